@@ -1,0 +1,67 @@
+//! The name of a node on the network. A newtype, so that rooms above (the task engine, the gRPC
+//! face, the SDK) can speak of peers without a libp2p type.
+
+use std::{fmt, str::FromStr};
+
+/// A peer: the multihash of its public key. The text form is base58btc, `12D3KooW…` for Ed25519 keys
+/// (libp2p specification, peer ids).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(libp2p_identity::PeerId);
+
+/// A text or byte string that is no peer id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not a peer id: {cause}")]
+pub struct InvalidPeerId {
+    given: String,
+    cause: String,
+}
+
+impl PeerId {
+    /// Reads the binary form, a multihash of at most 44 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidPeerId> {
+        libp2p_identity::PeerId::from_bytes(bytes).map(Self).map_err(|error| InvalidPeerId {
+            given: bs58::encode(&bytes[..bytes.len().min(64)]).into_string(),
+            cause: error.to_string(),
+        })
+    }
+
+    /// The binary form.
+    pub fn to_bytes(self) -> Vec<u8> {
+        self.0.to_bytes()
+    }
+}
+
+impl FromStr for PeerId {
+    type Err = InvalidPeerId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse::<libp2p_identity::PeerId>().map(Self).map_err(|error| InvalidPeerId {
+            given: text.chars().take(80).collect(),
+            cause: error.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PeerId({})", self.0)
+    }
+}
+
+impl From<libp2p_identity::PeerId> for PeerId {
+    fn from(id: libp2p_identity::PeerId) -> Self {
+        Self(id)
+    }
+}
+
+impl From<PeerId> for libp2p_identity::PeerId {
+    fn from(id: PeerId) -> Self {
+        id.0
+    }
+}

@@ -1,0 +1,1 @@
+//! The AgentAnycast node daemon.

@@ -1,0 +1,18 @@
+//! Package `agentanycast.v1`: the messages and services of the AgentAnycast network.
+//!
+//! The text is in `proto/proto/agentanycast/v1/`; the code in `src/gen` is generated from it and
+//! committed, so that nobody needs `protoc`. `tests/drift.rs` keeps the two together. Fields with a
+//! number from 100 upwards, and `task_list_service.proto`, are additive to the published contract.
+
+/// The generated messages, clients and servers.
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]
+pub mod v1 {
+    include!("gen/agentanycast.v1.rs");
+}
+
+/// The encoded `FileDescriptorSet` of all files, for gRPC reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("gen/descriptors.bin");
+
+/// Largest gRPC message that nodes and SDKs of this project send or take: a frame between nodes is
+/// at most 16 MiB, and a task holds several messages and artifacts.
+pub const MAX_GRPC_MESSAGE: usize = 128 << 20;

@@ -1,0 +1,45 @@
+//! The committed code in `src/gen` is what the `.proto` text gives. Regenerate it with
+//! `UPDATE_GENERATED=1 cargo test -p agentanycast-proto --test drift`.
+
+use std::{fs, path::Path};
+
+use prost::Message as _;
+
+const FILES: [&str; 8] = [
+    "agentanycast/v1/common.proto",
+    "agentanycast/v1/a2a_models.proto",
+    "agentanycast/v1/agent_card.proto",
+    "agentanycast/v1/streaming.proto",
+    "agentanycast/v1/node_service.proto",
+    "agentanycast/v1/registry_service.proto",
+    "agentanycast/v1/federation.proto",
+    "agentanycast/v1/task_list_service.proto",
+];
+
+#[test]
+fn generated_code_is_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let fresh = tempfile::tempdir().unwrap();
+    let descriptors = protox::compile(FILES, [root.join("proto")]).unwrap();
+    fs::write(fresh.path().join("descriptors.bin"), descriptors.encode_to_vec()).unwrap();
+    tonic_prost_build::configure()
+        .bytes(".agentanycast.v1.StreamChunk.data")
+        .btree_map(".")
+        .out_dir(fresh.path())
+        .compile_fds(descriptors)
+        .unwrap();
+
+    let committed = root.join("src/gen");
+    for name in ["agentanycast.v1.rs", "descriptors.bin"] {
+        let new = fs::read(fresh.path().join(name)).unwrap();
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            fs::create_dir_all(&committed).unwrap();
+            fs::write(committed.join(name), &new).unwrap();
+        }
+        let old = fs::read(committed.join(name)).unwrap_or_default();
+        assert!(
+            old == new,
+            "proto/src/gen/{name} is stale; run: UPDATE_GENERATED=1 cargo test -p agentanycast-proto --test drift"
+        );
+    }
+}
