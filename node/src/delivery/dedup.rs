@@ -1,0 +1,101 @@
+//! What one peer has sent before.
+//!
+//! Pure. Peers of our own number their envelopes per queue, `(epoch, sequence)`, so remembering
+//! the highest applied sequence of each epoch knows every duplicate for ever at constant cost.
+//! Deployed peers do not; of them the ids of the last [`WINDOW`] envelopes are kept, on disk, with
+//! the newest [`IN_MEMORY`] here.
+
+use std::{collections::VecDeque, num::NonZeroUsize};
+
+use lru::LruCache;
+
+/// Ids remembered per deployed peer, on disk.
+pub const WINDOW: u64 = 65_536;
+
+/// Ids remembered per deployed peer in memory, in front of the disk.
+pub const IN_MEMORY: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// Epochs remembered per peer: a peer draws a new one only when it lost its queue.
+pub const EPOCHS: usize = 8;
+
+/// Reasons of refusals remembered per peer, to answer a re-sent envelope as the first time.
+pub const REFUSALS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// Highest applied sequence of each of a peer's epochs, newest epoch last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    epochs: VecDeque<(u64, u64)>,
+}
+
+impl Applied {
+    /// As it was kept.
+    pub fn restore(epochs: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        Self { epochs: epochs.into_iter().take(EPOCHS).collect() }
+    }
+
+    /// What has to be kept: epoch and highest sequence.
+    pub fn epochs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.epochs.iter().copied()
+    }
+
+    /// True when the envelope was applied before.
+    pub fn contains(&self, epoch: u64, sequence: u64) -> bool {
+        self.epochs.iter().any(|&(known, highest)| known == epoch && sequence <= highest)
+    }
+
+    /// Marks the envelope as applied.
+    pub fn insert(&mut self, epoch: u64, sequence: u64) {
+        if let Some(known) = self.epochs.iter_mut().find(|(known, _)| *known == epoch) {
+            known.1 = known.1.max(sequence);
+            return;
+        }
+        if self.epochs.len() == EPOCHS {
+            self.epochs.pop_front();
+        }
+        self.epochs.push_back((epoch, sequence));
+    }
+}
+
+/// Everything remembered of one peer's envelopes.
+#[derive(Debug)]
+pub struct Seen {
+    /// The sequenced ones.
+    pub applied: Applied,
+    /// Place of the next unsequenced one in the ring on disk.
+    pub next_slot: u64,
+    recent: LruCache<String, ()>,
+    refusals: LruCache<String, String>,
+}
+
+impl Seen {
+    /// As it was kept.
+    pub fn new(applied: Applied, next_slot: u64) -> Self {
+        Self { applied, next_slot, recent: LruCache::new(IN_MEMORY), refusals: LruCache::new(REFUSALS) }
+    }
+
+    /// True when an unsequenced envelope of this id is remembered in memory.
+    pub fn is_recent(&mut self, envelope_id: &str) -> bool {
+        self.recent.get(envelope_id).is_some()
+    }
+
+    /// Remembers an unsequenced envelope; returns its slot in the ring on disk.
+    pub fn insert(&mut self, envelope_id: &str) -> u64 {
+        self.recent.put(envelope_id.to_owned(), ());
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        slot
+    }
+
+    /// Remembers why an envelope was refused.
+    pub fn refuse(&mut self, envelope_id: &str, reason: &str) {
+        self.refusals.put(envelope_id.to_owned(), reason.to_owned());
+    }
+
+    /// Why this envelope was refused, if it was and is remembered.
+    pub fn refusal(&mut self, envelope_id: &str) -> Option<&str> {
+        self.refusals.get(envelope_id).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Reading an envelope that a peer sent: is it whole, does its type agree with its payload, are its
+//! ids within bounds?
+//!
+//! Pure. What does not pass is malformed: it is counted and never acknowledged, since its sender
+//! could not make sense of an answer either (docs/protocol.md, "Envelopes").
+
+use agentanycast_proto::v1::{
+    A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload, StreamChunk,
+    StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload,
+    a2a_envelope::Payload,
+};
+use prost::Message as _;
+
+use crate::task::MAX_ID;
+
+/// Most entries of a map that a peer sends along, and longest key, in bytes.
+const MAX_METADATA: usize = 256;
+const MAX_METADATA_KEY: usize = 256;
+
+/// An envelope that can be acted on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inbound {
+    /// The sender's name for it.
+    pub id: String,
+    /// `(epoch, sequence)`, from peers that number their envelopes.
+    pub place: Option<(u64, u64)>,
+    /// W3C trace context; may be empty.
+    pub trace_parent: String,
+    /// What it says.
+    pub payload: Payload,
+}
+
+/// Why an envelope cannot be acted on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Not the protobuf message it should be.
+    #[error("not an envelope: {0}")]
+    Undecodable(String),
+    /// No payload.
+    #[error("envelope of type {0} without a payload")]
+    Empty(i32),
+    /// The payload is another one than the type says.
+    #[error("envelope of type {0} carries another payload")]
+    Disagrees(i32),
+    /// An id or a map is missing or longer than allowed.
+    #[error("envelope with {0}")]
+    Field(&'static str),
+}
+
+impl Inbound {
+    /// Reads one frame.
+    pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
+        let envelope = A2aEnvelope::decode(frame).map_err(|error| Malformed::Undecodable(error.to_string()))?;
+        Self::read(envelope)
+    }
+
+    /// Checks a decoded envelope.
+    pub fn read(envelope: A2aEnvelope) -> Result<Self, Malformed> {
+        let payload = envelope.payload.ok_or(Malformed::Empty(envelope.r#type))?;
+        if type_of(&payload) as i32 != envelope.r#type {
+            return Err(Malformed::Disagrees(envelope.r#type));
+        }
+        check_id(&envelope.envelope_id, "an envelope id that is empty or over 256 bytes")?;
+        check_id(task_id_of(&payload), "a task id that is empty or over 256 bytes")?;
+        check_fields(&payload)?;
+        let place = (envelope.sender_epoch != 0 && envelope.sequence != 0)
+            .then_some((envelope.sender_epoch, envelope.sequence));
+        Ok(Self { id: envelope.envelope_id, place, trace_parent: envelope.trace_parent, payload })
+    }
+}
+
+fn check_id(id: &str, problem: &'static str) -> Result<(), Malformed> {
+    if id.is_empty() || id.len() > MAX_ID { Err(Malformed::Field(problem)) } else { Ok(()) }
+}
+
+fn check_fields(payload: &Payload) -> Result<(), Malformed> {
+    match payload {
+        Payload::SendTask(send) => {
+            if send.message.is_none() {
+                return Err(Malformed::Field("a task without a message"));
+            }
+            if send.context_id.len() > MAX_ID || send.target_skill_id.len() > MAX_ID {
+                return Err(Malformed::Field("a context id or skill id over 256 bytes"));
+            }
+            let metadata = &send.metadata;
+            if metadata.len() > MAX_METADATA || metadata.keys().any(|key| key.len() > MAX_METADATA_KEY) {
+                return Err(Malformed::Field("more than 256 metadata entries, or a key over 256 bytes"));
+            }
+            Ok(())
+        }
+        Payload::StreamStart(StreamStart { artifact_id, .. })
+        | Payload::StreamChunk(StreamChunk { artifact_id, .. })
+        | Payload::StreamEnd(StreamEnd { artifact_id, .. }) => {
+            check_id(artifact_id, "an artifact id that is empty or over 256 bytes")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The type that goes with a payload.
+pub fn type_of(payload: &Payload) -> EnvelopeType {
+    match payload {
+        Payload::SendTask(_) => EnvelopeType::SendTask,
+        Payload::TaskStatusUpdate(_) => EnvelopeType::TaskStatusUpdate,
+        Payload::TaskComplete(_) => EnvelopeType::TaskComplete,
+        Payload::TaskFail(_) => EnvelopeType::TaskFail,
+        Payload::TaskCancel(_) => EnvelopeType::TaskCancel,
+        Payload::GetTask(_) => EnvelopeType::GetTask,
+        Payload::GetTaskResponse(_) => EnvelopeType::GetTaskResponse,
+        Payload::Ack(_) => EnvelopeType::Ack,
+        Payload::StreamStart(_) => EnvelopeType::StreamStart,
+        Payload::StreamChunk(_) => EnvelopeType::StreamChunk,
+        Payload::StreamEnd(_) => EnvelopeType::StreamEnd,
+    }
+}
+
+/// The id that a payload must have: its task's, or the acknowledged envelope's.
+fn task_id_of(payload: &Payload) -> &str {
+    match payload {
+        Payload::SendTask(SendTaskPayload { task_id, .. })
+        | Payload::TaskStatusUpdate(TaskStatusUpdatePayload { task_id, .. })
+        | Payload::TaskComplete(TaskCompletePayload { task_id, .. })
+        | Payload::TaskFail(TaskFailPayload { task_id, .. })
+        | Payload::TaskCancel(TaskCancelPayload { task_id })
+        | Payload::GetTask(GetTaskPayload { task_id })
+        | Payload::StreamStart(StreamStart { task_id, .. })
+        | Payload::StreamChunk(StreamChunk { task_id, .. })
+        | Payload::StreamEnd(StreamEnd { task_id, .. }) => task_id,
+        Payload::GetTaskResponse(GetTaskResponsePayload { task }) => {
+            task.as_ref().map_or("", |task| task.task_id.as_str())
+        }
+        Payload::Ack(AckPayload { acknowledged_envelope_id, .. }) => acknowledged_envelope_id,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! The engine: the one authority over tasks.
+//!
+//! [`core`] decides; this file is the shell around it: one task that feeds inputs to the core in
+//! order, hands each turn's batch to the store's writer, and lets the turn's answer and effects out
+//! once the batch is durable, in the order of the turns. Nobody is told anything before that.
+
+mod artifacts;
+mod assign;
+mod clockwork;
+pub mod core;
+mod courier;
+mod feed;
+mod idempotency;
+mod originate;
+mod peers;
+mod queue;
+mod receive;
+mod records;
+mod shell;
+mod subscribers;
+mod table;
+pub mod wire;
+
+use std::{sync::Arc, time::Duration};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use self::{
+    artifacts::{ArtifactSender, SendError},
+    assign::{Caller, StreamRoute},
+    core::{Change, Core, Counters, EngineError, Limits, Now},
+    originate::SendTask,
+    shell::{StartError, start},
+    subscribers::Subscription,
+};
+use crate::{
+    spool::Spool,
+    task::{Ended, Status, Task},
+};
+
+/// Calls that wait for the engine; more wait at their callers.
+const CALLS: usize = 1024;
+
+/// The most a list of tasks may have.
+pub const MAX_PAGE: usize = 500;
+
+/// A task for the local agent, as a listener gets it.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// As it is now.
+    pub task: Arc<Task>,
+    /// Who sent it.
+    pub sender_card: Option<AgentCard>,
+}
+
+/// What a call may do: anything the core can, plus registering who listens.
+type Call = Box<dyn FnOnce(&mut Core, Now) -> Release + Send>;
+
+/// What happens once the call's turn is durable: the answer goes out, listeners are entered.
+type Release = Box<dyn FnOnce(Result<&mut shell::Audience, &EngineError>) + Send>;
+
+/// The engine, for everyone else.
+#[derive(Clone)]
+pub struct Engine {
+    calls: mpsc::Sender<Call>,
+    spool: Spool,
+    artifacts: artifacts::Registry,
+    me: PeerId,
+    failed: watch::Receiver<Option<String>>,
+}
+
+impl Engine {
+    /// Runs `f` on the core and gives its answer once it is durable.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Core, Now) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        self.call_with(move |core, now| (f(core, now), |_: &mut shell::Audience, answer: T| answer)).await
+    }
+
+    async fn call_with<T, U, F, E>(&self, f: F) -> Result<U, EngineError>
+    where
+        T: Send + 'static,
+        U: Send + 'static,
+        F: FnOnce(&mut Core, Now) -> (Result<T, EngineError>, E) + Send + 'static,
+        E: FnOnce(&mut shell::Audience, T) -> U + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let call: Call = Box::new(move |core, now| {
+            let (result, enter) = f(core, now);
+            Box::new(move |audience| {
+                let answer = match audience {
+                    Ok(audience) => result.map(|value| enter(audience, value)),
+                    Err(failed) => Err(failed.clone()),
+                };
+                let _ = reply.send(answer); // The caller may have gone.
+            })
+        });
+        self.calls.send(call).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
+    }
+
+    /// This node.
+    pub fn me(&self) -> PeerId {
+        self.me
+    }
+
+    /// The files of streamed artifacts.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    /// Why the store failed, once it has.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.borrow().clone()
+    }
+
+    /// Sends a task, or a further message of one.
+    pub async fn send_task(&self, request: SendTask) -> Result<Task, EngineError> {
+        self.call(move |core, now| core.send_task(now, request)).await
+    }
+
+    /// A task whole.
+    pub async fn task(&self, id: String) -> Result<Task, EngineError> {
+        self.call(move |core, _| core.task(&id)).await
+    }
+
+    /// Tasks, newest change first, from behind `after` on, at most [`MAX_PAGE`].
+    pub async fn list(
+        &self,
+        statuses: Vec<Status>,
+        after: Option<(u64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Task>, EngineError> {
+        self.call(move |core, _| core.list(&statuses, after.as_ref(), limit.min(MAX_PAGE))).await
+    }
+
+    /// Cancels a task, from either side.
+    pub async fn cancel(&self, id: String) -> Result<Task, EngineError> {
+        self.call(move |core, now| core.cancel(now, &id)).await
+    }
+
+    /// The task as it is now, and every change after that.
+    pub async fn subscribe(&self, id: String) -> Result<(Task, Subscription), EngineError> {
+        self.call_with(move |core, _| {
+            (core.task(&id), move |audience: &mut shell::Audience, task: Task| {
+                let subscription = audience.subscribers.subscribe(&task.id);
+                (task, subscription)
+            })
+        })
+        .await
+        .and_then(|(task, subscription)| Ok((task, subscription?)))
+    }
+
+    /// Listens for tasks of the local agent.
+    pub async fn listen(&self) -> Result<Listener, EngineError> {
+        let (sender, tasks) = mpsc::channel(feed::CREDIT);
+        let id = self
+            .call_with(move |_, _| (Ok(()), move |audience: &mut shell::Audience, ()| audience.add_listener(sender)))
+            .await?;
+        let listener = Listener { id, tasks, engine: self.clone() };
+        self.call(move |core, _| core.attach(id)).await?;
+        Ok(listener)
+    }
+
+    /// UpdateTaskStatus. `connection` is the caller's, `is_alive` tells whether one is still open.
+    pub async fn update(
+        &self,
+        id: String,
+        next: Status,
+        message: Option<Message>,
+        connection: u64,
+        is_alive: impl Fn(u64) -> bool + Send + 'static,
+    ) -> Result<(), EngineError> {
+        self.call(move |core, now| core.update(now, &id, next, message, &Caller { connection, is_alive: &is_alive }))
+            .await
+    }
+
+    /// CompleteTask. Artifacts that were streamed for an originator that does not know streams go
+    /// along whole.
+    pub async fn complete(
+        &self,
+        id: String,
+        mut artifacts: Vec<Artifact>,
+        message: Option<Message>,
+    ) -> Result<(), EngineError> {
+        let task = id.clone();
+        let to_send_whole = self.call(move |core, _| core.streams_to_send_whole(&task)).await?;
+        for streamed in to_send_whole {
+            artifacts.push(artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?);
+        }
+        self.call(move |core, now| core.complete(now, &id, artifacts, message)).await
+    }
+
+    /// FailTask.
+    pub async fn fail(&self, id: String, error: String) -> Result<(), EngineError> {
+        self.call(move |core, now| core.fail(now, &id, &error)).await
+    }
+
+    /// SendStreamingArtifact: the sender of one artifact.
+    pub async fn stream_artifact(&self, start: StreamStart) -> Result<ArtifactSender, SendError> {
+        let opening = start.clone();
+        let route = self.call(move |core, now| core.start_stream(now, &opening)).await?;
+        ArtifactSender::open(self.clone(), start, route).await
+    }
+
+    /// The artifact of a stream with its content, or by reference when that is larger than `most`.
+    pub async fn streamed_artifact(&self, task: &str, streamed: &crate::task::Streamed, most: u64) -> Artifact {
+        artifacts::assembled(&self.spool, task, streamed, most)
+            .await
+            .unwrap_or_else(|_| wire::listed(task, streamed))
+    }
+
+    async fn end_stream(&self, start: StreamStart, ended: Ended, bytes: u64) -> Result<(), EngineError> {
+        self.call(move |core, _| core.end_stream(&start, ended, bytes)).await
+    }
+}
+
+fn stopping() -> EngineError {
+    EngineError::Unavailable("the daemon is stopping".into())
+}
+
+/// An agent that listens. Dropping it stops that.
+pub struct Listener {
+    id: feed::ListenerId,
+    tasks: mpsc::Receiver<Incoming>,
+    engine: Engine,
+}
+
+impl Listener {
+    /// The next task, or the next news of one. None: the daemon stops.
+    pub async fn next(&mut self) -> Option<Incoming> {
+        let incoming = self.tasks.recv().await?;
+        let id = self.id;
+        // One task read is room for one more; the core delivers it.
+        let call: Call = Box::new(move |core, _| {
+            let _ = core.credit(id, 1);
+            Box::new(|_| ())
+        });
+        self.engine.calls.send(call).await.ok()?;
+        Some(incoming)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let (id, calls) = (self.id, self.engine.calls.clone());
+        let call: Call = Box::new(move |core, now| {
+            let _ = core.detach(now, id);
+            Box::new(move |audience| {
+                if let Ok(audience) = audience {
+                    audience.remove_listener(id);
+                }
+            })
+        });
+        if let Err(mpsc::error::TrySendError::Full(call)) = calls.try_send(call)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { calls.send(call).await });
+        }
+    }
+}
+
+/// Unix milliseconds as protobuf has them.
+pub(crate) fn timestamp(unix_ms: u64) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: (unix_ms / 1000) as i64, nanos: ((unix_ms % 1000) * 1_000_000) as i32 }
+}
+
+/// A duration for people: the largest unit that divides it.
+pub(crate) fn human(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{} ms", duration.as_millis()),
+        _ if seconds.is_multiple_of(3600) => format!("{} h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        _ => format!("{seconds} s"),
+    }
+}

@@ -1,0 +1,345 @@
+//! What the assignee's agent does: listens, claims, reports, asks, completes, fails, streams.
+
+use std::sync::Arc;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{
+    Artifact, Message, MessageRole, StreamEnd, StreamEndReason, StreamStart, TaskCompletePayload, TaskFailPayload,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
+};
+use prost::Message as _;
+
+use super::{
+    core::{Core, EngineError, Now},
+    feed::ListenerId,
+    originate::{fits, trace_of},
+};
+use crate::{
+    delivery::outbox::Kind,
+    store::StoreError,
+    task::{Ended, MAX_ID, Output, Role, Status, Streamed, Task},
+};
+
+/// Who calls: the number of a gRPC connection, and whether another one is still open.
+pub struct Caller<'a> {
+    /// This connection.
+    pub connection: u64,
+    /// Whether a connection is open.
+    pub is_alive: &'a dyn Fn(u64) -> bool,
+}
+
+/// Where a streamed artifact goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamRoute {
+    /// As a stream to this peer.
+    Peer(PeerId),
+    /// Into this node's own files: the originator is here.
+    Local,
+    /// Into this node's own files, to be sent whole when the task completes: the originator runs a
+    /// daemon that does not know streams.
+    Whole,
+}
+
+impl Core {
+    /// An agent begins to listen for tasks.
+    pub fn attach(&mut self, listener: ListenerId) -> Result<(), EngineError> {
+        let deliveries = self.feed.attach(listener);
+        Ok(self.hand_over(deliveries)?)
+    }
+
+    /// An agent stopped listening.
+    pub fn detach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
+        let deliveries = self.feed.detach(listener, now.mono);
+        Ok(self.hand_over(deliveries)?)
+    }
+
+    /// A listener has read `count` tasks.
+    pub fn credit(&mut self, listener: ListenerId, count: usize) -> Result<(), EngineError> {
+        let deliveries = self.feed.credit(listener, count);
+        Ok(self.hand_over(deliveries)?)
+    }
+
+    /// UpdateTaskStatus: moves a task on. The first WORKING claims it for its connection.
+    pub fn update(
+        &mut self,
+        now: Now,
+        id: &str,
+        next: Status,
+        message: Option<Message>,
+        caller: &Caller<'_>,
+    ) -> Result<(), EngineError> {
+        self.check_claim(id, next, caller)?;
+        self.report(now, id, next, message, Vec::new())?;
+        if !next.is_terminal() {
+            self.claims.insert(id.to_owned(), caller.connection);
+        }
+        Ok(())
+    }
+
+    /// CompleteTask: ends a task with its results.
+    pub fn complete(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifacts: Vec<Artifact>,
+        message: Option<Message>,
+    ) -> Result<(), EngineError> {
+        self.report(now, id, Status::Completed, message, artifacts)
+    }
+
+    /// FailTask: ends a task with an error.
+    pub fn fail(&mut self, now: Now, id: &str, error: &str) -> Result<(), EngineError> {
+        let message = self.note(now, error);
+        self.report(now, id, Status::Failed, Some(message), Vec::new())
+    }
+
+    fn check_claim(&self, id: &str, next: Status, caller: &Caller<'_>) -> Result<(), EngineError> {
+        let taken = self.tasks.indexed(id).is_some_and(|known| known.claimed && known.status == Status::Working);
+        let holder = self.claims.get(id).copied();
+        if next == Status::Working
+            && taken
+            && holder.is_some_and(|holder| holder != caller.connection && (caller.is_alive)(holder))
+        {
+            return Err(EngineError::Precondition(format!(
+                "task {id} is WORKING: another agent has claimed it and cannot become WORKING again"
+            )));
+        }
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        now: Now,
+        id: &str,
+        next: Status,
+        message: Option<Message>,
+        artifacts: Vec<Artifact>,
+    ) -> Result<(), EngineError> {
+        let task = self.task_of_agent(id)?;
+        self.feed.touch(now.mono);
+        if next == Status::Completed
+            && let Some(open) = task.open_streams().next()
+        {
+            return Err(EngineError::Precondition(format!(
+                "artifact {} of task {id} is still being streamed; end it first",
+                open.artifact_id
+            )));
+        }
+        let message = message.map(|mut message| {
+            self.complete_message(now, &mut message, MessageRole::Agent);
+            message
+        });
+        let artifacts = self.name_artifacts(artifacts)?;
+        self.apply_report(now, task, next, message, artifacts)
+    }
+
+    fn apply_report(
+        &mut self,
+        now: Now,
+        mut task: Task,
+        next: Status,
+        message: Option<Message>,
+        artifacts: Vec<Artifact>,
+    ) -> Result<(), EngineError> {
+        let before = task.results.len();
+        let steps = task.advance(now.unix, next, message.clone(), artifacts.clone())?;
+        task.claimed = true;
+        if let Role::Assignee(peer) = task.role {
+            let payloads = payloads_of(&task.id, steps, message, artifacts);
+            for payload in &payloads {
+                fits(payload_len(payload), "result")?;
+            }
+            for payload in payloads {
+                self.send(now, peer, &task.id, Kind::Durable, payload, trace_of(&task))?;
+            }
+        }
+        let new: Vec<Arc<Output>> = task.results[before.min(task.results.len())..].to_vec();
+        self.feed.withdraw(&task.id);
+        let id = task.id.clone();
+        if let Some(mut slot) = self.take(&id)? {
+            slot.task = task;
+            self.put_changed(slot, new);
+        }
+        Ok(())
+    }
+
+    fn task_of_agent(&mut self, id: &str) -> Result<Task, EngineError> {
+        let task = self.task(id)?;
+        match task.role {
+            Role::Originator(peer) => Err(EngineError::Denied(format!(
+                "task {id} was sent to {peer}; only the agent there may change it"
+            ))),
+            _ => Ok(task),
+        }
+    }
+
+    fn name_artifacts(&mut self, mut artifacts: Vec<Artifact>) -> Result<Vec<Artifact>, EngineError> {
+        for artifact in &mut artifacts {
+            if artifact.artifact_id.is_empty() {
+                artifact.artifact_id = self.new_id();
+            }
+            if artifact.artifact_id.len() > MAX_ID {
+                return Err(EngineError::Invalid(format!("an artifact_id may have {MAX_ID} bytes at most")));
+            }
+        }
+        Ok(artifacts)
+    }
+
+    /// Ends a task of the local agent because the agent is gone, and tells the originator.
+    pub(super) fn abandon(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        if let Err(error) = self.fail(now, id, reason) {
+            tracing::warn!(task = id, %error, "a task without an agent could not be failed");
+        }
+        self.tell_agent(id)
+    }
+
+    /// SendStreamingArtifact begins.
+    pub fn start_stream(&mut self, now: Now, start: &StreamStart) -> Result<StreamRoute, EngineError> {
+        let id = &start.task_id;
+        if start.artifact_id.is_empty() || start.artifact_id.len() > MAX_ID {
+            return Err(EngineError::Invalid(format!("stream_start needs an artifact_id of 1 to {MAX_ID} bytes")));
+        }
+        let task = self.task_of_agent(id)?;
+        if task.results.iter().any(|known| known.id() == start.artifact_id) {
+            return Err(EngineError::Precondition(format!("task {id} has an artifact {} already", start.artifact_id)));
+        }
+        if task.status != Status::Working {
+            self.report(now, id, Status::Working, None, Vec::new())?;
+        }
+        self.put_stream(id, streamed(start, 0, None))?;
+        Ok(match task.role {
+            Role::Assignee(peer) if self.is_ours(peer)? => StreamRoute::Peer(peer),
+            Role::Assignee(_) => StreamRoute::Whole,
+            _ => StreamRoute::Local,
+        })
+    }
+
+    /// Finished streams that its originator has not got: they go along whole when the task completes.
+    pub fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+        let Some(task) = self.tasks.read(id)? else { return Ok(Vec::new()) };
+        match task.role {
+            Role::Assignee(peer) if !self.is_ours(peer)? => {}
+            _ => return Ok(Vec::new()),
+        }
+        let complete = task.results.iter().filter_map(|result| match &**result {
+            Output::Streamed(streamed) if streamed.ended == Some(Ended::Complete) => Some(streamed.clone()),
+            _ => None,
+        });
+        Ok(complete.collect())
+    }
+
+    /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
+    pub fn ack_stream(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>, next: Option<i32>) {
+        let frame = self.ack_frame(now, envelope_id, refused, next);
+        self.send_ack(peer, frame);
+    }
+
+    /// The stream of an artifact ended, sent or received.
+    pub fn end_stream(&mut self, start: &StreamStart, ended: Ended, bytes: u64) -> Result<(), EngineError> {
+        match self.tasks.read(&start.task_id)? {
+            Some(task) if task.stream(&start.artifact_id).is_some_and(|known| known.ended.is_none()) => {
+                self.put_stream(&start.task_id, streamed(start, bytes, Some(ended)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put_stream(&mut self, id: &str, stream: Streamed) -> Result<(), EngineError> {
+        let mut slot = self.take(id)?.ok_or_else(|| EngineError::NotFound(id.to_owned()))?;
+        let artifact_id = stream.artifact_id.clone();
+        let ended = stream.ended.is_some();
+        if let Err(refused) = slot.task.put_stream(stream) {
+            self.tasks.keep(slot);
+            return Err(refused.into());
+        }
+        if ended {
+            let new = slot.task.results.iter().filter(|known| known.id() == artifact_id).cloned().collect();
+            self.put_changed(slot, new);
+        } else {
+            self.put(slot);
+        }
+        Ok(())
+    }
+
+    /// Streams that a stopped daemon left open end with an error: what was not yet acknowledged
+    /// existed in its memory only.
+    pub(super) fn break_off_streams(&mut self, now: Now) -> Result<(), StoreError> {
+        let left: Vec<String> = self
+            .tasks
+            .all()
+            .filter(|(_, known)| known.open_streams && known.is_assignee)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in left {
+            let Some(task) = self.tasks.read(&id)? else { continue };
+            for stream in task.open_streams() {
+                let start = StreamStart {
+                    task_id: id.clone(),
+                    artifact_id: stream.artifact_id.clone(),
+                    artifact_name: stream.name.clone(),
+                    media_type: stream.media_type.clone(),
+                    ..StreamStart::default()
+                };
+                if self.end_stream(&start, Ended::Error, stream.bytes).is_err() {
+                    continue;
+                }
+                if let Role::Assignee(peer) = task.role
+                    && self.is_ours(peer)?
+                {
+                    let payload = Payload::StreamEnd(StreamEnd {
+                        task_id: id.clone(),
+                        artifact_id: stream.artifact_id.clone(),
+                        reason: StreamEndReason::Error as i32,
+                        error_message: "the sending daemon was restarted".into(),
+                    });
+                    self.send(now, peer, &id, Kind::Durable, payload, trace_of(&task))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn streamed(start: &StreamStart, bytes: u64, ended: Option<Ended>) -> Streamed {
+    Streamed {
+        artifact_id: start.artifact_id.clone(),
+        name: start.artifact_name.clone(),
+        media_type: start.media_type.clone(),
+        bytes,
+        ended,
+    }
+}
+
+/// What the originator is sent for these steps: the message and results go with the last one.
+fn payloads_of(id: &str, steps: &[Status], message: Option<Message>, artifacts: Vec<Artifact>) -> Vec<Payload> {
+    let Some((last, before)) = steps.split_last() else { return Vec::new() };
+    let update = |status: Status, message| {
+        Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+            task_id: id.to_owned(),
+            status: status.to_wire() as i32,
+            message,
+        })
+    };
+    let mut payloads: Vec<Payload> = before.iter().map(|step| update(*step, None)).collect();
+    payloads.push(match last {
+        Status::Completed => {
+            Payload::TaskComplete(TaskCompletePayload { task_id: id.to_owned(), artifacts, message })
+        }
+        Status::Failed => Payload::TaskFail(TaskFailPayload {
+            task_id: id.to_owned(),
+            error_message: message.as_ref().map(super::wire::text_of).unwrap_or_default(),
+            message,
+        }),
+        status => update(*status, message),
+    });
+    payloads
+}
+
+fn payload_len(payload: &Payload) -> usize {
+    match payload {
+        Payload::TaskComplete(complete) => complete.encoded_len(),
+        Payload::TaskFail(fail) => fail.encoded_len(),
+        Payload::TaskStatusUpdate(update) => update.encoded_len(),
+        _ => 0,
+    }
+}

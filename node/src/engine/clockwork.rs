@@ -1,0 +1,244 @@
+//! What time does: retries, expiry, deadlines, agents that stay away, the collection of old tasks;
+//! and what a new connection and a new start do.
+
+use std::time::Duration;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{AgentCard, GetTaskPayload, a2a_envelope::Payload};
+
+use super::{
+    core::{Core, Effect, EngineError, Now},
+    queue::Queue,
+    records::{self, EntryRecord, OutboxRecord, tag},
+};
+use crate::{
+    delivery::outbox::{Kind, Outbox},
+    store::{self, StoreError},
+    task::Status,
+};
+
+/// How often expiry and collection are looked after.
+const COLLECTION: Duration = Duration::from_secs(1);
+
+/// Tasks removed per collection: bounds the time that one turn takes.
+const COLLECTED: usize = 200;
+
+/// Open tasks asked about when their assignee is back.
+const ASKED: usize = 1000;
+
+impl Core {
+    /// True when [`Core::tick`] has something to wait for in the next moments.
+    pub fn needs_clock(&self) -> bool {
+        self.queues.values().any(|queue| queue.outbox.needs_clock()) || self.tasks.has_deadlines()
+    }
+
+    /// Looks after everything that depends on time. Called every 100 ms while
+    /// [`Core::needs_clock`], and at least once a second.
+    pub fn tick(&mut self, now: Now) -> Result<(), StoreError> {
+        let waiting: Vec<PeerId> =
+            self.queues.iter().filter(|(_, queue)| queue.outbox.needs_clock()).map(|(peer, _)| *peer).collect();
+        self.dirty.extend(waiting.iter().copied());
+        for id in self.tasks.overdue(now.unix) {
+            self.end(now, &id, Status::Failed, "its deadline has passed")?;
+        }
+        if now.mono.saturating_sub(self.last_collection) < COLLECTION {
+            return Ok(());
+        }
+        self.last_collection = now.mono;
+        for peer in waiting {
+            self.expire(now, peer)?;
+        }
+        self.fail_abandoned(now)?;
+        self.collect(now)
+    }
+
+    fn expire(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
+        let expired = self.queues.get_mut(&peer).map(|queue| queue.outbox.expire(now.unix)).unwrap_or_default();
+        for entry in expired {
+            self.left_queue(peer, &entry);
+            self.on_expired(now, peer, &entry)?;
+        }
+        Ok(())
+    }
+
+    fn fail_abandoned(&mut self, now: Now) -> Result<(), StoreError> {
+        let grace = self.limits.agent_grace;
+        if !self.feed.idle_since().is_some_and(|since| now.mono.saturating_sub(since) > grace) {
+            return Ok(());
+        }
+        let abandoned: Vec<String> = self
+            .tasks
+            .all()
+            .filter(|(_, known)| known.is_assignee && known.claimed && !known.status.is_terminal())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in &abandoned {
+            self.abandon(now, id, "agent went away")?;
+        }
+        self.feed.touch(now.mono);
+        Ok(())
+    }
+
+    fn collect(&mut self, now: Now) -> Result<(), StoreError> {
+        let before = now.unix.saturating_sub(self.limits.retention.as_millis() as u64);
+        for _ in 0..COLLECTED {
+            let oldest = self.tasks.collectable(before, self.limits.retention_count, self.limits.quota);
+            let Some(id) = oldest else { break };
+            let durable = self.durable();
+            if !self.tasks.remove(&id, durable, &mut self.turn.batch)? {
+                break;
+            }
+            self.feed.withdraw(&id);
+            self.effect(Effect::Forget { task_id: id });
+        }
+        self.idempotency.expire(now.unix, &mut self.turn.batch);
+        Ok(())
+    }
+
+    /// The first connection to a peer is up.
+    pub fn on_connected(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
+        self.connected.insert(peer);
+        self.queue(peer)?;
+        self.dirty.insert(peer);
+        if !self.is_ours(peer)? {
+            return Ok(());
+        }
+        let waiting: Vec<String> = self
+            .queues
+            .get(&peer)
+            .map(|queue| queue.outbox.entries().map(|entry| entry.task_id.clone()).collect())
+            .unwrap_or_default();
+        let open: Vec<String> = self
+            .tasks
+            .all()
+            .filter(|(_, known)| !known.is_assignee && known.peer == Some(peer) && !known.status.is_terminal())
+            .map(|(id, _)| id.clone())
+            .filter(|id| !waiting.contains(id))
+            .take(ASKED)
+            .collect();
+        for id in open {
+            let payload = Payload::GetTask(GetTaskPayload { task_id: id.clone() });
+            self.send(now, peer, &id, Kind::Ephemeral, payload, "")?;
+        }
+        Ok(())
+    }
+
+    /// The last connection to a peer is gone.
+    pub fn on_disconnected(&mut self, peer: PeerId) {
+        self.connected.remove(&peer);
+        let Some(stream) = self.queues.get(&peer).map(|queue| queue.stream) else { return };
+        self.on_stream_closed(peer, stream);
+        if self.queues.get(&peer).is_some_and(|queue| !queue.outbox.is_empty()) {
+            self.effect(Effect::Wanted { peer, wanted: true });
+        }
+    }
+
+    /// Envelope stream number `stream` to the peer is open.
+    pub fn on_stream_opened(&mut self, peer: PeerId, stream: u64) {
+        if let Some(queue) = self.queues.get_mut(&peer).filter(|queue| queue.stream == stream) {
+            queue.outbox.on_stream_open();
+            self.dirty.insert(peer);
+        }
+    }
+
+    /// Envelope stream number `stream` to the peer is gone, or could not be opened.
+    pub fn on_stream_closed(&mut self, peer: PeerId, stream: u64) {
+        let Some(queue) = self.queues.get_mut(&peer).filter(|queue| queue.stream == stream) else { return };
+        let lost = queue.outbox.on_stream_closed();
+        for entry in lost {
+            self.left_queue(peer, &entry);
+        }
+        self.dirty.insert(peer);
+    }
+
+    /// Sets the card of the local agent.
+    pub fn set_card(&mut self, card: AgentCard) {
+        self.peers.set_own(card, &mut self.turn.batch);
+    }
+
+    /// The card of the local agent.
+    pub fn card(&self) -> Option<AgentCard> {
+        self.peers.own().cloned()
+    }
+
+    /// The newest card that a peer has shown.
+    pub fn peer_card(&mut self, peer: PeerId) -> Result<Option<AgentCard>, EngineError> {
+        Ok(self.peers.card(&*self.store, peer)?)
+    }
+
+    /// A peer has shown its card.
+    pub fn put_peer_card(&mut self, peer: PeerId, card: AgentCard) {
+        self.peers.put_card(peer, card, &mut self.turn.batch);
+    }
+
+    /// A peer's addresses are known.
+    pub fn put_addresses(&mut self, peer: PeerId, addresses: Vec<String>) {
+        self.peers.put_addresses(peer, addresses, &mut self.turn.batch);
+    }
+
+    /// The addresses of all peers, as kept.
+    pub fn addresses(&self) -> Vec<(PeerId, Vec<String>)> {
+        self.peers.all_addresses()
+    }
+
+    /// Where the last run listened.
+    pub fn listened(&self) -> Vec<String> {
+        self.peers.listen().to_vec()
+    }
+
+    /// Where this run listens.
+    pub fn set_listened(&mut self, addresses: Vec<String>) {
+        self.peers.set_listen(addresses, &mut self.turn.batch);
+    }
+
+    /// Reads the queues from the store.
+    pub(super) fn load_queues(&mut self) -> Result<(), StoreError> {
+        let mut entries: Vec<(PeerId, crate::delivery::outbox::Entry)> = Vec::new();
+        store::for_each(&*self.store, &[tag::ENTRY], |key, value| {
+            let peer = records::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
+            let record: Option<EntryRecord> = records::decode(value);
+            if let (Some(peer), Some(sequence), Some(record)) = (peer, records::number_of(key), record) {
+                entries.push((peer, record.entry(sequence)));
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        let mut entries = entries.into_iter().peekable();
+        while let Some((peer, first)) = entries.next() {
+            let mut waiting = vec![first];
+            while let Some((_, entry)) = entries.next_if(|(next, _)| *next == peer) {
+                waiting.push(entry);
+            }
+            let kept = self.store.get(&records::key(tag::OUTBOX, &peer.to_bytes()))?;
+            let kept: Option<OutboxRecord> = kept.and_then(|bytes| records::decode(&bytes));
+            let last = waiting.last().map_or(0, |entry| entry.sequence);
+            let epoch = match &kept {
+                Some(record) => record.epoch,
+                None => self.new_epoch(),
+            };
+            let next = kept.map_or(0, |record| record.next_sequence).max(last + 1);
+            let outbox = Outbox::restore(epoch, next, waiting, self.limits.retry_delays.clone());
+            self.queues.insert(peer, Queue::around(outbox));
+        }
+        Ok(())
+    }
+
+    /// Takes up what the last run left: streams broken off, tasks to hand over, peers to reach.
+    pub(super) fn resume(&mut self, now: Now) -> Result<(), StoreError> {
+        self.break_off_streams(now)?;
+        let mut unclaimed: Vec<(u64, String)> = self
+            .tasks
+            .all()
+            .filter(|(_, known)| known.is_assignee && !known.claimed && !known.status.is_terminal())
+            .map(|(id, known)| (known.updated_at, id.clone()))
+            .collect();
+        unclaimed.sort();
+        for (_, id) in unclaimed {
+            self.feed.offer(&id, false);
+        }
+        let waited_for: Vec<PeerId> = self.queues.keys().copied().collect();
+        for peer in waited_for {
+            self.effect(Effect::Wanted { peer, wanted: true });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,568 @@
+//! The engine's state and the tools that its parts share.
+//!
+//! No I/O but reading the store, no async, no clock and no randomness of its own: `now` and a seed
+//! come in. Every method changes the state and collects a [`Turn`]: one batch for the store and the
+//! effects that may be let out only once that batch is durable. `originate`, `assign`, `receive`
+//! and `clockwork` hold what can happen; this file holds what they have in common.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    num::NonZeroUsize,
+    sync::Arc,
+    time::Duration,
+};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{
+    A2aEnvelope, AckOutcome, AckPayload, AgentCard, Message, MessageRole, Part, TextPart, a2a_envelope::Payload,
+    part::Content,
+};
+use bytes::Bytes;
+use lru::LruCache;
+use prost::Message as _;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use super::{
+    feed::{Delivery, Feed, ListenerId},
+    queue::Queue,
+    records::{self, tag},
+    table::{Slot, TaskTable},
+};
+use crate::{
+    delivery::{
+        dedup::Seen,
+        inbox,
+        outbox::{Action, Kind},
+    },
+    store::{Batch, Store, StoreError},
+    task::{Output, Refused, Role, Status, Task},
+};
+
+/// Largest envelope, in bytes: one frame (docs/protocol.md, "Frames").
+pub const MAX_ENVELOPE: usize = 16 << 20;
+
+/// Peers whose past envelopes are remembered in memory; the rest is on disk.
+const SEEN_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// When something happens: a monotonic clock for waiting, the calendar for what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Time since any fixed moment of this run.
+    pub mono: Duration,
+    /// Unix time in milliseconds.
+    pub unix: u64,
+}
+
+/// What the operator may set.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Waits before an un-acknowledged envelope is sent again.
+    pub retry_delays: Vec<Duration>,
+    /// How long an envelope waits for its peer; None = for ever.
+    pub offline_ttl: Option<Duration>,
+    /// How long a claimed task survives without any agent attached.
+    pub agent_grace: Duration,
+    /// How long a terminal task is kept.
+    pub retention: Duration,
+    /// How many terminal tasks are kept.
+    pub retention_count: usize,
+    /// Bytes of messages and results kept.
+    pub quota: u64,
+    /// Most tasks that have not ended.
+    pub max_open_tasks: usize,
+    /// Largest streamed artifact that becomes part of its task, in bytes.
+    pub max_artifact_bytes: u64,
+}
+
+/// What has to happen once the turn's batch is durable, in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Open envelope stream number `stream` to the peer and report it.
+    OpenStream {
+        /// To whom.
+        peer: PeerId,
+        /// Its number, never used before.
+        stream: u64,
+    },
+    /// Write an envelope on that stream; drop it if the stream is gone.
+    Send {
+        /// To whom.
+        peer: PeerId,
+        /// On which stream.
+        stream: u64,
+        /// The encoded envelope.
+        frame: Bytes,
+    },
+    /// Write an acknowledgement on whatever stream to the peer is open, or opens next.
+    Ack {
+        /// To whom.
+        peer: PeerId,
+        /// The encoded envelope.
+        frame: Bytes,
+    },
+    /// Keep trying to reach the peer, or stop it.
+    Wanted {
+        /// Whom.
+        peer: PeerId,
+        /// Whether something waits for it.
+        wanted: bool,
+    },
+    /// A task changed: tell its subscribers.
+    Changed(Arc<Change>),
+    /// Hand a task to a listener.
+    Incoming {
+        /// To whom.
+        listener: ListenerId,
+        /// The task as it is now.
+        task: Arc<Task>,
+        /// The card of its originator, if it is known.
+        sender_card: Option<AgentCard>,
+    },
+    /// A peer opened the stream of an artifact; it was accepted.
+    StreamAccepted {
+        /// Who sends it.
+        peer: PeerId,
+        /// Its opening.
+        start: agentanycast_proto::v1::StreamStart,
+        /// The envelope to acknowledge.
+        envelope_id: String,
+    },
+    /// A piece, or the end, of an artifact's stream: to whoever receives that artifact.
+    StreamPiece {
+        /// Who sends it.
+        peer: PeerId,
+        /// The envelope to acknowledge.
+        envelope_id: String,
+        /// The piece.
+        payload: Payload,
+    },
+    /// An acknowledgement that no queue waits for: of an artifact's stream, if of anything.
+    StreamAck {
+        /// Who acknowledges.
+        peer: PeerId,
+        /// What it says.
+        ack: AckPayload,
+    },
+    /// The task ended: streams of its artifacts stop.
+    StopStreams {
+        /// Which task.
+        task_id: String,
+    },
+    /// The task is no more: its artifact files can go.
+    Forget {
+        /// Which task.
+        task_id: String,
+    },
+}
+
+/// A change of a task, as its subscribers see it.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which task.
+    pub task_id: String,
+    /// Its state now.
+    pub status: Status,
+    /// What came with it.
+    pub message: Option<Arc<Message>>,
+    /// Results: the new ones, or all of them when the task has ended.
+    pub results: Vec<Arc<Output>>,
+}
+
+/// What came of one input.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// To be written, then made durable.
+    pub batch: Batch,
+    /// To be let out after that.
+    pub effects: Vec<Effect>,
+}
+
+/// Why a call was refused; each kind is one gRPC status.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The caller's mistake.
+    #[error("{0}")]
+    Invalid(String),
+    /// No such task.
+    #[error("no task {0}")]
+    NotFound(String),
+    /// Not in this state.
+    #[error("{0}")]
+    Precondition(String),
+    /// Not this side.
+    #[error("{0}")]
+    Denied(String),
+    /// A bound is reached.
+    #[error("{0}")]
+    Exhausted(String),
+    /// Nothing was done, and a restart or another try may help.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<Refused> for EngineError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full { .. } => Self::Exhausted(refused.to_string()),
+            _ => Self::Precondition(refused.to_string()),
+        }
+    }
+}
+
+/// Events counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Envelopes that could not be read.
+    pub malformed: u64,
+    /// Envelopes seen before.
+    pub duplicates: u64,
+    /// Envelopes refused.
+    pub refused: u64,
+    /// Envelopes that expired undelivered.
+    pub expired: u64,
+}
+
+/// The one authority over tasks.
+pub struct Core {
+    pub(super) me: PeerId,
+    pub(super) limits: Limits,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) tasks: TaskTable,
+    pub(super) queues: BTreeMap<PeerId, Queue>,
+    /// Queues to be polled at the end of the turn.
+    pub(super) dirty: BTreeSet<PeerId>,
+    heavy: BTreeSet<PeerId>,
+    pub(super) seen: LruCache<PeerId, Seen>,
+    pub(super) feed: Feed,
+    pub(super) claims: HashMap<String, u64>,
+    pub(super) connected: HashSet<PeerId>,
+    pub(super) peers: super::peers::Peers,
+    pub(super) idempotency: super::idempotency::Keys,
+    pub(super) counters: Counters,
+    pub(super) last_collection: Duration,
+    pub(super) next_stream: u64,
+    pub(super) refusals_logged: HashSet<PeerId>,
+    rng: StdRng,
+    pub(super) turn: Turn,
+    turns: u64,
+    durable: u64,
+}
+
+impl Core {
+    /// The state as the store has it. `seed` feeds ids and epochs: random in a daemon, fixed in a
+    /// simulation.
+    pub fn load(me: PeerId, limits: Limits, store: Arc<dyn Store>, now: Now, seed: u64) -> Result<Self, StoreError> {
+        let mut core = Self {
+            me,
+            tasks: TaskTable::load(Arc::clone(&store))?,
+            queues: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            heavy: BTreeSet::new(),
+            seen: LruCache::new(SEEN_PEERS),
+            feed: Feed::new(now.mono),
+            claims: HashMap::new(),
+            connected: HashSet::new(),
+            peers: super::peers::Peers::load(&*store)?,
+            idempotency: super::idempotency::Keys::load(&*store)?,
+            counters: Counters::default(),
+            last_collection: now.mono,
+            next_stream: 1,
+            refusals_logged: HashSet::new(),
+            rng: StdRng::seed_from_u64(seed),
+            turn: Turn::default(),
+            turns: 0,
+            durable: 0,
+            limits,
+            store,
+        };
+        core.load_queues()?;
+        core.resume(now)?;
+        Ok(core)
+    }
+
+    /// What the inputs since the last call came to. Exactly one batch has to be submitted for each
+    /// turn whose batch is not empty, in order.
+    pub fn take_turn(&mut self, now: Now) -> Turn {
+        self.poll_queues(now);
+        if !self.turn.batch.is_empty() {
+            self.turns += 1;
+        }
+        std::mem::take(&mut self.turn)
+    }
+
+    /// The first `turns` batches are durable.
+    pub fn on_durable(&mut self, turns: u64) {
+        self.durable = turns;
+        self.tasks.shrink(turns);
+        let queues = &mut self.queues;
+        self.heavy.retain(|peer| match queues.get_mut(peer) {
+            Some(queue) if queue.commit > turns => true,
+            Some(queue) => {
+                queue.trim();
+                false
+            }
+            None => false,
+        });
+    }
+
+    /// Events counted since the start.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Number of tasks that have not ended.
+    pub fn open_tasks(&self) -> usize {
+        self.tasks.open()
+    }
+
+    /// Number of envelopes that wait for their peers.
+    pub fn queued(&self) -> usize {
+        self.queues.values().map(|queue| queue.outbox.len()).sum()
+    }
+
+    /// The number that the batch of the running turn will have.
+    pub(super) fn commit(&self) -> u64 {
+        self.turns + 1
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    pub(super) fn batch(&mut self) -> &mut Batch {
+        &mut self.turn.batch
+    }
+
+    pub(super) fn effect(&mut self, effect: Effect) {
+        self.turn.effects.push(effect);
+    }
+
+    pub(super) fn new_id(&mut self) -> String {
+        uuid::Builder::from_random_bytes(self.rng.random()).into_uuid().to_string()
+    }
+
+    pub(super) fn new_epoch(&mut self) -> u64 {
+        self.rng.random_range(1..=u64::MAX)
+    }
+
+    /// A message of the node itself: why it ended a task.
+    pub(super) fn note(&mut self, now: Now, text: impl Into<String>) -> Message {
+        Message {
+            message_id: self.new_id(),
+            role: MessageRole::Agent as i32,
+            parts: vec![Part {
+                content: Some(Content::TextPart(TextPart { text: text.into() })),
+                ..Part::default()
+            }],
+            created_at: Some(super::timestamp(now.unix)),
+        }
+    }
+
+    pub(super) fn take(&mut self, id: &str) -> Result<Option<Box<Slot>>, StoreError> {
+        self.tasks.take(id)
+    }
+
+    pub(super) fn put(&mut self, slot: Box<Slot>) {
+        let commit = self.commit();
+        self.tasks.put(slot, &mut self.turn.batch, commit);
+    }
+
+    /// Writes a changed task down and tells its subscribers. `new` are its new results.
+    pub(super) fn put_changed(&mut self, slot: Box<Slot>, new: Vec<Arc<Output>>) {
+        let task = &slot.task;
+        let ended = task.status.is_terminal();
+        let change = Change {
+            task_id: task.id.clone(),
+            status: task.status,
+            message: task.status_message.clone(),
+            results: if ended { task.results.clone() } else { new },
+        };
+        let id = task.id.clone();
+        let streaming = task.open_streams().next().is_some();
+        self.put(slot);
+        self.effect(Effect::Changed(Arc::new(change)));
+        if ended {
+            self.claims.remove(&id);
+            if streaming {
+                self.effect(Effect::StopStreams { task_id: id });
+            }
+        }
+    }
+
+    /// Ends a task on this node's own authority, and lets its agent and its subscribers know.
+    /// False when it had ended already.
+    pub(super) fn end(&mut self, now: Now, id: &str, status: Status, reason: &str) -> Result<bool, StoreError> {
+        let Some(mut slot) = self.take(id)? else { return Ok(false) };
+        let note = (!reason.is_empty()).then(|| self.note(now, reason));
+        if !slot.task.end(now.unix, status, note) {
+            self.tasks.keep(slot);
+            return Ok(false);
+        }
+        tracing::info!(task = id, %status, reason, "task ended by this node");
+        let tell_agent = slot.task.role.is_assignee();
+        self.put_changed(slot, Vec::new());
+        if tell_agent {
+            self.tell_agent(id)?;
+        }
+        Ok(true)
+    }
+
+    /// Lets the agents that listen know of a task's new state.
+    pub(super) fn tell_agent(&mut self, id: &str) -> Result<(), StoreError> {
+        let Some(known) = self.tasks.indexed(id) else { return Ok(()) };
+        let news = known.status.is_terminal();
+        if news && !known.claimed && self.feed.idle_since().is_some() {
+            self.feed.withdraw(id);
+            return Ok(());
+        }
+        let deliveries = self.feed.offer(id, news);
+        self.hand_over(deliveries)
+    }
+
+    pub(super) fn hand_over(&mut self, deliveries: Vec<Delivery>) -> Result<(), StoreError> {
+        for (listener, id) in deliveries {
+            let Some(task) = self.tasks.read(&id)? else { continue };
+            let sender_card = match task.role {
+                Role::Assignee(peer) => self.peers.card(&*self.store, peer)?,
+                _ => self.peers.own().cloned(),
+            };
+            self.effect(Effect::Incoming { listener, task: Arc::new(task), sender_card });
+        }
+        Ok(())
+    }
+
+    /// Acknowledges an envelope, once this turn is durable.
+    pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
+        let frame = self.ack_frame(now, envelope_id, refused, None);
+        self.send_ack(peer, frame);
+    }
+
+    pub(super) fn send_ack(&mut self, peer: PeerId, frame: Bytes) {
+        self.want_stream(peer);
+        self.effect(Effect::Ack { peer, frame });
+    }
+
+    /// The encoded acknowledgement of an envelope.
+    pub(super) fn ack_frame(&mut self, now: Now, envelope_id: String, refused: Option<&str>, next: Option<i32>) -> Bytes {
+        let payload = Payload::Ack(AckPayload {
+            acknowledged_envelope_id: envelope_id,
+            outcome: if refused.is_some() { AckOutcome::Rejected } else { AckOutcome::Accepted } as i32,
+            reason: refused.unwrap_or_default().to_owned(),
+            next_sequence: next,
+        });
+        let id = self.new_id();
+        envelope(id, now, payload, "").encode_to_vec().into()
+    }
+
+    /// Puts an envelope into the peer's queue. It was checked to fit.
+    pub(super) fn send(&mut self, now: Now, peer: PeerId, task: &str, kind: Kind, payload: Payload, trace: &str) -> Result<(), StoreError> {
+        let id = self.new_id();
+        self.queue(peer)?;
+        let commit = self.commit();
+        let ttl = self.limits.offline_ttl;
+        let envelope = envelope(id, now, payload, trace);
+        let expires_at = ttl.map(|ttl| now.unix + ttl.as_millis() as u64);
+        if let Some(queue) = self.queues.get_mut(&peer) {
+            let first = queue.outbox.is_empty();
+            queue.push(peer, task, kind, envelope, expires_at, commit, &mut self.turn.batch);
+            if queue.is_heavy() {
+                self.heavy.insert(peer);
+            }
+            self.dirty.insert(peer);
+            if first && !self.connected.contains(&peer) {
+                self.turn.effects.push(Effect::Wanted { peer, wanted: true });
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer's queue, made or read from the store when it is not in memory.
+    pub(super) fn queue(&mut self, peer: PeerId) -> Result<&mut Queue, StoreError> {
+        if !self.queues.contains_key(&peer) {
+            let kept = self.store.get(&records::key(tag::OUTBOX, &peer.to_bytes()))?;
+            let epoch = self.new_epoch();
+            let queue = Queue::load(kept.as_deref(), epoch, self.limits.retry_delays.clone());
+            self.queues.insert(peer, queue);
+        }
+        let retry_delays = &self.limits.retry_delays;
+        Ok(self.queues.entry(peer).or_insert_with(|| Queue::load(None, 1, retry_delays.clone())))
+    }
+
+    /// Makes sure that a stream to the peer is open or opening, for acknowledgements.
+    fn want_stream(&mut self, peer: PeerId) {
+        if self.connected.contains(&peer)
+            && let Ok(queue) = self.queue(peer)
+            && queue.outbox.want_stream()
+        {
+            self.open_stream(peer);
+        }
+    }
+
+    fn open_stream(&mut self, peer: PeerId) {
+        let stream = self.next_stream;
+        self.next_stream += 1;
+        if let Some(queue) = self.queues.get_mut(&peer) {
+            queue.stream = stream;
+        }
+        self.effect(Effect::OpenStream { peer, stream });
+    }
+
+    fn poll_queues(&mut self, now: Now) {
+        for peer in std::mem::take(&mut self.dirty) {
+            let connected = self.connected.contains(&peer);
+            let actions = self.queues.get_mut(&peer).map(|queue| queue.outbox.poll(now.mono, connected));
+            for action in actions.unwrap_or_default() {
+                self.act(peer, action);
+            }
+        }
+    }
+
+    fn act(&mut self, peer: PeerId, action: Action) {
+        match action {
+            Action::OpenStream => self.open_stream(peer),
+            Action::Send(sequence) => {
+                let Some(queue) = self.queues.get_mut(&peer) else { return };
+                let stream = queue.stream;
+                match queue.frame(&*self.store, peer, sequence) {
+                    Ok(Some(frame)) => self.effect(Effect::Send { peer, stream, frame }),
+                    Ok(None) => tracing::error!(%peer, sequence, "an envelope that waits is missing in the store"),
+                    Err(error) => tracing::error!(%peer, sequence, %error, "an envelope that waits cannot be read"),
+                }
+            }
+            Action::GiveUp(entry) => {
+                tracing::debug!(%peer, envelope = entry.id, "the peer did not answer a question; it is dropped");
+                self.left_queue(peer, &entry);
+            }
+        }
+    }
+
+    /// Cleans up behind an entry that left its queue.
+    pub(super) fn left_queue(&mut self, peer: PeerId, entry: &crate::delivery::outbox::Entry) {
+        if let Some(queue) = self.queues.get_mut(&peer) {
+            queue.left(peer, entry, &mut self.turn.batch);
+            self.dirty.insert(peer);
+            if queue.outbox.is_empty() {
+                self.turn.effects.push(Effect::Wanted { peer, wanted: false });
+            }
+        }
+    }
+}
+
+/// An envelope around a payload, without a place in a queue.
+pub(super) fn envelope(id: String, now: Now, payload: Payload, trace_parent: &str) -> A2aEnvelope {
+    A2aEnvelope {
+        envelope_id: id,
+        r#type: inbox::type_of(&payload) as i32,
+        timestamp: Some(super::timestamp(now.unix)),
+        payload: Some(payload),
+        trace_parent: trace_parent.to_owned(),
+        ..A2aEnvelope::default()
+    }
+}

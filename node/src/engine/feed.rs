@@ -1,0 +1,180 @@
+//! Handing tasks to the agents that listen.
+//!
+//! Pure. Every open listener gets every new task, once; a task that nobody listened for, or whose
+//! every listener went away before an agent acted on it, is offered again. A listener is sent no
+//! more than it has room for ([`CREDIT`]), so that a slow agent costs no memory.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+/// Tasks a listener is sent ahead of what it has read.
+pub(super) const CREDIT: usize = 64;
+
+/// Most ended tasks that wait for a listener to be told of their end.
+const MAX_NEWS: usize = 10_000;
+
+/// An open SubscribeIncomingTasks stream.
+pub(crate) type ListenerId = u64;
+
+#[derive(Debug)]
+struct Offer {
+    task: String,
+    holders: Vec<ListenerId>,
+    /// True for a task that has ended: told once, then forgotten.
+    news: bool,
+}
+
+#[derive(Debug)]
+struct Listener {
+    cursor: u64,
+    attached_at: u64,
+    credit: usize,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Feed {
+    next: u64,
+    offers: BTreeMap<u64, Offer>,
+    by_task: HashMap<String, u64>,
+    news: usize,
+    listeners: BTreeMap<ListenerId, Listener>,
+    idle_since: Option<Duration>,
+}
+
+/// A task to be sent to a listener.
+pub(super) type Delivery = (ListenerId, String);
+
+impl Feed {
+    /// Nobody listens since `now`.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            next: 1,
+            offers: BTreeMap::new(),
+            by_task: HashMap::new(),
+            news: 0,
+            listeners: BTreeMap::new(),
+            idle_since: Some(now),
+        }
+    }
+
+    /// Offers a task to every listener. `news`: it has ended.
+    pub(super) fn offer(&mut self, task: &str, news: bool) -> Vec<Delivery> {
+        self.withdraw(task);
+        let number = self.next;
+        self.next += 1;
+        if news {
+            self.news += 1;
+            if self.news > MAX_NEWS {
+                self.drop_oldest_news();
+            }
+        }
+        self.offers.insert(number, Offer { task: task.to_owned(), holders: Vec::new(), news });
+        self.by_task.insert(task.to_owned(), number);
+        self.deliver()
+    }
+
+    /// An agent acted on the task, or it is gone: it is not offered any more.
+    pub(super) fn withdraw(&mut self, task: &str) {
+        if let Some(number) = self.by_task.remove(task)
+            && let Some(offer) = self.offers.remove(&number)
+            && offer.news
+        {
+            self.news -= 1;
+        }
+    }
+
+    /// An agent begins to listen.
+    pub(super) fn attach(&mut self, id: ListenerId) -> Vec<Delivery> {
+        self.idle_since = None;
+        self.listeners.insert(id, Listener { cursor: 0, attached_at: self.next, credit: CREDIT });
+        self.deliver()
+    }
+
+    /// An agent stopped listening: what only it held is offered again.
+    pub(super) fn detach(&mut self, id: ListenerId, now: Duration) -> Vec<Delivery> {
+        if self.listeners.remove(&id).is_none() {
+            return Vec::new();
+        }
+        if self.listeners.is_empty() {
+            self.idle_since = Some(now);
+        }
+        let mut orphans = Vec::new();
+        for offer in self.offers.values_mut() {
+            let held = offer.holders.len();
+            offer.holders.retain(|holder| *holder != id);
+            if held > 0 && offer.holders.is_empty() && !offer.news {
+                orphans.push(offer.task.clone());
+            }
+        }
+        orphans.iter().flat_map(|task| self.offer(task, false)).collect()
+    }
+
+    /// A listener has read `count` tasks.
+    pub(super) fn credit(&mut self, id: ListenerId, count: usize) -> Vec<Delivery> {
+        if let Some(listener) = self.listeners.get_mut(&id) {
+            listener.credit = (listener.credit + count).min(CREDIT);
+        }
+        self.deliver()
+    }
+
+    /// An agent acted: whoever works without listening is alive all the same.
+    pub(super) fn touch(&mut self, now: Duration) {
+        if self.listeners.is_empty() {
+            self.idle_since = Some(now);
+        }
+    }
+
+    /// Since when nobody listens.
+    pub(super) fn idle_since(&self) -> Option<Duration> {
+        self.idle_since
+    }
+
+    fn deliver(&mut self) -> Vec<Delivery> {
+        let mut deliveries = Vec::new();
+        for (&id, listener) in &mut self.listeners {
+            for (&number, offer) in self.offers.range_mut(listener.cursor + 1..) {
+                if listener.credit == 0 {
+                    break;
+                }
+                listener.cursor = number;
+                if number < listener.attached_at && !offer.holders.is_empty() {
+                    continue; // Another listener has it and may still take it.
+                }
+                listener.credit -= 1;
+                offer.holders.push(id);
+                deliveries.push((id, offer.task.clone()));
+            }
+        }
+        self.forget_told_news();
+        deliveries
+    }
+
+    fn forget_told_news(&mut self) {
+        if self.news == 0 || self.listeners.is_empty() {
+            return;
+        }
+        let behind = self.listeners.values().map(|listener| listener.cursor).min().unwrap_or(0);
+        let told: Vec<String> = self
+            .offers
+            .range(..=behind)
+            .filter(|(_, offer)| offer.news && !offer.holders.is_empty())
+            .map(|(_, offer)| offer.task.clone())
+            .collect();
+        for task in told {
+            self.withdraw(&task);
+        }
+    }
+
+    fn drop_oldest_news(&mut self) {
+        let oldest = self.offers.values().find(|offer| offer.news).map(|offer| offer.task.clone());
+        if let Some(task) = oldest {
+            self.withdraw(&task);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

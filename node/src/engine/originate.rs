@@ -1,0 +1,343 @@
+//! What the originator does: sends tasks, answers questions, cancels, and learns what became of
+//! its envelopes.
+
+use std::collections::BTreeMap;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{
+    AckOutcome, AckPayload, Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
+};
+use prost::Message as _;
+
+use super::{
+    core::{Core, Effect, EngineError, MAX_ENVELOPE, Now},
+    table::Slot,
+};
+use crate::{
+    delivery::outbox::{Entry, Kind},
+    store::StoreError,
+    task::{MAX_ID, Role, Status, Task},
+};
+
+/// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
+const ENVELOPE_OVERHEAD: usize = 1024;
+
+/// A task, or a further message of one, that the local agent sends.
+#[derive(Clone, Debug, Default)]
+pub struct SendTask {
+    /// To whom; None with a `task_id`: to the task's assignee.
+    pub peer: Option<PeerId>,
+    /// What it says.
+    pub message: Message,
+    /// The skill it is for; may be empty.
+    pub skill: String,
+    /// Travels along.
+    pub metadata: BTreeMap<String, String>,
+    /// The conversation; empty = a new one.
+    pub context_id: String,
+    /// The task that this message answers; empty = a new task.
+    pub task_id: String,
+    /// Empty = none.
+    pub idempotency_key: String,
+}
+
+impl SendTask {
+    /// Clients without the additive fields put them into the metadata: takes them out of it.
+    fn take_keys_from_metadata(&mut self) {
+        let fields = [
+            ("context_id", &mut self.context_id),
+            ("task_id", &mut self.task_id),
+            ("idempotency_key", &mut self.idempotency_key),
+        ];
+        for (name, field) in fields {
+            if let Some(value) = self.metadata.remove(name)
+                && field.is_empty()
+            {
+                *field = value;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Sends a task. The answer may be given once the turn is durable.
+    pub fn send_task(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
+        request.take_keys_from_metadata();
+        if let Some(known) = self.idempotency.get(&request.idempotency_key)
+            && !request.idempotency_key.is_empty()
+        {
+            let known = known.to_owned();
+            if let Some(task) = self.tasks.read(&known)? {
+                return Ok(task);
+            }
+        }
+        if request.message.parts.is_empty() {
+            return Err(EngineError::Invalid("the message has no parts; give it at least one".into()));
+        }
+        self.complete_message(now, &mut request.message, MessageRole::User);
+        let key = std::mem::take(&mut request.idempotency_key);
+        let task = if request.task_id.is_empty() {
+            self.send_new(now, request)?
+        } else {
+            self.send_answer(now, request)?
+        };
+        if !key.is_empty() {
+            self.idempotency.insert(now.unix, &key, &task.id, &mut self.turn.batch);
+        }
+        Ok(task)
+    }
+
+    fn send_new(&mut self, now: Now, request: SendTask) -> Result<Task, EngineError> {
+        let peer = request.peer.ok_or_else(|| EngineError::Invalid("the task has no target".into()))?;
+        if request.context_id.len() > MAX_ID || request.skill.len() > MAX_ID {
+            return Err(EngineError::Invalid(format!("context_id and skill_id may have {MAX_ID} bytes at most")));
+        }
+        let deadline = deadline_of(&request.metadata)?;
+        self.room_for_task()?;
+        let id = self.new_id();
+        let context_id = if request.context_id.is_empty() { self.new_id() } else { request.context_id };
+        let task = Task {
+            id,
+            context_id,
+            role: if peer == self.me { Role::Both } else { Role::Originator(peer) },
+            status: Status::Submitted,
+            status_message: None,
+            messages: vec![request.message.into()],
+            results: Vec::new(),
+            skill: request.skill,
+            metadata: request.metadata,
+            created_at: now.unix,
+            updated_at: now.unix,
+            deadline,
+            claimed: false,
+        };
+        if task.role != Role::Both {
+            self.send_message_of(now, peer, &task)?;
+        }
+        self.put(Slot::new(task.clone()));
+        if task.role == Role::Both {
+            self.tell_agent(&task.id)?;
+        }
+        Ok(task)
+    }
+
+    fn send_answer(&mut self, now: Now, request: SendTask) -> Result<Task, EngineError> {
+        let mut slot = self.take(&request.task_id)?.ok_or_else(|| EngineError::NotFound(request.task_id.clone()))?;
+        let answered = self.answer(now, &mut slot.task, request);
+        if let Err(error) = answered {
+            self.tasks.keep(slot);
+            return Err(error);
+        }
+        let task = slot.task.clone();
+        self.put_changed(slot, Vec::new());
+        if task.role == Role::Both {
+            self.tell_agent(&task.id)?;
+        }
+        Ok(task)
+    }
+
+    fn answer(&mut self, now: Now, task: &mut Task, request: SendTask) -> Result<(), EngineError> {
+        let assignee = match task.role {
+            Role::Originator(peer) => peer,
+            Role::Both => self.me,
+            Role::Assignee(peer) => {
+                return Err(EngineError::Denied(format!(
+                    "task {} was sent by {peer}; only its originator may send further messages",
+                    task.id
+                )));
+            }
+        };
+        if request.peer.is_some_and(|peer| peer != assignee) {
+            return Err(EngineError::Invalid(format!(
+                "task {} is worked on by {assignee}; send its further messages there",
+                task.id
+            )));
+        }
+        if !request.context_id.is_empty() && request.context_id != task.context_id {
+            return Err(EngineError::Invalid(format!("task {} belongs to context {}", task.id, task.context_id)));
+        }
+        if task.role == Role::Both {
+            task.answer(now.unix, request.message)?;
+            return Ok(());
+        }
+        let mut answered = task.clone();
+        answered.answer(now.unix, request.message)?;
+        self.send_message_of(now, assignee, &answered)?;
+        *task = answered;
+        Ok(())
+    }
+
+    /// Queues a SEND_TASK with the task's newest message.
+    fn send_message_of(&mut self, now: Now, peer: PeerId, task: &Task) -> Result<(), EngineError> {
+        let payload = SendTaskPayload {
+            task_id: task.id.clone(),
+            context_id: task.context_id.clone(),
+            message: task.messages.last().map(|message| (**message).clone()),
+            target_skill_id: task.skill.clone(),
+            metadata: task.metadata.clone(),
+        };
+        fits(payload.encoded_len(), "message")?;
+        self.send(now, peer, &task.id, Kind::SendTask, Payload::SendTask(payload), trace_of(task))?;
+        Ok(())
+    }
+
+    /// A task whole.
+    pub fn task(&mut self, id: &str) -> Result<Task, EngineError> {
+        if id.is_empty() {
+            return Err(EngineError::Invalid("task_id is empty".into()));
+        }
+        self.tasks.read(id)?.ok_or_else(|| EngineError::NotFound(id.to_owned()))
+    }
+
+    /// Tasks in one of these states (none = all), newest change first, behind `after`.
+    pub fn list(
+        &mut self,
+        statuses: &[Status],
+        after: Option<&(u64, String)>,
+        limit: usize,
+    ) -> Result<Vec<Task>, EngineError> {
+        let wanted = |core: &Self, id: &str| {
+            statuses.is_empty() || core.tasks.indexed(id).is_some_and(|known| statuses.contains(&known.status))
+        };
+        let ids: Vec<String> = self
+            .tasks
+            .newest(after)
+            .filter(|(_, id)| wanted(self, id))
+            .take(limit)
+            .map(|(_, id)| id.clone())
+            .collect();
+        let mut tasks = Vec::with_capacity(ids.len());
+        for id in ids {
+            tasks.extend(self.tasks.read(&id)?);
+        }
+        Ok(tasks)
+    }
+
+    /// Ends a task from this side and tells the other.
+    pub fn cancel(&mut self, now: Now, id: &str) -> Result<Task, EngineError> {
+        let task = self.task(id)?;
+        if task.status.is_terminal() {
+            return Err(EngineError::Precondition(format!("task {id} is {} and cannot be canceled", task.status)));
+        }
+        self.feed.touch(now.mono);
+        self.end(now, id, Status::Canceled, "")?;
+        match task.role {
+            Role::Originator(peer) => {
+                let payload = Payload::TaskCancel(TaskCancelPayload { task_id: id.to_owned() });
+                self.send(now, peer, id, Kind::Durable, payload, trace_of(&task))?;
+            }
+            Role::Assignee(peer) => {
+                let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+                    task_id: id.to_owned(),
+                    status: TaskStatus::Canceled as i32,
+                    message: None,
+                });
+                self.send(now, peer, id, Kind::Durable, payload, trace_of(&task))?;
+            }
+            Role::Both => {}
+        }
+        self.task(id)
+    }
+
+    /// A peer acknowledged something.
+    pub(super) fn on_ack(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Result<(), StoreError> {
+        let entry = self.queues.get_mut(&peer).and_then(|queue| queue.outbox.on_ack(&ack.acknowledged_envelope_id));
+        let Some(entry) = entry else {
+            self.effect(Effect::StreamAck { peer, ack });
+            return Ok(());
+        };
+        self.left_queue(peer, &entry);
+        if ack.outcome == AckOutcome::Rejected as i32 {
+            self.on_refused(now, peer, &entry, &ack.reason)?;
+        }
+        Ok(())
+    }
+
+    fn on_refused(&mut self, now: Now, peer: PeerId, entry: &Entry, reason: &str) -> Result<(), StoreError> {
+        let reason: String = reason.chars().take(1000).collect();
+        tracing::info!(%peer, task = entry.task_id, reason, "the peer refused an envelope");
+        let Some(task) = self.tasks.indexed(&entry.task_id) else { return Ok(()) };
+        let (is_assignee, status) = (task.is_assignee, task.status);
+        match (is_assignee, entry.kind, status) {
+            (false, Kind::SendTask, Status::Submitted) => {
+                self.end(now, &entry.task_id, Status::Rejected, &reason)?;
+            }
+            (false, Kind::SendTask, _) => {
+                self.end(now, &entry.task_id, Status::Failed, &format!("refused by the assignee: {reason}"))?;
+            }
+            (false, Kind::Ephemeral, _) => {
+                self.end(now, &entry.task_id, Status::Failed, &format!("lost by the assignee: {reason}"))?;
+            }
+            (false, Kind::Durable, _) => {}
+            (true, ..) => {
+                self.end(now, &entry.task_id, Status::Canceled, &format!("refused by the originator: {reason}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An envelope was not delivered in its time.
+    pub(super) fn on_expired(&mut self, now: Now, peer: PeerId, entry: &Entry) -> Result<(), StoreError> {
+        self.counters.expired += 1;
+        tracing::warn!(%peer, task = entry.task_id, envelope = entry.id, "an envelope expired undelivered");
+        if entry.kind == Kind::SendTask {
+            let ttl = self.limits.offline_ttl.unwrap_or_default();
+            let reason = format!("not delivered within {}", super::human(ttl));
+            self.end(now, &entry.task_id, Status::Failed, &reason)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn room_for_task(&self) -> Result<(), EngineError> {
+        let most = self.limits.max_open_tasks;
+        if self.tasks.open() >= most {
+            return Err(EngineError::Exhausted(format!(
+                "this node has {most} open tasks, its limit (max_open_tasks); wait until some have ended"
+            )));
+        }
+        if self.tasks.total_bytes() >= self.limits.quota && self.tasks.collectable(0, 0, 0).is_none() {
+            return Err(EngineError::Exhausted(format!(
+                "open tasks take {} bytes, the limit of this node (store_quota)",
+                self.limits.quota
+            )));
+        }
+        Ok(())
+    }
+
+    /// Fills in what a message of the local agent may leave out.
+    pub(super) fn complete_message(&mut self, now: Now, message: &mut Message, role: MessageRole) {
+        if message.message_id.is_empty() {
+            message.message_id = self.new_id();
+        }
+        if message.role == MessageRole::Unspecified as i32 {
+            message.role = role as i32;
+        }
+        message.created_at.get_or_insert_with(|| super::timestamp(now.unix));
+    }
+}
+
+/// The W3C trace context that a task travels with.
+pub(super) fn trace_of(task: &Task) -> &str {
+    task.metadata.get("traceparent").map_or("", String::as_str)
+}
+
+/// Refuses a payload that makes an envelope larger than a frame.
+pub(super) fn fits(payload: usize, what: &str) -> Result<(), EngineError> {
+    let most = MAX_ENVELOPE - ENVELOPE_OVERHEAD;
+    if payload > most {
+        return Err(EngineError::Exhausted(format!(
+            "the {what} has {payload} bytes, the limit is {most}; send large content as a streamed artifact"
+        )));
+    }
+    Ok(())
+}
+
+/// The deadline that the sender set, in Unix milliseconds.
+pub(super) fn deadline_of(metadata: &BTreeMap<String, String>) -> Result<Option<u64>, EngineError> {
+    let Some(text) = metadata.get("deadline") else { return Ok(None) };
+    let at: jiff::Timestamp = text.parse().map_err(|_| {
+        EngineError::Invalid(format!("deadline {text:?} is no RFC 3339 time, such as 2030-01-31T12:00:00Z"))
+    })?;
+    Ok(Some(u64::try_from(at.as_millisecond()).unwrap_or(0)))
+}

@@ -1,0 +1,139 @@
+//! What is kept of other nodes between runs: their cards and their addresses. Bounded: the newest
+//! [`MAX_PEERS`] stay.
+
+use std::num::NonZeroUsize;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::AgentCard;
+use lru::LruCache;
+use prost::Message as _;
+
+use super::records::{self, TextsRecord, tag};
+use crate::store::{self, Batch, Store, StoreError};
+
+/// Most peers whose card, or whose addresses, are kept (docs/protocol.md, "Agent cards").
+pub const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// Cards in memory; the rest is read from the store.
+const CARDS_IN_MEMORY: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+
+/// See the module's text.
+pub(super) struct Peers {
+    own: Option<AgentCard>,
+    cards: LruCache<PeerId, AgentCard>,
+    with_card: LruCache<PeerId, usize>,
+    addresses: LruCache<PeerId, Vec<String>>,
+    listen: Vec<String>,
+}
+
+impl Peers {
+    /// As the store has it.
+    pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        let own = store::get_large(store, &records::key(tag::OWN_CARD, b""))?;
+        let listen = store.get(&records::key(tag::LISTEN, b""))?;
+        let mut peers = Self {
+            own: own.and_then(|bytes| records::decode(&bytes)),
+            cards: LruCache::new(CARDS_IN_MEMORY),
+            with_card: LruCache::new(MAX_PEERS),
+            addresses: LruCache::new(MAX_PEERS),
+            listen: texts(listen.as_deref()),
+        };
+        store::for_each(store, &[tag::CARD_SIZE], |key, value| {
+            if let (Some(peer), Ok(size)) = (peer_of(key), <[u8; 8]>::try_from(value)) {
+                peers.with_card.put(peer, u64::from_be_bytes(size) as usize);
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        store::for_each(store, &[tag::ADDRESSES], |key, value| {
+            if let Some(peer) = peer_of(key) {
+                peers.addresses.put(peer, texts(Some(value)));
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        Ok(peers)
+    }
+
+    /// The card of the local agent.
+    pub(super) fn own(&self) -> Option<&AgentCard> {
+        self.own.as_ref()
+    }
+
+    /// Sets the card of the local agent.
+    pub(super) fn set_own(&mut self, card: AgentCard, batch: &mut Batch) {
+        batch.put_large(&records::key(tag::OWN_CARD, b""), &card.encode_to_vec());
+        self.own = Some(card);
+    }
+
+    /// The newest card of a peer.
+    pub(super) fn card(&mut self, store: &dyn Store, peer: PeerId) -> Result<Option<AgentCard>, StoreError> {
+        if let Some(card) = self.cards.get(&peer) {
+            return Ok(Some(card.clone()));
+        }
+        if self.with_card.get(&peer).is_none() {
+            return Ok(None);
+        }
+        let card: Option<AgentCard> =
+            store::get_large(store, &records::key(tag::CARD, &peer.to_bytes()))?.and_then(|bytes| records::decode(&bytes));
+        if let Some(card) = &card {
+            self.cards.put(peer, card.clone());
+        }
+        Ok(card)
+    }
+
+    /// Keeps a peer's card; the oldest peer's goes when there are too many.
+    pub(super) fn put_card(&mut self, peer: PeerId, card: AgentCard, batch: &mut Batch) {
+        let name = peer.to_bytes();
+        let bytes = card.encode_to_vec();
+        if let Some((gone, size)) = self.with_card.push(peer, bytes.len()) {
+            let gone_name = gone.to_bytes();
+            batch.delete_large(&records::key(tag::CARD, &gone_name), size);
+            if gone != peer {
+                batch.delete(records::key(tag::CARD_SIZE, &gone_name));
+                self.cards.pop(&gone);
+            }
+        }
+        batch.put_large(&records::key(tag::CARD, &name), &bytes);
+        batch.put(records::key(tag::CARD_SIZE, &name), (bytes.len() as u64).to_be_bytes().to_vec());
+        self.cards.put(peer, card);
+    }
+
+    /// The addresses of all peers, for the network's start.
+    pub(super) fn all_addresses(&self) -> Vec<(PeerId, Vec<String>)> {
+        self.addresses.iter().map(|(peer, addresses)| (*peer, addresses.clone())).collect()
+    }
+
+    /// Keeps a peer's addresses.
+    pub(super) fn put_addresses(&mut self, peer: PeerId, addresses: Vec<String>, batch: &mut Batch) {
+        if self.addresses.get(&peer) == Some(&addresses) {
+            return;
+        }
+        if let Some((gone, _)) = self.addresses.push(peer, addresses.clone())
+            && gone != peer
+        {
+            batch.delete(records::key(tag::ADDRESSES, &gone.to_bytes()));
+        }
+        let record = TextsRecord { texts: addresses };
+        batch.put(records::key(tag::ADDRESSES, &peer.to_bytes()), records::encode(&record));
+    }
+
+    /// Where the last run listened.
+    pub(super) fn listen(&self) -> &[String] {
+        &self.listen
+    }
+
+    /// Keeps where this run listens.
+    pub(super) fn set_listen(&mut self, addresses: Vec<String>, batch: &mut Batch) {
+        let record = TextsRecord { texts: addresses.clone() };
+        batch.put(records::key(tag::LISTEN, b""), records::encode(&record));
+        self.listen = addresses;
+    }
+}
+
+fn peer_of(key: &[u8]) -> Option<PeerId> {
+    PeerId::from_bytes(records::split(key)?.0).ok()
+}
+
+fn texts(bytes: Option<&[u8]>) -> Vec<String> {
+    let record: Option<TextsRecord> = bytes.and_then(records::decode);
+    record.unwrap_or_default().texts
+}

@@ -1,0 +1,131 @@
+//! One peer's outbox together with the bytes of its envelopes: short ones beside their record,
+//! long ones under a key of their own, the newest also in memory.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::A2aEnvelope;
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::records::{self, EntryRecord, OutboxRecord, tag};
+use crate::{
+    delivery::outbox::{Entry, Kind, Outbox},
+    store::{self, Batch, Store, StoreError},
+};
+
+/// Envelopes up to this many bytes are kept in their record.
+const INLINE: usize = 32 << 10;
+
+/// Bytes of envelopes kept in memory per peer; more are read from the store when their turn comes.
+const IN_MEMORY: usize = 8 << 20;
+
+/// See the module's text.
+pub(super) struct Queue {
+    pub(super) outbox: Outbox,
+    /// The stream that the outbox is sending on, opening, or has lost.
+    pub(super) stream: u64,
+    bodies: BTreeMap<u64, (Kind, Bytes)>,
+    bodies_bytes: usize,
+    /// The last batch that wrote an envelope of this queue.
+    pub(super) commit: u64,
+}
+
+impl Queue {
+    /// An empty queue; `kept` is its record in the store, `epoch` for a new one.
+    pub(super) fn load(kept: Option<&[u8]>, epoch: u64, retry_delays: Vec<Duration>) -> Self {
+        let kept: Option<OutboxRecord> = kept.and_then(records::decode);
+        let (epoch, next) = kept.map_or((epoch, 1), |record| (record.epoch, record.next_sequence.max(1)));
+        Self::around(Outbox::restore(epoch, next, Vec::new(), retry_delays))
+    }
+
+    /// A queue around an outbox whose bytes are all in the store.
+    pub(super) fn around(outbox: Outbox) -> Self {
+        Self { outbox, stream: 0, bodies: BTreeMap::new(), bodies_bytes: 0, commit: 0 }
+    }
+
+    /// Puts an envelope at the end.
+    #[allow(clippy::too_many_arguments, reason = "one caller; a struct would only rename them")]
+    pub(super) fn push(
+        &mut self,
+        peer: PeerId,
+        task: &str,
+        kind: Kind,
+        mut envelope: A2aEnvelope,
+        expires_at: Option<u64>,
+        commit: u64,
+        batch: &mut Batch,
+    ) {
+        let sequence = self.outbox.next_sequence();
+        envelope.sender_epoch = self.outbox.epoch();
+        envelope.sequence = sequence;
+        let frame: Bytes = envelope.encode_to_vec().into();
+        let entry = Entry {
+            sequence,
+            id: envelope.envelope_id,
+            task_id: task.to_owned(),
+            kind,
+            bytes: frame.len(),
+            expires_at,
+        };
+        let name = peer.to_bytes();
+        if kind != Kind::Ephemeral {
+            let inline = if frame.len() <= INLINE { frame.clone() } else { Bytes::new() };
+            if inline.is_empty() {
+                batch.put_large(&records::numbered(tag::BODY, &name, sequence), &frame);
+            }
+            let record = EntryRecord::of(&entry, inline);
+            batch.put(records::numbered(tag::ENTRY, &name, sequence), records::encode(&record));
+        }
+        let record = OutboxRecord { epoch: self.outbox.epoch(), next_sequence: sequence + 1 };
+        batch.put(records::key(tag::OUTBOX, &name), records::encode(&record));
+        self.bodies_bytes += frame.len();
+        self.bodies.insert(sequence, (kind, frame));
+        self.outbox.push(entry);
+        self.commit = commit;
+    }
+
+    /// True when more bytes are in memory than should stay there.
+    pub(super) fn is_heavy(&self) -> bool {
+        self.bodies_bytes > IN_MEMORY
+    }
+
+    /// Drops bytes from memory that the store has too, those that go last first.
+    pub(super) fn trim(&mut self) {
+        while self.is_heavy() {
+            let last = self.bodies.iter().rev().find(|(_, (kind, _))| *kind != Kind::Ephemeral).map(|(at, _)| *at);
+            let Some((_, frame)) = last.and_then(|at| self.bodies.remove(&at)) else { return };
+            self.bodies_bytes -= frame.len();
+        }
+    }
+
+    /// The encoded envelope of an entry.
+    pub(super) fn frame(&self, store: &dyn Store, peer: PeerId, sequence: u64) -> Result<Option<Bytes>, StoreError> {
+        if let Some((_, frame)) = self.bodies.get(&sequence) {
+            return Ok(Some(frame.clone()));
+        }
+        let name = peer.to_bytes();
+        let Some(record) = store.get(&records::numbered(tag::ENTRY, &name, sequence))? else { return Ok(None) };
+        let record: Option<EntryRecord> = records::decode(&record);
+        match record {
+            Some(record) if !record.body.is_empty() => Ok(Some(record.body)),
+            Some(_) => Ok(store::get_large(store, &records::numbered(tag::BODY, &name, sequence))?.map(Bytes::from)),
+            None => Ok(None),
+        }
+    }
+
+    /// Forgets the bytes of an entry that left the outbox.
+    pub(super) fn left(&mut self, peer: PeerId, entry: &Entry, batch: &mut Batch) {
+        if let Some((_, frame)) = self.bodies.remove(&entry.sequence) {
+            self.bodies_bytes -= frame.len();
+        }
+        if entry.kind == Kind::Ephemeral {
+            return;
+        }
+        let name = peer.to_bytes();
+        batch.delete(records::numbered(tag::ENTRY, &name, entry.sequence));
+        if entry.bytes > INLINE {
+            batch.delete_large(&records::numbered(tag::BODY, &name, entry.sequence), entry.bytes);
+        }
+    }
+}

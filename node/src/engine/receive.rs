@@ -1,0 +1,447 @@
+//! What comes from peers: one frame in; a change, an acknowledgement or a refusal out.
+//!
+//! The order of questions: is it readable, has it been applied before, may this peer say it, does
+//! the task's state allow it. The mark that it was applied is in the same batch as its effect.
+
+use std::sync::Arc;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{
+    Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamStart, TaskCompletePayload, TaskFailPayload,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
+};
+use prost::Message as _;
+
+use super::{
+    core::{Core, Effect, EngineError, Now},
+    originate::{deadline_of, fits, trace_of},
+    records::{self, SeenRecord, SlotRecord, tag},
+    table::Slot,
+    wire,
+};
+use crate::{
+    delivery::{
+        dedup::{self, Applied, Seen},
+        inbox::Inbound,
+        outbox::Kind,
+    },
+    store::StoreError,
+    task::{Output, Role, Status, Streamed, Task},
+};
+
+/// Peers whose refusals are logged by name; of more, the counter tells.
+const LOGGED_PEERS: usize = 10_000;
+
+/// What to answer.
+enum Verdict {
+    /// Its effect is in the batch.
+    Accept,
+    /// It has none, for this reason.
+    Refuse(String),
+    /// Somebody else answers.
+    Later,
+}
+
+impl From<EngineError> for Verdict {
+    fn from(error: EngineError) -> Self {
+        Self::Refuse(error.to_string())
+    }
+}
+
+impl Core {
+    /// A frame came from a peer. An error means that the store failed: nothing was acknowledged.
+    pub fn on_frame(&mut self, now: Now, peer: PeerId, frame: &[u8]) -> Result<(), StoreError> {
+        let inbound = match Inbound::decode(frame) {
+            Ok(inbound) => inbound,
+            Err(error) => {
+                self.counters.malformed += 1;
+                self.log_once(peer, &error.to_string());
+                return Ok(());
+            }
+        };
+        match inbound.payload {
+            Payload::Ack(ack) => return self.on_ack(now, peer, ack),
+            Payload::StreamStart(_) | Payload::StreamChunk(_) | Payload::StreamEnd(_) if inbound.place.is_none() => {
+                return self.on_stream(now, peer, inbound.id, inbound.payload);
+            }
+            _ => {}
+        }
+        if let Some(refusal) = self.duplicate(peer, &inbound)? {
+            self.counters.duplicates += 1;
+            let refusal = refusal.or_else(|| self.refused_before(peer, &inbound.payload));
+            self.ack(now, peer, inbound.id, refusal.as_deref());
+            return Ok(());
+        }
+        let verdict = self.apply(now, peer, &inbound.trace_parent, inbound.payload.clone())?;
+        let refusal = match verdict {
+            Verdict::Later => return Ok(()),
+            Verdict::Accept => None,
+            Verdict::Refuse(reason) => Some(reason),
+        };
+        if let Some(reason) = &refusal {
+            self.counters.refused += 1;
+            self.log_once(peer, reason);
+            self.seen(peer)?.refuse(&inbound.id, reason);
+        }
+        self.mark(now, peer, &inbound, refusal.is_some())?;
+        self.ack(now, peer, inbound.id, refusal.as_deref());
+        Ok(())
+    }
+
+    fn apply(&mut self, now: Now, peer: PeerId, trace: &str, payload: Payload) -> Result<Verdict, StoreError> {
+        match payload {
+            Payload::SendTask(send) => self.on_send_task(now, peer, trace, send),
+            Payload::TaskStatusUpdate(update) => self.on_update(now, peer, update),
+            Payload::TaskComplete(complete) => self.on_complete(now, peer, complete),
+            Payload::TaskFail(fail) => self.on_fail(now, peer, fail),
+            Payload::TaskCancel(cancel) => self.on_cancel(now, peer, &cancel.task_id),
+            Payload::GetTask(get) => self.on_get_task(now, peer, &get.task_id),
+            Payload::GetTaskResponse(response) => self.on_get_task_response(now, peer, response),
+            Payload::StreamEnd(_) | Payload::StreamStart(_) | Payload::StreamChunk(_) => {
+                // Only the end of a stream travels in the queue, after its sender was restarted.
+                self.on_stream(now, peer, String::new(), payload)?;
+                Ok(Verdict::Accept)
+            }
+            Payload::Ack(_) => Ok(Verdict::Later),
+        }
+    }
+
+    fn on_send_task(&mut self, now: Now, peer: PeerId, trace: &str, send: SendTaskPayload) -> Result<Verdict, StoreError> {
+        let Some(message) = send.message else { return Ok(Verdict::Refuse("the task has no message".into())) };
+        if self.tasks.indexed(&send.task_id).is_some() {
+            return self.on_further_message(now, peer, &send.task_id, message);
+        }
+        if let Err(error) = self.room_for_task() {
+            return Ok(error.into());
+        }
+        let deadline = match deadline_of(&send.metadata) {
+            Ok(deadline) => deadline,
+            Err(error) => return Ok(error.into()),
+        };
+        let mut metadata = send.metadata;
+        if !trace.is_empty() && trace.len() <= crate::task::MAX_ID {
+            metadata.entry("traceparent".to_owned()).or_insert_with(|| trace.to_owned());
+        }
+        let task = Task {
+            id: send.task_id,
+            context_id: send.context_id,
+            role: Role::Assignee(peer),
+            status: Status::Submitted,
+            status_message: None,
+            messages: vec![Arc::new(message)],
+            results: Vec::new(),
+            skill: send.target_skill_id,
+            metadata,
+            created_at: now.unix,
+            updated_at: now.unix,
+            deadline,
+            claimed: false,
+        };
+        let id = task.id.clone();
+        self.put(Slot::new(task));
+        self.tell_agent(&id)?;
+        Ok(Verdict::Accept)
+    }
+
+    fn on_further_message(&mut self, now: Now, peer: PeerId, id: &str, message: Message) -> Result<Verdict, StoreError> {
+        let Some(mut slot) = self.take(id)? else { return Ok(Verdict::Refuse(format!("no task {id}"))) };
+        if slot.task.role != Role::Assignee(peer) {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Refuse(format!("task id {id} is in use by another originator")));
+        }
+        if slot.task.knows_message(&message.message_id) {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Accept);
+        }
+        if let Err(refused) = slot.task.answer(now.unix, message) {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Refuse(refused.to_string()));
+        }
+        self.put_changed(slot, Vec::new());
+        self.tell_agent(id)?;
+        Ok(Verdict::Accept)
+    }
+
+    fn on_update(&mut self, now: Now, peer: PeerId, update: TaskStatusUpdatePayload) -> Result<Verdict, StoreError> {
+        let Some(next) = Status::from_wire(update.status) else {
+            return Ok(Verdict::Refuse(format!("{} is no task status", update.status)));
+        };
+        self.on_report(now, peer, &update.task_id, next, update.message, Vec::new())
+    }
+
+    fn on_complete(&mut self, now: Now, peer: PeerId, complete: TaskCompletePayload) -> Result<Verdict, StoreError> {
+        self.on_report(now, peer, &complete.task_id, Status::Completed, complete.message, complete.artifacts)
+    }
+
+    fn on_fail(&mut self, now: Now, peer: PeerId, fail: TaskFailPayload) -> Result<Verdict, StoreError> {
+        let message = match fail.message {
+            Some(message) => message,
+            None => self.note(now, fail.error_message),
+        };
+        self.on_report(now, peer, &fail.task_id, Status::Failed, Some(message), Vec::new())
+    }
+
+    /// The assignee says how its task stands.
+    fn on_report(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        next: Status,
+        message: Option<Message>,
+        artifacts: Vec<Artifact>,
+    ) -> Result<Verdict, StoreError> {
+        let Some(mut slot) = self.take_assigned_to(peer, id)? else {
+            return Ok(Verdict::Refuse(self.not_yours(peer, id)));
+        };
+        if artifacts.iter().any(|artifact| artifact.artifact_id.len() > crate::task::MAX_ID) {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Refuse("an artifact id over 256 bytes".into()));
+        }
+        let before = slot.task.results.len();
+        if let Err(refused) = slot.task.advance(now.unix, next, message, artifacts) {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Refuse(refused.to_string()));
+        }
+        let new: Vec<Arc<Output>> = slot.task.results[before..].to_vec();
+        self.put_changed(slot, new);
+        self.task_arrived(peer, id);
+        Ok(Verdict::Accept)
+    }
+
+    fn on_cancel(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
+        let Some(task) = self.tasks.read(id)? else { return Ok(Verdict::Refuse(format!("no task {id}"))) };
+        if task.role != Role::Assignee(peer) {
+            return Ok(Verdict::Refuse(format!("task {id} was not sent by this peer")));
+        }
+        self.end(now, id, Status::Canceled, "")?;
+        Ok(Verdict::Accept)
+    }
+
+    fn on_get_task(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
+        let task = match self.tasks.read(id)? {
+            Some(task) if task.role.peer() == Some(peer) => task,
+            _ => return Ok(Verdict::Refuse(format!("no task {id} between this peer and this node"))),
+        };
+        let mut payload = GetTaskResponsePayload { task: Some(wire::task(&task, self.me)) };
+        if fits(payload.encoded_len(), "task").is_err()
+            && let Some(task) = &mut payload.task
+        {
+            task.messages.clear();
+            task.artifacts.clear();
+        }
+        self.send(now, peer, id, Kind::Ephemeral, Payload::GetTaskResponse(payload), trace_of(&task))?;
+        Ok(Verdict::Accept)
+    }
+
+    /// The assignee's answer to our question: repairs what got lost, never undoes anything.
+    fn on_get_task_response(&mut self, now: Now, peer: PeerId, response: GetTaskResponsePayload) -> Result<Verdict, StoreError> {
+        let Some(theirs) = response.task else { return Ok(Verdict::Refuse("the response has no task".into())) };
+        let Some(next) = Status::from_wire(theirs.status) else {
+            return Ok(Verdict::Refuse(format!("{} is no task status", theirs.status)));
+        };
+        let ours = match self.tasks.indexed(&theirs.task_id) {
+            Some(known) if !known.is_assignee && known.peer == Some(peer) => known.status,
+            _ => return Ok(Verdict::Refuse(self.not_yours(peer, &theirs.task_id))),
+        };
+        // The states between may have been lost with an expired queue, so only ends are taken over:
+        // whatever is still going on will be told by the assignee itself.
+        if ours.is_terminal() || !next.is_terminal() {
+            return Ok(Verdict::Accept);
+        }
+        let message = theirs.status_message;
+        match next {
+            Status::Completed | Status::Failed => {
+                self.on_report(now, peer, &theirs.task_id, next, message, theirs.artifacts)
+            }
+            _ => {
+                let reason = message.as_ref().map(wire::text_of).unwrap_or_default();
+                self.end(now, &theirs.task_id, next, &reason)?;
+                Ok(Verdict::Accept)
+            }
+        }
+    }
+
+    /// A piece of an artifact's stream. It is acknowledged by whoever writes it down.
+    fn on_stream(&mut self, now: Now, peer: PeerId, envelope_id: String, payload: Payload) -> Result<(), StoreError> {
+        let (task_id, start) = match &payload {
+            Payload::StreamStart(start) => (&start.task_id, Some(start.clone())),
+            Payload::StreamChunk(chunk) => (&chunk.task_id, None),
+            Payload::StreamEnd(end) => (&end.task_id, None),
+            _ => return Ok(()),
+        };
+        let refusal = match self.tasks.indexed(task_id) {
+            Some(known) if !known.is_assignee && known.peer == Some(peer) => None,
+            _ => Some(self.not_yours(peer, task_id)),
+        };
+        let refusal = match (refusal, start) {
+            (Some(refusal), _) => Some(refusal),
+            (None, Some(start)) => self.accept_stream(now, peer, &envelope_id, start)?,
+            (None, None) => {
+                self.effect(Effect::StreamPiece { peer, envelope_id: envelope_id.clone(), payload });
+                None
+            }
+        };
+        if let Some(reason) = refusal {
+            self.counters.refused += 1;
+            self.log_once(peer, &reason);
+            if !envelope_id.is_empty() {
+                self.ack(now, peer, envelope_id, Some(&reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a stream, or lets one that is known go on. Some: refused.
+    fn accept_stream(&mut self, now: Now, peer: PeerId, envelope_id: &str, start: StreamStart) -> Result<Option<String>, StoreError> {
+        let Some(mut slot) = self.take(&start.task_id)? else { return Ok(Some("no such task".into())) };
+        if slot.task.stream(&start.artifact_id).is_none() {
+            let taken = slot.task.results.iter().any(|known| known.id() == start.artifact_id);
+            let refusal = if taken {
+                Some(format!("artifact {} is there already", start.artifact_id))
+            } else if slot.task.status.is_terminal() {
+                Some(format!("task {} is {}", slot.task.id, slot.task.status))
+            } else {
+                let record = Streamed {
+                    artifact_id: start.artifact_id.clone(),
+                    name: start.artifact_name.clone(),
+                    media_type: start.media_type.clone(),
+                    bytes: 0,
+                    ended: None,
+                };
+                slot.task.put_stream(record).err().map(|refused| refused.to_string())
+            };
+            if refusal.is_some() {
+                self.tasks.keep(slot);
+                return Ok(refusal);
+            }
+            if slot.task.status == Status::Submitted {
+                // The assignee streams, so it works: its WORKING may come a moment later.
+                let _ = slot.task.advance(now.unix, Status::Working, None, Vec::new());
+            }
+            self.put_changed(slot, Vec::new());
+        } else {
+            self.tasks.keep(slot);
+        }
+        self.effect(Effect::StreamAccepted { peer, start, envelope_id: envelope_id.to_owned() });
+        Ok(None)
+    }
+
+    fn take_assigned_to(&mut self, peer: PeerId, id: &str) -> Result<Option<Box<Slot>>, StoreError> {
+        match self.tasks.indexed(id) {
+            Some(known) if !known.is_assignee && known.peer == Some(peer) => self.take(id),
+            _ => Ok(None),
+        }
+    }
+
+    fn not_yours(&self, peer: PeerId, id: &str) -> String {
+        match self.tasks.indexed(id) {
+            Some(_) => format!("task {id} was not sent to {peer}"),
+            None => format!("no task {id}"),
+        }
+    }
+
+    /// Something came back for a task: its peer has it, even if the acknowledgement got lost (a
+    /// deployed peer sends that only once).
+    fn task_arrived(&mut self, peer: PeerId, id: &str) {
+        let Some(queue) = self.queues.get_mut(&peer) else { return };
+        let arrived: Vec<u64> = queue
+            .outbox
+            .entries()
+            .take(crate::delivery::outbox::WINDOW)
+            .filter(|entry| entry.kind == Kind::SendTask && entry.task_id == id)
+            .map(|entry| entry.sequence)
+            .take(1)
+            .collect();
+        for sequence in arrived {
+            let entry = self.queues.get_mut(&peer).and_then(|queue| queue.outbox.remove(sequence));
+            if let Some(entry) = entry {
+                self.left_queue(peer, &entry);
+            }
+        }
+    }
+
+    /// True when the peer numbers its envelopes: it runs this implementation.
+    pub(super) fn is_ours(&mut self, peer: PeerId) -> Result<bool, StoreError> {
+        Ok(self.seen(peer)?.applied.epochs().next().is_some())
+    }
+
+    /// Some: seen before; inside, why it was refused then, if that is remembered.
+    fn duplicate(&mut self, peer: PeerId, inbound: &Inbound) -> Result<Option<Option<String>>, StoreError> {
+        let seen = self.seen(peer)?;
+        let known = match inbound.place {
+            Some((epoch, sequence)) => seen.applied.contains(epoch, sequence),
+            None => seen.is_recent(&inbound.id),
+        };
+        let known = known || (inbound.place.is_none() && self.id_is_on_disk(peer, &inbound.id)?);
+        if !known {
+            return Ok(None);
+        }
+        Ok(Some(self.seen(peer)?.refusal(&inbound.id).map(str::to_owned)))
+    }
+
+    fn id_is_on_disk(&self, peer: PeerId, envelope_id: &str) -> Result<bool, StoreError> {
+        Ok(self.store.get(&seen_id_key(peer, envelope_id))?.is_some())
+    }
+
+    /// A duplicate SEND_TASK whose task is not here was refused the first time.
+    fn refused_before(&self, peer: PeerId, payload: &Payload) -> Option<String> {
+        let Payload::SendTask(send) = payload else { return None };
+        match self.tasks.indexed(&send.task_id) {
+            Some(known) if known.is_assignee && known.peer == Some(peer) => None,
+            _ => Some("it was refused before, or its task was collected".into()),
+        }
+    }
+
+    pub(super) fn seen(&mut self, peer: PeerId) -> Result<&mut Seen, StoreError> {
+        if !self.seen.contains(&peer) {
+            let record = self.store.get(&records::key(tag::SEEN, &peer.to_bytes()))?;
+            let record: SeenRecord = record.and_then(|bytes| records::decode(&bytes)).unwrap_or_default();
+            let applied = Applied::restore(record.epochs.into_iter().zip(record.highest));
+            self.seen.put(peer, Seen::new(applied, record.next_slot));
+        }
+        Ok(self.seen.get_or_insert_mut(peer, || Seen::new(Applied::default(), 0)))
+    }
+
+    /// Marks an envelope as applied, in the batch of its effect. A refused one without a place in a
+    /// queue leaves no mark: it had no effect, and is refused again.
+    fn mark(&mut self, now: Now, peer: PeerId, inbound: &Inbound, refused: bool) -> Result<(), StoreError> {
+        let seen = self.seen(peer)?;
+        let slot = match inbound.place {
+            Some((epoch, sequence)) => {
+                seen.applied.insert(epoch, sequence);
+                None
+            }
+            None if refused => return Ok(()),
+            None => Some(seen.insert(&inbound.id)),
+        };
+        let next_slot = seen.next_slot;
+        let (epochs, highest) = seen.applied.epochs().unzip();
+        let record = SeenRecord { epochs, highest, next_slot };
+        let name = peer.to_bytes();
+        self.batch().put(records::key(tag::SEEN, &name), records::encode(&record));
+        let Some(slot) = slot else { return Ok(()) };
+        if let Some(old) = slot.checked_sub(dedup::WINDOW) {
+            let old_key = records::numbered(tag::SEEN_SLOT, &name, old);
+            let old_slot: Option<SlotRecord> = self.store.get(&old_key)?.and_then(|bytes| records::decode(&bytes));
+            if let Some(old_slot) = old_slot {
+                self.batch().delete(seen_id_key(peer, &old_slot.envelope_id));
+            }
+            self.batch().delete(old_key);
+        }
+        let record = SlotRecord { envelope_id: inbound.id.clone(), at: now.unix };
+        self.batch().put(records::numbered(tag::SEEN_SLOT, &name, slot), records::encode(&record));
+        self.batch().put(seen_id_key(peer, &inbound.id), Vec::new());
+        Ok(())
+    }
+
+    fn log_once(&mut self, peer: PeerId, reason: &str) {
+        if self.refusals_logged.len() < LOGGED_PEERS && self.refusals_logged.insert(peer) {
+            tracing::warn!(%peer, reason, "refused an envelope; further ones of this peer are only counted");
+        }
+    }
+}
+
+fn seen_id_key(peer: PeerId, envelope_id: &str) -> Vec<u8> {
+    [records::key(tag::SEEN_ID, &peer.to_bytes()), envelope_id.as_bytes().to_vec()].concat()
+}

@@ -1,0 +1,329 @@
+//! What the store holds: its keys, and the records under them.
+//!
+//! A key is a tag, the length-prefixed name of what it belongs to, and a number. A task is spread
+//! over a head that never changes, a small state that does, and one record per message and result,
+//! so that the thousandth progress message costs as much as the first.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{Artifact, Message};
+use prost::Message as _;
+
+use crate::{
+    delivery::outbox::{Entry, Kind},
+    task::{Ended, Output, Role, Status, Streamed, Task},
+};
+
+/// Tags: the first byte of each key.
+pub(super) mod tag {
+    pub(crate) const HEAD: u8 = b'h';
+    pub(crate) const STATE: u8 = b's';
+    pub(crate) const MESSAGE: u8 = b'm';
+    pub(crate) const RESULT: u8 = b'a';
+    pub(crate) const OUTBOX: u8 = b'o';
+    pub(crate) const ENTRY: u8 = b'e';
+    pub(crate) const BODY: u8 = b'b';
+    pub(crate) const SEEN: u8 = b'p';
+    pub(crate) const SEEN_ID: u8 = b'i';
+    pub(crate) const SEEN_SLOT: u8 = b'j';
+    pub(crate) const IDEMPOTENCY: u8 = b'k';
+    pub(crate) const CARD: u8 = b'c';
+    pub(crate) const OWN_CARD: u8 = b'C';
+    pub(crate) const CARD_SIZE: u8 = b'd';
+    pub(crate) const ADDRESSES: u8 = b'x';
+    pub(crate) const LISTEN: u8 = b'L';
+}
+
+/// `tag ‖ length ‖ name`.
+pub(super) fn key(tag: u8, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(name.len() + 11);
+    key.push(tag);
+    key.extend_from_slice(&(name.len() as u16).to_be_bytes());
+    key.extend_from_slice(name);
+    key
+}
+
+/// `tag ‖ length ‖ name ‖ number`.
+pub(super) fn numbered(tag: u8, name: &[u8], number: u64) -> Vec<u8> {
+    let mut key = key(tag, name);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The name in a key, and what follows it. None when the key is none of ours.
+pub(super) fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::from(u16::from_be_bytes(key.get(1..3)?.try_into().ok()?));
+    Some((key.get(3..3 + length)?, key.get(3 + length..)?))
+}
+
+/// The number that follows the name in a key.
+pub(super) fn number_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(split(key)?.1.get(..8)?.try_into().ok()?))
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct HeadRecord {
+    #[prost(string, tag = "1")]
+    context_id: String,
+    #[prost(uint32, tag = "2")]
+    role: u32,
+    #[prost(bytes = "vec", tag = "3")]
+    peer: Vec<u8>,
+    #[prost(string, tag = "4")]
+    skill: String,
+    #[prost(btree_map = "string, string", tag = "5")]
+    metadata: BTreeMap<String, String>,
+    #[prost(uint64, tag = "6")]
+    created_at: u64,
+    #[prost(uint64, optional, tag = "7")]
+    deadline: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct StateRecord {
+    #[prost(uint32, tag = "1")]
+    status: u32,
+    #[prost(uint64, tag = "2")]
+    pub(super) updated_at: u64,
+    #[prost(bool, tag = "3")]
+    has_status_message: bool,
+    #[prost(bool, tag = "5")]
+    pub(super) claimed: bool,
+    #[prost(uint64, tag = "6")]
+    pub(super) bytes: u64,
+    #[prost(bool, tag = "7")]
+    pub(super) open_streams: bool,
+    #[prost(bool, tag = "8")]
+    pub(super) is_assignee: bool,
+    #[prost(uint64, optional, tag = "9")]
+    pub(super) deadline: Option<u64>,
+    #[prost(bytes = "vec", tag = "10")]
+    peer: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ResultRecord {
+    #[prost(message, optional, tag = "1")]
+    whole: Option<Artifact>,
+    #[prost(string, tag = "2")]
+    artifact_id: String,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(string, tag = "4")]
+    media_type: String,
+    #[prost(uint64, tag = "5")]
+    bytes: u64,
+    #[prost(uint32, tag = "6")]
+    ended: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct OutboxRecord {
+    #[prost(fixed64, tag = "1")]
+    pub(super) epoch: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) next_sequence: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct EntryRecord {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(string, tag = "2")]
+    task_id: String,
+    #[prost(bool, tag = "3")]
+    is_send_task: bool,
+    #[prost(uint64, tag = "4")]
+    bytes: u64,
+    #[prost(uint64, optional, tag = "5")]
+    expires_at: Option<u64>,
+    /// The encoded envelope, when it is short; else it is under [`tag::BODY`].
+    #[prost(bytes = "bytes", tag = "6")]
+    pub(super) body: prost::bytes::Bytes,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct SeenRecord {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub(super) epochs: Vec<u64>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub(super) highest: Vec<u64>,
+    #[prost(uint64, tag = "3")]
+    pub(super) next_slot: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct SlotRecord {
+    #[prost(string, tag = "1")]
+    pub(super) envelope_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(super) at: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct IdempotencyRecord {
+    #[prost(string, tag = "1")]
+    pub(super) task_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(super) at: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct TextsRecord {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) texts: Vec<String>,
+}
+
+impl HeadRecord {
+    pub(super) fn of(task: &Task) -> Self {
+        let (role, peer) = match task.role {
+            Role::Originator(peer) => (0, peer.to_bytes()),
+            Role::Assignee(peer) => (1, peer.to_bytes()),
+            Role::Both => (2, Vec::new()),
+        };
+        Self {
+            context_id: task.context_id.clone(),
+            role,
+            peer,
+            skill: task.skill.clone(),
+            metadata: task.metadata.clone(),
+            created_at: task.created_at,
+            deadline: task.deadline,
+        }
+    }
+
+    /// The task of this head and state, still without messages and results.
+    pub(super) fn task(self, id: &str, state: &StateRecord) -> Option<Task> {
+        let role = match self.role {
+            0 => Role::Originator(PeerId::from_bytes(&self.peer).ok()?),
+            1 => Role::Assignee(PeerId::from_bytes(&self.peer).ok()?),
+            _ => Role::Both,
+        };
+        Some(Task {
+            id: id.to_owned(),
+            context_id: self.context_id,
+            role,
+            status: state.status()?,
+            status_message: None,
+            messages: Vec::new(),
+            results: Vec::new(),
+            skill: self.skill,
+            metadata: self.metadata,
+            created_at: self.created_at,
+            updated_at: state.updated_at,
+            deadline: self.deadline,
+            claimed: state.claimed,
+        })
+    }
+}
+
+impl StateRecord {
+    pub(super) fn of(task: &Task, bytes: u64) -> Self {
+        Self {
+            status: task.status.to_wire() as u32,
+            updated_at: task.updated_at,
+            has_status_message: task.status_message.is_some(),
+            claimed: task.claimed,
+            bytes,
+            open_streams: task.open_streams().next().is_some(),
+            is_assignee: task.role.is_assignee(),
+            deadline: task.deadline,
+            peer: task.role.peer().map(PeerId::to_bytes).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn status(&self) -> Option<Status> {
+        Status::from_wire(i32::try_from(self.status).ok()?)
+    }
+
+    pub(super) fn peer(&self) -> Option<PeerId> {
+        PeerId::from_bytes(&self.peer).ok()
+    }
+
+    /// Puts the messages into the task that this state belongs to.
+    pub(super) fn fill(&self, task: &mut Task, messages: Vec<Arc<Message>>, results: Vec<Arc<Output>>) {
+        task.status_message = self.has_status_message.then(|| messages.last().cloned()).flatten();
+        task.messages = messages;
+        task.results = results;
+    }
+}
+
+impl ResultRecord {
+    pub(super) fn of(result: &Output) -> Self {
+        match result {
+            Output::Whole(artifact) => Self { whole: Some(artifact.clone()), ..Self::default() },
+            Output::Streamed(streamed) => Self {
+                whole: None,
+                artifact_id: streamed.artifact_id.clone(),
+                name: streamed.name.clone(),
+                media_type: streamed.media_type.clone(),
+                bytes: streamed.bytes,
+                ended: match streamed.ended {
+                    None => 0,
+                    Some(Ended::Complete) => 1,
+                    Some(Ended::Canceled) => 2,
+                    Some(Ended::Error) => 3,
+                },
+            },
+        }
+    }
+
+    pub(super) fn result(self) -> Output {
+        if let Some(artifact) = self.whole {
+            return Output::Whole(artifact);
+        }
+        Output::Streamed(Streamed {
+            artifact_id: self.artifact_id,
+            name: self.name,
+            media_type: self.media_type,
+            bytes: self.bytes,
+            ended: match self.ended {
+                0 => None,
+                1 => Some(Ended::Complete),
+                2 => Some(Ended::Canceled),
+                _ => Some(Ended::Error),
+            },
+        })
+    }
+}
+
+impl EntryRecord {
+    pub(super) fn of(entry: &Entry, body: prost::bytes::Bytes) -> Self {
+        Self {
+            id: entry.id.clone(),
+            task_id: entry.task_id.clone(),
+            is_send_task: entry.kind == Kind::SendTask,
+            bytes: entry.bytes as u64,
+            expires_at: entry.expires_at,
+            body,
+        }
+    }
+
+    pub(super) fn entry(self, sequence: u64) -> Entry {
+        Entry {
+            sequence,
+            id: self.id,
+            task_id: self.task_id,
+            kind: if self.is_send_task { Kind::SendTask } else { Kind::Durable },
+            bytes: self.bytes as usize,
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+/// Bytes that a message or artifact counts against the quota.
+pub(super) fn weight<M: prost::Message>(message: &M) -> u64 {
+    message.encoded_len() as u64 + 64
+}
+
+/// The encoded form of a record.
+pub(super) fn encode<M: prost::Message>(record: &M) -> Vec<u8> {
+    record.encode_to_vec()
+}
+
+/// Reads a record; None when it is damaged.
+pub(super) fn decode<M: prost::Message + Default>(bytes: &[u8]) -> Option<M> {
+    M::decode(bytes).ok()
+}
+

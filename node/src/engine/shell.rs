@@ -1,0 +1,401 @@
+//! The engine's task: inputs in, turns to the store's writer, answers and effects out behind the
+//! barrier. See `engine.rs`.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use agentanycast_identity::PeerId;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Call, Engine, Incoming, Release,
+    artifacts::{Plane, Registry},
+    core::{Core, Effect, EngineError, Limits, Now},
+    courier::{self, Report},
+    feed::ListenerId,
+    subscribers::Subscribers,
+};
+use crate::{
+    net,
+    spool::Spool,
+    store::{
+        Store, StoreError,
+        commit::{Committer, Progress},
+    },
+};
+
+/// Turns that wait for the barrier; at the bound no input is taken.
+const MAX_PENDING: usize = 2048;
+
+/// Bytes of turns that wait for the barrier; at the bound no input is taken.
+const MAX_PENDING_BYTES: usize = 64 << 20;
+
+/// How often time is looked after while something waits for it.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often otherwise.
+const SLOW_TICK: Duration = Duration::from_secs(1);
+
+/// Reports of couriers that wait.
+const REPORTS: usize = 256;
+
+/// Why the engine could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The writer's thread could not be started.
+    #[error("cannot start the store's thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// What [`start`] needs.
+pub struct Parts {
+    /// Where tasks are kept.
+    pub store: Arc<dyn Store>,
+    /// Where streamed artifacts are kept.
+    pub spool: Spool,
+    /// What the operator set.
+    pub limits: Limits,
+    /// This node.
+    pub me: PeerId,
+}
+
+/// The engine before the network is there: it can be asked what the last run left behind.
+pub struct Loaded {
+    core: Core,
+    committer: Committer,
+    progress: mpsc::UnboundedReceiver<Progress>,
+    clock: Clock,
+    spool: Spool,
+}
+
+/// Everyone who is told of changes.
+pub(super) struct Audience {
+    pub(super) subscribers: Subscribers,
+    listeners: HashMap<ListenerId, mpsc::Sender<Incoming>>,
+    next_listener: ListenerId,
+}
+
+impl Audience {
+    pub(super) fn add_listener(&mut self, sender: mpsc::Sender<Incoming>) -> ListenerId {
+        self.next_listener += 1;
+        self.listeners.insert(self.next_listener, sender);
+        self.next_listener
+    }
+
+    pub(super) fn remove_listener(&mut self, id: ListenerId) {
+        self.listeners.remove(&id);
+    }
+}
+
+struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    fn now(&self) -> Now {
+        Now {
+            mono: self.start.elapsed(),
+            unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
+        }
+    }
+}
+
+/// Reads the state from the store.
+pub fn start(parts: Parts) -> Result<Loaded, StartError> {
+    let clock = Clock { start: Instant::now() };
+    let core = Core::load(parts.me, parts.limits, Arc::clone(&parts.store), clock.now(), rand::random())?;
+    let (committer, progress) = Committer::start(parts.store)?;
+    Ok(Loaded { core, committer, progress, clock, spool: parts.spool })
+}
+
+impl Loaded {
+    /// The state, to be asked what the last run left.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Runs the engine on this network until `stop`, then drains what is pending.
+    pub fn run(
+        self,
+        net: net::Handle,
+        events: mpsc::Receiver<net::Event>,
+        stop: CancellationToken,
+    ) -> (Engine, JoinHandle<()>) {
+        let (calls, inbox) = mpsc::channel(super::CALLS);
+        let (failed_sender, failed) = watch::channel(None);
+        let registry = Registry::default();
+        let engine =
+            Engine { calls, spool: self.spool.clone(), artifacts: registry.clone(), me: net.local_peer(), failed };
+        let (reports, courier_reports) = mpsc::channel(REPORTS);
+        let shell = Shell {
+            core: self.core,
+            committer: self.committer,
+            clock: self.clock,
+            submitted: 0,
+            durable: 0,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            audience: Audience { subscribers: Subscribers::default(), listeners: HashMap::new(), next_listener: 0 },
+            links: HashMap::new(),
+            wanted: HashSet::new(),
+            plane: Plane::new(engine.clone(), registry),
+            net,
+            reports,
+            failure: None,
+            failed: failed_sender,
+        };
+        let task = tokio::spawn(shell.run(inbox, events, courier_reports, self.progress, stop));
+        (engine, task)
+    }
+}
+
+struct Pending {
+    commit: u64,
+    bytes: usize,
+    release: Option<Release>,
+    effects: Vec<Effect>,
+    /// Dropped when the turn is released: the peer may send more then.
+    frame: Option<net::InboundFrame>,
+}
+
+struct Link {
+    stream: u64,
+    frames: mpsc::Sender<bytes::Bytes>,
+}
+
+struct Shell {
+    core: Core,
+    committer: Committer,
+    clock: Clock,
+    submitted: u64,
+    durable: u64,
+    pending: VecDeque<Pending>,
+    pending_bytes: usize,
+    audience: Audience,
+    links: HashMap<PeerId, Link>,
+    wanted: HashSet<PeerId>,
+    plane: Plane,
+    net: net::Handle,
+    reports: mpsc::Sender<Report>,
+    failure: Option<EngineError>,
+    failed: watch::Sender<Option<String>>,
+}
+
+impl Shell {
+    async fn run(
+        mut self,
+        mut calls: mpsc::Receiver<Call>,
+        mut events: mpsc::Receiver<net::Event>,
+        mut reports: mpsc::Receiver<Report>,
+        mut progress: mpsc::UnboundedReceiver<Progress>,
+        stop: CancellationToken,
+    ) {
+        self.finish_turn(None, None);
+        let mut last_tick = tokio::time::Instant::now();
+        loop {
+            let period = if self.core.needs_clock() { TICK } else { SLOW_TICK };
+            let room = self.pending.len() < MAX_PENDING && self.pending_bytes < MAX_PENDING_BYTES;
+            tokio::select! {
+                Some(progress) = progress.recv() => self.on_progress(progress),
+                Some(report) = reports.recv() => self.on_report(report),
+                Some(call) = calls.recv(), if room => self.on_call(call),
+                Some(event) = events.recv(), if room => self.on_event(event),
+                () = tokio::time::sleep_until(last_tick + period) => {
+                    last_tick = tokio::time::Instant::now();
+                    self.on_tick();
+                }
+                () = stop.cancelled() => break,
+            }
+        }
+        self.drain(&mut progress).await;
+    }
+
+    /// Waits for what was promised to become durable, so that every caller gets its answer.
+    async fn drain(mut self, progress: &mut mpsc::UnboundedReceiver<Progress>) {
+        while !self.pending.is_empty() && self.failure.is_none() {
+            match progress.recv().await {
+                Some(news) => self.on_progress(news),
+                None => break,
+            }
+        }
+        self.audience.subscribers.close();
+        // Joining the writer's thread ends the last barrier.
+        let committer = self.committer;
+        let _ = tokio::task::spawn_blocking(move || drop(committer)).await;
+    }
+
+    fn on_call(&mut self, call: Call) {
+        let now = self.clock.now();
+        let release = call(&mut self.core, now);
+        self.finish_turn(Some(release), None);
+    }
+
+    fn on_event(&mut self, event: net::Event) {
+        let now = self.clock.now();
+        let mut frame = None;
+        let done = match event {
+            net::Event::Connected { peer } => self.core.on_connected(now, peer),
+            net::Event::Disconnected { peer } => {
+                self.core.on_disconnected(peer);
+                Ok(())
+            }
+            net::Event::Frame { peer, frame: inbound } => {
+                let done = self.core.on_frame(now, peer, inbound.bytes());
+                frame = Some(inbound);
+                done
+            }
+            net::Event::Card { peer, card } => {
+                self.core.put_peer_card(peer, card);
+                Ok(())
+            }
+            net::Event::Addresses { peer, addrs } => {
+                self.core.put_addresses(peer, addrs);
+                Ok(())
+            }
+        };
+        self.note(done);
+        self.finish_turn(None, frame);
+    }
+
+    fn on_tick(&mut self) {
+        let now = self.clock.now();
+        let done = self.core.tick(now);
+        self.note(done);
+        self.finish_turn(None, None);
+    }
+
+    fn on_report(&mut self, report: Report) {
+        match report {
+            Report::Opened { peer, stream } => self.core.on_stream_opened(peer, stream),
+            Report::Closed { peer, stream } => {
+                if self.links.get(&peer).is_some_and(|link| link.stream == stream) {
+                    self.links.remove(&peer);
+                }
+                self.core.on_stream_closed(peer, stream);
+            }
+        }
+        self.finish_turn(None, None);
+    }
+
+    fn note(&mut self, done: Result<(), StoreError>) {
+        if let Err(error) = done {
+            self.fail(&error);
+        }
+    }
+
+    /// The store failed: nothing more is promised to anybody (fail-stop).
+    fn fail(&mut self, error: &StoreError) {
+        if self.failure.is_none() {
+            tracing::error!(%error, "the store failed; the daemon refuses all work until it is restarted");
+            let failure = EngineError::Unavailable(error.to_string());
+            for pending in self.pending.drain(..) {
+                if let Some(release) = pending.release {
+                    release(Err(&failure));
+                }
+            }
+            self.failure = Some(failure);
+            let _ = self.failed.send(Some(error.to_string()));
+        }
+    }
+
+    /// Hands the turn's batch over; its answer and effects wait for the barrier.
+    fn finish_turn(&mut self, release: Option<Release>, frame: Option<net::InboundFrame>) {
+        let turn = self.core.take_turn(self.clock.now());
+        if let Some(failure) = &self.failure {
+            if let Some(release) = release {
+                release(Err(failure));
+            }
+            return;
+        }
+        let mut bytes = 0;
+        if !turn.batch.is_empty() {
+            bytes = turn.batch.changes.iter().map(|(_, value)| value.as_ref().map_or(0, Vec::len)).sum();
+            self.submitted = self.committer.submit(turn.batch);
+        }
+        if release.is_none() && frame.is_none() && turn.effects.is_empty() {
+            return;
+        }
+        self.pending_bytes += bytes;
+        self.pending.push_back(Pending { commit: self.submitted, bytes, release, effects: turn.effects, frame });
+        self.release_durable();
+    }
+
+    fn on_progress(&mut self, progress: Progress) {
+        match progress {
+            Progress::Durable(turns) => {
+                self.durable = turns;
+                self.core.on_durable(turns);
+                self.release_durable();
+            }
+            Progress::Failed(error) => self.fail(&error),
+        }
+    }
+
+    fn release_durable(&mut self) {
+        while self.pending.front().is_some_and(|pending| pending.commit <= self.durable) {
+            let Some(pending) = self.pending.pop_front() else { return };
+            self.pending_bytes -= pending.bytes;
+            if let Some(release) = pending.release {
+                release(Ok(&mut self.audience));
+            }
+            for effect in pending.effects {
+                self.let_out(effect);
+            }
+            drop(pending.frame);
+        }
+    }
+
+    fn let_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::OpenStream { peer, stream } => self.open_stream(peer, stream),
+            Effect::Send { peer, stream, frame } => self.write(peer, Some(stream), frame),
+            Effect::Ack { peer, frame } => self.write(peer, None, frame),
+            Effect::Wanted { peer, wanted } => self.want(peer, wanted),
+            Effect::Changed(change) => self.audience.subscribers.publish(&change),
+            Effect::Incoming { listener, task, sender_card } => {
+                if let Some(sender) = self.audience.listeners.get(&listener) {
+                    // Full or closed: the listener has gone, and its detaching offers the task again.
+                    let _ = sender.try_send(Incoming { task, sender_card });
+                }
+            }
+            Effect::StreamAccepted { peer, start, envelope_id } => self.plane.on_start(peer, start, envelope_id),
+            Effect::StreamPiece { peer, envelope_id, payload } => self.plane.on_piece(peer, envelope_id, payload),
+            Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),
+            Effect::StopStreams { task_id } => self.plane.stop(&task_id),
+            Effect::Forget { task_id } => self.plane.forget(task_id),
+        }
+    }
+
+    fn open_stream(&mut self, peer: PeerId, stream: u64) {
+        let (frames, inbox) = mpsc::channel(courier::FRAMES);
+        self.links.insert(peer, Link { stream, frames });
+        tokio::spawn(courier::run(self.net.clone(), peer, stream, inbox, self.reports.clone()));
+    }
+
+    /// Writes on stream number `stream`, or on whatever stream there is. When the courier cannot take
+    /// more, its stream ends; the outbox starts again from its lowest entry on the next one.
+    fn write(&mut self, peer: PeerId, stream: Option<u64>, frame: bytes::Bytes) {
+        let Some(link) = self.links.get(&peer) else { return };
+        if stream.is_none_or(|stream| stream == link.stream) && link.frames.try_send(frame).is_err() {
+            self.links.remove(&peer);
+        }
+    }
+
+    fn want(&mut self, peer: PeerId, wanted: bool) {
+        let changed = if wanted { self.wanted.insert(peer) } else { self.wanted.remove(&peer) };
+        if changed {
+            self.net.set_wanted(peer, wanted);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A task in the wire's terms.
+
+use std::sync::Arc;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{self, Artifact, Message, Part, UrlPart, part::Content};
+
+use crate::task::{Output, Role, Streamed, Task};
+
+/// The task as the wire has it. Streamed artifacts are listed by reference ([`listed`]).
+pub fn task(task: &Task, me: PeerId) -> v1::Task {
+    let artifacts = task
+        .results
+        .iter()
+        .map(|result| match &**result {
+            Output::Whole(artifact) => artifact.clone(),
+            Output::Streamed(streamed) => listed(&task.id, streamed),
+        })
+        .collect();
+    v1::Task { artifacts, messages: task.messages.iter().map(|message| (**message).clone()).collect(), ..head(task, me) }
+}
+
+/// The task without its messages and artifacts.
+pub fn head(task: &Task, me: PeerId) -> v1::Task {
+    let (originator, assignee) = match task.role {
+        Role::Originator(peer) => (me, peer),
+        Role::Assignee(peer) => (peer, me),
+        Role::Both => (me, me),
+    };
+    v1::Task {
+        task_id: task.id.clone(),
+        context_id: task.context_id.clone(),
+        status: task.status.to_wire() as i32,
+        messages: Vec::new(),
+        artifacts: Vec::new(),
+        created_at: Some(super::timestamp(task.created_at)),
+        updated_at: Some(super::timestamp(task.updated_at)),
+        target_skill_id: task.skill.clone(),
+        originator_peer_id: originator.to_string(),
+        status_message: task.status_message.as_deref().cloned(),
+        metadata: task.metadata.clone(),
+        assignee_peer_id: assignee.to_string(),
+    }
+}
+
+/// A streamed artifact by reference: its content is read with SubscribeTaskStream.
+pub fn listed(task_id: &str, streamed: &Streamed) -> Artifact {
+    reference(task_id, &streamed.artifact_id, &streamed.name, &streamed.media_type, streamed.bytes)
+}
+
+/// An artifact by reference, whatever its content is.
+pub fn reference(task_id: &str, artifact_id: &str, name: &str, media_type: &str, bytes: u64) -> Artifact {
+    Artifact {
+        artifact_id: artifact_id.to_owned(),
+        name: name.to_owned(),
+        parts: vec![Part {
+            content: Some(Content::UrlPart(UrlPart {
+                url: format!("agentanycast-stream:{task_id}/{artifact_id}"),
+                filename: name.to_owned(),
+            })),
+            media_type: media_type.to_owned(),
+            ..Part::default()
+        }],
+        size_bytes: bytes,
+    }
+}
+
+/// All text of a message.
+pub fn text_of(message: &Message) -> String {
+    let texts: Vec<&str> = message
+        .parts
+        .iter()
+        .filter_map(|part| match &part.content {
+            Some(Content::TextPart(text)) => Some(text.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    texts.join("\n")
+}
+
+/// The message that came with a change, for an event.
+pub(crate) fn owned(message: Option<&Arc<Message>>) -> Option<Message> {
+    message.map(|message| (**message).clone())
+}

@@ -1,0 +1,103 @@
+//! Group commit: one thread owns all writing. It takes whatever batches wait, applies them as one,
+//! passes one barrier, and reports how far everything is durable. The more comes in at once, the
+//! less each pays.
+//!
+//! Order is kept: batches take effect in the order of [`Committer::submit`], and progress is
+//! reported as a count that only grows. After a failed write nothing more is written: the state in
+//! memory is ahead of the disk then, and only a restart may go on (fail-stop).
+
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use tokio::sync::mpsc as tokio_mpsc;
+
+use super::{Batch, Store, StoreError};
+
+/// Most batches in one group; bounds the time that the first of them waits for the last.
+const GROUP: usize = 1024;
+
+/// Most bytes in one group.
+const GROUP_BYTES: usize = 8 << 20;
+
+/// What the writer reports.
+#[derive(Debug, Clone)]
+pub enum Progress {
+    /// The first `n` submitted batches are durable.
+    Durable(u64),
+    /// A write failed; nothing after the last `Durable` is, and nothing will be.
+    Failed(StoreError),
+}
+
+/// The sending side. The caller bounds how many batches it submits ahead of `Durable`.
+pub struct Committer {
+    batches: mpsc::Sender<Batch>,
+    submitted: u64,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Committer {
+    /// Starts the writer. Progress comes on the returned channel; at most a few messages wait
+    /// there, since a later one replaces an earlier one in meaning.
+    pub fn start(store: Arc<dyn Store>) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<Progress>)> {
+        let (batches, inbox) = mpsc::channel();
+        let (progress, reports) = tokio_mpsc::unbounded_channel();
+        let thread = thread::Builder::new().name("store".into()).spawn(move || run(&*store, &inbox, &progress))?;
+        Ok((Self { batches, submitted: 0, thread: Some(thread) }, reports))
+    }
+
+    /// Hands a batch over; returns its number, to compare with [`Progress::Durable`].
+    pub fn submit(&mut self, batch: Batch) -> u64 {
+        self.submitted += 1;
+        // The thread ends only after a failure, which has been reported by then.
+        let _ = self.batches.send(batch);
+        self.submitted
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        let (closed, _) = mpsc::channel();
+        self.batches = closed;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(store: &dyn Store, inbox: &mpsc::Receiver<Batch>, progress: &tokio_mpsc::UnboundedSender<Progress>) {
+    let mut durable = 0;
+    while let Ok(first) = inbox.recv() {
+        let mut group = first;
+        let mut batches = 1;
+        let mut bytes = weight(&group);
+        while batches < GROUP && bytes < GROUP_BYTES {
+            let Ok(next) = inbox.try_recv() else { break };
+            bytes += weight(&next);
+            group.changes.extend(next.changes);
+            batches += 1;
+        }
+        let written = if group.is_empty() { Ok(()) } else { store.apply(&group).and_then(|()| store.barrier()) };
+        match written {
+            Ok(()) => {
+                durable += batches as u64;
+                if progress.send(Progress::Durable(durable)).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "a write to the store failed; no more tasks are accepted until a restart");
+                let _ = progress.send(Progress::Failed(error));
+                return;
+            }
+        }
+    }
+}
+
+fn weight(batch: &Batch) -> usize {
+    batch.changes.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum()
+}
+
+#[cfg(test)]
+mod tests;

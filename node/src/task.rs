@@ -1,0 +1,393 @@
+//! A task: its states, who may do what to it, and what each side has to send for it.
+//!
+//! Pure: no I/O, no clock (`now` is an argument), no randomness. The engine keeps tasks, commits
+//! them, and lets out what this file decides. States and transitions are those of the wire
+//! contract (docs/protocol.md, "Tasks"); terminal states never change.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{Artifact, Message, TaskStatus};
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Status {
+    /// Handed over; nobody works on it yet.
+    Submitted,
+    /// An agent works on it.
+    Working,
+    /// The agent waits for a further message of the originator.
+    InputRequired,
+    /// Done, with its results.
+    Completed,
+    /// Ended by an error.
+    Failed,
+    /// Ended by one of the two sides.
+    Canceled,
+    /// Never accepted.
+    Rejected,
+}
+
+impl Status {
+    /// Every state, for tables and tests.
+    pub const ALL: [Self; 7] = [
+        Self::Submitted,
+        Self::Working,
+        Self::InputRequired,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+        Self::Rejected,
+    ];
+
+    /// True when nothing can change any more.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+    }
+
+    /// True when a peer may be told `next` right after `self`. WORKING after WORKING is progress.
+    pub fn may_become(self, next: Self) -> bool {
+        use Status::{Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
+        match self {
+            Submitted => matches!(next, Working | Rejected | Canceled),
+            Working => matches!(next, Working | Completed | Failed | Canceled | InputRequired),
+            InputRequired => matches!(next, Working | Canceled),
+            Completed | Failed | Canceled | Rejected => false,
+        }
+    }
+
+    /// The states to pass through from `self` to `next`, `next` last: one step where the table has
+    /// it, or WORKING first (an agent that completes a SUBMITTED task at once). None: forbidden.
+    pub fn steps_to(self, next: Self) -> Option<&'static [Self]> {
+        use Status::{Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
+        if self.may_become(next) {
+            return Some(match next {
+                Submitted => &[Submitted],
+                Working => &[Working],
+                InputRequired => &[InputRequired],
+                Completed => &[Completed],
+                Failed => &[Failed],
+                Canceled => &[Canceled],
+                Rejected => &[Rejected],
+            });
+        }
+        if !self.may_become(Working) || !Working.may_become(next) {
+            return None;
+        }
+        match next {
+            Completed => Some(&[Working, Completed]),
+            Failed => Some(&[Working, Failed]),
+            InputRequired if self == Submitted => Some(&[Working, InputRequired]),
+            _ => None,
+        }
+    }
+
+    /// The wire's number for it.
+    pub fn to_wire(self) -> TaskStatus {
+        match self {
+            Self::Submitted => TaskStatus::Submitted,
+            Self::Working => TaskStatus::Working,
+            Self::InputRequired => TaskStatus::InputRequired,
+            Self::Completed => TaskStatus::Completed,
+            Self::Failed => TaskStatus::Failed,
+            Self::Canceled => TaskStatus::Canceled,
+            Self::Rejected => TaskStatus::Rejected,
+        }
+    }
+
+    /// Reads the wire's number; None for UNSPECIFIED and numbers of the future.
+    pub fn from_wire(number: i32) -> Option<Self> {
+        Some(match TaskStatus::try_from(number).ok()? {
+            TaskStatus::Unspecified => return None,
+            TaskStatus::Submitted => Self::Submitted,
+            TaskStatus::Working => Self::Working,
+            TaskStatus::InputRequired => Self::InputRequired,
+            TaskStatus::Completed => Self::Completed,
+            TaskStatus::Failed => Self::Failed,
+            TaskStatus::Canceled => Self::Canceled,
+            TaskStatus::Rejected => Self::Rejected,
+        })
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Submitted => "SUBMITTED",
+            Self::Working => "WORKING",
+            Self::InputRequired => "INPUT_REQUIRED",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+            Self::Rejected => "REJECTED",
+        })
+    }
+}
+
+/// What this node is in a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It sent the task to this peer.
+    Originator(PeerId),
+    /// It got the task from this peer.
+    Assignee(PeerId),
+    /// Both: the local agent sent the task to itself.
+    Both,
+}
+
+impl Role {
+    /// True when the local agent works on the task.
+    pub fn is_assignee(self) -> bool {
+        !matches!(self, Self::Originator(_))
+    }
+
+    /// The other side, if it is another node.
+    pub fn peer(self) -> Option<PeerId> {
+        match self {
+            Self::Originator(peer) | Self::Assignee(peer) => Some(peer),
+            Self::Both => None,
+        }
+    }
+}
+
+/// One result of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Kept with the task.
+    Whole(Artifact),
+    /// Kept as a file of chunks, assembled when it is read.
+    Streamed(Streamed),
+}
+
+/// An artifact that came, or goes, as a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streamed {
+    /// The artifact's id, unique in its task.
+    pub artifact_id: String,
+    /// Its name.
+    pub name: String,
+    /// Its media type; may be empty.
+    pub media_type: String,
+    /// Content bytes, once it has ended.
+    pub bytes: u64,
+    /// How it ended; None while it runs.
+    pub ended: Option<Ended>,
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All of it is there.
+    Complete,
+    /// Ended by one of the two sides.
+    Canceled,
+    /// Broke off.
+    Error,
+}
+
+impl Output {
+    /// The artifact's id.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Whole(artifact) => &artifact.artifact_id,
+            Self::Streamed(streamed) => &streamed.artifact_id,
+        }
+    }
+}
+
+/// A task as this node knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Chosen by the originator, at most [`MAX_ID`] bytes.
+    pub id: String,
+    /// The conversation it belongs to.
+    pub context_id: String,
+    /// What this node is in it.
+    pub role: Role,
+    /// Where it stands.
+    pub status: Status,
+    /// What came with the status: progress, a question, the reason of the end. Also the last of
+    /// `messages`.
+    pub status_message: Option<Arc<Message>>,
+    /// All messages, oldest first.
+    pub messages: Vec<Arc<Message>>,
+    /// All results, in the order in which they came.
+    pub results: Vec<Arc<Output>>,
+    /// The skill it was sent for; may be empty.
+    pub skill: String,
+    /// What the originator sent along.
+    pub metadata: BTreeMap<String, String>,
+    /// Unix time in milliseconds.
+    pub created_at: u64,
+    /// Unix time in milliseconds of the last change.
+    pub updated_at: u64,
+    /// Unix time in milliseconds at which it fails if it has not ended.
+    pub deadline: Option<u64>,
+    /// An agent took it: it has reported something since the originator's last message.
+    pub claimed: bool,
+}
+
+/// Longest id of a task, context, message or artifact, in bytes: UUIDs take 36, deployed peers use
+/// nothing longer.
+pub const MAX_ID: usize = 256;
+
+/// Most messages a task keeps. 1 000 progress messages are ordinary; ten times that is a runaway.
+pub const MAX_MESSAGES: usize = 10_000;
+
+/// Most results of a task.
+pub const MAX_RESULTS: usize = 1_000;
+
+/// Why a change was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The state machine forbids it.
+    #[error("task {id} is {from} and cannot become {to}")]
+    Transition {
+        /// The task.
+        id: String,
+        /// Its state.
+        from: Status,
+        /// The state asked for.
+        to: Status,
+    },
+    /// A bound of the task is reached.
+    #[error("task {id} has {limit} {what}, the most one task may have")]
+    Full {
+        /// The task.
+        id: String,
+        /// What there are too many of.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// The task does not wait for a message.
+    #[error("task {id} is {status} and takes no further message; only an INPUT_REQUIRED task does")]
+    NotWaiting {
+        /// The task.
+        id: String,
+        /// Its state.
+        status: Status,
+    },
+}
+
+impl Task {
+    /// Applies what the assignee says: a new status, with a message and results. Returns the
+    /// states passed through, the new one last; nothing is changed when it is refused.
+    pub fn advance(
+        &mut self,
+        now: u64,
+        next: Status,
+        message: Option<Message>,
+        results: Vec<Artifact>,
+    ) -> Result<&'static [Status], Refused> {
+        let steps = self.status.steps_to(next).ok_or_else(|| Refused::Transition {
+            id: self.id.clone(),
+            from: self.status,
+            to: next,
+        })?;
+        if message.is_some() {
+            self.room_for_message()?;
+        }
+        let new = results.iter().filter(|new| self.position(&new.artifact_id).is_none()).count();
+        if self.results.len() + new > MAX_RESULTS {
+            return Err(self.full("artifacts", MAX_RESULTS));
+        }
+        for artifact in results {
+            self.put_result(artifact);
+        }
+        let message = message.map(Arc::new);
+        self.messages.extend(message.clone());
+        self.status = next;
+        self.status_message = message;
+        self.updated_at = now;
+        Ok(steps)
+    }
+
+    /// Applies a further message of the originator: an INPUT_REQUIRED task works on.
+    pub fn answer(&mut self, now: u64, message: Message) -> Result<(), Refused> {
+        if self.status != Status::InputRequired {
+            return Err(Refused::NotWaiting { id: self.id.clone(), status: self.status });
+        }
+        self.room_for_message()?;
+        self.messages.push(Arc::new(message));
+        self.claimed = false;
+        self.status = Status::Working;
+        self.status_message = None;
+        self.updated_at = now;
+        Ok(())
+    }
+
+    /// Ends the task on a node's own authority (expiry, refusal, an agent that vanished, a cancel).
+    /// False when it had ended already.
+    pub fn end(&mut self, now: u64, status: Status, reason: Option<Message>) -> bool {
+        if self.status.is_terminal() || !status.is_terminal() {
+            return false;
+        }
+        let reason = reason.map(Arc::new);
+        self.status = status;
+        self.messages.extend(reason.clone());
+        self.status_message = reason;
+        self.updated_at = now;
+        true
+    }
+
+    /// Adds the record of a stream, or changes it.
+    pub fn put_stream(&mut self, streamed: Streamed) -> Result<(), Refused> {
+        match self.position(&streamed.artifact_id) {
+            Some(at) => self.results[at] = Arc::new(Output::Streamed(streamed)),
+            None if self.results.len() >= MAX_RESULTS => return Err(self.full("artifacts", MAX_RESULTS)),
+            None => self.results.push(Arc::new(Output::Streamed(streamed))),
+        }
+        Ok(())
+    }
+
+    /// The record of a stream.
+    pub fn stream(&self, artifact_id: &str) -> Option<&Streamed> {
+        self.results.iter().find_map(|result| match &**result {
+            Output::Streamed(streamed) if streamed.artifact_id == artifact_id => Some(streamed),
+            _ => None,
+        })
+    }
+
+    /// The streams that have not ended.
+    pub fn open_streams(&self) -> impl Iterator<Item = &Streamed> {
+        self.results.iter().filter_map(|result| match &**result {
+            Output::Streamed(streamed) if streamed.ended.is_none() => Some(streamed),
+            _ => None,
+        })
+    }
+
+    /// True when a message with this id is part of the task.
+    pub fn knows_message(&self, message_id: &str) -> bool {
+        !message_id.is_empty() && self.messages.iter().any(|known| known.message_id == message_id)
+    }
+
+    fn position(&self, artifact_id: &str) -> Option<usize> {
+        if artifact_id.is_empty() {
+            return None; // Nameless results are each their own.
+        }
+        self.results.iter().position(|known| known.id() == artifact_id)
+    }
+
+    fn put_result(&mut self, artifact: Artifact) {
+        match self.position(&artifact.artifact_id) {
+            Some(at) => self.results[at] = Arc::new(Output::Whole(artifact)),
+            None => self.results.push(Arc::new(Output::Whole(artifact))),
+        }
+    }
+
+    fn room_for_message(&self) -> Result<(), Refused> {
+        if self.messages.len() >= MAX_MESSAGES {
+            return Err(self.full("messages", MAX_MESSAGES));
+        }
+        Ok(())
+    }
+
+    fn full(&self, what: &'static str, limit: usize) -> Refused {
+        Refused::Full { id: self.id.clone(), what, limit }
+    }
+}
+
+#[cfg(test)]
+mod tests;
