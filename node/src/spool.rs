@@ -305,7 +305,7 @@ impl Shared {
             }
             _ => {
                 if slot.strong_count() == 0 {
-                    tracing::warn!(path = %path.display(), "removed an artifact's file that has no beginning");
+                    tracing::warn!(path = %path.display(), "removed a file that begins no artifact");
                     self.unlink(&place)?;
                 }
                 Ok(None)

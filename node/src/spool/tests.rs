@@ -9,6 +9,7 @@ use std::{
 };
 
 use agentanycast_proto::v1::StreamEndReason;
+use futures::FutureExt;
 use tempfile::TempDir;
 
 use super::*;
@@ -212,7 +213,7 @@ async fn an_end_torn_off_before_its_name_counts_when_it_is_whole() {
         assert_eq!(writer.next_sequence(), 3);
         assert_eq!(writer.end().is_some(), length == intact.len(), "torn at {length}");
         writer.finish(end("t", "a")).await.unwrap();
-        assert_eq!(files(&spool), [finished.clone()]);
+        assert_eq!(files(&spool), std::slice::from_ref(&finished));
         assert_eq!(fs::read(&finished).unwrap(), intact);
     }
 }
@@ -482,25 +483,15 @@ async fn limits_are_kept_and_given_back() {
     assert_eq!(spool.remove_task("u").await.unwrap(), MAX_ARTIFACTS_PER_TASK);
 }
 
-/// Not a test of the product: prints the rate of this machine, for `--ignored --nocapture`.
 #[tokio::test]
-#[ignore = "a measurement"]
-async fn rate_of_writing_and_following() {
+async fn a_large_batch_is_written_elsewhere_also_when_its_caller_gives_up() {
     let (_dir, spool) = spool();
     let mut writer = spool.create(&start("t", "a")).await.unwrap();
-    let mut reader = spool.reader("t", "a", 0).await.unwrap();
-    let batch = vec![Bytes::from(vec![7; 64 << 10]); 16];
-    let began = std::time::Instant::now();
-    let read = tokio::spawn(async move { while reader.next().await.unwrap().is_some() {} });
-    for _ in 0..2048 {
-        writer.append(&batch, false).await.unwrap();
-        tokio::task::yield_now().await;
-    }
-    let wrote = began.elapsed();
+    let large: Vec<Bytes> = (0..300).map(|n| Bytes::from(vec![n as u8; 64 << 10])).collect();
+    assert!(writer.append(&large, false).now_or_never().is_none());
+    assert_eq!(writer.append(&[chunk(1)], false).await.unwrap(), 301);
+    assert_eq!(writer.append(&large, true).await.unwrap(), 601);
     writer.finish(end("t", "a")).await.unwrap();
-    read.await.unwrap();
-    println!(
-        "2048 MiB: written in {wrote:?}, synced and read after {:?}",
-        began.elapsed()
-    );
+    let all = [large.concat(), chunk(1).to_vec(), large.concat()].concat();
+    assert_eq!(spool.assemble("t", "a", u64::MAX).await.unwrap(), all);
 }

@@ -98,7 +98,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// An artifact of which nothing has come. `max_bytes` bounds its data.
+    /// An artifact of which nothing has come. `max_bytes` bounds its data. Also after a restart when its
+    /// file exists and has no chunk: whether to make the file is the file's question, not this one's.
     pub fn new(max_bytes: u64) -> Self {
         Self {
             max_bytes,
@@ -294,11 +295,11 @@ mod tests {
         }
     }
 
-    fn ack(id: &str, next_sequence: u32) -> Option<Ack> {
-        Some(Ack {
+    fn ack(id: &str, next_sequence: u32) -> Ack {
+        Ack {
             envelope_id: id.into(),
             next_sequence,
-        })
+        }
     }
 
     #[test]
@@ -310,10 +311,10 @@ mod tests {
         incoming.on_written(15);
         assert_eq!(incoming.ack_due(), None);
         incoming.on_written(18);
-        assert_eq!(incoming.ack_due(), ack("c17", 18));
+        assert_eq!(incoming.ack_due(), Some(ack("c17", 18)));
         incoming.on_written(20);
         assert_eq!(incoming.ack_due(), None);
-        assert_eq!(incoming.flush(), ack("c19", 20));
+        assert_eq!(incoming.flush(), Some(ack("c19", 20)));
         assert_eq!(incoming.flush(), None);
     }
 
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(incoming.on_chunk("c0", 0, 1, true), Verdict::Accept);
         assert_eq!(incoming.ack_due(), None);
         incoming.on_written(1);
-        assert_eq!(incoming.ack_due(), ack("c0", 1));
+        assert_eq!(incoming.ack_due(), Some(ack("c0", 1)));
         assert_eq!(
             incoming.on_chunk("c1", 1, 1, false),
             Verdict::Reject(Reject::AfterEnd(1))
@@ -335,9 +336,9 @@ mod tests {
         let mut incoming = incoming();
         receive(&mut incoming, 0..17, 1);
         incoming.on_written(16);
-        assert_eq!(incoming.ack_due(), ack("c15", 16));
+        assert_eq!(incoming.ack_due(), Some(ack("c15", 16)));
         assert_eq!(incoming.on_chunk("c3", 3, 1, false), Verdict::Duplicate);
-        assert_eq!(incoming.ack_due(), ack("c3", 16));
+        assert_eq!(incoming.ack_due(), Some(ack("c3", 16)));
         assert_eq!(incoming.on_chunk("c16", 16, 1, false), Verdict::Duplicate);
         assert_eq!(incoming.ack_due(), None, "it is not written");
     }
@@ -381,12 +382,12 @@ mod tests {
         receive(&mut incoming, 0..64, 128 << 10);
         incoming.on_written(64);
         incoming.set_allowance(Some(0));
-        assert_eq!(incoming.ack_due(), ack("c31", 32));
+        assert_eq!(incoming.ack_due(), Some(ack("c31", 32)));
         assert_eq!(incoming.flush(), None);
         incoming.set_allowance(Some(128 << 10));
-        assert_eq!(incoming.flush(), ack("c32", 33));
+        assert_eq!(incoming.flush(), Some(ack("c32", 33)));
         incoming.set_allowance(None);
-        assert_eq!(incoming.ack_due(), ack("c63", 64));
+        assert_eq!(incoming.ack_due(), Some(ack("c63", 64)));
     }
 
     #[test]
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!(incoming.on_start(1), Verdict::Duplicate);
         assert_eq!(incoming.next_sequence(), 5);
         assert_eq!(incoming.on_chunk("c4", 4, 9, false), Verdict::Duplicate);
-        assert_eq!(incoming.ack_due(), ack("c4", 5));
+        assert_eq!(incoming.ack_due(), Some(ack("c4", 5)));
         assert_eq!(
             incoming.on_chunk("c5", 5, 11, false),
             Verdict::Reject(Reject::ArtifactTooLarge(100))
