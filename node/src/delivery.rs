@@ -2,6 +2,7 @@
 //! ([`outbox`]), what a peer sent ([`inbox`]), what it sent before ([`dedup`]), and the windows of
 //! a streamed artifact ([`artifact`]).
 
+pub mod artifact;
 pub mod dedup;
 pub mod inbox;
 pub mod outbox;

@@ -1,1 +1,4 @@
 //! The AgentAnycast node daemon.
+
+pub mod delivery;
+pub mod spool;

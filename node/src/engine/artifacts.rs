@@ -1,0 +1,204 @@
+//! Streamed artifacts: the road of their bytes. The core decides whether a stream may begin and
+//! what its end means for the task; in between chunks go past it, so that a large artifact never
+//! holds up a task.
+//!
+//! Received: one task per artifact writes its chunks to the spool and acknowledges windows
+//! ([`incoming`]). Sent: [`ArtifactSender`] is driven by the agent's own call ([`outgoing`]).
+
+mod incoming;
+mod outgoing;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{
+    AckPayload, Artifact, Part, RawPart, StreamStart, TextPart, a2a_envelope::Payload, part::Content,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub use self::outgoing::{ArtifactSender, SendError};
+use self::incoming::Piece;
+use super::{Engine, core::EngineError, wire};
+use crate::{
+    spool::{ReadError, Spool},
+    task::{Ended, Streamed},
+};
+
+/// Acknowledgements that wait for one sender: a window of chunks, START and END.
+const ACKS: usize = 128;
+
+/// Pieces that wait for one receiver. A sender that keeps to the window has 66 in flight.
+const PIECES: usize = 128;
+
+/// What the shell and the senders share: who waits for which acknowledgement, and which tasks'
+/// streams have to stop.
+#[derive(Clone, Default)]
+pub(super) struct Registry(Arc<Mutex<Registered>>);
+
+#[derive(Default)]
+struct Registered {
+    acks: HashMap<(PeerId, String), mpsc::Sender<AckPayload>>,
+    stops: HashMap<String, (usize, CancellationToken)>,
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Registered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn expect_ack(&self, peer: PeerId, envelope_id: String, sender: mpsc::Sender<AckPayload>) {
+        self.lock().acks.insert((peer, envelope_id), sender);
+    }
+
+    fn forget_ack(&self, peer: PeerId, envelope_id: String) {
+        self.lock().acks.remove(&(peer, envelope_id));
+    }
+
+    fn on_ack(&self, peer: PeerId, ack: AckPayload) {
+        let waiting = self.lock().acks.get(&(peer, ack.acknowledged_envelope_id.clone())).cloned();
+        if let Some(sender) = waiting {
+            // Full: the sender is behind, and a later acknowledgement says the same and more.
+            let _ = sender.try_send(ack);
+        }
+    }
+
+    /// Cancelled when the task ends.
+    fn stop_of(&self, task_id: &str) -> Stop {
+        let mut registered = self.lock();
+        let (users, token) = registered.stops.entry(task_id.to_owned()).or_default();
+        *users += 1;
+        Stop { registry: self.clone(), task_id: task_id.to_owned(), token: token.clone() }
+    }
+
+    fn stop(&self, task_id: &str) {
+        if let Some((_, token)) = self.lock().stops.get(task_id) {
+            token.cancel();
+        }
+    }
+}
+
+/// Tells when a task has ended; its entry goes with the last one who asks.
+struct Stop {
+    registry: Registry,
+    task_id: String,
+    token: CancellationToken,
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        let mut registered = self.registry.lock();
+        if let Some((users, _)) = registered.stops.get_mut(&self.task_id) {
+            *users -= 1;
+            if *users == 0 {
+                registered.stops.remove(&self.task_id);
+            }
+        }
+    }
+}
+
+/// The shell's side: hands pieces and acknowledgements to whoever waits for them.
+pub(super) struct Plane {
+    engine: Engine,
+    registry: Registry,
+    receivers: HashMap<(String, String), mpsc::Sender<Piece>>,
+}
+
+impl Plane {
+    pub(super) fn new(engine: Engine, registry: Registry) -> Self {
+        Self { engine, registry, receivers: HashMap::new() }
+    }
+
+    /// A stream was accepted, for the first time or again.
+    pub(super) fn on_start(&mut self, peer: PeerId, start: StreamStart, envelope_id: String) {
+        let receiver = self.receiver(&start);
+        let _ = receiver.try_send(Piece { peer, envelope_id, payload: Payload::StreamStart(start) });
+    }
+
+    /// A chunk or the end.
+    pub(super) fn on_piece(&mut self, peer: PeerId, envelope_id: String, payload: Payload) {
+        let key = match &payload {
+            Payload::StreamChunk(chunk) => (chunk.task_id.clone(), chunk.artifact_id.clone()),
+            Payload::StreamEnd(end) => (end.task_id.clone(), end.artifact_id.clone()),
+            _ => return,
+        };
+        let receiver = match (self.receivers.get(&key).filter(|receiver| !receiver.is_closed()), &payload) {
+            (Some(receiver), _) => receiver.clone(),
+            // The end of a stream whose sender was restarted may come first after our own restart.
+            (None, Payload::StreamEnd(_)) => {
+                self.receiver(&StreamStart { task_id: key.0, artifact_id: key.1, ..StreamStart::default() })
+            }
+            (None, _) => return, // START comes first on every stream; its sender starts again.
+        };
+        // Full: its sender does not keep to the window, and gets no acknowledgement.
+        let _ = receiver.try_send(Piece { peer, envelope_id, payload });
+    }
+
+    /// A peer acknowledged what no queue waits for.
+    pub(super) fn on_ack(&self, peer: PeerId, ack: AckPayload) {
+        self.registry.on_ack(peer, ack);
+    }
+
+    /// The task has ended.
+    pub(super) fn stop(&self, task_id: &str) {
+        self.registry.stop(task_id);
+    }
+
+    /// The task was removed: its files go.
+    pub(super) fn forget(&self, task_id: String) {
+        let spool = self.engine.spool().clone();
+        tokio::spawn(async move {
+            if let Err(error) = spool.remove_task(&task_id).await {
+                tracing::warn!(task = task_id, %error, "artifact files of a collected task could not be removed");
+            }
+        });
+    }
+
+    fn receiver(&mut self, start: &StreamStart) -> mpsc::Sender<Piece> {
+        let key = (start.task_id.clone(), start.artifact_id.clone());
+        if let Some(receiver) = self.receivers.get(&key).filter(|receiver| !receiver.is_closed()) {
+            return receiver.clone();
+        }
+        self.receivers.retain(|_, receiver| !receiver.is_closed());
+        let (sender, pieces) = mpsc::channel(PIECES);
+        let stop = self.registry.stop_of(&start.task_id);
+        tokio::spawn(incoming::receive(self.engine.clone(), key.clone(), pieces, stop));
+        self.receivers.insert(key, sender.clone());
+        sender
+    }
+}
+
+/// A streamed artifact with its content; an error when it has more than `most` bytes. One that did
+/// not end well is listed by reference: its stream says what happened.
+pub(super) async fn assembled(spool: &Spool, task: &str, streamed: &Streamed, most: u64) -> Result<Artifact, EngineError> {
+    if streamed.ended != Some(Ended::Complete) {
+        return Ok(wire::listed(task, streamed));
+    }
+    let too_large = || {
+        EngineError::Exhausted(format!("artifact {} is larger than {most} bytes", streamed.artifact_id))
+    };
+    if streamed.bytes > most {
+        return Err(too_large());
+    }
+    let content = match spool.assemble(task, &streamed.artifact_id, most).await {
+        Ok(content) => content,
+        Err(error) => return Err(unreadable(&error, streamed)),
+    };
+    let content = match std::str::from_utf8(&content) {
+        Ok(text) if streamed.media_type.starts_with("text/") => Content::TextPart(TextPart { text: text.to_owned() }),
+        _ => Content::RawPart(RawPart { data: content.to_vec(), filename: streamed.name.clone() }),
+    };
+    Ok(Artifact {
+        artifact_id: streamed.artifact_id.clone(),
+        name: streamed.name.clone(),
+        parts: vec![Part { content: Some(content), media_type: streamed.media_type.clone(), ..Part::default() }],
+        size_bytes: 0,
+    })
+}
+
+fn unreadable(error: &ReadError, streamed: &Streamed) -> EngineError {
+    EngineError::Unavailable(format!("artifact {} cannot be read: {error}", streamed.artifact_id))
+}

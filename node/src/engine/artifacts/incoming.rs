@@ -1,0 +1,271 @@
+//! Receiving one artifact: chunks to the spool, acknowledgements to the sender, the end to the core.
+
+use std::time::Duration;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{StreamChunk, StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload};
+use prost::Message as _;
+use tokio::{sync::mpsc, time};
+
+use super::Stop;
+use crate::{
+    delivery::artifact::{Incoming, Verdict},
+    engine::Engine,
+    spool::{SpoolWriter, WriteError},
+    task::Ended,
+};
+
+/// Chunks written at once.
+const BATCH: usize = 32;
+
+/// Silence after which what is written is acknowledged, due or not.
+const SILENCE: Duration = Duration::from_millis(20);
+
+/// Silence after which the receiver ends; the next START of the artifact begins another one.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// How long a full disk is waited for before the same chunks are tried again.
+const DISK_FULL: Duration = Duration::from_secs(1);
+
+/// A piece of the artifact, with the envelope to acknowledge (none: it came through the queue).
+pub(in crate::engine) struct Piece {
+    pub(in crate::engine) peer: PeerId,
+    pub(in crate::engine) envelope_id: String,
+    pub(in crate::engine) payload: Payload,
+}
+
+/// Receives one artifact until its end, the end of its task, or a long silence.
+pub(super) async fn receive(engine: Engine, (task, artifact): (String, String), pieces: mpsc::Receiver<Piece>, stop: Stop) {
+    let max_bytes = u64::MAX >> 1;
+    let mut receiver = Receiver { engine, task, artifact, max_bytes, state: Incoming::new(max_bytes), writer: None };
+    let cause = receiver.run(pieces, &stop).await;
+    if let Err(error) = cause {
+        tracing::warn!(task = receiver.task, artifact = receiver.artifact, %error, "an artifact could not be written");
+        receiver.break_off(StreamEndReason::Error, &error.to_string()).await;
+    }
+}
+
+struct Receiver {
+    engine: Engine,
+    task: String,
+    artifact: String,
+    max_bytes: u64,
+    state: Incoming,
+    writer: Option<SpoolWriter>,
+}
+
+impl Receiver {
+    async fn run(&mut self, mut pieces: mpsc::Receiver<Piece>, stop: &Stop) -> Result<(), WriteError> {
+        if let Some(writer) = self.engine.spool().resume(&self.task, &self.artifact).await? {
+            self.state = Incoming::resume(
+                self.max_bytes,
+                writer.next_sequence(),
+                writer.bytes(),
+                writer.has_last(),
+                writer.end().is_some(),
+            );
+            self.writer = Some(writer);
+        }
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut peer = None;
+        loop {
+            let mut furthest = self.writer.as_ref().map(SpoolWriter::furthest_reader);
+            let waiting = if self.state.flush_is_due() { SILENCE } else { IDLE };
+            tokio::select! {
+                biased;
+                () = stop.token.cancelled() => {
+                    self.break_off(StreamEndReason::Canceled, "the task has ended").await;
+                    return Ok(());
+                }
+                taken = pieces.recv_many(&mut batch, BATCH) => {
+                    if taken == 0 {
+                        return Ok(());
+                    }
+                    peer = batch.last().map(|piece| piece.peer);
+                    if self.take(&mut batch).await? {
+                        return Ok(());
+                    }
+                    self.pace();
+                    self.acknowledge(peer, false).await;
+                }
+                Ok(()) = changed(&mut furthest) => {
+                    self.pace();
+                    self.acknowledge(peer, false).await;
+                }
+                () = time::sleep(waiting) => {
+                    if waiting == IDLE {
+                        return Ok(());
+                    }
+                    self.pace();
+                    self.acknowledge(peer, true).await;
+                }
+            }
+        }
+    }
+
+    /// Acts on a batch of pieces, in order. True: the artifact has ended.
+    async fn take(&mut self, batch: &mut Vec<Piece>) -> Result<bool, WriteError> {
+        let mut accepted: Vec<StreamChunk> = Vec::new();
+        for piece in batch.drain(..) {
+            match piece.payload {
+                Payload::StreamChunk(chunk) => self.on_chunk(piece.peer, piece.envelope_id, chunk, &mut accepted).await,
+                Payload::StreamStart(start) => {
+                    self.write(&mut accepted).await?;
+                    self.on_start(piece.peer, piece.envelope_id, start).await?;
+                }
+                Payload::StreamEnd(end) => {
+                    self.write(&mut accepted).await?;
+                    if self.on_end(piece.peer, piece.envelope_id, end).await? {
+                        return Ok(true);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.write(&mut accepted).await?;
+        Ok(false)
+    }
+
+    async fn on_start(&mut self, peer: PeerId, envelope_id: String, start: StreamStart) -> Result<(), WriteError> {
+        match self.state.on_start(start.encoded_len()) {
+            Verdict::Reject(reject) => self.answer(peer, envelope_id, Some(reject.to_string())).await,
+            Verdict::Accept | Verdict::Duplicate => {
+                if self.writer.is_none() {
+                    self.writer = Some(self.engine.spool().create(&start).await?);
+                }
+                self.answer(peer, envelope_id, None).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn on_chunk(&mut self, peer: PeerId, envelope_id: String, chunk: StreamChunk, accepted: &mut Vec<StreamChunk>) {
+        if self.writer.is_none() {
+            return; // No START yet on this side of a restart; the sender begins again with one.
+        }
+        match self.state.on_chunk(&envelope_id, chunk.sequence, chunk.data.len(), chunk.is_last) {
+            Verdict::Accept => accepted.push(chunk),
+            Verdict::Duplicate => {}
+            Verdict::Reject(reject) => self.answer(peer, envelope_id, Some(reject.to_string())).await,
+        }
+    }
+
+    async fn on_end(&mut self, peer: PeerId, envelope_id: String, end: StreamEnd) -> Result<bool, WriteError> {
+        if self.writer.is_none() && end.reason != StreamEndReason::Complete as i32 {
+            // Nothing of it ever came; its readers learn that nothing will.
+            let start = StreamStart {
+                task_id: self.task.clone(),
+                artifact_id: self.artifact.clone(),
+                ..StreamStart::default()
+            };
+            self.state.on_start(start.encoded_len());
+            self.writer = Some(self.engine.spool().create(&start).await?);
+        }
+        match self.state.on_end() {
+            Verdict::Reject(reject) => {
+                self.answer(peer, envelope_id, Some(reject.to_string())).await;
+                return Ok(false);
+            }
+            Verdict::Accept | Verdict::Duplicate => self.finish(end).await?,
+        }
+        self.answer(peer, envelope_id, None).await;
+        Ok(true)
+    }
+
+    /// Makes the end durable: first in the file, then in the task.
+    async fn finish(&mut self, end: StreamEnd) -> Result<(), WriteError> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let ended = match StreamEndReason::try_from(end.reason) {
+            Ok(StreamEndReason::Complete) => Ended::Complete,
+            Ok(StreamEndReason::Canceled) => Ended::Canceled,
+            _ => Ended::Error,
+        };
+        writer.finish(end).await?;
+        let (start, bytes) = (writer.start().clone(), writer.bytes());
+        if let Err(error) = self.engine.end_stream(start, ended, bytes).await {
+            tracing::warn!(task = self.task, artifact = self.artifact, %error, "the end of an artifact was not kept");
+        }
+        Ok(())
+    }
+
+    /// Ends the artifact from this side.
+    async fn break_off(&mut self, reason: StreamEndReason, message: &str) {
+        let end = StreamEnd {
+            task_id: self.task.clone(),
+            artifact_id: self.artifact.clone(),
+            reason: reason as i32,
+            error_message: message.to_owned(),
+        };
+        if let Err(error) = self.finish(end).await {
+            tracing::warn!(task = self.task, artifact = self.artifact, %error, "an artifact could not be ended");
+        }
+    }
+
+    async fn write(&mut self, accepted: &mut Vec<StreamChunk>) -> Result<(), WriteError> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        if accepted.is_empty() {
+            return Ok(());
+        }
+        let last = accepted.last().is_some_and(|chunk| chunk.is_last);
+        let data: Vec<bytes::Bytes> = accepted.drain(..).map(|chunk| chunk.data).collect();
+        loop {
+            match writer.append(&data, last).await {
+                Ok(next) => {
+                    self.state.on_written(next);
+                    return Ok(());
+                }
+                // Nothing is acknowledged meanwhile, so the sender waits too.
+                Err(error) if error.is_disk_full() => {
+                    tracing::error!(task = self.task, %error, "no room for an artifact; trying again");
+                    time::sleep(DISK_FULL).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets acknowledgements follow the most advanced reader.
+    fn pace(&mut self) {
+        if let Some(writer) = &self.writer {
+            self.state.set_allowance(*writer.furthest_reader().borrow());
+        }
+    }
+
+    async fn acknowledge(&mut self, peer: Option<PeerId>, flush: bool) {
+        let Some(peer) = peer else { return };
+        let due = if flush { self.state.flush() } else { self.state.ack_due() };
+        if let Some(ack) = due {
+            self.send_ack(peer, ack.envelope_id, None, Some(ack.next_sequence)).await;
+        }
+    }
+
+    async fn answer(&self, peer: PeerId, envelope_id: String, refused: Option<String>) {
+        let next = refused.is_none().then(|| self.state.next_sequence());
+        if !envelope_id.is_empty() {
+            self.send_ack(peer, envelope_id, refused, next).await;
+        }
+    }
+
+    async fn send_ack(&self, peer: PeerId, envelope_id: String, refused: Option<String>, next: Option<u32>) {
+        let next = next.and_then(|next| i32::try_from(next).ok());
+        let sent = self
+            .engine
+            .call(move |core, now| {
+                core.ack_stream(now, peer, envelope_id, refused.as_deref(), next);
+                Ok(())
+            })
+            .await;
+        if let Err(error) = sent {
+            tracing::debug!(%peer, %error, "an artifact's acknowledgement was not sent");
+        }
+    }
+}
+
+async fn changed(
+    furthest: &mut Option<tokio::sync::watch::Receiver<Option<u64>>>,
+) -> Result<(), tokio::sync::watch::error::RecvError> {
+    match furthest {
+        Some(furthest) => furthest.changed().await,
+        None => std::future::pending().await,
+    }
+}
