@@ -19,10 +19,12 @@ pub struct InvalidPeerId {
 impl PeerId {
     /// Reads the binary form, a multihash of at most 44 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidPeerId> {
-        libp2p_identity::PeerId::from_bytes(bytes).map(Self).map_err(|error| InvalidPeerId {
-            given: bs58::encode(&bytes[..bytes.len().min(64)]).into_string(),
-            cause: error.to_string(),
-        })
+        libp2p_identity::PeerId::from_bytes(bytes)
+            .map(Self)
+            .map_err(|error| InvalidPeerId {
+                given: bs58::encode(&bytes[..bytes.len().min(64)]).into_string(),
+                cause: error.to_string(),
+            })
     }
 
     /// The binary form.
@@ -35,10 +37,12 @@ impl FromStr for PeerId {
     type Err = InvalidPeerId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse::<libp2p_identity::PeerId>().map(Self).map_err(|error| InvalidPeerId {
-            given: text.chars().take(80).collect(),
-            cause: error.to_string(),
-        })
+        text.parse::<libp2p_identity::PeerId>()
+            .map(Self)
+            .map_err(|error| InvalidPeerId {
+                given: text.chars().take(80).collect(),
+                cause: error.to_string(),
+            })
     }
 }
 

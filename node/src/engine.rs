@@ -36,6 +36,7 @@ pub use self::{
     subscribers::Subscription,
 };
 use crate::{
+    net,
     spool::Spool,
     task::{Ended, Status, Task},
 };
@@ -67,6 +68,8 @@ pub struct Engine {
     calls: mpsc::Sender<Call>,
     spool: Spool,
     artifacts: artifacts::Registry,
+    net: net::Handle,
+    clock: shell::Clock,
     me: PeerId,
     failed: watch::Receiver<Option<String>>,
 }

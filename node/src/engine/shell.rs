@@ -98,12 +98,14 @@ impl Audience {
     }
 }
 
-struct Clock {
+/// The daemon's clock.
+#[derive(Clone, Copy)]
+pub(super) struct Clock {
     start: Instant,
 }
 
 impl Clock {
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now {
             mono: self.start.elapsed(),
             unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
@@ -135,8 +137,15 @@ impl Loaded {
         let (calls, inbox) = mpsc::channel(super::CALLS);
         let (failed_sender, failed) = watch::channel(None);
         let registry = Registry::default();
-        let engine =
-            Engine { calls, spool: self.spool.clone(), artifacts: registry.clone(), me: net.local_peer(), failed };
+        let engine = Engine {
+            calls,
+            spool: self.spool,
+            artifacts: registry.clone(),
+            me: net.local_peer(),
+            net: net.clone(),
+            clock: self.clock,
+            failed,
+        };
         let (reports, courier_reports) = mpsc::channel(REPORTS);
         let shell = Shell {
             core: self.core,

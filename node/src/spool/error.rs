@@ -72,17 +72,21 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// Whether the disk is full, so that the same write may succeed later.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Open(OpenError::Io { source, .. }) | Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a limit or a full disk is the reason, so that room can be made or the sender refused.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Open(OpenError::TooManyOpen) | Self::TooManyArtifacts | Self::TooManyChunks => true,
-            Self::Open(OpenError::Io { source, .. }) | Self::Io { source, .. } => {
-                matches!(
-                    source.kind(),
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-                )
-            }
-            _ => false,
+            _ => self.is_disk_full(),
         }
     }
 }

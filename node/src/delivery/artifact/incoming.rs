@@ -211,6 +211,11 @@ impl Incoming {
         }
     }
 
+    /// Whether [`Incoming::flush`] would give an ACK.
+    pub fn flush_is_due(&self) -> bool {
+        self.acknowledgeable() > self.acked
+    }
+
     /// An ACK of everything that may be acknowledged, if there is anything: for a moment of silence.
     pub fn flush(&mut self) -> Option<Ack> {
         let next_sequence = self.acknowledgeable();

@@ -27,6 +27,9 @@ const IDLE: Duration = Duration::from_secs(600);
 /// How long a full disk is waited for before the same chunks are tried again.
 const DISK_FULL: Duration = Duration::from_secs(1);
 
+/// How often; then the artifact ends with the reason.
+const DISK_FULL_TRIES: u32 = 60;
+
 /// A piece of the artifact, with the envelope to acknowledge (none: it came through the queue).
 pub(in crate::engine) struct Piece {
     pub(in crate::engine) peer: PeerId,
@@ -208,20 +211,21 @@ impl Receiver {
         }
         let last = accepted.last().is_some_and(|chunk| chunk.is_last);
         let data: Vec<bytes::Bytes> = accepted.drain(..).map(|chunk| chunk.data).collect();
-        loop {
+        for attempt in 1.. {
             match writer.append(&data, last).await {
                 Ok(next) => {
                     self.state.on_written(next);
                     return Ok(());
                 }
                 // Nothing is acknowledged meanwhile, so the sender waits too.
-                Err(error) if error.is_disk_full() => {
+                Err(error) if error.is_disk_full() && attempt < DISK_FULL_TRIES => {
                     tracing::error!(task = self.task, %error, "no room for an artifact; trying again");
                     time::sleep(DISK_FULL).await;
                 }
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
     /// Lets acknowledgements follow the most advanced reader.

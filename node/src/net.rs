@@ -1,0 +1,195 @@
+//! The network floor: connections, streams, frames and cards. It carries bytes between peers and knows
+//! nothing of tasks.
+//!
+//! [`start`] binds the listen addresses and puts the swarm into one task of its own. Everyone else holds
+//! a cheap [`Handle`] and reads [`Event`]s. The one rule: whatever a peer does, memory stays within
+//! [`Limits`], and the swarm never waits for the consumer of its events.
+
+mod addresses;
+mod behaviour;
+mod budget;
+mod card;
+mod counters;
+mod dialer;
+mod feed;
+mod frame;
+mod handle;
+mod host;
+mod inbound;
+mod listen;
+mod roster;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod writer;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::AgentCard;
+use tokio::{sync::mpsc, task::JoinHandle};
+
+pub use self::{
+    budget::Permit,
+    card::MAX_CARD_BYTES,
+    counters::{Counter, Counters},
+    frame::MAX_FRAME_BYTES,
+    handle::{DialAttempt, DialError, Handle},
+    inbound::InboundFrame,
+    roster::PeerSnapshot,
+    streams::OpenError,
+    writer::FrameWriter,
+};
+
+/// What a node's network needs to know at its start.
+#[derive(Clone, Debug)]
+pub struct NetConfig {
+    /// Who we are.
+    pub keypair: libp2p::identity::Keypair,
+    /// Multiaddresses to listen on; those of QUIC are left out when `quic` is off.
+    pub listen_addrs: Vec<String>,
+    /// [`Handle::bound_addrs`] of the last run: a listen address with port 0 tries the same port first.
+    pub preferred_listen: Vec<String>,
+    /// Multiaddresses that are redialled for ever, with or without `/p2p/<id>`.
+    pub bootstrap_peers: Vec<String>,
+    /// What [`Event::Addresses`] said in the last run.
+    pub known_addrs: Vec<(PeerId, Vec<String>)>,
+    /// Look for peers on the local network.
+    pub mdns: bool,
+    /// Listen and dial with QUIC besides TCP.
+    pub quic: bool,
+    /// Reach peers through relays.
+    pub relay_client: bool,
+    /// Turn relayed connections into direct ones where the NATs allow it.
+    pub hole_punching: bool,
+    /// Name and version of this program, shown to peers.
+    pub agent_version: String,
+    /// How much peers may use.
+    pub limits: Limits,
+}
+
+/// How much peers may use. At a limit the newcomer is refused or has to wait; nothing is dropped that was
+/// accepted.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections in total; three quarters of them may be inbound.
+    pub connections: u32,
+    /// Connections of one peer: both sides dialling over two transports and a relay leaves some room.
+    pub connections_per_peer: u32,
+    /// Inbound connections that are not authenticated yet.
+    pub pending_incoming: u32,
+    /// Outbound connections that are not authenticated yet.
+    pub pending_outgoing: u32,
+    /// Inbound streams of one peer that are open at once; deployed peers open one per envelope.
+    pub inbound_streams_per_peer: usize,
+    /// Frames of one peer whose [`Permit`] is held.
+    pub frames_per_peer: usize,
+    /// Payload bytes of one peer whose [`Permit`] is held; at least one longest frame.
+    pub bytes_per_peer: usize,
+    /// Payload bytes in total whose [`Permit`] is held; at least one longest frame.
+    pub bytes_total: usize,
+    /// Share of the machine's memory beyond which this process takes no new connection.
+    pub memory_fraction: f64,
+    /// Peers that are redialled at once.
+    pub wanted_peers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            connections_per_peer: 8,
+            pending_incoming: 128,
+            pending_outgoing: 64,
+            inbound_streams_per_peer: 1024,
+            frames_per_peer: 64,
+            bytes_per_peer: 32 << 20,
+            bytes_total: 512 << 20,
+            memory_fraction: 0.9,
+            wanted_peers: 4096,
+        }
+    }
+}
+
+/// What happens on the network. Nothing here waits in an unbounded queue: of peers only the state that is
+/// not told yet is kept, and frames wait on the wire.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The first connection to the peer stands.
+    Connected {
+        /// Who.
+        peer: PeerId,
+    },
+    /// The last connection to the peer is gone. Frames that were read before may still follow.
+    Disconnected {
+        /// Who.
+        peer: PeerId,
+    },
+    /// One envelope frame. Frames of one stream come in order.
+    Frame {
+        /// Who sent it, as authenticated by the connection.
+        peer: PeerId,
+        /// The frame and its claim on memory.
+        frame: InboundFrame,
+    },
+    /// The peer's card, which claims nobody else's identity.
+    Card {
+        /// Whose.
+        peer: PeerId,
+        /// The card.
+        card: AgentCard,
+    },
+    /// The addresses of the peer that are worth keeping over a restart have changed.
+    Addresses {
+        /// Whose.
+        peer: PeerId,
+        /// All of them, best first, without `/p2p`; at most 16.
+        addrs: Vec<String>,
+    },
+}
+
+/// Why the network did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A listen address is no multiaddress, or none that a node can listen on.
+    #[error("cannot listen on {address}: {cause}; use e.g. /ip4/0.0.0.0/tcp/0")]
+    InvalidAddress {
+        /// As configured.
+        address: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The system refused a listen address.
+    #[error("cannot listen on {address}: {cause}; choose another port or stop what uses it")]
+    Bind {
+        /// As configured.
+        address: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// A bootstrap address is no multiaddress.
+    #[error("{address} is no bootstrap address: {cause}; use e.g. /ip4/192.0.2.1/tcp/4001/p2p/<peer id>")]
+    InvalidBootstrap {
+        /// As configured.
+        address: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The node's key cannot be used on the network.
+    #[error("the node's key cannot be used for Noise: {0}")]
+    Key(#[from] libp2p::noise::Error),
+}
+
+/// Starts the network. When it returns, every listen address is bound; bootstrap peers are being dialled.
+/// The task ends after [`Handle::shutdown`], or when every handle or the receiver of `events` is dropped.
+///
+/// # Errors
+/// See [`StartError`]; nothing is left running then.
+pub async fn start(
+    config: NetConfig,
+    events: mpsc::Sender<Event>,
+) -> Result<(Handle, JoinHandle<()>), StartError> {
+    let (host, handle) = host::Host::bind(config, events).await?;
+    Ok((handle, tokio::spawn(host.run())))
+}

@@ -1,0 +1,166 @@
+//! How much of a peer's data may be in memory at once: frames and bytes per peer, bytes in total.
+//!
+//! A frame is paid for before it is read and the payment is given back when the consumer drops its
+//! [`Permit`]; a stream whose peer has nothing left is simply not read (back-pressure to the sender).
+//! The peer's share is taken whole when the header is known, so that half-read frames of one peer
+//! cannot block each other; the common share is taken as bytes arrive, so that claims cost nobody else.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use libp2p::PeerId;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use super::{Limits, frame::MAX_FRAME_BYTES};
+
+/// Budgets of all peers.
+pub(super) struct Budgets {
+    limits: Limits,
+    total_bytes: Arc<Semaphore>,
+    peers: HashMap<PeerId, Weak<PeerBudget>>,
+}
+
+/// The share of one peer.
+pub(super) struct PeerBudget {
+    frames: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    total_bytes: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+}
+
+/// Payment for one frame. Dropping it lets the peer's next frame in.
+#[must_use = "dropping the permit tells the network floor that the frame is no longer in memory"]
+pub struct Permit {
+    _frame: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
+    total: OwnedSemaphorePermit,
+    /// Keeps the peer's figures alive over a reconnect, so that one cannot double a share.
+    peer: Arc<PeerBudget>,
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permit")
+            .field("bytes", &self.total.num_permits())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Budgets {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            limits: limits.clone(),
+            total_bytes: Arc::new(Semaphore::new(limits.bytes_total.max(MAX_FRAME_BYTES))),
+            peers: HashMap::new(),
+        }
+    }
+
+    /// The share of `peer`, the same one as long as anything of it is in use.
+    pub(super) fn of(&mut self, peer: PeerId) -> Arc<PeerBudget> {
+        if let Some(budget) = self.peers.get(&peer).and_then(Weak::upgrade) {
+            return budget;
+        }
+        let budget = Arc::new(PeerBudget {
+            frames: Arc::new(Semaphore::new(self.limits.frames_per_peer.max(1))),
+            // Less than one longest frame would be waited for for ever.
+            bytes: Arc::new(Semaphore::new(self.limits.bytes_per_peer.max(MAX_FRAME_BYTES))),
+            total_bytes: Arc::clone(&self.total_bytes),
+            streams: Arc::new(Semaphore::new(self.limits.inbound_streams_per_peer)),
+        });
+        self.peers.insert(peer, Arc::downgrade(&budget));
+        budget
+    }
+
+    /// Forgets peers of whom nothing is in use.
+    pub(super) fn sweep(&mut self) {
+        self.peers.retain(|_, budget| budget.strong_count() > 0);
+    }
+}
+
+impl PeerBudget {
+    /// Room for one more open inbound stream, `None` when the peer has its share open already.
+    pub(super) fn stream(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.streams).try_acquire_owned().ok()
+    }
+
+    /// Waits until the peer may have one more frame of `claimed` bytes in memory. Nothing of the common
+    /// share is taken yet: see [`Permit::cover`].
+    pub(super) async fn frame(self: &Arc<Self>, claimed: usize) -> Result<Permit, AcquireError> {
+        Ok(Permit {
+            _frame: Arc::clone(&self.frames).acquire_owned().await?,
+            _bytes: Arc::clone(&self.bytes).acquire_many_owned(claimed as u32).await?,
+            total: Arc::clone(&self.total_bytes).acquire_many_owned(0).await?,
+            peer: Arc::clone(self),
+        })
+    }
+}
+
+impl Permit {
+    /// Waits until `bytes` of the frame are paid for from the common share.
+    pub(super) async fn cover(&mut self, bytes: usize) -> Result<(), AcquireError> {
+        let missing = bytes.saturating_sub(self.total.num_permits());
+        if missing > 0 {
+            let more = Arc::clone(&self.peer.total_bytes)
+                .acquire_many_owned(missing as u32)
+                .await?;
+            self.total.merge(more);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_share_is_given_back_and_outlives_a_reconnect() {
+        let limits = Limits {
+            frames_per_peer: 2,
+            ..Limits::default()
+        };
+        let mut budgets = Budgets::new(&limits);
+        let peer = PeerId::random();
+        let budget = budgets.of(peer);
+        let first = budget.frame(10).await.unwrap();
+        let second = budget.frame(10).await.unwrap();
+        assert!(budget.frame(0).now_or_never().is_none());
+        drop(budget);
+        budgets.sweep();
+        assert!(
+            budgets.of(peer).frame(0).now_or_never().is_none(),
+            "held frames still count"
+        );
+        drop(first);
+        drop(second);
+        budgets.sweep();
+        assert!(budgets.peers.is_empty());
+        assert!(budgets.of(peer).frame(0).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn bytes_bound_a_peer_and_all_peers() {
+        let limits = Limits {
+            bytes_total: MAX_FRAME_BYTES,
+            ..Limits::default()
+        };
+        let mut budgets = Budgets::new(&limits);
+        let (a, b) = (budgets.of(PeerId::random()), budgets.of(PeerId::random()));
+        let mut one = a.frame(MAX_FRAME_BYTES).await.unwrap();
+        let _two = a.frame(MAX_FRAME_BYTES).await.unwrap();
+        assert!(a.frame(1).now_or_never().is_none(), "32 MiB of one peer");
+        let mut other = b.frame(MAX_FRAME_BYTES).await.unwrap();
+        other.cover(5).await.unwrap();
+        assert!(
+            one.cover(MAX_FRAME_BYTES).now_or_never().is_none(),
+            "the common share is used up"
+        );
+        drop(other);
+        one.cover(MAX_FRAME_BYTES).await.unwrap();
+        one.cover(5).await.unwrap();
+    }
+}

@@ -1,0 +1,278 @@
+//! The exchange of agent cards. The opener writes its card, then reads the peer's; the responder reads,
+//! then writes its own if it has one, and closes. The one rule: a card that claims to be another peer's
+//! than the connection's is dropped and counted.
+
+use std::{
+    io,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use agentanycast_identity::{PeerId, did_key_of};
+use agentanycast_proto::v1::AgentCard;
+use bytes::Bytes;
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use prost::Message;
+use tokio::{sync::mpsc, time::timeout};
+
+use super::{
+    counters::Counters,
+    frame::Decoder,
+    streams::{Control, OpenError, Protocol},
+    writer::{WRITE_TIMEOUT, write_frames},
+};
+
+/// Largest encoded card, inclusive (wire contract, "Agent cards").
+pub const MAX_CARD_BYTES: usize = 256 << 10;
+/// Longest wait for a peer's card.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a card was dropped.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("the card claims to be of {0}, not of the connected peer")]
+    OtherPeer(String),
+    #[error("no card: {0}")]
+    NoCard(#[from] prost::DecodeError),
+}
+
+/// Our own card and the exchange of it with others.
+pub(super) struct Cards {
+    local: PeerId,
+    own: RwLock<Option<Bytes>>,
+    control: Control,
+    /// Where checked cards go.
+    received: mpsc::Sender<(PeerId, AgentCard)>,
+    counters: Arc<Counters>,
+}
+
+impl Cards {
+    pub(super) fn new(
+        local: PeerId,
+        control: Control,
+        received: mpsc::Sender<(PeerId, AgentCard)>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            local,
+            own: RwLock::default(),
+            control,
+            received,
+            counters,
+        }
+    }
+
+    /// Takes `card` as our own, with our names in it. False when there is nothing to show to others.
+    pub(super) fn set_own(&self, card: Option<AgentCard>) -> bool {
+        let encoded = card.map(|mut card| {
+            let extension = card.p2p_extension.get_or_insert_default();
+            extension.peer_id = self.local.to_string();
+            extension.did_key = did_key_of(self.local).unwrap_or_default();
+            Bytes::from(card.encode_to_vec())
+        });
+        let usable = encoded.filter(|bytes| {
+            let fits = bytes.len() <= MAX_CARD_BYTES;
+            if !fits {
+                tracing::error!(
+                    bytes = bytes.len(),
+                    "own card is over the limit of {MAX_CARD_BYTES} bytes and is not shown to peers; shorten it"
+                );
+            }
+            fits
+        });
+        let shown = usable.is_some();
+        *self.own.write().unwrap_or_else(PoisonError::into_inner) = usable;
+        shown
+    }
+
+    /// Whether there is a card to show.
+    pub(super) fn has_own(&self) -> bool {
+        self.own().is_some()
+    }
+
+    fn own(&self) -> Option<Bytes> {
+        self.own.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens an exchange with `peer`. What the peer shows is passed on and returned; `None` when it shows
+    /// nothing.
+    pub(super) async fn fetch(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
+        let mut stream = self.control.open(peer.into(), Protocol::Card).await?;
+        match offer(&mut stream, self.own()).await {
+            Ok(Some(bytes)) => {
+                let card = self
+                    .check(peer, &bytes)
+                    .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
+                self.pass_on(peer, card.clone()).await;
+                Ok(Some(card))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.count_bad(&error);
+                Err(unsupported(error))
+            }
+        }
+    }
+
+    /// Answers an exchange that `peer` opened.
+    pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(&self, peer: PeerId, mut stream: S) {
+        let result = respond(&mut stream, self.own(), async |bytes| {
+            if let Ok(card) = self.check(peer, &bytes) {
+                self.pass_on(peer, card).await;
+            }
+        });
+        if let Err(error) = result.await {
+            self.count_bad(&error);
+            tracing::debug!(%peer, %error, "card exchange ended");
+        }
+    }
+
+    fn check(&self, peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {
+        check(peer, bytes).inspect_err(|refused| {
+            match refused {
+                Refused::OtherPeer(_) => self.counters.wrong_cards.increment(),
+                Refused::NoCard(_) => self.counters.bad_cards.increment(),
+            }
+            tracing::warn!(%peer, %refused, "card dropped");
+        })
+    }
+
+    async fn pass_on(&self, peer: PeerId, card: AgentCard) {
+        if self.received.send((peer, card)).await.is_err() {
+            tracing::debug!(%peer, "card not passed on: the node is stopping");
+        }
+    }
+
+    fn count_bad(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            self.counters.bad_cards.increment();
+        }
+    }
+}
+
+/// The protocol is offered together with the card, so a refusal shows only when the answer is read.
+fn unsupported(error: io::Error) -> OpenError {
+    let refused = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<libp2p::core::upgrade::NegotiationError>())
+        .is_some_and(|inner| matches!(inner, libp2p::core::upgrade::NegotiationError::Failed));
+    if refused {
+        OpenError::Unsupported(Protocol::Card.as_ref().to_owned())
+    } else {
+        OpenError::Io(error)
+    }
+}
+
+async fn offer<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    own: Option<Bytes>,
+) -> io::Result<Option<Bytes>> {
+    match own {
+        Some(card) => write_frames(stream, &[card]).await?,
+        // Nothing to show: the end of our half lets the responder go on.
+        None => close(stream).await?,
+    }
+    read_card(stream).await
+}
+
+async fn respond<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    own: Option<Bytes>,
+    received: impl AsyncFnOnce(Bytes),
+) -> io::Result<()> {
+    if let Some(bytes) = read_card(stream).await? {
+        received(bytes).await;
+    }
+    if let Some(card) = own {
+        write_frames(stream, &[card]).await?;
+    }
+    close(stream).await
+}
+
+async fn close<W: AsyncWrite + Unpin>(stream: &mut W) -> io::Result<()> {
+    timeout(WRITE_TIMEOUT, stream.close())
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// One frame of at most [`MAX_CARD_BYTES`], or the end of the stream instead of it.
+async fn read_card<R: AsyncRead + Unpin>(stream: &mut R) -> io::Result<Option<Bytes>> {
+    let read = async {
+        let mut decoder = Decoder::new(MAX_CARD_BYTES);
+        loop {
+            let count = stream.read(decoder.space()).await?;
+            if count == 0 && decoder.is_mid_frame() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if count == 0 {
+                return Ok(None);
+            }
+            let complete = decoder.filled(count);
+            if let Some(bytes) =
+                complete.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?
+            {
+                return Ok(Some(bytes));
+            }
+        }
+    };
+    timeout(READ_TIMEOUT, read)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Reads a card and checks that it claims nobody but `peer`. Empty claims are accepted.
+fn check(peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {
+    let card = AgentCard::decode(bytes)?;
+    if let Some(extension) = &card.p2p_extension {
+        let claim = &extension.peer_id;
+        if !claim.is_empty() && claim.parse::<PeerId>().ok() != Some(peer) {
+            return Err(Refused::OtherPeer(claim.chars().take(80).collect()));
+        }
+        let claim = &extension.did_key;
+        if !claim.is_empty() && did_key_of(peer).as_deref() != Some(claim.as_str()) {
+            return Err(Refused::OtherPeer(claim.chars().take(80).collect()));
+        }
+    }
+    Ok(card)
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_proto::v1::P2pExtension;
+    use libp2p::identity::Keypair;
+
+    use super::*;
+
+    fn card(peer_id: &str, did_key: &str) -> Vec<u8> {
+        let p2p_extension = Some(P2pExtension {
+            peer_id: peer_id.to_owned(),
+            did_key: did_key.to_owned(),
+            ..P2pExtension::default()
+        });
+        AgentCard {
+            name: "echo".to_owned(),
+            p2p_extension,
+            ..AgentCard::default()
+        }
+        .encode_to_vec()
+    }
+
+    #[test]
+    fn claims_are_checked_against_the_connection() {
+        let [peer, other] = [0, 1].map(|_| PeerId::from(Keypair::generate_ed25519().public().to_peer_id()));
+        let (own, own_did) = (peer.to_string(), did_key_of(peer).unwrap());
+        assert!(check(peer, &card("", "")).is_ok());
+        assert!(check(peer, &card(&own, &own_did)).is_ok());
+        assert!(check(peer, &AgentCard::default().encode_to_vec()).is_ok());
+        let lies = [
+            card(&other.to_string(), ""),
+            card(&own, &did_key_of(other).unwrap()),
+            card("nobody", ""),
+            card("", "did:key:z"),
+        ];
+        for lie in lies {
+            assert!(matches!(check(peer, &lie), Err(Refused::OtherPeer(_))));
+        }
+        assert!(matches!(check(peer, b"\xFF\xFF\xFF"), Err(Refused::NoCard(_))));
+    }
+}

@@ -1,0 +1,254 @@
+//! PURE state of redialling: whom we want to be connected with, and when the next attempt is due.
+//!
+//! It opens nothing: the owner of the swarm asks [`Dialer::due`], dials, and reports what came of it.
+//! `now` and the jitter are arguments. The one rule: a target that is kept (a bootstrap address, a
+//! wanted peer) and not connected always has an attempt running or a time for the next one.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
+
+use agentanycast_identity::PeerId;
+
+/// First wait after a failure (wire contract, "Offline queue"), before jitter.
+pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// Longest wait between two attempts, before jitter.
+pub(super) const LAST_DELAY: Duration = Duration::from_secs(300);
+/// Share of a wait that jitter adds or takes, so that many nodes do not dial in step.
+const JITTER: f64 = 0.2;
+/// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`]; a shorter one
+/// is a peer that refuses us after the handshake and keeps its longer waits.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+
+/// What is dialled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Target {
+    /// A peer, at whatever addresses are known for it.
+    Peer(PeerId),
+    /// A bootstrap address that does not say who is there.
+    Address(String),
+}
+
+/// Who is wanted, and when the next attempt is due.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    max_wanted: usize,
+    wanted: usize,
+    targets: HashMap<Target, State>,
+    schedule: BTreeSet<(Instant, Target)>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// From the configuration: never given up.
+    pinned: bool,
+    wanted: bool,
+    phase: Phase,
+    /// Wait before the next attempt, without jitter.
+    delay: Duration,
+    /// Attempts that failed since the last connection.
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Waiting { until: Instant },
+    Dialing,
+    Connected { peer: PeerId, since: Instant },
+}
+
+impl Dialer {
+    /// Keeps at most `max_wanted` wanted peers; pinned targets do not count.
+    pub(super) fn new(max_wanted: usize) -> Self {
+        Self {
+            max_wanted,
+            wanted: 0,
+            targets: HashMap::new(),
+            schedule: BTreeSet::new(),
+        }
+    }
+
+    /// Keeps `target` for ever; its first attempt is due at once.
+    pub(super) fn pin(&mut self, target: Target, now: Instant) {
+        self.entry(target, now).pinned = true;
+    }
+
+    /// Keeps `peer` until [`Self::unwant`]; `connected` says whether it is connected now. False when the
+    /// list is full.
+    #[must_use]
+    pub(super) fn want(&mut self, peer: PeerId, connected: bool, now: Instant) -> bool {
+        let target = Target::Peer(peer);
+        if self.targets.get(&target).is_some_and(|state| state.wanted) {
+            return true;
+        }
+        if self.wanted >= self.max_wanted {
+            return false;
+        }
+        self.wanted += 1;
+        self.entry(target, now).wanted = true;
+        if connected {
+            self.connected(peer, now);
+        }
+        true
+    }
+
+    /// Lets go of `peer`, unless it is pinned.
+    pub(super) fn unwant(&mut self, peer: PeerId) {
+        let target = Target::Peer(peer);
+        let Some(state) = self.targets.get_mut(&target) else {
+            return;
+        };
+        if state.wanted {
+            state.wanted = false;
+            self.wanted -= 1;
+        }
+        if !state.pinned {
+            self.forget(&target);
+        }
+    }
+
+    /// Lets go of `target` altogether, pinned or not.
+    pub(super) fn forget(&mut self, target: &Target) {
+        if let Some(state) = self.targets.remove(target) {
+            self.wanted -= usize::from(state.wanted);
+            if let Phase::Waiting { until } = state.phase {
+                self.schedule.remove(&(until, target.clone()));
+            }
+        }
+    }
+
+    /// Whether redialling goes on for `peer`.
+    pub(super) fn keeps(&self, peer: PeerId) -> bool {
+        self.targets.contains_key(&Target::Peer(peer))
+    }
+
+    /// Whether `target` comes from the configuration.
+    pub(super) fn is_pinned(&self, target: &Target) -> bool {
+        self.targets.get(target).is_some_and(|state| state.pinned)
+    }
+
+    /// At most `max` targets whose time has come; each then counts as being dialled until
+    /// [`Self::failed`], [`Self::connected`] or [`Self::attached`] says otherwise.
+    pub(super) fn due(&mut self, now: Instant, max: usize) -> Vec<Target> {
+        let due: Vec<_> = self
+            .schedule
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .take(max)
+            .cloned()
+            .collect();
+        for (at, target) in &due {
+            self.schedule.remove(&(*at, target.clone()));
+            if let Some(state) = self.targets.get_mut(target) {
+                state.phase = Phase::Dialing;
+            }
+        }
+        due.into_iter().map(|(_, target)| target).collect()
+    }
+
+    /// When [`Self::due`] has something next.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.schedule.first().map(|(at, _)| *at)
+    }
+
+    /// An attempt ended without a connection. `jitter` is uniform in 0..1. Returns how many have failed
+    /// in a row, 0 when the target is not kept or was connected meanwhile.
+    pub(super) fn failed(&mut self, target: &Target, now: Instant, jitter: f64) -> u32 {
+        let Some(state) = self
+            .targets
+            .get_mut(target)
+            .filter(|state| state.phase == Phase::Dialing)
+        else {
+            return 0;
+        };
+        state.failures = state.failures.saturating_add(1);
+        let failures = state.failures;
+        self.wait(target, now, jitter);
+        failures
+    }
+
+    /// `peer` is connected, whoever dialled.
+    pub(super) fn connected(&mut self, peer: PeerId, now: Instant) {
+        self.attached(&Target::Peer(peer), peer, now);
+    }
+
+    /// The attempt at `target` led to `peer`.
+    pub(super) fn attached(&mut self, target: &Target, peer: PeerId, now: Instant) {
+        let Some(state) = self.targets.get_mut(target) else {
+            return;
+        };
+        if let Phase::Waiting { until } = state.phase {
+            self.schedule.remove(&(until, target.clone()));
+        }
+        if !matches!(state.phase, Phase::Connected { .. }) {
+            state.phase = Phase::Connected { peer, since: now };
+            state.failures = 0;
+        }
+    }
+
+    /// The last connection to `peer` is gone.
+    pub(super) fn disconnected(&mut self, peer: PeerId, now: Instant, jitter: f64) {
+        // Address targets are the few of the configuration; peer targets are found by their key.
+        let addresses = self
+            .targets
+            .keys()
+            .filter(|target| matches!(target, Target::Address(_)));
+        let candidates: Vec<_> = addresses.cloned().chain([Target::Peer(peer)]).collect();
+        for target in candidates {
+            let Some(state) = self.targets.get_mut(&target) else {
+                continue;
+            };
+            if let Phase::Connected { peer: held, since } = state.phase
+                && held == peer
+            {
+                if now.saturating_duration_since(since) >= STABLE_AFTER {
+                    state.delay = FIRST_DELAY;
+                }
+                self.wait(&target, now, jitter);
+            }
+        }
+    }
+
+    /// A new address of `peer` is known: the waits begin anew, with an attempt at once.
+    pub(super) fn new_address(&mut self, peer: PeerId, now: Instant) {
+        let target = Target::Peer(peer);
+        let Some(state) = self.targets.get_mut(&target) else {
+            return;
+        };
+        state.delay = FIRST_DELAY;
+        if let Phase::Waiting { until } = state.phase {
+            self.schedule.remove(&(until, target.clone()));
+            state.phase = Phase::Waiting { until: now };
+            self.schedule.insert((now, target));
+        }
+    }
+
+    fn entry(&mut self, target: Target, now: Instant) -> &mut State {
+        self.targets.entry(target).or_insert_with_key(|target| {
+            self.schedule.insert((now, target.clone()));
+            let phase = Phase::Waiting { until: now };
+            State {
+                pinned: false,
+                wanted: false,
+                phase,
+                delay: FIRST_DELAY,
+                failures: 0,
+            }
+        })
+    }
+
+    fn wait(&mut self, target: &Target, now: Instant, jitter: f64) {
+        if let Some(state) = self.targets.get_mut(target) {
+            let factor = 1.0 + JITTER * (2.0 * jitter.clamp(0.0, 1.0) - 1.0);
+            let until = now + state.delay.mul_f64(factor);
+            state.delay = (state.delay * 2).min(LAST_DELAY);
+            state.phase = Phase::Waiting { until };
+            self.schedule.insert((until, target.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "dialer/tests.rs"]
+mod tests;

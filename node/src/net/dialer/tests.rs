@@ -1,0 +1,143 @@
+//! The dialer against its own rule: every kept target that is not connected has an attempt running or
+//! scheduled, whatever order the events come in.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MIDDLE: f64 = 0.5;
+
+fn peer(n: u8) -> PeerId {
+    let mut bytes = vec![0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
+    bytes.extend_from_slice(&[n; 32]);
+    PeerId::from_bytes(&bytes).unwrap()
+}
+
+#[test]
+fn waits_double_up_to_the_last() {
+    let mut now = Instant::now();
+    let mut dialer = Dialer::new(8);
+    assert!(dialer.want(peer(1), false, now));
+    let mut waits = Vec::new();
+    for failures in 1..=12 {
+        assert_eq!(dialer.due(now, 9), [Target::Peer(peer(1))]);
+        assert_eq!(dialer.failed(&Target::Peer(peer(1)), now, MIDDLE), failures);
+        let next = dialer.next_at().unwrap();
+        waits.push((next - now).as_secs());
+        now = next;
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    dialer.new_address(peer(1), now);
+    assert_eq!(dialer.next_at(), Some(now), "a new address is tried at once");
+}
+
+#[test]
+fn jitter_stays_within_a_fifth() {
+    let now = Instant::now();
+    for (jitter, wait) in [(0.0, 800), (1.0, 1200), (f64::MAX, 1200)] {
+        let mut dialer = Dialer::new(8);
+        assert!(dialer.want(peer(1), false, now));
+        dialer.due(now, 1);
+        dialer.failed(&Target::Peer(peer(1)), now, jitter);
+        assert_eq!((dialer.next_at().unwrap() - now).as_millis(), wait);
+    }
+}
+
+#[test]
+fn only_a_stable_connection_resets_the_waits() {
+    let mut now = Instant::now();
+    let mut dialer = Dialer::new(8);
+    let target = Target::Address("/dns/relay.example/tcp/4001".to_owned());
+    dialer.pin(target.clone(), now);
+    for (stood, wait) in [(1, 1), (1, 2), (1, 4), (60, 1), (1, 2)] {
+        assert_eq!(dialer.due(now, 9), std::slice::from_ref(&target));
+        dialer.attached(&target, peer(3), now);
+        assert_eq!(dialer.next_at(), None);
+        now += Duration::from_secs(stood);
+        dialer.disconnected(peer(3), now, MIDDLE);
+        assert_eq!(dialer.next_at(), Some(now + Duration::from_secs(wait)));
+        now += Duration::from_secs(wait);
+    }
+}
+
+#[test]
+fn a_full_list_refuses_and_pins_outlive_unwant() {
+    let now = Instant::now();
+    let mut dialer = Dialer::new(1);
+    dialer.pin(Target::Peer(peer(1)), now);
+    assert!(dialer.want(peer(1), true, now));
+    assert!(!dialer.want(peer(2), false, now));
+    dialer.unwant(peer(1));
+    assert!(dialer.keeps(peer(1)));
+    assert!(dialer.want(peer(2), false, now));
+    dialer.unwant(peer(2));
+    assert!(!dialer.keeps(peer(2)));
+    assert_eq!(
+        dialer.next_at(),
+        None,
+        "the pinned one is connected, the other is gone"
+    );
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Want(u8, bool),
+    Unwant(u8),
+    Pin(u8),
+    Fail(u8, f64),
+    Connect(u8),
+    Disconnect(u8),
+    NewAddress(u8),
+    Dial(usize),
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = 0..5u8;
+    prop_oneof![
+        (n.clone(), any::<bool>()).prop_map(|(n, up)| Step::Want(n, up)),
+        n.clone().prop_map(Step::Unwant),
+        n.clone().prop_map(Step::Pin),
+        (n.clone(), 0.0..1.0f64).prop_map(|(n, jitter)| Step::Fail(n, jitter)),
+        n.clone().prop_map(Step::Connect),
+        n.clone().prop_map(Step::Disconnect),
+        n.prop_map(Step::NewAddress),
+        (0..4usize).prop_map(Step::Dial),
+        (0..400u64).prop_map(Step::Pass),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nobody_kept_is_forgotten(steps in prop::collection::vec(step(), 0..60)) {
+        let mut now = Instant::now();
+        let mut dialer = Dialer::new(3);
+        for step in steps {
+            match step {
+                Step::Want(n, up) => { let _ = dialer.want(peer(n), up, now); }
+                Step::Unwant(n) => dialer.unwant(peer(n)),
+                Step::Pin(n) => dialer.pin(Target::Peer(peer(n)), now),
+                Step::Fail(n, jitter) => { dialer.failed(&Target::Peer(peer(n)), now, jitter); }
+                Step::Connect(n) => dialer.connected(peer(n), now),
+                Step::Disconnect(n) => dialer.disconnected(peer(n), now, MIDDLE),
+                Step::NewAddress(n) => dialer.new_address(peer(n), now),
+                Step::Dial(max) => {
+                    let due = dialer.due(now, max);
+                    prop_assert!(due.len() <= max);
+                }
+                Step::Pass(seconds) => now += Duration::from_secs(seconds),
+            }
+            let waiting = dialer.targets.iter().filter_map(|(target, state)| match state.phase {
+                Phase::Waiting { until } => Some((until, target.clone())),
+                _ => None,
+            });
+            prop_assert_eq!(waiting.collect::<BTreeSet<_>>(), dialer.schedule.clone());
+            prop_assert!(dialer.targets.values().all(|state| state.pinned || state.wanted));
+            prop_assert!(dialer.targets.values().all(|state| state.delay <= LAST_DELAY));
+            let wanted = dialer.targets.values().filter(|state| state.wanted).count();
+            prop_assert!(wanted == dialer.wanted && wanted <= 3);
+            let latest = now + LAST_DELAY.mul_f64(1.0 + JITTER);
+            prop_assert!(dialer.schedule.iter().all(|(at, _)| *at <= latest));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! PURE codec of the frames of both protocols: a 4-byte big-endian length, then the payload.
+//!
+//! The decoder says how many bytes it can take next ([`Decoder::space`]) and is told how many came
+//! ([`Decoder::filled`]); it never takes a byte beyond the frame, so one decoder serves a stream for
+//! ever. The one rule: memory grows with the bytes that arrive, never with what a header claims.
+
+use bytes::Bytes;
+
+/// Longest payload, inclusive (wire contract, "Frames").
+pub const MAX_FRAME_BYTES: usize = 16 << 20;
+/// Length of the header.
+pub(super) const HEADER_BYTES: usize = 4;
+/// Most that is offered to one read: what a muxer delivers at once, and the most memory that a header
+/// with no body behind it can make us touch.
+const STEP_BYTES: usize = 64 << 10;
+
+/// A header claims, or a caller brings, a payload over the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a frame of {claimed} bytes is over the limit of {limit}; send less, or as a streaming artifact")]
+pub(super) struct FrameTooLong {
+    /// Bytes of the payload that was refused.
+    pub(super) claimed: usize,
+    /// Most bytes that are accepted here.
+    pub(super) limit: usize,
+}
+
+/// The header of a payload of `len` bytes.
+pub(super) fn header(len: usize) -> Result<[u8; HEADER_BYTES], FrameTooLong> {
+    match u32::try_from(len) {
+        Ok(claim) if len <= MAX_FRAME_BYTES => Ok(claim.to_be_bytes()),
+        _ => Err(FrameTooLong {
+            claimed: len,
+            limit: MAX_FRAME_BYTES,
+        }),
+    }
+}
+
+/// Takes a stream of bytes apart into frames.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    limit: usize,
+    header: [u8; HEADER_BYTES],
+    header_len: usize,
+    body: Vec<u8>,
+    /// Bytes of `body` that came from the stream; the rest is zeroed room for the next read.
+    body_len: usize,
+}
+
+impl Decoder {
+    /// A decoder that refuses payloads of more than `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            header: [0; HEADER_BYTES],
+            header_len: 0,
+            body: Vec::new(),
+            body_len: 0,
+        }
+    }
+
+    /// Payload bytes that the current header claims, once it is complete.
+    pub(super) fn claimed(&self) -> Option<usize> {
+        (self.header_len == HEADER_BYTES).then_some(u32::from_be_bytes(self.header) as usize)
+    }
+
+    /// Payload bytes that have arrived of the current frame.
+    pub(super) fn arrived(&self) -> usize {
+        self.body_len
+    }
+
+    /// Whether a frame has begun and is not complete.
+    pub(super) fn is_mid_frame(&self) -> bool {
+        self.header_len > 0
+    }
+
+    /// Where the next bytes of the stream go; never empty.
+    pub(super) fn space(&mut self) -> &mut [u8] {
+        let Some(claimed) = self.claimed() else {
+            return &mut self.header[self.header_len..];
+        };
+        let end = claimed.min(self.body_len + STEP_BYTES);
+        if self.body.capacity() < end {
+            // Doubling keeps the copies linear; the claim caps it, so nothing is over-allocated at the end.
+            let target = end.max(self.body_len * 2).min(claimed);
+            self.body.reserve_exact(target - self.body.len());
+        }
+        self.body.resize(end, 0);
+        &mut self.body[self.body_len..]
+    }
+
+    /// Notes that `count` bytes were put at the start of the last [`Self::space`], and gives the payload
+    /// if they complete it. After an error the stream is of no more use.
+    pub(super) fn filled(&mut self, count: usize) -> Result<Option<Bytes>, FrameTooLong> {
+        if self.claimed().is_some() {
+            self.body_len += count.min(self.body.len() - self.body_len);
+        } else {
+            self.header_len += count.min(HEADER_BYTES - self.header_len);
+        }
+        match self.claimed() {
+            Some(claimed) if claimed > self.limit => Err(FrameTooLong {
+                claimed,
+                limit: self.limit,
+            }),
+            Some(claimed) if claimed == self.body_len => {
+                self.header_len = 0;
+                self.body_len = 0;
+                Ok(Some(Bytes::from(std::mem::take(&mut self.body))))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Feeds `input` in pieces of at most `piece` bytes.
+    fn decode(decoder: &mut Decoder, mut input: &[u8], piece: usize) -> Result<Vec<Bytes>, FrameTooLong> {
+        let mut frames = Vec::new();
+        while !input.is_empty() {
+            let space = decoder.space();
+            assert!(!space.is_empty());
+            let count = space.len().min(input.len()).min(piece);
+            space[..count].copy_from_slice(&input[..count]);
+            input = &input[count..];
+            frames.extend(decoder.filled(count)?);
+        }
+        Ok(frames)
+    }
+
+    fn encode(payloads: &[Vec<u8>]) -> Vec<u8> {
+        let mut wire = Vec::new();
+        for payload in payloads {
+            wire.extend_from_slice(&header(payload.len()).unwrap());
+            wire.extend_from_slice(payload);
+        }
+        wire
+    }
+
+    #[test]
+    fn the_limit_is_inclusive() {
+        assert_eq!(header(MAX_FRAME_BYTES), Ok([1, 0, 0, 0]));
+        assert!(header(MAX_FRAME_BYTES + 1).is_err());
+        assert!(header(usize::MAX).is_err());
+        let mut decoder = Decoder::new(MAX_FRAME_BYTES);
+        let wire = encode(&[vec![7; MAX_FRAME_BYTES]]);
+        assert_eq!(
+            decode(&mut decoder, &wire, usize::MAX).unwrap()[0].len(),
+            MAX_FRAME_BYTES
+        );
+        let refused = decode(&mut decoder, &[1, 0, 0, 1], 4).unwrap_err();
+        assert_eq!(
+            refused,
+            FrameTooLong {
+                claimed: MAX_FRAME_BYTES + 1,
+                limit: MAX_FRAME_BYTES
+            }
+        );
+    }
+
+    #[test]
+    fn a_claim_alone_allocates_one_step() {
+        let mut decoder = Decoder::new(MAX_FRAME_BYTES);
+        decode(&mut decoder, &[1, 0, 0, 0], 4).unwrap();
+        assert_eq!(decoder.space().len(), STEP_BYTES);
+        assert!(decoder.body.capacity() <= STEP_BYTES);
+    }
+
+    #[test]
+    fn every_split_gives_the_same_frames() {
+        let payloads = vec![vec![], vec![1], vec![2; 300], vec![]];
+        let wire = encode(&payloads);
+        for at in 0..=wire.len() {
+            let mut decoder = Decoder::new(1024);
+            let mut frames = decode(&mut decoder, &wire[..at], usize::MAX).unwrap();
+            frames.extend(decode(&mut decoder, &wire[at..], usize::MAX).unwrap());
+            assert_eq!(frames, payloads, "split at {at}");
+            assert!(!decoder.is_mid_frame());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2000), 0..8),
+            piece in 1usize..700,
+        ) {
+            let mut decoder = Decoder::new(2000);
+            prop_assert_eq!(decode(&mut decoder, &encode(&payloads), piece).unwrap(), payloads);
+        }
+
+        #[test]
+        fn random_bytes_never_panic_nor_grow_memory(
+            wire in prop::collection::vec(any::<u8>(), 0..5000), piece in 1usize..100, limit in 0usize..3000,
+        ) {
+            let mut decoder = Decoder::new(limit);
+            if let Ok(frames) = decode(&mut decoder, &wire, piece) {
+                prop_assert!(frames.iter().all(|frame| frame.len() <= limit));
+            }
+            prop_assert!(decoder.body.capacity() <= limit.max(wire.len() * 2 + STEP_BYTES));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What the rest of the node holds of the network: cheap to clone, usable from anywhere. It asks the
+//! swarm's task only for what changes the swarm; streams and cards go straight to the connections, and
+//! looking at peers reads a shared list. The one rule: no libp2p type comes out of here.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::AgentCard;
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{
+    card::Cards,
+    counters::Counters,
+    listen::Listeners,
+    roster::{PeerSnapshot, Roster},
+    streams::{Control, OpenError, Protocol},
+    writer::FrameWriter,
+};
+
+/// Longest that [`Handle::set_card`] waits for one peer; the exchange itself goes on.
+const CARD_WAIT: Duration = Duration::from_secs(2);
+/// Wishes to redial or not that the swarm's task has not read yet: more than it can keep anyway.
+const MAX_WISHES: usize = 10_000;
+
+/// The network, for everyone above it.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) commands: mpsc::Sender<Command>,
+}
+
+/// What only the swarm's task can do.
+#[derive(Debug)]
+pub(super) enum Command {
+    Dial {
+        peer: PeerId,
+        addresses: Vec<String>,
+        reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
+    },
+    Shutdown {
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// What the swarm's task and all handles see.
+pub(super) struct Shared {
+    pub(super) local: PeerId,
+    pub(super) control: Control,
+    pub(super) cards: Arc<Cards>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) wishes: Wishes,
+    roster: RwLock<Roster>,
+    listeners: RwLock<Listeners>,
+}
+
+/// Who is to be redialled, the newest wish of each peer.
+#[derive(Default)]
+pub(super) struct Wishes {
+    pending: Mutex<HashMap<PeerId, bool>>,
+    pub(super) changed: Notify,
+}
+
+/// Why a peer was not reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialError {
+    /// An address is no multiaddress of that peer. Nothing was dialled.
+    #[error("{address} is no address of the peer: {cause}")]
+    InvalidAddress {
+        /// As given.
+        address: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// No address led to the peer; it may be tried again.
+    #[error("the peer cannot be reached: {}", describe(.attempts))]
+    Unreachable {
+        /// What was tried, in order; empty when no address is known.
+        attempts: Vec<DialAttempt>,
+    },
+    /// The peer is this node itself.
+    #[error("the peer is this node itself")]
+    Self_,
+    /// The node is stopping.
+    #[error("the node is stopping")]
+    Stopping,
+}
+
+/// One address that did not lead to the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialAttempt {
+    /// Where; empty when the attempt failed before an address was tried.
+    pub address: String,
+    /// Why not.
+    pub reason: String,
+}
+
+fn describe(attempts: &[DialAttempt]) -> String {
+    if attempts.is_empty() {
+        return "no address of it is known; give one".to_owned();
+    }
+    let each = attempts.iter().map(|attempt| match attempt.address.as_str() {
+        "" => attempt.reason.clone(),
+        address => format!("{address}: {}", attempt.reason),
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+impl Handle {
+    /// Who we are.
+    pub fn local_peer(&self) -> PeerId {
+        self.shared.local
+    }
+
+    /// Opens an envelope stream on the best connection to `peer` (direct before relayed), within 10 s.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A peer that has not yet said what it speaks is believed to speak envelopes; if
+    /// it does not, [`FrameWriter::closed`] resolves.
+    pub async fn open_stream(&self, peer: PeerId) -> Result<FrameWriter, OpenError> {
+        let stream = self.shared.control.open(peer.into(), Protocol::Envelopes).await?;
+        Ok(FrameWriter::new(peer, stream, Arc::clone(&self.shared.counters)))
+    }
+
+    /// Connects to `peer`: the given addresses first, then the known ones. Returns at once when it is
+    /// connected already.
+    ///
+    /// # Errors
+    /// See [`DialError`].
+    pub async fn dial(&self, peer: PeerId, addrs: Vec<String>) -> Result<PeerSnapshot, DialError> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Dial {
+            peer,
+            addresses: addrs,
+            reply,
+        };
+        self.commands
+            .send(command)
+            .await
+            .map_err(|_| DialError::Stopping)?;
+        answer.await.unwrap_or(Err(DialError::Stopping))
+    }
+
+    /// While `wanted` and not connected, `peer` is redialled at its known addresses: after 1 s, doubling
+    /// to 5 min, anew when a new address becomes known. When [`super::Limits::wanted_peers`] are wanted
+    /// already, the wish is counted as refused and logged.
+    pub fn set_wanted(&self, peer: PeerId, wanted: bool) {
+        if !self.shared.wishes.add(peer, wanted) {
+            self.shared.counters.refused_wanted.increment();
+        }
+    }
+
+    /// Everyone who is connected.
+    pub fn peers(&self) -> Vec<PeerSnapshot> {
+        let roster = self.shared.roster();
+        roster.peers().filter_map(|peer| roster.snapshot(peer)).collect()
+    }
+
+    /// Whether `peer` is connected.
+    pub fn is_connected(&self, peer: PeerId) -> bool {
+        self.shared.roster().is_connected(peer)
+    }
+
+    /// Where we listen: an unspecified address appears as the addresses of the interfaces, loopback
+    /// included; without `/p2p`.
+    pub fn listen_addrs(&self) -> Vec<String> {
+        self.shared.listeners().reachable()
+    }
+
+    /// Where we listen, as bound: for [`super::NetConfig::preferred_listen`] of the next run.
+    pub fn bound_addrs(&self) -> Vec<String> {
+        self.shared.listeners().bound()
+    }
+
+    /// Takes `card` as our own, fills in our peer id and did:key, and shows it to every connected peer;
+    /// returns when each has it or has had 2 s. Peers that connect later see it then. A card over
+    /// [`super::MAX_CARD_BYTES`] is not shown to anyone and logged.
+    pub async fn set_card(&self, card: Option<AgentCard>) {
+        if !self.shared.cards.set_own(card) {
+            return;
+        }
+        let mut exchanges = JoinSet::new();
+        for peer in self.shared.roster().peers() {
+            let cards = Arc::clone(&self.shared.cards);
+            let exchange = tokio::spawn(async move {
+                if let Err(error) = cards.fetch(peer).await {
+                    tracing::debug!(%peer, %error, "card not exchanged");
+                }
+            });
+            exchanges.spawn(timeout(CARD_WAIT, exchange));
+        }
+        exchanges.join_all().await;
+    }
+
+    /// Exchanges cards with `peer` now. `None` when it shows none.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; a card that claims another peer is an `Io` error of kind `InvalidData`.
+    pub async fn fetch_card(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
+        self.shared.cards.fetch(peer).await
+    }
+
+    /// What the network has done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Closes listeners and connections; returns when the swarm's task is done with it, after 1 s at most.
+    pub async fn shutdown(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.commands.send(Command::Shutdown { reply }).await.is_ok() {
+            // An error means that the task has ended, which is what was asked for.
+            let _ = done.await;
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("local", &self.shared.local)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(local: PeerId, control: Control, cards: Cards, counters: Arc<Counters>) -> Self {
+        Self {
+            local,
+            control,
+            cards: Arc::new(cards),
+            counters,
+            wishes: Wishes::default(),
+            roster: RwLock::default(),
+            listeners: RwLock::default(),
+        }
+    }
+
+    pub(super) fn roster(&self) -> RwLockReadGuard<'_, Roster> {
+        self.roster.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn roster_mut(&self) -> RwLockWriteGuard<'_, Roster> {
+        self.roster.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn listeners(&self) -> RwLockReadGuard<'_, Listeners> {
+        self.listeners.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn listeners_mut(&self) -> RwLockWriteGuard<'_, Listeners> {
+        self.listeners.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wishes {
+    /// False when there is no room.
+    fn add(&self, peer: PeerId, wanted: bool) -> bool {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.len() >= MAX_WISHES && !pending.contains_key(&peer) {
+            return false;
+        }
+        pending.insert(peer, wanted);
+        drop(pending);
+        self.changed.notify_one();
+        true
+    }
+
+    pub(super) fn take(&self) -> HashMap<PeerId, bool> {
+        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,348 @@
+//! The one task that owns the swarm: it binds, dials, and turns what the swarm says into the roster, the
+//! address book, and news for the consumer. Streams are served by tasks of their own. The one rule: the
+//! loop never waits for anyone; whatever could take time is a branch of its `select!`.
+
+mod dialing;
+mod events;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::AgentCard;
+use futures::StreamExt;
+use libp2p::{Multiaddr, Swarm, multiaddr::Protocol as Part, swarm::ConnectionId};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep_until, timeout, timeout_at},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::dialing::Asked;
+use super::{
+    Event, NetConfig, StartError,
+    addresses::{AddressBook, Origin},
+    behaviour::{self, Behaviour},
+    budget::Budgets,
+    card::Cards,
+    counters::Counters,
+    dialer::{Dialer, Target},
+    feed::{Feed, Notice},
+    handle::{Command, Handle, Shared},
+    inbound, listen,
+    streams::{INBOUND_QUEUE, InboundStream, Protocol},
+};
+
+/// Commands that may wait; more callers wait for room.
+const COMMAND_QUEUE: usize = 64;
+/// Cards that may wait to be passed on; more exchanges wait for room.
+const CARD_QUEUE: usize = 16;
+/// A listener has its address at once, or something is wrong with it.
+const BIND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The interfaces behind an unspecified address are reported one by one; this long after the last one
+/// nothing more is expected.
+const INTERFACE_PAUSE: Duration = Duration::from_millis(20);
+/// Interfaces (with their churn) that a start waits for.
+const MAX_INTERFACES: usize = 64;
+/// How often shares of peers that are gone are forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Longest wait for connections to close when the node stops.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The task's state.
+pub(super) struct Host {
+    swarm: Swarm<Behaviour>,
+    shared: Arc<Shared>,
+    events: mpsc::Sender<Event>,
+    commands: mpsc::Receiver<Command>,
+    inbound: mpsc::Receiver<InboundStream>,
+    cards: mpsc::Receiver<(PeerId, AgentCard)>,
+    feed: Feed,
+    /// Streams of peers of whose connection the consumer does not know yet.
+    early: Vec<InboundStream>,
+    budgets: Budgets,
+    book: AddressBook,
+    dialer: Dialer,
+    redials: HashMap<ConnectionId, Target>,
+    asked: HashMap<ConnectionId, Asked>,
+    /// Peers that got a direct connection beside a relayed one, by when the latter is closed.
+    upgraded: VecDeque<(Instant, PeerId)>,
+    sweep_at: Instant,
+    listen_failure: Option<StartError>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Host {
+    /// Builds the swarm and binds every listen address.
+    pub(super) async fn bind(
+        config: NetConfig,
+        events: mpsc::Sender<Event>,
+    ) -> Result<(Self, Handle), StartError> {
+        let addresses = listen::parse(&config.listen_addrs, config.quic)?;
+        let bootstrap = dialing::parse_bootstrap(&config.bootstrap_peers)?;
+        let counters = Arc::new(Counters::default());
+        let (swarm, inbound) = behaviour::swarm(&config, Arc::clone(&counters))?;
+        let local = PeerId::from(*swarm.local_peer_id());
+        let control = swarm.behaviour().streams.control();
+        let (received, cards) = mpsc::channel(CARD_QUEUE);
+        let own = Cards::new(local, control.clone(), received, Arc::clone(&counters));
+        let shared = Arc::new(Shared::new(local, control, own, counters));
+        let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
+        let mut host = Self {
+            swarm,
+            shared: Arc::clone(&shared),
+            events,
+            commands,
+            inbound,
+            cards,
+            feed: Feed::default(),
+            early: Vec::new(),
+            budgets: Budgets::new(&config.limits),
+            book: AddressBook::new(),
+            dialer: Dialer::new(config.limits.wanted_peers),
+            redials: HashMap::new(),
+            asked: HashMap::new(),
+            upgraded: VecDeque::new(),
+            sweep_at: Instant::now() + SWEEP_EVERY,
+            listen_failure: None,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        host.listen(&addresses, &config.preferred_listen)?;
+        host.wait_until_bound().await?;
+        host.remember(&config.known_addrs);
+        host.pin(bootstrap);
+        Ok((
+            host,
+            Handle {
+                shared,
+                commands: sender,
+            },
+        ))
+    }
+
+    fn listen(&mut self, addresses: &[Multiaddr], preferred: &[String]) -> Result<(), StartError> {
+        for asked in addresses {
+            let mut refused = None;
+            for candidate in listen::candidates(asked, preferred) {
+                let bound = listen::check_free(&candidate)
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| {
+                        self.swarm
+                            .listen_on(candidate)
+                            .map_err(|error| dialing::innermost(&error))
+                    });
+                match bound {
+                    Ok(id) => {
+                        self.shared.listeners_mut().asked(id, asked.clone());
+                        refused = None;
+                        break;
+                    }
+                    Err(cause) => refused = Some(cause),
+                }
+            }
+            if let Some(cause) = refused {
+                return Err(StartError::Bind {
+                    address: asked.to_string(),
+                    cause,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_until_bound(&mut self) -> Result<(), StartError> {
+        let deadline = tokio::time::Instant::now() + BIND_TIMEOUT;
+        loop {
+            let unbound = self.shared.listeners().unbound().map(ToString::to_string);
+            let Some(address) = unbound else { break };
+            let Ok(event) = timeout_at(deadline, self.swarm.select_next_some()).await else {
+                let cause = "no network interface has such an address".to_owned();
+                return Err(StartError::Bind { address, cause });
+            };
+            self.on_swarm_event(event);
+            if let Some(failure) = self.listen_failure.take() {
+                return Err(failure);
+            }
+        }
+        for _ in 0..MAX_INTERFACES {
+            match timeout(INTERFACE_PAUSE, self.swarm.select_next_some()).await {
+                Ok(event) => self.on_swarm_event(event),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until it is stopped or nobody is left to run for.
+    pub(super) async fn run(mut self) {
+        let events = self.events.clone();
+        let shared = Arc::clone(&self.shared);
+        let stopped = loop {
+            let timer = sleep_until(self.next_timer().into());
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    Some(Command::Dial { peer, addresses, reply }) => self.ask(peer, &addresses, reply),
+                    Some(Command::Shutdown { reply }) => break Some(reply),
+                    None => break None,
+                },
+                () = shared.wishes.changed.notified() => self.take_wishes(),
+                room = events.reserve(), if !self.feed.is_empty() => match room {
+                    Ok(room) => self.tell(room),
+                    Err(_) => break None,
+                },
+                Some((peer, card)) = self.cards.recv() => self.feed.card(peer, card),
+                Some(stream) = self.inbound.recv() => self.accept(stream),
+                event = self.swarm.select_next_some() => self.on_swarm_event(event),
+                () = timer => self.on_timer(),
+            }
+        };
+        self.close(stopped).await;
+    }
+
+    fn tell(&mut self, room: mpsc::Permit<'_, Event>) {
+        room.send(match self.feed.next() {
+            Some(Notice::Connected(peer)) => {
+                let (ready, early) = std::mem::take(&mut self.early)
+                    .into_iter()
+                    .partition(|stream| PeerId::from(stream.peer) == peer);
+                self.early = early;
+                let ready: Vec<InboundStream> = ready;
+                ready.into_iter().for_each(|stream| self.serve(stream));
+                Event::Connected { peer }
+            }
+            Some(Notice::Disconnected(peer)) => Event::Disconnected { peer },
+            Some(Notice::Card(peer, card)) => Event::Card { peer, card },
+            Some(Notice::Addresses(peer, addrs)) => Event::Addresses { peer, addrs },
+            None => return,
+        });
+    }
+
+    /// Serves an inbound stream, once the consumer knows of the peer's connection.
+    fn accept(&mut self, stream: InboundStream) {
+        let peer = PeerId::from(stream.peer);
+        if self.feed.is_told(peer) || stream.protocol == Protocol::Card {
+            self.serve(stream);
+        } else if self.shared.roster().is_connected(peer) && self.early.len() < INBOUND_QUEUE {
+            self.early.push(stream);
+        } else {
+            self.shared.counters.refused_streams.increment();
+        }
+    }
+
+    fn serve(&mut self, inbound: InboundStream) {
+        let peer = PeerId::from(inbound.peer);
+        let budget = self.budgets.of(inbound.peer);
+        let Some(place) = budget.stream() else {
+            self.shared.counters.refused_streams.increment();
+            tracing::debug!(%peer, "inbound stream reset: the peer has too many open");
+            return;
+        };
+        let (stop, events, shared) = (self.stop.clone(), self.events.clone(), Arc::clone(&self.shared));
+        self.tasks.spawn(async move {
+            let _place = place;
+            let counters = Arc::clone(&shared.counters);
+            let serving = async {
+                match inbound.protocol {
+                    Protocol::Envelopes => {
+                        inbound::serve(peer, inbound.stream, budget, events, counters).await;
+                    }
+                    Protocol::Card => shared.cards.answer(peer, inbound.stream).await,
+                }
+            };
+            stop.run_until_cancelled(serving).await;
+        });
+    }
+
+    fn next_timer(&self) -> Instant {
+        let redial = self.dialer.next_at().filter(|_| self.may_redial() > 0);
+        let upgraded = self.upgraded.front().map(|(at, _)| *at);
+        [redial, upgraded]
+            .into_iter()
+            .flatten()
+            .fold(self.sweep_at, Instant::min)
+    }
+
+    fn on_timer(&mut self) {
+        let now = Instant::now();
+        self.redial(now);
+        while let Some((_, peer)) = self.upgraded.pop_front_if(|(at, _)| *at <= now) {
+            let needless = self.shared.roster().needless(peer);
+            for connection in needless {
+                tracing::debug!(%peer, "closing a relayed connection: there is a direct one");
+                self.swarm.close_connection(connection);
+            }
+        }
+        if now >= self.sweep_at {
+            self.sweep_at = now + SWEEP_EVERY;
+            self.budgets.sweep();
+        }
+    }
+
+    fn take_wishes(&mut self) {
+        let now = Instant::now();
+        for (peer, wanted) in self.shared.wishes.take() {
+            if !wanted {
+                self.dialer.unwant(peer);
+            } else if peer != self.shared.local {
+                let connected = self.shared.roster().is_connected(peer);
+                if !self.dialer.want(peer, connected, now) {
+                    self.shared.counters.refused_wanted.increment();
+                    tracing::warn!(%peer, "peer is not redialled: too many peers are wanted already");
+                }
+            }
+            self.book.keep(peer.into(), self.dialer.keeps(peer));
+        }
+    }
+
+    /// Notes addresses of the last run.
+    fn remember(&mut self, known: &[(PeerId, Vec<String>)]) {
+        for (peer, addresses) in known {
+            for address in addresses.iter().filter_map(|text| text.parse::<Multiaddr>().ok()) {
+                let address = match address.iter().last() {
+                    Some(Part::P2p(_)) => super::addresses::split_peer(address).0,
+                    _ => address,
+                };
+                self.book.learn((*peer).into(), address, Origin::Given);
+            }
+        }
+    }
+
+    async fn close(mut self, stopped: Option<oneshot::Sender<()>>) {
+        self.stop.cancel();
+        self.tasks.close();
+        let peers: Vec<_> = self.swarm.connected_peers().copied().collect();
+        for peer in peers {
+            // An error means that it is gone already.
+            let _ = self.swarm.disconnect_peer_id(peer);
+        }
+        let drained = timeout(CLOSE_TIMEOUT, async {
+            self.tasks.wait().await;
+            while self.swarm.network_info().connection_counters().num_established() > 0 {
+                let event = self.swarm.select_next_some().await;
+                self.on_swarm_event(event);
+            }
+        });
+        if drained.await.is_err() {
+            tracing::debug!("connections did not close in time");
+        }
+        // The swarm goes first: when the caller hears of it, the ports are free.
+        drop(self);
+        if let Some(reply) = stopped {
+            // Nobody waiting is fine.
+            let _ = reply.send(());
+        }
+    }
+}
+
+impl Drop for Host {
+    /// Ends the tasks also when the host is dropped without [`Host::close`], as by an aborted runtime.
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,324 @@
+//! Dialling: for a caller who waits, for the redialler, and for what mDNS found. The one rule: a caller
+//! gets an answer for every address, and a redial always ends in the dialler's state.
+
+use std::{collections::VecDeque, error::Error, time::Instant};
+
+use agentanycast_identity::PeerId;
+use libp2p::{
+    Multiaddr,
+    core::transport::TransportError,
+    swarm::{
+        self, ConnectionId,
+        dial_opts::{DialOpts, PeerCondition},
+    },
+};
+use tokio::sync::oneshot;
+
+use super::Host;
+use crate::net::{
+    StartError,
+    addresses::{MAX_ADDRESSES, Origin, split_peer},
+    dialer::Target,
+    handle::{DialAttempt, DialError},
+    roster::PeerSnapshot,
+};
+
+/// Redials at once; the rest of the outbound share is for callers who wait.
+const MAX_REDIALS: usize = 16;
+
+/// A caller who waits for a connection.
+pub(super) struct Asked {
+    pub(super) peer: PeerId,
+    reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
+    /// Addresses to try one group after the other.
+    groups: VecDeque<Vec<Multiaddr>>,
+    attempts: Vec<DialAttempt>,
+}
+
+/// The bootstrap addresses of a configuration, and who is there where they say so.
+pub(super) fn parse_bootstrap(addresses: &[String]) -> Result<Vec<(Multiaddr, Option<PeerId>)>, StartError> {
+    let parse = |text: &String| {
+        let invalid = |cause: String| StartError::InvalidBootstrap {
+            address: text.clone(),
+            cause,
+        };
+        let (address, peer) = split_peer(text.parse().map_err(|error| invalid(format!("{error}")))?);
+        if address.is_empty() {
+            return Err(invalid("it says who is there and not where".to_owned()));
+        }
+        Ok((address, peer.map(PeerId::from)))
+    };
+    addresses.iter().map(parse).collect()
+}
+
+impl Host {
+    /// Redials the bootstrap peers for ever.
+    pub(super) fn pin(&mut self, bootstrap: Vec<(Multiaddr, Option<PeerId>)>) {
+        let now = Instant::now();
+        for (address, peer) in bootstrap {
+            match peer {
+                Some(peer) if peer == self.shared.local => {
+                    tracing::warn!(%address, "bootstrap address left out: it is this node's own");
+                }
+                Some(peer) => {
+                    self.book.keep(peer.into(), true);
+                    self.book.learn(peer.into(), address, Origin::Given);
+                    self.dialer.pin(Target::Peer(peer), now);
+                }
+                None => self.dialer.pin(Target::Address(address.to_string()), now),
+            }
+        }
+    }
+
+    /// How many more redials may begin.
+    pub(super) fn may_redial(&self) -> usize {
+        MAX_REDIALS.saturating_sub(self.redials.len())
+    }
+
+    /// Begins the redials whose time has come.
+    pub(super) fn redial(&mut self, now: Instant) {
+        for target in self.dialer.due(now, self.may_redial()) {
+            let opts = match &target {
+                Target::Peer(peer) if self.shared.roster().is_connected(*peer) => {
+                    self.dialer.connected(*peer, now);
+                    continue;
+                }
+                Target::Peer(peer) => {
+                    let addresses = self.book.of((*peer).into());
+                    if addresses.is_empty() {
+                        self.dialer.failed(&target, now, rand::random());
+                        continue;
+                    }
+                    let opts = DialOpts::peer_id((*peer).into())
+                        .condition(PeerCondition::DisconnectedAndNotDialing)
+                        .addresses(addresses);
+                    // The way to a relay shows how a NAT maps our listen port. Others may dial us at this
+                    // very moment, and from the listen port both dials would be one TCP connection.
+                    if self.dialer.is_pinned(&target) {
+                        opts.build()
+                    } else {
+                        opts.allocate_new_port().build()
+                    }
+                }
+                Target::Address(text) => match text.parse() {
+                    Ok(address) => DialOpts::unknown_peer_id().address(address).build(),
+                    Err(_) => continue,
+                },
+            };
+            let id = opts.connection_id();
+            match self.swarm.dial(opts) {
+                Ok(()) => {
+                    self.redials.insert(id, target);
+                }
+                Err(error) => self.redial_failed(&target, &error),
+            }
+        }
+    }
+
+    fn redial_failed(&mut self, target: &Target, error: &swarm::DialError) {
+        if matches!(error, swarm::DialError::LocalPeerId { .. }) {
+            tracing::warn!(?target, "address left out: it is this node's own");
+            self.dialer.forget(target);
+            return;
+        }
+        let failures = self.dialer.failed(target, Instant::now(), rand::random());
+        let reason = DialError::Unreachable {
+            attempts: attempts(error),
+        };
+        if failures == 1 && self.dialer.is_pinned(target) {
+            tracing::warn!(?target, %reason, "bootstrap peer not reached; it is tried again from time to time");
+        } else {
+            tracing::debug!(?target, %reason, failures, "redial failed");
+        }
+    }
+
+    /// Connects to `peer` for a caller.
+    pub(super) fn ask(
+        &mut self,
+        peer: PeerId,
+        addresses: &[String],
+        reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
+    ) {
+        let answer = if peer == self.shared.local {
+            Some(Err(DialError::Self_))
+        } else {
+            self.shared.roster().snapshot(peer).map(Ok)
+        };
+        let given = match (answer, parse_given(peer, addresses)) {
+            (Some(answer), _) => {
+                // A caller who went away needs no answer; so below.
+                let _ = reply.send(answer);
+                return;
+            }
+            (None, Err(error)) => {
+                let _ = reply.send(Err(error));
+                return;
+            }
+            (None, Ok(given)) => given,
+        };
+        let mut known = self.book.of(peer.into());
+        known.retain(|address| !given.contains(address));
+        for address in &given {
+            self.book.learn(peer.into(), address.clone(), Origin::Given);
+        }
+        let groups = [given, known]
+            .into_iter()
+            .filter(|group| !group.is_empty())
+            .collect();
+        self.try_next(Asked {
+            peer,
+            reply,
+            groups,
+            attempts: Vec::new(),
+        });
+    }
+
+    fn try_next(&mut self, mut asked: Asked) {
+        while let Some(group) = asked.groups.pop_front() {
+            let opts = DialOpts::peer_id(asked.peer.into())
+                .condition(PeerCondition::Always)
+                .addresses(group)
+                .allocate_new_port()
+                .build();
+            let id = opts.connection_id();
+            match self.swarm.dial(opts) {
+                Ok(()) => {
+                    self.asked.insert(id, asked);
+                    return;
+                }
+                Err(error) => asked.attempts.extend(attempts(&error)),
+            }
+        }
+        let _ = asked.reply.send(Err(DialError::Unreachable {
+            attempts: asked.attempts,
+        }));
+    }
+
+    /// A peer is connected: everyone who waits for it hears of it, and the dialler that `connection`
+    /// belongs to.
+    pub(super) fn reached(&mut self, peer: PeerId, connection: ConnectionId) {
+        let now = Instant::now();
+        if let Some(target) = self.redials.remove(&connection) {
+            self.dialer.attached(&target, peer, now);
+        }
+        self.dialer.connected(peer, now);
+        let waiting: Vec<_> = self.asked.extract_if(|_, asked| asked.peer == peer).collect();
+        for (_, asked) in waiting {
+            let snapshot = self.shared.roster().snapshot(peer);
+            let _ = asked.reply.send(snapshot.ok_or(DialError::Unreachable {
+                attempts: asked.attempts,
+            }));
+        }
+    }
+
+    /// A dial led nowhere.
+    pub(super) fn not_reached(&mut self, connection: ConnectionId, error: &swarm::DialError) {
+        self.shared.counters.dial_failures.increment();
+        if let Some(target) = self.redials.remove(&connection) {
+            self.redial_failed(&target, error);
+        }
+        if let Some(mut asked) = self.asked.remove(&connection) {
+            asked.attempts.extend(attempts(error));
+            self.try_next(asked);
+        }
+    }
+
+    /// Dials a peer that was found on the local network, once.
+    pub(super) fn dial_found(&mut self, peer: PeerId) {
+        let addresses = self.book.of(peer.into());
+        let opts = DialOpts::peer_id(peer.into())
+            .condition(PeerCondition::DisconnectedAndNotDialing)
+            .addresses(addresses)
+            .allocate_new_port()
+            .build();
+        if let Err(error) = self.swarm.dial(opts) {
+            tracing::debug!(%peer, %error, "peer found on the local network is not dialled");
+        }
+    }
+}
+
+fn parse_given(peer: PeerId, addresses: &[String]) -> Result<Vec<Multiaddr>, DialError> {
+    let mut parsed = Vec::new();
+    for text in addresses {
+        let invalid = |cause: String| DialError::InvalidAddress {
+            address: text.chars().take(200).collect(),
+            cause,
+        };
+        let (address, named) = split_peer(text.parse().map_err(|error| invalid(format!("{error}")))?);
+        if let Some(named) = named.map(PeerId::from).filter(|named| *named != peer) {
+            return Err(invalid(format!("it names the peer {named}")));
+        }
+        if address.is_empty() {
+            return Err(invalid("it says who is there and not where".to_owned()));
+        }
+        if !parsed.contains(&address) {
+            parsed.push(address);
+        }
+    }
+    if parsed.len() > MAX_ADDRESSES {
+        let cause = format!(
+            "{} addresses were given and at most {MAX_ADDRESSES} are tried",
+            parsed.len()
+        );
+        return Err(DialError::InvalidAddress {
+            address: parsed[MAX_ADDRESSES].to_string(),
+            cause,
+        });
+    }
+    Ok(parsed)
+}
+
+/// What was tried and why it led nowhere.
+fn attempts(error: &swarm::DialError) -> Vec<DialAttempt> {
+    let attempt = |address: &Multiaddr, reason| DialAttempt {
+        address: address.to_string(),
+        reason,
+    };
+    match error {
+        swarm::DialError::Transport(failed) => failed
+            .iter()
+            .map(|(address, error)| {
+                attempt(
+                    address,
+                    match error {
+                        TransportError::MultiaddrNotSupported(_) => {
+                            "no transport for such an address".to_owned()
+                        }
+                        TransportError::Other(error) => innermost(error),
+                    },
+                )
+            })
+            .collect(),
+        swarm::DialError::WrongPeerId { obtained, address } => {
+            vec![attempt(address, format!("another peer is there: {obtained}"))]
+        }
+        swarm::DialError::LocalPeerId { address } => {
+            vec![attempt(address, "this node itself is there".to_owned())]
+        }
+        swarm::DialError::NoAddresses => {
+            vec![DialAttempt {
+                address: String::new(),
+                reason: "every address is this node's own".to_owned(),
+            }]
+        }
+        other => vec![DialAttempt {
+            address: String::new(),
+            reason: innermost(other),
+        }],
+    }
+}
+
+/// The text of the error at the bottom: the layers above only say that something below failed.
+pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut error = error;
+    loop {
+        let inner = error.source().or_else(|| {
+            let io = error.downcast_ref::<std::io::Error>()?;
+            io.get_ref().map(|inner| inner as &(dyn Error + 'static))
+        });
+        match inner {
+            Some(inner) => error = inner,
+            None => return error.to_string(),
+        }
+    }
+}

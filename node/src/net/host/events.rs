@@ -1,0 +1,227 @@
+//! What the swarm says, and what follows from it. The one rule: every handler is sync and short; work
+//! that takes time becomes a task.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use agentanycast_identity::PeerId;
+use libp2p::{
+    Multiaddr,
+    core::ConnectedPoint,
+    identify, mdns, ping,
+    swarm::{ConnectionId, SwarmEvent},
+};
+
+use super::{
+    super::{
+        StartError,
+        addresses::{self, Origin, Scope},
+        behaviour::BehaviourEvent,
+        roster::Connection,
+    },
+    Host, dialing,
+};
+
+/// A relayed connection is closed this long after a direct one stands, so that what is being sent over
+/// it arrives, and the direct one has shown that it works.
+const UPGRADE_GRACE: Duration = Duration::from_secs(2);
+
+impl Host {
+    pub(super) fn on_swarm_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        match event {
+            SwarmEvent::Behaviour(event) => self.on_protocol_event(event),
+            SwarmEvent::ConnectionEstablished {
+                peer_id,
+                connection_id,
+                endpoint,
+                ..
+            } => {
+                self.on_established(peer_id.into(), connection_id, &endpoint);
+            }
+            SwarmEvent::ConnectionClosed {
+                peer_id,
+                connection_id,
+                cause,
+                ..
+            } => {
+                tracing::debug!(peer = %peer_id, ?cause, "connection closed");
+                self.on_closed(peer_id.into(), connection_id);
+            }
+            SwarmEvent::OutgoingConnectionError {
+                connection_id, error, ..
+            } => {
+                self.not_reached(connection_id, &error);
+            }
+            SwarmEvent::IncomingConnectionError {
+                send_back_addr,
+                error,
+                ..
+            } => {
+                self.shared.counters.refused_connections.increment();
+                tracing::debug!(from = %send_back_addr, %error, "inbound connection failed");
+            }
+            SwarmEvent::NewListenAddr { listener_id, address } => {
+                tracing::info!(%address, "listening");
+                self.shared.listeners_mut().appeared(listener_id, address);
+            }
+            SwarmEvent::ExpiredListenAddr { listener_id, address } => {
+                self.shared.listeners_mut().disappeared(listener_id, &address);
+            }
+            SwarmEvent::ListenerClosed {
+                listener_id, reason, ..
+            } => {
+                let asked = self.shared.listeners_mut().closed(listener_id);
+                if let Some(address) = asked.map(|address| address.to_string()) {
+                    let cause = reason
+                        .err()
+                        .map_or_else(|| "closed".to_owned(), |error| dialing::innermost(&error));
+                    tracing::error!(%address, %cause, "no longer listening");
+                    self.listen_failure = Some(StartError::Bind { address, cause });
+                }
+            }
+            SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "listener"),
+            // AutoNAT servers on our own network confirm what nobody outside can reach.
+            SwarmEvent::ExternalAddrConfirmed { address }
+                if !addresses::is_relayed(&address) && addresses::scope(&address) != Some(Scope::Public) =>
+            {
+                self.swarm.remove_external_address(&address);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_protocol_event(&mut self, event: BehaviourEvent) {
+        match event {
+            BehaviourEvent::Identify(identify::Event::Received {
+                connection_id,
+                peer_id,
+                info,
+            }) => {
+                self.swarm
+                    .behaviour()
+                    .streams
+                    .set_protocols(peer_id, &info.protocols);
+                self.on_claims(peer_id.into(), connection_id, info.listen_addrs);
+            }
+            BehaviourEvent::Ping(ping::Event {
+                peer,
+                connection,
+                result,
+            }) => match result {
+                Ok(rtt) => self.shared.roster_mut().pinged(peer.into(), connection, rtt),
+                Err(ping::Failure::Unsupported) => {}
+                Err(error) => {
+                    tracing::debug!(%peer, %error, "connection closed: it does not answer pings");
+                    self.swarm.close_connection(connection);
+                }
+            },
+            BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
+            BehaviourEvent::Dcutr(event) => match event.result {
+                Ok(_) => tracing::debug!(peer = %event.remote_peer_id, "hole punched"),
+                Err(error) => tracing::debug!(peer = %event.remote_peer_id, %error, "stays relayed"),
+            },
+            _ => {}
+        }
+    }
+
+    fn on_established(&mut self, peer: PeerId, id: ConnectionId, endpoint: &ConnectedPoint) {
+        let relayed = endpoint.is_relayed();
+        let (remote, _) = addresses::split_peer(endpoint.get_remote_address().clone());
+        tracing::debug!(%peer, %remote, relayed, dialer = endpoint.is_dialer(), "connected");
+        let connection = Connection {
+            id,
+            remote: remote.clone(),
+            relayed,
+            rtt: None,
+        };
+        let first = self
+            .shared
+            .roster_mut()
+            .opened(peer, connection, SystemTime::now());
+        if first {
+            self.feed.connected(peer);
+        }
+        if endpoint.is_dialer() && self.book.learn(peer.into(), remote, Origin::Proven) {
+            self.tell_addresses(peer);
+        }
+        self.reached(peer, id);
+        if !self.shared.roster().needless(peer).is_empty() {
+            self.upgraded.push_back((Instant::now() + UPGRADE_GRACE, peer));
+        }
+        if self.shared.cards.has_own() {
+            self.show_card(peer);
+        }
+    }
+
+    fn on_closed(&mut self, peer: PeerId, id: ConnectionId) {
+        // Sums up the roster first: its lock must not be held when the next call takes it.
+        let last = self.shared.roster_mut().closed(peer, id);
+        if last {
+            self.feed.disconnected(peer);
+            self.early.retain(|stream| PeerId::from(stream.peer) != peer);
+            self.dialer.disconnected(peer, Instant::now(), rand::random());
+        }
+    }
+
+    /// Opens the card exchange that is due once per connection.
+    fn show_card(&mut self, peer: PeerId) {
+        let (cards, stop) = (Arc::clone(&self.shared.cards), self.stop.clone());
+        self.tasks.spawn(async move {
+            if let Some(Err(error)) = stop.run_until_cancelled(cards.fetch(peer)).await {
+                tracing::debug!(%peer, %error, "card not exchanged");
+            }
+        });
+    }
+
+    /// Notes where a connected peer says that it listens.
+    fn on_claims(&mut self, peer: PeerId, connection: ConnectionId, claims: Vec<Multiaddr>) {
+        let Some(seen_at) = self.shared.roster().remote(peer, connection).cloned() else {
+            return;
+        };
+        let mut news = false;
+        let plausible = claims
+            .into_iter()
+            .filter(|claim| addresses::worth_keeping(claim, &seen_at));
+        for (address, named) in plausible
+            .take(addresses::MAX_ADDRESSES)
+            .map(addresses::split_peer)
+        {
+            if named.is_none_or(|named| PeerId::from(named) == peer) {
+                news |= self.book.learn(peer.into(), address, Origin::Claimed);
+            }
+        }
+        if news {
+            self.dialer.new_address(peer, Instant::now());
+            self.tell_addresses(peer);
+        }
+    }
+
+    /// Notes and dials what mDNS found.
+    fn on_found(&mut self, found: Vec<(libp2p::PeerId, Multiaddr)>) {
+        let mut peers = Vec::new();
+        for (peer, address) in found {
+            let (address, _) = addresses::split_peer(address);
+            if addresses::scope(&address).is_none() {
+                continue;
+            }
+            if self.book.learn(peer, address, Origin::Claimed) {
+                self.dialer.new_address(peer.into(), Instant::now());
+                self.tell_addresses(peer.into());
+            }
+            if !peers.contains(&peer) {
+                peers.push(peer);
+            }
+        }
+        for peer in peers {
+            self.dial_found(peer.into());
+        }
+    }
+
+    fn tell_addresses(&mut self, peer: PeerId) {
+        let addresses = self.book.of(peer.into());
+        self.feed
+            .addresses(peer, addresses.iter().map(ToString::to_string).collect());
+    }
+}

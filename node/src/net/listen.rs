@@ -1,0 +1,222 @@
+//! Where we listen: which port to take, and what was bound in the end. The one rule: a port that another
+//! process has is an error, never shared; the TCP transport alone would share it with another node of
+//! the same user and lose half of both nodes' connections.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+use libp2p::{Multiaddr, core::transport::ListenerId, multiaddr::Protocol};
+
+use super::StartError;
+
+/// The addresses that listeners are bound to.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    all: Vec<Listener>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    id: ListenerId,
+    /// As asked for, maybe with port 0.
+    asked: Multiaddr,
+    /// As reported by the transport, one for each interface.
+    addresses: Vec<Multiaddr>,
+}
+
+impl Listeners {
+    pub(super) fn asked(&mut self, id: ListenerId, asked: Multiaddr) {
+        self.all.push(Listener {
+            id,
+            asked,
+            addresses: Vec::new(),
+        });
+    }
+
+    pub(super) fn appeared(&mut self, id: ListenerId, address: Multiaddr) {
+        if let Some(listener) = self.all.iter_mut().find(|listener| listener.id == id)
+            && !listener.addresses.contains(&address)
+        {
+            listener.addresses.push(address);
+        }
+    }
+
+    pub(super) fn disappeared(&mut self, id: ListenerId, address: &Multiaddr) {
+        for listener in self.all.iter_mut().filter(|listener| listener.id == id) {
+            listener.addresses.retain(|known| known != address);
+        }
+    }
+
+    /// Forgets a listener; returns what it was asked for.
+    pub(super) fn closed(&mut self, id: ListenerId) -> Option<Multiaddr> {
+        let at = self.all.iter().position(|listener| listener.id == id)?;
+        Some(self.all.remove(at).asked)
+    }
+
+    /// A listener that has no address yet.
+    pub(super) fn unbound(&self) -> Option<&Multiaddr> {
+        self.all
+            .iter()
+            .find(|listener| listener.addresses.is_empty())
+            .map(|listener| &listener.asked)
+    }
+
+    /// All addresses, interfaces spelled out.
+    pub(super) fn reachable(&self) -> Vec<String> {
+        self.all
+            .iter()
+            .flat_map(|listener| &listener.addresses)
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    /// All addresses as they were asked for, with the port that was bound.
+    pub(super) fn bound(&self) -> Vec<String> {
+        let bound =
+            |listener: &Listener| Some(with_port(&listener.asked, port(listener.addresses.first()?)?));
+        self.all
+            .iter()
+            .filter_map(bound)
+            .map(|address| address.to_string())
+            .collect()
+    }
+}
+
+/// The listen addresses of a configuration, in order; those of QUIC only if it is on.
+pub(super) fn parse(addresses: &[String], quic: bool) -> Result<Vec<Multiaddr>, StartError> {
+    let invalid = |address: &String, cause: String| StartError::InvalidAddress {
+        address: address.clone(),
+        cause,
+    };
+    let mut parsed = Vec::new();
+    for text in addresses {
+        let address: Multiaddr = text.parse().map_err(|error| invalid(text, format!("{error}")))?;
+        let parts: Vec<_> = address.iter().collect();
+        match parts.as_slice() {
+            [Protocol::Ip4(_) | Protocol::Ip6(_), Protocol::Tcp(_)] => parsed.push(address),
+            [
+                Protocol::Ip4(_) | Protocol::Ip6(_),
+                Protocol::Udp(_),
+                Protocol::QuicV1,
+            ] => {
+                if quic {
+                    parsed.push(address);
+                }
+            }
+            _ => {
+                return Err(invalid(
+                    text,
+                    "only TCP and QUIC v1 on an IP address are known".to_owned(),
+                ));
+            }
+        }
+    }
+    Ok(parsed)
+}
+
+/// What to try for `asked`, in order: with port 0 the port of the last run, then any.
+pub(super) fn candidates(asked: &Multiaddr, preferred: &[String]) -> Vec<Multiaddr> {
+    let mut candidates = Vec::new();
+    if port(asked) == Some(0) {
+        let parsed = preferred.iter().filter_map(|text| text.parse::<Multiaddr>().ok());
+        candidates.extend(parsed.filter(|last| with_port(last, 0) == *asked && last != asked));
+    }
+    candidates.push(asked.clone());
+    candidates
+}
+
+/// Fails when another process has the TCP port of `address`.
+pub(super) fn check_free(address: &Multiaddr) -> std::io::Result<()> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => IpAddr::from(ip),
+        Some(Protocol::Ip6(ip)) => IpAddr::from(ip),
+        _ => return Ok(()),
+    };
+    match parts.next() {
+        Some(Protocol::Tcp(port)) if port != 0 => TcpListener::bind(SocketAddr::new(ip, port)).map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn port(address: &Multiaddr) -> Option<u16> {
+    address.iter().find_map(|part| match part {
+        Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
+        _ => None,
+    })
+}
+
+fn with_port(address: &Multiaddr, port: u16) -> Multiaddr {
+    let set = |part| match part {
+        Protocol::Tcp(_) => Protocol::Tcp(port),
+        Protocol::Udp(_) => Protocol::Udp(port),
+        other => other,
+    };
+    address.iter().map(set).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_port_is_tried_first() {
+        let last = [
+            "/ip4/0.0.0.0/udp/700/quic-v1",
+            "/ip4/0.0.0.0/tcp/701",
+            "/ip6/::/tcp/702",
+            "nonsense",
+        ];
+        let last = last.map(str::to_owned);
+        let tried = |asked: &str| {
+            let candidates = candidates(&asked.parse().unwrap(), &last);
+            candidates.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            tried("/ip4/0.0.0.0/tcp/0"),
+            ["/ip4/0.0.0.0/tcp/701", "/ip4/0.0.0.0/tcp/0"]
+        );
+        let quic = ["/ip4/0.0.0.0/udp/700/quic-v1", "/ip4/0.0.0.0/udp/0/quic-v1"];
+        assert_eq!(tried("/ip4/0.0.0.0/udp/0/quic-v1"), quic);
+        assert_eq!(tried("/ip4/127.0.0.1/tcp/0"), ["/ip4/127.0.0.1/tcp/0"]);
+        assert_eq!(tried("/ip4/0.0.0.0/tcp/9"), ["/ip4/0.0.0.0/tcp/9"]);
+    }
+
+    #[test]
+    fn only_known_roads_can_be_listened_on() {
+        let texts = ["/ip4/0.0.0.0/tcp/0", "/ip6/::/udp/0/quic-v1"].map(str::to_owned);
+        assert_eq!(parse(&texts, true).unwrap().len(), 2);
+        assert_eq!(parse(&texts, false).unwrap().len(), 1);
+        for text in [
+            "",
+            "tcp",
+            "/ip4/0.0.0.0/udp/0",
+            "/dns/example.org/tcp/1",
+            "/ip4/0.0.0.0/tcp/0/ws",
+        ] {
+            let error = parse(&[text.to_owned()], true).unwrap_err();
+            assert!(matches!(error, StartError::InvalidAddress { address, .. } if address == text));
+        }
+    }
+
+    #[test]
+    fn bound_ports_are_remembered_and_taken_ones_refused() {
+        let mut listeners = Listeners::default();
+        let id = ListenerId::next();
+        listeners.asked(id, "/ip4/0.0.0.0/tcp/0".parse().unwrap());
+        assert!(listeners.unbound().is_some());
+        listeners.appeared(id, "/ip4/127.0.0.1/tcp/4001".parse().unwrap());
+        listeners.appeared(id, "/ip4/10.0.0.1/tcp/4001".parse().unwrap());
+        assert_eq!(listeners.bound(), ["/ip4/0.0.0.0/tcp/4001"]);
+        assert_eq!(
+            listeners.reachable(),
+            ["/ip4/127.0.0.1/tcp/4001", "/ip4/10.0.0.1/tcp/4001"]
+        );
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("/ip4/127.0.0.1/tcp/{}", taken.local_addr().unwrap().port())
+            .parse()
+            .unwrap();
+        assert!(check_free(&address).is_err());
+        drop(taken);
+        assert!(check_free(&address).is_ok());
+    }
+}

@@ -1,0 +1,186 @@
+//! PURE list of the connections that stand, by peer: who is connected, over which addresses, how fast.
+//! The one rule: a peer is connected as long as one connection to it is; which ones come and go below
+//! is nobody's business above.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
+
+use agentanycast_identity::PeerId;
+use libp2p::{Multiaddr, swarm::ConnectionId};
+
+/// A connected peer, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerSnapshot {
+    /// Who.
+    pub peer: PeerId,
+    /// The peer's side of every connection, direct ones first, without `/p2p`.
+    pub addresses: Vec<String>,
+    /// Whether a connection leads to it without a relay.
+    pub direct: bool,
+    /// Since when the peer is connected without interruption.
+    pub connected_at: SystemTime,
+    /// Round trip of the last ping on the connection that streams use; `None` before the first.
+    pub rtt: Option<Duration>,
+}
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    /// The remote address, without `/p2p`.
+    pub(super) remote: Multiaddr,
+    pub(super) relayed: bool,
+    pub(super) rtt: Option<Duration>,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    peers: HashMap<PeerId, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    since: SystemTime,
+    connections: Vec<Connection>,
+}
+
+impl Roster {
+    /// A connection stands. True when it is the peer's first.
+    pub(super) fn opened(&mut self, peer: PeerId, connection: Connection, now: SystemTime) -> bool {
+        let entry = self.peers.entry(peer).or_insert_with(|| Entry {
+            since: now,
+            connections: Vec::new(),
+        });
+        entry.connections.push(connection);
+        entry.connections.len() == 1
+    }
+
+    /// A connection is gone. True when it was the peer's last.
+    pub(super) fn closed(&mut self, peer: PeerId, id: ConnectionId) -> bool {
+        let Some(entry) = self.peers.get_mut(&peer) else {
+            return false;
+        };
+        entry.connections.retain(|connection| connection.id != id);
+        let last = entry.connections.is_empty();
+        if last {
+            self.peers.remove(&peer);
+        }
+        last
+    }
+
+    /// A ping came back.
+    pub(super) fn pinged(&mut self, peer: PeerId, id: ConnectionId, rtt: Duration) {
+        let connections = self
+            .peers
+            .get_mut(&peer)
+            .into_iter()
+            .flat_map(|entry| &mut entry.connections);
+        for connection in connections.filter(|connection| connection.id == id) {
+            connection.rtt = Some(rtt);
+        }
+    }
+
+    /// Whether `peer` is connected.
+    pub(super) fn is_connected(&self, peer: PeerId) -> bool {
+        self.peers.contains_key(&peer)
+    }
+
+    /// Everyone who is connected.
+    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.peers.keys().copied()
+    }
+
+    /// A connected peer.
+    pub(super) fn snapshot(&self, peer: PeerId) -> Option<PeerSnapshot> {
+        let entry = self.peers.get(&peer)?;
+        let mut ranked: Vec<_> = entry.connections.iter().rev().collect();
+        ranked.sort_by_key(|connection| connection.relayed);
+        let best = ranked.first()?;
+        let mut addresses = Vec::new();
+        for address in ranked.iter().map(|connection| connection.remote.to_string()) {
+            if !address.is_empty() && !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        Some(PeerSnapshot {
+            peer,
+            addresses,
+            direct: !best.relayed,
+            connected_at: entry.since,
+            rtt: best.rtt,
+        })
+    }
+
+    /// The remote address of one connection.
+    pub(super) fn remote(&self, peer: PeerId, id: ConnectionId) -> Option<&Multiaddr> {
+        let connections = &self.peers.get(&peer)?.connections;
+        connections
+            .iter()
+            .find(|connection| connection.id == id)
+            .map(|connection| &connection.remote)
+    }
+
+    /// The relayed connections of a peer that has a direct one too: they are no longer needed.
+    pub(super) fn needless(&self, peer: PeerId) -> Vec<ConnectionId> {
+        let Some(entry) = self.peers.get(&peer) else {
+            return Vec::new();
+        };
+        if entry.connections.iter().all(|connection| connection.relayed) {
+            return Vec::new();
+        }
+        entry
+            .connections
+            .iter()
+            .filter(|connection| connection.relayed)
+            .map(|connection| connection.id)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(id: usize, remote: &str, relayed: bool) -> Connection {
+        Connection {
+            id: ConnectionId::new_unchecked(id),
+            remote: remote.parse().unwrap(),
+            relayed,
+            rtt: None,
+        }
+    }
+
+    #[test]
+    fn first_last_and_the_best_in_between() {
+        let peer = PeerId::from(libp2p::PeerId::random());
+        let relay = libp2p::PeerId::random();
+        let circuit = format!("/ip4/192.0.2.1/tcp/1/p2p/{relay}/p2p-circuit");
+        let mut roster = Roster::default();
+        let now = SystemTime::UNIX_EPOCH;
+        assert!(roster.opened(peer, connection(1, &circuit, true), now));
+        assert!(!roster.snapshot(peer).unwrap().direct);
+        assert!(roster.needless(peer).is_empty());
+        assert!(!roster.opened(
+            peer,
+            connection(2, "/ip4/10.0.0.1/tcp/1", false),
+            SystemTime::now()
+        ));
+        roster.pinged(peer, ConnectionId::new_unchecked(2), Duration::from_millis(3));
+        let snapshot = roster.snapshot(peer).unwrap();
+        assert_eq!(snapshot.addresses, ["/ip4/10.0.0.1/tcp/1", &circuit]);
+        assert!(snapshot.direct && snapshot.connected_at == now);
+        assert_eq!(snapshot.rtt, Some(Duration::from_millis(3)));
+        assert_eq!(roster.needless(peer), [ConnectionId::new_unchecked(1)]);
+        assert!(!roster.closed(peer, ConnectionId::new_unchecked(1)));
+        assert!(
+            !roster.closed(peer, ConnectionId::new_unchecked(1)),
+            "closed twice"
+        );
+        assert!(roster.closed(peer, ConnectionId::new_unchecked(2)));
+        assert!(roster.snapshot(peer).is_none());
+    }
+}

@@ -1,0 +1,297 @@
+//! Our own stream behaviour: opens and accepts streams of the two protocols of the network.
+//!
+//! [`Control::open`] picks the best connection to a peer (direct before relayed, then the newest) and
+//! hands the request straight to that connection's handler, so it does not wait for the swarm. Inbound
+//! streams go into one bounded queue. The one rule: a stream that finds the queue full is reset and
+//! counted, never lost in silence.
+
+mod handler;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use libp2p::{
+    Multiaddr, PeerId, Stream, StreamProtocol,
+    core::{Endpoint, transport::PortUse},
+    swarm::{
+        ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
+        THandlerOutEvent, ToSwarm,
+    },
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use self::handler::{Handler, OpenRequest};
+use super::counters::Counters;
+
+/// Longest wait for an outbound stream, from the request to the agreed protocol.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests that may wait in front of one connection; more callers wait for room.
+const OPEN_QUEUE: usize = 64;
+/// Accepted streams that wait to be served, over all peers: a few bursts of a node that opens a stream
+/// per envelope.
+pub(super) const INBOUND_QUEUE: usize = 1024;
+
+/// The protocols of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Protocol {
+    /// Envelopes, one way per stream.
+    Envelopes,
+    /// Agent cards, one exchange per stream.
+    Card,
+}
+
+impl Protocol {
+    /// All of them, in the order in which they are offered.
+    pub(super) const ALL: [Self; 2] = [Self::Envelopes, Self::Card];
+}
+
+impl AsRef<str> for Protocol {
+    fn as_ref(&self) -> &str {
+        match self {
+            Self::Envelopes => "/agentanycast/a2a/1.0",
+            Self::Card => "/agentanycast/card/1.0",
+        }
+    }
+}
+
+/// A stream that a peer opened.
+#[derive(Debug)]
+pub(super) struct InboundStream {
+    pub(super) peer: PeerId,
+    pub(super) protocol: Protocol,
+    pub(super) stream: Stream,
+}
+
+/// Why no stream was opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no connection to the peer; dial it first.
+    #[error("not connected to the peer; dial it first")]
+    NotConnected,
+    /// The peer is connected and does not speak the protocol.
+    #[error("the peer does not speak {0}")]
+    Unsupported(String),
+    /// The peer did not answer in time; it may be tried again.
+    #[error("the peer did not accept the stream within {} s", OPEN_TIMEOUT.as_secs())]
+    Timeout,
+    /// The connection failed, or what came over it was no answer; it may be tried again.
+    #[error("the stream failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The behaviour; compose it last, so that a connection denied by another never gets here.
+pub(super) struct Behaviour {
+    links: Arc<Links>,
+    /// Handlers' senders of connections that are not established yet.
+    pending: HashMap<ConnectionId, mpsc::Sender<OpenRequest>>,
+    inbound: mpsc::Sender<InboundStream>,
+    counters: Arc<Counters>,
+}
+
+/// Opens streams; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Control {
+    links: Arc<Links>,
+}
+
+/// The connections that streams can be opened on.
+#[derive(Default)]
+struct Links {
+    peers: Mutex<HashMap<PeerId, PeerLinks>>,
+}
+
+#[derive(Default)]
+struct PeerLinks {
+    links: Vec<Link>,
+    /// What the peer said that it speaks, once identify has told.
+    speaks: Option<Vec<Protocol>>,
+}
+
+struct Link {
+    connection: ConnectionId,
+    relayed: bool,
+    requests: mpsc::Sender<OpenRequest>,
+}
+
+impl Behaviour {
+    /// A behaviour whose inbound streams come out of the given receiver.
+    pub(super) fn new(counters: Arc<Counters>) -> (Self, mpsc::Receiver<InboundStream>) {
+        let (inbound, streams) = mpsc::channel(INBOUND_QUEUE);
+        (
+            Self {
+                links: Arc::default(),
+                pending: HashMap::new(),
+                inbound,
+                counters,
+            },
+            streams,
+        )
+    }
+
+    /// A control for this behaviour's connections.
+    pub(super) fn control(&self) -> Control {
+        Control {
+            links: Arc::clone(&self.links),
+        }
+    }
+
+    /// Notes what a connected peer says that it speaks, so that a stream which it would refuse is not
+    /// even opened.
+    pub(super) fn set_protocols(&self, peer: PeerId, protocols: &[StreamProtocol]) {
+        if let Some(links) = self.links.lock().get_mut(&peer) {
+            let speaks = |ours: &Protocol| protocols.iter().any(|theirs| theirs.as_ref() == ours.as_ref());
+            links.speaks = Some(Protocol::ALL.into_iter().filter(speaks).collect());
+        }
+    }
+
+    fn handler(&mut self, connection: ConnectionId, peer: PeerId) -> Handler {
+        let (sender, requests) = mpsc::channel(OPEN_QUEUE);
+        self.pending.insert(connection, sender);
+        Handler::new(peer, requests, self.inbound.clone(), Arc::clone(&self.counters))
+    }
+}
+
+impl Control {
+    /// Opens a stream of `protocol` to `peer`, within [`OPEN_TIMEOUT`]. A connection that ends meanwhile is
+    /// replaced by the next best one.
+    pub(super) async fn open(&self, peer: PeerId, protocol: Protocol) -> Result<Stream, OpenError> {
+        timeout(OPEN_TIMEOUT, self.open_on_best(peer, protocol))
+            .await
+            .unwrap_or(Err(OpenError::Timeout))
+    }
+
+    async fn open_on_best(&self, peer: PeerId, protocol: Protocol) -> Result<Stream, OpenError> {
+        let mut tried = Vec::new();
+        loop {
+            let (connection, requests) = self.links.best(peer, protocol, &tried)?;
+            let (reply, answer) = oneshot::channel();
+            // Either fails only when the connection is gone.
+            if requests.send(OpenRequest { protocol, reply }).await.is_ok()
+                && let Ok(result) = answer.await
+            {
+                return result;
+            }
+            tried.push(connection);
+        }
+    }
+}
+
+impl Links {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, PeerLinks>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn best(
+        &self,
+        peer: PeerId,
+        protocol: Protocol,
+        tried: &[ConnectionId],
+    ) -> Result<(ConnectionId, mpsc::Sender<OpenRequest>), OpenError> {
+        let peers = self.lock();
+        let known = peers.get(&peer).ok_or(OpenError::NotConnected)?;
+        if known
+            .speaks
+            .as_ref()
+            .is_some_and(|speaks| !speaks.contains(&protocol))
+        {
+            return Err(OpenError::Unsupported(protocol.as_ref().to_owned()));
+        }
+        let untried = || {
+            known
+                .links
+                .iter()
+                .filter(|link| !tried.contains(&link.connection))
+        };
+        let link = untried().nth(choose(untried().map(|link| link.relayed)).ok_or(OpenError::NotConnected)?);
+        link.map(|link| (link.connection, link.requests.clone()))
+            .ok_or(OpenError::NotConnected)
+    }
+
+    fn remove(&self, peer: PeerId, connection: ConnectionId) {
+        let mut peers = self.lock();
+        if let Some(known) = peers.get_mut(&peer) {
+            known.links.retain(|link| link.connection != connection);
+            if known.links.is_empty() {
+                peers.remove(&peer);
+            }
+        }
+    }
+}
+
+/// Which of a peer's connections, given oldest first by whether they are relayed, streams should use:
+/// the newest direct one (an old one may be dead without knowing it), else the newest relayed one.
+fn choose(relayed: impl Iterator<Item = bool>) -> Option<usize> {
+    relayed
+        .enumerate()
+        .max_by_key(|&(age, relayed)| (!relayed, age))
+        .map(|(index, _)| index)
+}
+
+impl NetworkBehaviour for Behaviour {
+    type ConnectionHandler = Handler;
+    type ToSwarm = std::convert::Infallible;
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        Ok(self.handler(connection, peer))
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: Endpoint,
+        _: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        Ok(self.handler(connection, peer))
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        match event {
+            FromSwarm::ConnectionEstablished(new) => {
+                if let Some(requests) = self.pending.remove(&new.connection_id) {
+                    let relayed = new.endpoint.is_relayed();
+                    let link = Link {
+                        connection: new.connection_id,
+                        relayed,
+                        requests,
+                    };
+                    self.links.lock().entry(new.peer_id).or_default().links.push(link);
+                }
+            }
+            FromSwarm::ConnectionClosed(closed) => self.links.remove(closed.peer_id, closed.connection_id),
+            FromSwarm::DialFailure(failure) => {
+                self.pending.remove(&failure.connection_id);
+            }
+            FromSwarm::ListenFailure(failure) => {
+                self.pending.remove(&failure.connection_id);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_connection_handler_event(&mut self, _: PeerId, _: ConnectionId, event: THandlerOutEvent<Self>) {
+        match event {}
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
+        Poll::Pending
+    }
+}

@@ -1,0 +1,1 @@
+//! Two nodes over the loopback.

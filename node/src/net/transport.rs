@@ -1,0 +1,82 @@
+//! The roads: TCP with Noise and yamux, QUIC v1, DNS names in front of both, and circuits through
+//! relays. The one rule: there is no plaintext path; every road ends in an authenticated, multiplexed
+//! connection.
+
+use std::time::Duration;
+
+use libp2p::{
+    PeerId, Transport,
+    core::{
+        muxing::StreamMuxerBox,
+        transport::{Boxed, OptionalTransport, timeout::TransportTimeout},
+        upgrade::Version,
+    },
+    dns,
+    identity::Keypair,
+    noise, quic, relay, tcp, yamux,
+};
+
+/// Longest wait for a connection, from the first packet to the agreed muxer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Streams that may be open at once on a TCP connection. At more, yamux ends the whole connection, and
+/// deployed nodes open a stream per envelope, so this is well above any burst that they make.
+const MAX_YAMUX_STREAMS: usize = 2048;
+/// Streams that a peer may have open at once on a QUIC connection; it waits when it has more to open.
+const MAX_QUIC_STREAMS: u32 = 1024;
+
+/// What the swarm gets from every road.
+pub(super) type Connected = (PeerId, StreamMuxerBox);
+
+/// All roads of a node, and the behaviour that the relay client's road needs, if it was asked for.
+pub(super) fn build(
+    keypair: &Keypair,
+    with_quic: bool,
+    with_relay: bool,
+) -> Result<(Boxed<Connected>, Option<relay::client::Behaviour>), noise::Error> {
+    let direct = match dns::tokio::Transport::system(direct(keypair, with_quic)?) {
+        Ok(transport) => transport.boxed(),
+        Err(error) => {
+            tracing::warn!(%error, "no DNS: addresses with names cannot be dialled; check /etc/resolv.conf");
+            self::direct(keypair, with_quic)?
+        }
+    };
+    let (circuits, behaviour) = if with_relay {
+        let (transport, behaviour) = relay::client::new(keypair.public().to_peer_id());
+        let transport = transport
+            .upgrade(Version::V1Lazy)
+            .authenticate(noise::Config::new(keypair)?)
+            .multiplex(muxer())
+            .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+        (OptionalTransport::some(transport), Some(behaviour))
+    } else {
+        (OptionalTransport::none(), None)
+    };
+    let all = circuits.or_transport(direct).map(|either, _| either.into_inner());
+    Ok((TransportTimeout::new(all, CONNECT_TIMEOUT).boxed(), behaviour))
+}
+
+fn direct(keypair: &Keypair, with_quic: bool) -> Result<Boxed<Connected>, noise::Error> {
+    let tcp = tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise::Config::new(keypair)?)
+        .multiplex(muxer())
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    let quic = if with_quic {
+        let mut config = quic::Config::new(keypair);
+        config.max_concurrent_stream_limit = MAX_QUIC_STREAMS;
+        let transport = quic::tokio::Transport::new(config);
+        OptionalTransport::some(transport.map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer))))
+    } else {
+        OptionalTransport::none()
+    };
+    Ok(tcp
+        .or_transport(quic)
+        .map(|either, _| either.into_inner())
+        .boxed())
+}
+
+fn muxer() -> yamux::Config {
+    let mut config = yamux::Config::default();
+    config.set_max_num_streams(MAX_YAMUX_STREAMS);
+    config
+}

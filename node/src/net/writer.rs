@@ -1,0 +1,137 @@
+//! The outbound end of an envelope stream. Frames are written one after the other and flushed once per
+//! call. The one rule: after a failure, or after the remote has closed, the stream is never touched
+//! again; whoever wants to go on opens a new one.
+
+use std::{fmt, io, sync::Arc, time::Duration};
+
+use agentanycast_identity::PeerId;
+use bytes::Bytes;
+use futures::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use libp2p::Stream;
+use tokio::time::timeout;
+
+use super::{
+    counters::Counters,
+    frame::{self, HEADER_BYTES},
+};
+
+/// Longest time in which the remote may take nothing of what we write. A slow road that moves is no
+/// failure: a frame of 16 MiB needs longer than this on 10 Mbit/s.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Small frames are put together up to this size, so that they leave in one packet.
+const BATCH_BYTES: usize = 32 << 10;
+/// Written at once at most, so that progress shows.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Writes envelope frames to one peer. Dropping it without [`FrameWriter::close`] resets the stream.
+pub struct FrameWriter {
+    peer: PeerId,
+    stream: Stream,
+    counters: Arc<Counters>,
+    /// The stream failed, was closed, or a write was abandoned half way.
+    over: bool,
+}
+
+impl FrameWriter {
+    pub(super) fn new(peer: PeerId, stream: Stream, counters: Arc<Counters>) -> Self {
+        Self {
+            peer,
+            stream,
+            counters,
+            over: false,
+        }
+    }
+
+    /// Who reads at the other end.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// Writes the frames in order and flushes once. When it returns, the frames are on their way; only an
+    /// ACK says that they arrived.
+    ///
+    /// # Errors
+    /// `InvalidInput` when a frame is over 16 MiB: then nothing was written and the writer can be used
+    /// on. `TimedOut` when nothing moved for 10 s, and any error of the stream: then, as when the future
+    /// is dropped half way, the writer is of no more use.
+    pub async fn write(&mut self, frames: &[Bytes]) -> io::Result<()> {
+        for frame in frames {
+            frame::header(frame.len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        }
+        if self.over {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.over = true;
+        write_frames(&mut self.stream, frames).await?;
+        self.over = false;
+        self.counters.frames_out.add(frames.len() as u64);
+        self.counters
+            .bytes_out
+            .add(frames.iter().map(|frame| frame.len() as u64).sum());
+        Ok(())
+    }
+
+    /// Resolves when the remote has closed or reset the stream, as deployed peers do after 30 s without
+    /// a frame. Cancel-safe.
+    pub async fn closed(&mut self) {
+        if self.over {
+            return;
+        }
+        let mut ignored = [0; 64];
+        // Nobody has anything to say on this stream; what comes is dropped.
+        while self.stream.read(&mut ignored).await.is_ok_and(|count| count > 0) {}
+        self.over = true;
+    }
+
+    /// Ends the stream in order: the remote reads what was written, then the end.
+    pub async fn close(mut self) {
+        if !self.over && timeout(WRITE_TIMEOUT, self.stream.close()).await.is_err() {
+            tracing::debug!(peer = %self.peer, "the end of a stream was not taken in time; it is reset");
+        }
+    }
+}
+
+impl fmt::Debug for FrameWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameWriter")
+            .field("peer", &self.peer)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Writes `frames` and flushes.
+pub(super) async fn write_frames<W: AsyncWrite + Unpin>(stream: &mut W, frames: &[Bytes]) -> io::Result<()> {
+    let mut batch = Vec::new();
+    for frame in frames {
+        let header =
+            frame::header(frame.len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        if batch.len() + HEADER_BYTES + frame.len() > BATCH_BYTES {
+            write_all(stream, &batch).await?;
+            batch.clear();
+        }
+        batch.extend_from_slice(&header);
+        if HEADER_BYTES + frame.len() > BATCH_BYTES {
+            write_all(stream, &batch).await?;
+            batch.clear();
+            write_all(stream, frame).await?;
+        } else {
+            batch.extend_from_slice(frame);
+        }
+    }
+    write_all(stream, &batch).await?;
+    in_time(stream.flush()).await
+}
+
+async fn write_all<W: AsyncWrite + Unpin>(stream: &mut W, bytes: &[u8]) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE_BYTES) {
+        in_time(stream.write_all(piece)).await?;
+    }
+    Ok(())
+}
+
+async fn in_time(step: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(WRITE_TIMEOUT, step)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
