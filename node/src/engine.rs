@@ -71,6 +71,8 @@ pub struct Engine {
     net: net::Handle,
     clock: shell::Clock,
     me: PeerId,
+    /// Largest streamed artifact: the store's quota.
+    max_stream_bytes: u64,
     failed: watch::Receiver<Option<String>>,
 }
 

@@ -1,14 +1,8 @@
 //! The AgentAnycast node daemon.
 
-pub mod api;
-pub mod config;
-pub mod daemon;
 pub mod delivery;
 pub mod engine;
 pub mod net;
 pub mod spool;
 pub mod store;
 pub mod task;
-pub mod telemetry;
-
-pub use daemon::main_with_args;

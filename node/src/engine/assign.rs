@@ -252,12 +252,9 @@ impl Core {
             self.tasks.keep(slot);
             return Err(refused.into());
         }
-        if ended {
-            let new = slot.task.results.iter().filter(|known| known.id() == artifact_id).cloned().collect();
-            self.put_changed(slot, new);
-        } else {
-            self.put(slot);
-        }
+        // Whoever reads the task's streams learns of a new one by a change without news.
+        let new = slot.task.results.iter().filter(|known| ended && known.id() == artifact_id).cloned().collect();
+        self.put_changed(slot, new);
         Ok(())
     }
 

@@ -312,6 +312,11 @@ impl Core {
         });
     }
 
+    /// What the operator set.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Events counted since the start.
     pub fn counters(&self) -> Counters {
         self.counters

@@ -8,8 +8,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
-use prost::Message as _;
-
 use crate::{
     delivery::outbox::{Entry, Kind},
     task::{Ended, Output, Role, Status, Streamed, Task},

@@ -144,6 +144,7 @@ impl Loaded {
             me: net.local_peer(),
             net: net.clone(),
             clock: self.clock,
+            max_stream_bytes: self.core.limits().quota,
             failed,
         };
         let (reports, courier_reports) = mpsc::channel(REPORTS);
@@ -260,7 +261,7 @@ impl Shell {
                 Ok(())
             }
             net::Event::Frame { peer, frame: inbound } => {
-                let done = self.core.on_frame(now, peer, inbound.bytes());
+                let done = self.core.on_frame(now, peer, &inbound.bytes);
                 frame = Some(inbound);
                 done
             }

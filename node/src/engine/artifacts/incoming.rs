@@ -39,7 +39,7 @@ pub(in crate::engine) struct Piece {
 
 /// Receives one artifact until its end, the end of its task, or a long silence.
 pub(super) async fn receive(engine: Engine, (task, artifact): (String, String), pieces: mpsc::Receiver<Piece>, stop: Stop) {
-    let max_bytes = u64::MAX >> 1;
+    let max_bytes = engine.max_stream_bytes;
     let mut receiver = Receiver { engine, task, artifact, max_bytes, state: Incoming::new(max_bytes), writer: None };
     let cause = receiver.run(pieces, &stop).await;
     if let Err(error) = cause {

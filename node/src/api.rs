@@ -1,0 +1,101 @@
+//! NodeService: translate, ask the engine, translate back. Nothing is decided here.
+//!
+//! `node_service` has the sixteen calls, `streams` the two that carry artifacts, `present` keeps
+//! answers within what the caller's library takes, `task_list` the additive list of tasks;
+//! `listen`, `authority` and `auth` are the door.
+
+pub mod auth;
+pub mod authority;
+pub mod listen;
+mod node_service;
+mod present;
+mod streams;
+mod task_list;
+
+use std::{sync::Arc, time::SystemTime};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::P2pExtension;
+use tonic::Status;
+
+use self::listen::Connections;
+use crate::{
+    engine::{Engine, EngineError},
+    net,
+};
+
+/// Largest card, in bytes (docs/protocol.md, "Agent cards").
+const MAX_CARD: usize = 256 << 10;
+
+/// What the calls need.
+#[derive(Clone)]
+pub struct Api {
+    node: Arc<Node>,
+}
+
+struct Node {
+    engine: Engine,
+    net: net::Handle,
+    connections: Connections,
+    started_at: SystemTime,
+    max_artifact_bytes: u64,
+}
+
+impl Api {
+    /// The service of a running node. `max_artifact_bytes`: larger streamed artifacts stay streams.
+    pub fn new(engine: Engine, net: net::Handle, connections: Connections, max_artifact_bytes: u64) -> Self {
+        let started_at = SystemTime::now();
+        Self { node: Arc::new(Node { engine, net, connections, started_at, max_artifact_bytes }) }
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.node.engine
+    }
+
+    fn net(&self) -> &net::Handle {
+        &self.node.net
+    }
+
+    /// What this node says of itself in the local agent's card.
+    pub fn p2p_extension(&self) -> P2pExtension {
+        let addresses = self.net().listen_addrs();
+        let mut transports: Vec<String> = Vec::new();
+        for (part, name) in [("/tcp/", "tcp"), ("/quic-v1", "quic-v1")] {
+            if addresses.iter().any(|address| address.contains(part)) {
+                transports.push(name.to_owned());
+            }
+        }
+        let me = self.net().local_peer();
+        P2pExtension {
+            peer_id: me.to_string(),
+            supported_transports: transports,
+            did_key: agentanycast_identity::did_key_of(me).unwrap_or_default(),
+            ..P2pExtension::default()
+        }
+    }
+}
+
+/// The gRPC status of a refusal. INTERNAL, UNKNOWN and UNAVAILABLE are what deployed SDKs repeat, so
+/// only a call that did nothing may get one of them.
+fn status_of(error: &EngineError) -> Status {
+    let text = error.to_string();
+    match error {
+        EngineError::Invalid(_) => Status::invalid_argument(text),
+        EngineError::NotFound(_) => Status::not_found(text),
+        EngineError::Precondition(_) => Status::failed_precondition(text),
+        EngineError::Denied(_) => Status::permission_denied(text),
+        EngineError::Exhausted(_) => Status::resource_exhausted(text),
+        EngineError::Unavailable(_) => Status::unavailable(text),
+    }
+}
+
+/// Reads a peer id, or a did:key of one.
+fn peer_of(text: &str) -> Result<PeerId, Status> {
+    if text.starts_with("did:key:") {
+        return agentanycast_identity::peer_of_did_key(text)
+            .ok_or_else(|| Status::invalid_argument(format!("{text:?} is not a did:key of an Ed25519 key")));
+    }
+    text.parse().map_err(|error: agentanycast_identity::InvalidPeerId| {
+        Status::invalid_argument(format!("{error}; a peer id looks like 12D3KooW…"))
+    })
+}

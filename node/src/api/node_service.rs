@@ -1,0 +1,294 @@
+//! The sixteen calls of NodeService. What each does is in the proto text and in docs/protocol.md.
+
+use std::{pin::Pin, time::Duration};
+
+use agentanycast_proto::v1::{
+    CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, ConnectPeerRequest,
+    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, FailTaskRequest, FailTaskResponse,
+    GetNodeInfoRequest, GetNodeInfoResponse, GetPeerCardRequest, GetPeerCardResponse, GetTaskRequest, GetTaskResponse,
+    ListPeersRequest, ListPeersResponse, NatType, NodeInfo, PeerInfo, SendStreamingArtifactRequest,
+    SendStreamingArtifactResponse, SendTaskRequest, SendTaskResponse, SetAgentCardRequest, SetAgentCardResponse,
+    SubscribeIncomingTasksRequest, SubscribeIncomingTasksResponse, SubscribeTaskStreamRequest,
+    SubscribeTaskStreamResponse, SubscribeTaskUpdatesRequest, SubscribeTaskUpdatesResponse, UpdateTaskStatusRequest,
+    UpdateTaskStatusResponse, node_service_server::NodeService, send_task_request::Target,
+};
+use futures::Stream;
+use prost::Message as _;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{
+    Api, MAX_CARD, listen::CallerInfo, peer_of,
+    present::max_message,
+    status_of, streams,
+};
+use crate::{
+    engine::{Change, SendTask},
+    net::{DialError, PeerSnapshot},
+    task,
+};
+
+/// How long ConnectPeer waits for the peer's card.
+const CARD_WAIT: Duration = Duration::from_secs(2);
+
+/// How long GetPeerCard waits for a card that it has to fetch.
+const FETCH_WAIT: Duration = Duration::from_secs(5);
+
+type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl NodeService for Api {
+    async fn get_node_info(&self, _: Request<GetNodeInfoRequest>) -> Result<Response<GetNodeInfoResponse>, Status> {
+        let addresses = self.net().listen_addrs();
+        let node_info = NodeInfo {
+            peer_id: self.net().local_peer().to_string(),
+            listen_addresses: addresses,
+            nat_type: NatType::Unspecified as i32,
+            connected_peers: self.net().peers().len() as i32,
+            started_at: Some(self.node.started_at.into()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        Ok(Response::new(GetNodeInfoResponse { node_info: Some(node_info) }))
+    }
+
+    async fn set_agent_card(&self, request: Request<SetAgentCardRequest>) -> Result<Response<SetAgentCardResponse>, Status> {
+        let mut card = request.into_inner().card.ok_or_else(|| Status::invalid_argument("the request has no card"))?;
+        let given = card.p2p_extension.take();
+        let ours = self.p2p_extension();
+        card.p2p_extension = Some(agentanycast_proto::v1::P2pExtension {
+            verifiable_credentials: given.map(|given| given.verifiable_credentials).unwrap_or_default(),
+            ..ours
+        });
+        if card.encoded_len() > MAX_CARD {
+            return Err(Status::invalid_argument(format!(
+                "the card has {} bytes, a card may have {MAX_CARD}; shorten its descriptions or schemas",
+                card.encoded_len()
+            )));
+        }
+        let kept = card.clone();
+        self.engine()
+            .call(move |core, _| {
+                core.set_card(kept);
+                Ok(())
+            })
+            .await
+            .map_err(|error| status_of(&error))?;
+        self.net().set_card(Some(card)).await;
+        Ok(Response::new(SetAgentCardResponse {}))
+    }
+
+    async fn connect_peer(&self, request: Request<ConnectPeerRequest>) -> Result<Response<ConnectPeerResponse>, Status> {
+        let request = request.into_inner();
+        let peer = peer_of(&request.peer_id)?;
+        let connected = self.net().dial(peer, request.addresses).await.map_err(|error| match error {
+            DialError::Unreachable { .. } | DialError::Stopped => Status::unavailable(error.to_string()),
+            _ => Status::invalid_argument(error.to_string()),
+        })?;
+        // A peer without a card, or a slow one, is connected all the same.
+        if let Ok(Ok(Some(card))) = tokio::time::timeout(CARD_WAIT, self.net().fetch_card(peer)).await {
+            self.keep_card(peer, card).await?;
+        }
+        Ok(Response::new(ConnectPeerResponse { peer_info: Some(peer_info(&connected)) }))
+    }
+
+    async fn list_peers(&self, _: Request<ListPeersRequest>) -> Result<Response<ListPeersResponse>, Status> {
+        let peers = self.net().peers().iter().map(peer_info).collect();
+        Ok(Response::new(ListPeersResponse { peers }))
+    }
+
+    async fn get_peer_card(&self, request: Request<GetPeerCardRequest>) -> Result<Response<GetPeerCardResponse>, Status> {
+        let peer = peer_of(&request.into_inner().peer_id)?;
+        let own = peer == self.engine().me();
+        let known = self
+            .engine()
+            .call(move |core, _| if own { Ok(core.card()) } else { core.peer_card(peer) })
+            .await
+            .map_err(|error| status_of(&error))?;
+        let mut card = known;
+        if card.is_none()
+            && self.net().is_connected(peer)
+            && let Ok(Ok(Some(fetched))) = tokio::time::timeout(FETCH_WAIT, self.net().fetch_card(peer)).await
+        {
+            self.keep_card(peer, fetched.clone()).await?;
+            card = Some(fetched);
+        }
+        let card = card.ok_or_else(|| Status::not_found(format!("no card of {peer} is known")))?;
+        Ok(Response::new(GetPeerCardResponse { card: Some(card) }))
+    }
+
+    async fn send_task(&self, request: Request<SendTaskRequest>) -> Result<Response<SendTaskResponse>, Status> {
+        let most = max_message(&request);
+        let request = request.into_inner();
+        let answers = !request.task_id.is_empty() || request.metadata.contains_key("task_id");
+        let (peer, skill) = match request.target {
+            Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
+            Some(Target::SkillId(skill)) if skill.is_empty() => {
+                return Err(Status::invalid_argument("skill_id is empty"));
+            }
+            Some(Target::SkillId(skill)) => {
+                return Err(Status::unavailable(format!(
+                    "cannot look for agents with skill {skill:?}: this node has no discovery configured"
+                )));
+            }
+            Some(Target::Url(url)) => {
+                return Err(Status::failed_precondition(format!(
+                    "cannot send to {url:?}: this node has no HTTP bridge"
+                )));
+            }
+            None if answers => (None, String::new()),
+            None => return Err(Status::invalid_argument("the task has no target: set peer_id, skill_id or url")),
+        };
+        let message = request.message.ok_or_else(|| Status::invalid_argument("the task has no message"))?;
+        let sent = SendTask {
+            peer,
+            message,
+            skill,
+            metadata: request.metadata,
+            context_id: request.context_id,
+            task_id: request.task_id,
+            idempotency_key: request.idempotency_key,
+        };
+        let task = self.engine().send_task(sent).await.map_err(|error| status_of(&error))?;
+        Ok(Response::new(SendTaskResponse { task: Some(self.present_task(&task, most).await) }))
+    }
+
+    async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<GetTaskResponse>, Status> {
+        let most = max_message(&request);
+        let id = request.into_inner().task_id;
+        let task = self.engine().task(id).await.map_err(|error| status_of(&error))?;
+        Ok(Response::new(GetTaskResponse { task: Some(self.present_task(&task, most).await) }))
+    }
+
+    async fn cancel_task(&self, request: Request<CancelTaskRequest>) -> Result<Response<CancelTaskResponse>, Status> {
+        let most = max_message(&request);
+        let id = request.into_inner().task_id;
+        let task = self.engine().cancel(id).await.map_err(|error| status_of(&error))?;
+        Ok(Response::new(CancelTaskResponse { task: Some(self.present_task(&task, most).await) }))
+    }
+
+    type SubscribeTaskUpdatesStream = Events<SubscribeTaskUpdatesResponse>;
+
+    async fn subscribe_task_updates(
+        &self,
+        request: Request<SubscribeTaskUpdatesRequest>,
+    ) -> Result<Response<Self::SubscribeTaskUpdatesStream>, Status> {
+        let most = max_message(&request);
+        let id = request.into_inner().task_id;
+        let (task, mut changes) = self.engine().subscribe(id).await.map_err(|error| status_of(&error))?;
+        let api = self.clone();
+        let first = Change {
+            task_id: task.id,
+            status: task.status,
+            message: task.status_message,
+            results: task.results,
+        };
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let mut last = first.status;
+            yield api.present_change(&first, most).await;
+            while !last.is_terminal() {
+                let Some(change) = changes.next().await else {
+                    Err(Status::unavailable("the daemon is stopping"))?;
+                    break;
+                };
+                last = change.status;
+                yield api.present_change(&change, most).await;
+            }
+        })))
+    }
+
+    type SubscribeIncomingTasksStream = Events<SubscribeIncomingTasksResponse>;
+
+    async fn subscribe_incoming_tasks(
+        &self,
+        request: Request<SubscribeIncomingTasksRequest>,
+    ) -> Result<Response<Self::SubscribeIncomingTasksStream>, Status> {
+        let most = max_message(&request);
+        let mut listener = self.engine().listen().await.map_err(|error| status_of(&error))?;
+        let api = self.clone();
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            while let Some(incoming) = listener.next().await {
+                let task = api.present_task(&incoming.task, most).await;
+                yield SubscribeIncomingTasksResponse { task: Some(task), sender_card: incoming.sender_card };
+            }
+            Err(Status::unavailable("the daemon is stopping"))?;
+        })))
+    }
+
+    async fn update_task_status(
+        &self,
+        request: Request<UpdateTaskStatusRequest>,
+    ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
+        let connection = request.extensions().get::<CallerInfo>().map_or(0, |caller| caller.connection.0);
+        let request = request.into_inner();
+        let next = task::Status::from_wire(request.status).ok_or_else(|| {
+            Status::invalid_argument(format!("status {} is none that a task can have", request.status))
+        })?;
+        let connections = self.node.connections.clone();
+        let is_alive = move |other| connections.is_alive(super::listen::ConnectionId(other));
+        self.engine()
+            .update(request.task_id, next, request.message, connection, is_alive)
+            .await
+            .map_err(|error| status_of(&error))?;
+        Ok(Response::new(UpdateTaskStatusResponse {}))
+    }
+
+    async fn complete_task(&self, request: Request<CompleteTaskRequest>) -> Result<Response<CompleteTaskResponse>, Status> {
+        let request = request.into_inner();
+        self.engine()
+            .complete(request.task_id, request.artifacts, request.message)
+            .await
+            .map_err(|error| status_of(&error))?;
+        Ok(Response::new(CompleteTaskResponse {}))
+    }
+
+    async fn fail_task(&self, request: Request<FailTaskRequest>) -> Result<Response<FailTaskResponse>, Status> {
+        let request = request.into_inner();
+        self.engine().fail(request.task_id, request.error_message).await.map_err(|error| status_of(&error))?;
+        Ok(Response::new(FailTaskResponse {}))
+    }
+
+    type SubscribeTaskStreamStream = Events<SubscribeTaskStreamResponse>;
+
+    async fn subscribe_task_stream(
+        &self,
+        request: Request<SubscribeTaskStreamRequest>,
+    ) -> Result<Response<Self::SubscribeTaskStreamStream>, Status> {
+        let events = streams::read(self.clone(), request.into_inner()).await?;
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn send_streaming_artifact(
+        &self,
+        request: Request<Streaming<SendStreamingArtifactRequest>>,
+    ) -> Result<Response<SendStreamingArtifactResponse>, Status> {
+        Ok(Response::new(streams::send(self, request.into_inner()).await?))
+    }
+
+    async fn discover(&self, request: Request<DiscoverRequest>) -> Result<Response<DiscoverResponse>, Status> {
+        if request.get_ref().skill_id.is_empty() {
+            return Err(Status::invalid_argument("skill_id is empty"));
+        }
+        Err(Status::unavailable("this node has no discovery configured"))
+    }
+}
+
+impl Api {
+    async fn keep_card(&self, peer: agentanycast_identity::PeerId, card: agentanycast_proto::v1::AgentCard) -> Result<(), Status> {
+        self.engine()
+            .call(move |core, _| {
+                core.put_peer_card(peer, card);
+                Ok(())
+            })
+            .await
+            .map_err(|error| status_of(&error))
+    }
+}
+
+fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
+    let kind = if peer.direct { ConnectionType::Direct } else { ConnectionType::Relay };
+    PeerInfo {
+        peer_id: peer.peer.to_string(),
+        addresses: peer.addresses.clone(),
+        connection_type: kind as i32,
+        connected_at: Some(peer.connected_at.into()),
+    }
+}

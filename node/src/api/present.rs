@@ -1,0 +1,116 @@
+//! Answers within the limit of whoever asked: what does not fit is listed by reference, to be read
+//! with SubscribeTaskStream.
+
+use agentanycast_proto::v1::{self, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content};
+use prost::Message as _;
+use tonic::{Request, metadata::MetadataMap};
+
+use super::Api;
+use crate::{
+    engine::{Change, wire},
+    task::{Output, Task},
+};
+
+/// The metadata in which a caller names the largest message it takes, in bytes.
+const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";
+
+/// For callers that name none: gRPC libraries take 4 MiB, less what surrounds the message.
+const DEFAULT_MAX_MESSAGE: usize = 3_670_016;
+
+/// Bytes of an answer besides its artifacts' content, kept free.
+const MARGIN: usize = 4 << 10;
+
+/// The largest message that the caller takes, in bytes.
+pub(super) fn max_message<T>(request: &Request<T>) -> usize {
+    named(request.metadata()).unwrap_or(DEFAULT_MAX_MESSAGE)
+}
+
+fn named(metadata: &MetadataMap) -> Option<usize> {
+    let bytes: usize = metadata.get(MAX_MESSAGE_KEY)?.to_str().ok()?.parse().ok()?;
+    Some(bytes.clamp(64 << 10, agentanycast_proto::MAX_GRPC_MESSAGE))
+}
+
+impl Api {
+    /// A task whole, within `most` bytes.
+    pub(super) async fn present_task(&self, task: &Task, most: usize) -> v1::Task {
+        let mut answer = wire::head(task, self.engine().me());
+        answer.messages = task.messages.iter().map(|message| (**message).clone()).collect();
+        shorten(&mut answer.messages, most / 2);
+        if answer.status_message.as_ref().is_some_and(|message| message.encoded_len() > most / 4) {
+            answer.status_message = None;
+        }
+        let room = most.saturating_sub(answer.encoded_len() + MARGIN);
+        answer.artifacts = self.artifacts(&task.id, task.results.iter().map(|result| &**result), room).await;
+        answer
+    }
+
+    /// A change of a task, within `most` bytes.
+    pub(super) async fn present_change(&self, change: &Change, most: usize) -> SubscribeTaskUpdatesResponse {
+        let message = wire::owned(change.message.as_ref()).filter(|message| message.encoded_len() <= most / 2);
+        let room = most.saturating_sub(message.as_ref().map_or(0, Message::encoded_len) + MARGIN);
+        SubscribeTaskUpdatesResponse {
+            task_id: change.task_id.clone(),
+            status: change.status.to_wire() as i32,
+            message,
+            artifacts: self.artifacts(&change.task_id, change.results.iter().map(|result| &**result), room).await,
+        }
+    }
+
+    async fn artifacts<'a>(&self, task: &str, results: impl Iterator<Item = &'a Output>, mut room: usize) -> Vec<Artifact> {
+        let mut artifacts = Vec::new();
+        for result in results {
+            let whole = match result {
+                Output::Whole(artifact) => artifact.clone(),
+                Output::Streamed(streamed) => {
+                    let most = self.node.max_artifact_bytes.min(room as u64);
+                    self.engine().streamed_artifact(task, streamed, most).await
+                }
+            };
+            let shown = if whole.encoded_len() > room { by_reference(task, &whole) } else { whole };
+            room = room.saturating_sub(shown.encoded_len() + 16);
+            artifacts.push(shown);
+        }
+        artifacts
+    }
+}
+
+fn by_reference(task: &str, artifact: &Artifact) -> Artifact {
+    let media_type = artifact.parts.first().map_or("", |part| part.media_type.as_str());
+    wire::reference(task, &artifact.artifact_id, &artifact.name, media_type, content(artifact).len() as u64)
+}
+
+/// The content of an artifact as the bytes of a stream: raw and text parts one after the other; any
+/// other part as its protobuf encoding.
+pub(super) fn content(artifact: &Artifact) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in &artifact.parts {
+        match &part.content {
+            Some(Content::RawPart(raw)) => bytes.extend_from_slice(&raw.data),
+            Some(Content::TextPart(text)) => bytes.extend_from_slice(text.text.as_bytes()),
+            Some(_) => bytes.extend_from_slice(&part.encode_to_vec()),
+            None => {}
+        }
+    }
+    bytes
+}
+
+/// Leaves the contents of the largest messages out until all fit into `most` bytes; says so in each.
+fn shorten(messages: &mut [Message], most: usize) {
+    let mut total: usize = messages.iter().map(Message::encoded_len).sum();
+    if total <= most {
+        return;
+    }
+    let mut by_size: Vec<usize> = (0..messages.len()).collect();
+    by_size.sort_by_key(|at| std::cmp::Reverse(messages[*at].encoded_len()));
+    for at in by_size {
+        if total <= most {
+            return;
+        }
+        let message = &mut messages[at];
+        let bytes = message.encoded_len();
+        let text = format!("[{bytes} bytes left out: larger than this caller takes in one message]");
+        message.parts =
+            vec![Part { content: Some(Content::TextPart(TextPart { text })), ..Part::default() }];
+        total = total.saturating_sub(bytes) + message.encoded_len();
+    }
+}

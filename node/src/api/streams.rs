@@ -1,0 +1,226 @@
+//! The two calls that carry artifacts piece by piece.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use agentanycast_proto::v1::{
+    Artifact, SendStreamingArtifactRequest, SendStreamingArtifactResponse, StreamChunk, StreamEnd, StreamEndReason,
+    StreamStart, SubscribeTaskStreamRequest, SubscribeTaskStreamResponse, send_streaming_artifact_request as sending,
+    subscribe_task_stream_response as reading,
+};
+use futures::{Stream, StreamExt as _};
+use tonic::{Status, Streaming};
+
+use super::{Api, present, status_of};
+use crate::{
+    delivery::artifact::split,
+    engine::{ArtifactSender, SendError},
+    spool::{ReadError, SpoolEvent, SpoolReader},
+    task::{Output, Streamed, Task},
+};
+
+/// How long the file of a stream that has just begun is waited for.
+const FILE_APPEARS: Duration = Duration::from_secs(5);
+
+/// How often it is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+type Event = Result<SubscribeTaskStreamResponse, Status>;
+
+/// SubscribeTaskStream.
+pub(super) async fn read(api: Api, request: SubscribeTaskStreamRequest) -> Result<impl Stream<Item = Event>, Status> {
+    if request.from_sequence < 0 || (request.from_sequence > 0 && request.artifact_id.is_empty()) {
+        return Err(Status::invalid_argument("from_sequence must be 0 or more, and needs an artifact_id"));
+    }
+    let (task, mut changes) =
+        api.engine().subscribe(request.task_id.clone()).await.map_err(|error| status_of(&error))?;
+    Ok(async_stream::try_stream! {
+        let mut task = task;
+        let mut served: HashSet<String> = HashSet::new();
+        loop {
+            for result in wanted(&task, &request.artifact_id) {
+                if !served.insert(result.id().to_owned()) {
+                    continue;
+                }
+                match &*result {
+                    Output::Whole(artifact) => {
+                        for event in whole(&task.id, artifact, request.from_sequence) {
+                            yield event;
+                        }
+                    }
+                    Output::Streamed(streamed) => {
+                        let mut reader = open(&api, &task, streamed, request.from_sequence).await?;
+                        while let Some(event) = reader.next().await.map_err(|error| unreadable(&error))? {
+                            let ended = matches!(event, SpoolEvent::End(_));
+                            yield translated(&task.id, &streamed.artifact_id, event);
+                            if ended {
+                                break;
+                            }
+                        }
+                    }
+                }
+            }
+            let done = !request.artifact_id.is_empty() && served.contains(&request.artifact_id);
+            if task.status.is_terminal() || done {
+                break;
+            }
+            if changes.next().await.is_none() {
+                Err(Status::unavailable("the daemon is stopping"))?;
+            }
+            task = api.engine().task(task.id.clone()).await.map_err(|error| status_of(&error))?;
+        }
+    })
+}
+
+fn wanted(task: &Task, artifact_id: &str) -> Vec<Arc<Output>> {
+    task.results.iter().filter(|result| artifact_id.is_empty() || result.id() == artifact_id).cloned().collect()
+}
+
+async fn open(api: &Api, task: &Task, streamed: &Streamed, from: i32) -> Result<SpoolReader, Status> {
+    let deadline = tokio::time::Instant::now() + FILE_APPEARS;
+    loop {
+        match api.engine().spool().reader(&task.id, &streamed.artifact_id, from as u32).await {
+            Err(ReadError::NotFound) if streamed.ended.is_none() && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            opened => return opened.map_err(|error| unreadable(&error)),
+        }
+    }
+}
+
+fn unreadable(error: &ReadError) -> Status {
+    match error {
+        ReadError::NotFound | ReadError::Removed => Status::not_found(error.to_string()),
+        ReadError::TooManyReaders => Status::resource_exhausted(error.to_string()),
+        _ => Status::data_loss(error.to_string()),
+    }
+}
+
+fn event(event: reading::Event) -> SubscribeTaskStreamResponse {
+    SubscribeTaskStreamResponse { event: Some(event) }
+}
+
+fn translated(task_id: &str, artifact_id: &str, from_spool: SpoolEvent) -> SubscribeTaskStreamResponse {
+    event(match from_spool {
+        SpoolEvent::Start(start) => reading::Event::StreamStart(start),
+        SpoolEvent::Chunk { sequence, data, is_last } => reading::Event::StreamChunk(StreamChunk {
+            task_id: task_id.to_owned(),
+            artifact_id: artifact_id.to_owned(),
+            sequence: sequence as i32,
+            data,
+            is_last,
+        }),
+        SpoolEvent::End(end) => reading::Event::StreamEnd(end),
+    })
+}
+
+/// A whole artifact as a stream.
+fn whole(task_id: &str, artifact: &Artifact, from: i32) -> Vec<SubscribeTaskStreamResponse> {
+    let content = present::content(artifact);
+    let chunks: Vec<bytes::Bytes> = if content.is_empty() { Vec::new() } else { split(content.into()).collect() };
+    let last = chunks.len().saturating_sub(1);
+    let mut events = vec![event(reading::Event::StreamStart(StreamStart {
+        task_id: task_id.to_owned(),
+        artifact_id: artifact.artifact_id.clone(),
+        artifact_name: artifact.name.clone(),
+        media_type: artifact.parts.first().map(|part| part.media_type.clone()).unwrap_or_default(),
+        total_chunks: chunks.len() as i32,
+        ..StreamStart::default()
+    }))];
+    events.extend(chunks.into_iter().enumerate().skip(from as usize).map(|(sequence, data)| {
+        event(reading::Event::StreamChunk(StreamChunk {
+            task_id: task_id.to_owned(),
+            artifact_id: artifact.artifact_id.clone(),
+            sequence: sequence as i32,
+            data,
+            is_last: sequence == last,
+        }))
+    }));
+    events.push(event(reading::Event::StreamEnd(StreamEnd {
+        task_id: task_id.to_owned(),
+        artifact_id: artifact.artifact_id.clone(),
+        reason: StreamEndReason::Complete as i32,
+        error_message: String::new(),
+    })));
+    events
+}
+
+/// SendStreamingArtifact.
+pub(super) async fn send(
+    api: &Api,
+    mut requests: Streaming<SendStreamingArtifactRequest>,
+) -> Result<SendStreamingArtifactResponse, Status> {
+    let Some(sending::Event::StreamStart(start)) = next(&mut requests).await? else {
+        return Err(Status::invalid_argument("the first message of SendStreamingArtifact must be stream_start"));
+    };
+    if start.task_id.is_empty() {
+        return Err(Status::invalid_argument("stream_start has no task_id"));
+    }
+    let (task_id, artifact_id) = (start.task_id.clone(), start.artifact_id.clone());
+    let mut sender = api.engine().stream_artifact(start).await.map_err(refused)?;
+    let mut expected = 0;
+    let mut last = false;
+    let belongs = |task: &str, artifact: &str| {
+        if (task.is_empty() || task == task_id) && (artifact.is_empty() || artifact == artifact_id) {
+            Ok(())
+        } else {
+            Err(Status::invalid_argument("a piece of another artifact came on this stream"))
+        }
+    };
+    loop {
+        match next(&mut requests).await? {
+            Some(sending::Event::StreamChunk(chunk)) => {
+                belongs(&chunk.task_id, &chunk.artifact_id)?;
+                if chunk.sequence != expected || last {
+                    return Err(Status::invalid_argument(format!(
+                        "chunk {} came where chunk {expected} or the end was expected; sequences count from 0 without gaps",
+                        chunk.sequence
+                    )));
+                }
+                expected += 1;
+                last = chunk.is_last;
+                sender.push(chunk.data, chunk.is_last).await.map_err(refused)?;
+            }
+            Some(sending::Event::StreamEnd(end)) => {
+                belongs(&end.task_id, &end.artifact_id)?;
+                let reason = match end.reason() {
+                    StreamEndReason::Unspecified => StreamEndReason::Complete,
+                    reason => reason,
+                };
+                return finish(sender, reason, &end.error_message).await;
+            }
+            None if last => return finish(sender, StreamEndReason::Complete, "").await,
+            Some(sending::Event::StreamStart(_)) | None => {
+                // Dropping the sender ends the artifact with reason ERROR.
+                return Err(Status::invalid_argument("the stream ended without stream_end"));
+            }
+        }
+    }
+}
+
+async fn finish(sender: ArtifactSender, reason: StreamEndReason, message: &str) -> Result<SendStreamingArtifactResponse, Status> {
+    sender.finish(reason, message).await.map_err(refused)?;
+    Ok(SendStreamingArtifactResponse {})
+}
+
+async fn next(requests: &mut Streaming<SendStreamingArtifactRequest>) -> Result<Option<sending::Event>, Status> {
+    match requests.next().await.transpose()? {
+        None => Ok(None),
+        Some(request) => match request.event {
+            Some(event) => Ok(Some(event)),
+            None => Err(Status::invalid_argument("a message of SendStreamingArtifact is empty")),
+        },
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+fn refused(error: SendError) -> Status {
+    let text = error.to_string();
+    match error {
+        SendError::Engine(error) => status_of(&error),
+        SendError::Refused(_) | SendError::TaskEnded(_) => Status::failed_precondition(text),
+        SendError::TooLarge(_) => Status::resource_exhausted(text),
+        SendError::Spool(error) if error.is_full() => Status::resource_exhausted(text),
+        SendError::Spool(_) => Status::unavailable(text),
+        _ => Status::aborted(text),
+    }
+}
