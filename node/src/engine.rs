@@ -32,7 +32,7 @@ pub use self::{
     assign::{Caller, StreamRoute},
     core::{Change, Core, Counters, EngineError, Limits, Now},
     originate::SendTask,
-    shell::{StartError, start},
+    shell::{Loaded, Parts, StartError, start},
     subscribers::Subscription,
 };
 use crate::{
@@ -117,9 +117,12 @@ impl Engine {
         &self.spool
     }
 
-    /// Why the store failed, once it has.
-    pub fn failure(&self) -> Option<String> {
-        self.failed.borrow().clone()
+    /// Returns once the store has failed: the daemon refuses all work then.
+    pub async fn failed(&self) {
+        let mut failed = self.failed.clone();
+        if failed.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await; // The engine has stopped in good health.
+        }
     }
 
     /// Sends a task, or a further message of one.

@@ -1,0 +1,271 @@
+//! The node as a process: wiring and order. Up: store, engine, network (whose events the engine
+//! already awaits), gRPC. Down in reverse: no new calls, drain the engine, let the network go.
+
+use std::{
+    ffi::OsString,
+    fmt::Display,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use agentanycast_identity as identity;
+use agentanycast_proto::{
+    FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
+    v1::{node_service_server::NodeServiceServer, task_list_service_server::TaskListServiceServer},
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{
+        Api,
+        listen::{self, GrpcListener},
+    },
+    config::{self, Config, Loaded},
+    engine::{self, Engine},
+    net,
+    spool::Spool,
+    store::disk::DiskStore,
+    telemetry,
+};
+
+/// Events of the network that wait for the engine.
+const EVENTS: usize = 1024;
+
+/// How long a stop may take (docs/operating.md); what is not drained by then is on disk.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long calls that are being answered may take after the engine has stopped.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// File descriptors the daemon asks for: connections, streams and artifact files take one each.
+const DESCRIPTORS: u64 = 65_536;
+
+/// HTTP/2 windows of the gRPC face, in bytes: a window of 64 KiB chunks in flight.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// Streams that a client may reset before they are taken up; deployed SDKs drop a stream per task.
+const PENDING_RESETS: usize = 4096;
+
+/// Runs the daemon as the command line says; the whole of `agentanycastd` and of `anycast daemon`.
+/// `args` begins with the program's name.
+pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
+    match config::load_from_process(args) {
+        Ok(Loaded::Run { config, .. }) => run_process(*config),
+        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
+            let printed = writeln!(io::stdout(), "{}", text.trim_end());
+            if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(config::EXIT_CODE)
+        }
+    }
+}
+
+fn run_process(config: Config) -> ExitCode {
+    if let Err(error) = telemetry::init_logging(config.log_level, config.log_format) {
+        complain(&format!("cannot log: {error}"));
+    }
+    raise_descriptor_limit();
+    // One thread: on small machines the hops of a task's road cost more across threads than on one
+    // (docs/design.md, "Threads").
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
+        let done = runtime.block_on(run(config));
+        runtime.shutdown_timeout(Duration::from_millis(200));
+        done
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn complain(error: &impl Display) {
+    // Nobody to tell if standard error is gone.
+    let _ = writeln!(io::stderr(), "agentanycastd: {error}");
+}
+
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|now| now < wanted) {
+        limit.current = Some(wanted);
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::warn!(%error, "the limit of open files could not be raised");
+        }
+    }
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let node = Node::start(&config).await?;
+    node.announce()?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping");
+    if tokio::time::timeout(STOP_WITHIN, node.stop()).await.is_err() {
+        tracing::warn!("stopped before everything was drained; what was accepted is on disk");
+    }
+    Ok(())
+}
+
+struct Node {
+    net: net::Handle,
+    net_task: tokio::task::JoinHandle<()>,
+    engine_stop: CancellationToken,
+    engine_task: tokio::task::JoinHandle<()>,
+    server_stop: CancellationToken,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Node {
+    async fn start(config: &Config) -> anyhow::Result<Self> {
+        let keypair = identity::load_or_create(&config.key_path)?;
+        let me = identity::peer_id(&keypair);
+        let loaded = load_engine(config, me)?;
+
+        let (events, inbox) = mpsc::channel(EVENTS);
+        let (net, net_task) = net::start(net_config(config, keypair, &loaded), events).await?;
+        let engine_stop = CancellationToken::new();
+        let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
+        keep_what_is_bound(&engine, &net).await?;
+
+        let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
+        let api = Api::new(engine.clone(), net.clone(), listener.connections(), config.max_artifact_bytes.0);
+        let server_stop = CancellationToken::new();
+        let server = serve(api, listener, &engine, server_stop.clone())?;
+        Ok(Self { net, net_task, engine_stop, engine_task, server_stop, server })
+    }
+
+    /// The lines that whoever started the daemon waits for: calls are taken from here on.
+    fn announce(&self) -> io::Result<()> {
+        let mut out = io::stdout();
+        let me = self.net.local_peer();
+        writeln!(out, "PEER_ID={me}")?;
+        out.flush()?;
+        for address in self.net.listen_addrs() {
+            writeln!(out, "LISTEN_ADDR={address}/p2p/{me}")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    async fn stop(self) {
+        self.server_stop.cancel();
+        self.engine_stop.cancel();
+        let _ = self.engine_task.await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.server).await;
+        self.net.shutdown().await;
+        let _ = self.net_task.await;
+    }
+}
+
+fn load_engine(config: &Config, me: identity::PeerId) -> anyhow::Result<engine::Loaded> {
+    let opened = DiskStore::open(&config.store_path)?;
+    if let Some(path) = &opened.moved_aside {
+        tracing::error!(path = %path.display(), "the store was damaged; it was moved there, and an empty one begun");
+    }
+    let spool = Spool::open(config.store_path.join("artifacts"))?;
+    let limits = engine::Limits {
+        retry_delays: config.retry_delays.clone(),
+        offline_ttl: config.offline_queue_ttl,
+        agent_grace: config.agent_grace,
+        retention: config.task_retention,
+        retention_count: usize::try_from(config.task_retention_count).unwrap_or(usize::MAX),
+        quota: config.store_quota.0,
+        max_open_tasks: usize::try_from(config.max_open_tasks).unwrap_or(usize::MAX),
+        max_artifact_bytes: config.max_artifact_bytes.0,
+    };
+    Ok(engine::start(engine::Parts { store: Arc::new(opened.store), spool, limits, me })?)
+}
+
+fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Loaded) -> net::NetConfig {
+    net::NetConfig {
+        keypair,
+        listen_addrs: config.listen_addrs.iter().map(ToString::to_string).collect(),
+        preferred_listen: loaded.core().listened(),
+        bootstrap_peers: config.bootstrap_peers.iter().map(ToString::to_string).collect(),
+        known_addrs: loaded.core().addresses(),
+        mdns: config.enable_mdns,
+        quic: config.enable_quic,
+        relay_client: config.enable_relay_client,
+        hole_punching: config.enable_hole_punching,
+        agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
+        limits: net::Limits::default(),
+    }
+}
+
+/// Keeps the ports for the next start, and shows the card of the last run until an agent sets one.
+async fn keep_what_is_bound(engine: &Engine, net: &net::Handle) -> anyhow::Result<()> {
+    let bound = net.bound_addrs();
+    let card = engine
+        .call(move |core, _| {
+            core.set_listened(bound);
+            Ok(core.card())
+        })
+        .await?;
+    if card.is_some() {
+        net.set_card(card).await;
+    }
+    Ok(())
+}
+
+fn serve(
+    api: Api,
+    listener: GrpcListener,
+    engine: &Engine,
+    stop: CancellationToken,
+) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()?;
+    let node_service = NodeServiceServer::new(api.clone())
+        .max_decoding_message_size(MAX_GRPC_MESSAGE)
+        .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let task_list = TaskListServiceServer::new(api)
+        .max_decoding_message_size(MAX_GRPC_MESSAGE)
+        .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let router = listener
+        .server()?
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+        .add_service(health_service)
+        .add_service(reflection)
+        .add_service(node_service)
+        .add_service(task_list);
+    let engine = engine.clone();
+    Ok(tokio::spawn(async move {
+        health.set_serving::<NodeServiceServer<Api>>().await;
+        let watch_health = async {
+            engine.failed().await;
+            health.set_not_serving::<NodeServiceServer<Api>>().await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            done = router.serve_with_incoming_shutdown(listener, stop.cancelled_owned()) => {
+                if let Err(error) = done {
+                    tracing::error!(%error, "the gRPC server stopped");
+                }
+            }
+            () = watch_health => {}
+        }
+    }))
+}
