@@ -71,8 +71,8 @@ impl AddressBook {
         }
     }
 
-    /// Notes an address of `peer`, without its `/p2p`. True when it was not known.
-    pub(super) fn learn(&mut self, peer: PeerId, address: Multiaddr, origin: Origin) -> bool {
+    /// Notes an address of `peer`, without its `/p2p`. True when it was not known, or not proven before.
+    pub(super) fn learn(&mut self, peer: PeerId, address: &Multiaddr, origin: Origin) -> bool {
         if address.is_empty() || address.len() > MAX_ADDRESS_BYTES {
             return false;
         }
@@ -80,8 +80,9 @@ impl AddressBook {
             Some(entries) => entries,
             None => self.others.get_or_insert_mut(peer, Vec::new),
         };
-        let known = entries.iter().position(|entry| entry.address == address);
-        let origin = known.map_or(origin, |at| entries.remove(at).origin.max(origin));
+        let known = entries.iter().position(|entry| entry.address == *address);
+        let before = known.map(|at| entries.remove(at).origin);
+        let origin = before.map_or(origin, |before| before.max(origin));
         // Best first; among equals the proven one that worked last, and the claim that came first.
         let at = entries.iter().position(|entry| match origin {
             Origin::Proven => true,
@@ -95,7 +96,8 @@ impl AddressBook {
             },
         );
         entries.truncate(MAX_ADDRESSES);
-        known.is_none() && entries.iter().any(|entry| entry.address == address)
+        let proven = origin == Origin::Proven && before != Some(Origin::Proven);
+        proven || before.is_none() && entries.iter().any(|entry| entry.address == *address)
     }
 
     /// Addresses of `peer`, best first.
@@ -187,17 +189,17 @@ mod tests {
         let mut book = AddressBook::new();
         let peer = PeerId::random();
         for port in 1..=20 {
-            book.learn(peer, addr(&format!("/ip4/10.0.0.1/tcp/{port}")), Origin::Claimed);
+            book.learn(peer, &addr(&format!("/ip4/10.0.0.1/tcp/{port}")), Origin::Claimed);
         }
         assert_eq!(book.of(peer).len(), MAX_ADDRESSES);
-        assert!(book.learn(peer, addr("/ip4/10.0.0.2/tcp/1"), Origin::Given));
-        assert!(book.learn(peer, addr("/ip4/10.0.0.3/tcp/1"), Origin::Proven));
+        assert!(book.learn(peer, &addr("/ip4/10.0.0.2/tcp/1"), Origin::Given));
+        assert!(book.learn(peer, &addr("/ip4/10.0.0.3/tcp/1"), Origin::Proven));
         assert!(
-            !book.learn(peer, addr("/ip4/10.0.0.1/tcp/2"), Origin::Proven),
-            "known already"
+            book.learn(peer, &addr("/ip4/10.0.0.1/tcp/2"), Origin::Proven),
+            "known, and proven now"
         );
         assert!(
-            !book.learn(peer, addr("/ip4/10.0.0.9/tcp/1"), Origin::Claimed),
+            !book.learn(peer, &addr("/ip4/10.0.0.9/tcp/1"), Origin::Claimed),
             "no room for claims"
         );
         let first: Vec<_> = book.of(peer).into_iter().take(3).collect();
@@ -214,10 +216,10 @@ mod tests {
     fn a_flood_of_peers_leaves_the_kept_ones() {
         let mut book = AddressBook::new();
         let friend = PeerId::random();
-        book.learn(friend, addr("/ip4/10.0.0.1/tcp/1"), Origin::Given);
+        book.learn(friend, &addr("/ip4/10.0.0.1/tcp/1"), Origin::Given);
         book.keep(friend, true);
         for _ in 0..MAX_PEERS.get() + 10 {
-            book.learn(PeerId::random(), addr("/ip4/10.0.0.1/tcp/1"), Origin::Claimed);
+            book.learn(PeerId::random(), &addr("/ip4/10.0.0.1/tcp/1"), Origin::Claimed);
         }
         assert_eq!(book.others.len(), MAX_PEERS.get());
         assert_eq!(book.of(friend).len(), 1);

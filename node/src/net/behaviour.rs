@@ -15,13 +15,13 @@ use tokio::sync::mpsc;
 use super::{
     NetConfig,
     counters::Counters,
-    streams::{self, InboundStream},
+    streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
 
 /// A connection without a stream of ours is closed after this time; finding a peer again costs more than
 /// an idle connection, and the pings notice a dead one.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// What identify calls our protocol family.
 const PROTOCOL_VERSION: &str = "agentanycast/1.0.0";
 /// Inbound streams per connection that may be agreeing on a protocol; more are reset.
@@ -49,7 +49,7 @@ pub(super) fn swarm(
 ) -> Result<(Swarm<Behaviour>, mpsc::Receiver<InboundStream>), noise::Error> {
     let local = config.keypair.public().to_peer_id();
     let (transport, relay) = transport::build(&config.keypair, config.quic, config.relay_client)?;
-    let (streams, inbound) = streams::Behaviour::new(counters);
+    let (streams, inbound) = streams::Behaviour::new(counters, INBOUND_QUEUE);
     let mdns = config
         .mdns
         .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), local));

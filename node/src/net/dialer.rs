@@ -14,12 +14,12 @@ use agentanycast_identity::PeerId;
 /// First wait after a failure (wire contract, "Offline queue"), before jitter.
 pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts, before jitter.
-pub(super) const LAST_DELAY: Duration = Duration::from_secs(300);
+pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
 /// Share of a wait that jitter adds or takes, so that many nodes do not dial in step.
 const JITTER: f64 = 0.2;
 /// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`]; a shorter one
 /// is a peer that refuses us after the handshake and keeps its longer waits.
-const STABLE_AFTER: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_mins(1);
 
 /// What is dialled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

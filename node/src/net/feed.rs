@@ -15,7 +15,7 @@ use agentanycast_proto::v1::AgentCard;
 pub(super) enum Notice {
     Connected(PeerId),
     Disconnected(PeerId),
-    Card(PeerId, AgentCard),
+    Card(PeerId, Box<AgentCard>),
     Addresses(PeerId, Vec<String>),
 }
 
@@ -34,7 +34,7 @@ struct Entry {
     told: bool,
     /// The peer went and came back since the consumer was told that it is connected.
     bounced: bool,
-    card: Option<AgentCard>,
+    card: Option<Box<AgentCard>>,
     addresses: Option<Vec<String>>,
 }
 
@@ -51,7 +51,7 @@ impl Feed {
     }
 
     pub(super) fn card(&mut self, peer: PeerId, card: AgentCard) {
-        self.news(peer, |entry| entry.card = Some(card));
+        self.news(peer, |entry| entry.card = Some(Box::new(card)));
     }
 
     pub(super) fn addresses(&mut self, peer: PeerId, addresses: Vec<String>) {
@@ -174,13 +174,19 @@ mod tests {
         feed.connected(peer(1));
         assert_eq!(
             drain(&mut feed),
-            [Notice::Connected(peer(1)), Notice::Card(peer(1), card.clone())]
+            [
+                Notice::Connected(peer(1)),
+                Notice::Card(peer(1), Box::new(card.clone()))
+            ]
         );
         feed.disconnected(peer(1));
         feed.card(peer(1), card.clone());
         assert_eq!(
             drain(&mut feed),
-            [Notice::Card(peer(1), card), Notice::Disconnected(peer(1))]
+            [
+                Notice::Card(peer(1), Box::new(card)),
+                Notice::Disconnected(peer(1))
+            ]
         );
     }
 

@@ -34,6 +34,7 @@ use super::{
     handle::{Command, Handle, Shared},
     inbound, listen,
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
+    transport,
 };
 
 /// Commands that may wait; more callers wait for room.
@@ -48,7 +49,7 @@ const INTERFACE_PAUSE: Duration = Duration::from_millis(20);
 /// Interfaces (with their churn) that a start waits for.
 const MAX_INTERFACES: usize = 64;
 /// How often shares of peers that are gone are forgotten.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
 /// Longest wait for connections to close when the node stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -112,6 +113,9 @@ impl Host {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
+        if config.quic {
+            transport::note_udp_buffer();
+        }
         host.listen(&addresses, &config.preferred_listen)?;
         host.wait_until_bound().await?;
         host.remember(&config.known_addrs);
@@ -206,21 +210,23 @@ impl Host {
     }
 
     fn tell(&mut self, room: mpsc::Permit<'_, Event>) {
-        room.send(match self.feed.next() {
-            Some(Notice::Connected(peer)) => {
-                let (ready, early) = std::mem::take(&mut self.early)
+        let Some(notice) = self.feed.next() else { return };
+        match notice {
+            Notice::Connected(peer) => {
+                room.send(Event::Connected { peer });
+                // Only now, so that no frame overtakes it.
+                let (ready, early): (Vec<_>, Vec<_>) = std::mem::take(&mut self.early)
                     .into_iter()
                     .partition(|stream| PeerId::from(stream.peer) == peer);
                 self.early = early;
-                let ready: Vec<InboundStream> = ready;
-                ready.into_iter().for_each(|stream| self.serve(stream));
-                Event::Connected { peer }
+                for stream in ready {
+                    self.serve(stream);
+                }
             }
-            Some(Notice::Disconnected(peer)) => Event::Disconnected { peer },
-            Some(Notice::Card(peer, card)) => Event::Card { peer, card },
-            Some(Notice::Addresses(peer, addrs)) => Event::Addresses { peer, addrs },
-            None => return,
-        });
+            Notice::Disconnected(peer) => room.send(Event::Disconnected { peer }),
+            Notice::Card(peer, card) => room.send(Event::Card { peer, card: *card }),
+            Notice::Addresses(peer, addrs) => room.send(Event::Addresses { peer, addrs }),
+        }
     }
 
     /// Serves an inbound stream, once the consumer knows of the peer's connection.
@@ -308,7 +314,7 @@ impl Host {
                     Some(Part::P2p(_)) => super::addresses::split_peer(address).0,
                     _ => address,
                 };
-                self.book.learn((*peer).into(), address, Origin::Given);
+                self.book.learn((*peer).into(), &address, Origin::Given);
             }
         }
     }

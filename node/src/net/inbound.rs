@@ -25,7 +25,7 @@ use super::{
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time between two frames. Our own nodes keep one stream open for all their envelopes; the
 /// sender opens a new one when it has something to say again.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Longest wait for the remote to take the end of our half, on which nothing is ever written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The common budget is taken in steps of this size as a frame arrives.
@@ -67,7 +67,6 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(()) => {
             // The remote may have gone altogether; then there is nothing to close.
             let _ = timeout(CLOSE_TIMEOUT, stream.close()).await;
-            return;
         }
         Err(Ended::TooLong(error)) => {
             counters.oversized_frames.increment();
@@ -156,3 +155,7 @@ async fn cover_and_read<R: AsyncRead + Unpin>(
     }
     Ok(stream.read(decoder.space()).await?)
 }
+
+#[cfg(test)]
+#[path = "inbound/tests.rs"]
+mod tests;

@@ -125,9 +125,9 @@ struct Link {
 }
 
 impl Behaviour {
-    /// A behaviour whose inbound streams come out of the given receiver.
-    pub(super) fn new(counters: Arc<Counters>) -> (Self, mpsc::Receiver<InboundStream>) {
-        let (inbound, streams) = mpsc::channel(INBOUND_QUEUE);
+    /// A behaviour, and where its inbound streams come out; at most `queue` of them wait there.
+    pub(super) fn new(counters: Arc<Counters>, queue: usize) -> (Self, mpsc::Receiver<InboundStream>) {
+        let (inbound, streams) = mpsc::channel(queue);
         (
             Self {
                 links: Arc::default(),

@@ -6,7 +6,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
 use bytes::Bytes;
-use futures::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use libp2p::Stream;
 use tokio::time::timeout;
 
@@ -18,6 +18,10 @@ use super::{
 /// Longest time in which the remote may take nothing of what we write. A slow road that moves is no
 /// failure: a frame of 16 MiB needs longer than this on 10 Mbit/s.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the remote to have read everything and to end its half.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Reads of what a remote sends against the direction of the stream.
+const MAX_IGNORED_READS: usize = 64;
 /// Small frames are put together up to this size, so that they leave in one packet.
 const BATCH_BYTES: usize = 32 << 10;
 /// Written at once at most, so that progress shows.
@@ -77,16 +81,24 @@ impl FrameWriter {
         if self.over {
             return;
         }
-        let mut ignored = [0; 64];
-        // Nobody has anything to say on this stream; what comes is dropped.
-        while self.stream.read(&mut ignored).await.is_ok_and(|count| count > 0) {}
+        // Any end is an end, in order or not.
+        let _ = read_to_end(&mut self.stream).await;
         self.over = true;
     }
 
-    /// Ends the stream in order: the remote reads what was written, then the end.
+    /// Ends the stream in order: the remote reads what was written, then the end. Waits for the remote to
+    /// end its half too, 10 s at most: if we let go of the stream before, the remote could see a reset
+    /// before it has read, or even before it has agreed on the protocol.
     pub async fn close(mut self) {
-        if !self.over && timeout(WRITE_TIMEOUT, self.stream.close()).await.is_err() {
-            tracing::debug!(peer = %self.peer, "the end of a stream was not taken in time; it is reset");
+        if self.over {
+            return;
+        }
+        let closing = async {
+            self.stream.close().await?;
+            read_to_end(&mut self.stream).await
+        };
+        if !matches!(timeout(CLOSE_TIMEOUT, closing).await, Ok(Ok(()))) {
+            tracing::debug!(peer = %self.peer, "the end of a stream was not answered; it is reset");
         }
     }
 }
@@ -121,6 +133,18 @@ pub(super) async fn write_frames<W: AsyncWrite + Unpin>(stream: &mut W, frames: 
     }
     write_all(stream, &batch).await?;
     in_time(stream.flush()).await
+}
+
+/// Waits for the remote's end of a stream on which it has nothing to say. What it says all the same is
+/// dropped; if it goes on for long, that ends the stream too.
+async fn read_to_end<R: AsyncRead + Unpin>(stream: &mut R) -> io::Result<()> {
+    let mut ignored = [0; 64];
+    for _ in 0..MAX_IGNORED_READS {
+        if stream.read(&mut ignored).await? == 0 {
+            return Ok(());
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
 }
 
 async fn write_all<W: AsyncWrite + Unpin>(stream: &mut W, bytes: &[u8]) -> io::Result<()> {

@@ -62,7 +62,7 @@ impl Host {
                 }
                 Some(peer) => {
                     self.book.keep(peer.into(), true);
-                    self.book.learn(peer.into(), address, Origin::Given);
+                    self.book.learn(peer.into(), &address, Origin::Given);
                     self.dialer.pin(Target::Peer(peer), now);
                 }
                 None => self.dialer.pin(Target::Address(address.to_string()), now),
@@ -159,7 +159,9 @@ impl Host {
         let mut known = self.book.of(peer.into());
         known.retain(|address| !given.contains(address));
         for address in &given {
-            self.book.learn(peer.into(), address.clone(), Origin::Given);
+            if self.book.learn(peer.into(), address, Origin::Given) {
+                self.dialer.new_address(peer, Instant::now());
+            }
         }
         let groups = [given, known]
             .into_iter()

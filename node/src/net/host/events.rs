@@ -143,7 +143,7 @@ impl Host {
         if first {
             self.feed.connected(peer);
         }
-        if endpoint.is_dialer() && self.book.learn(peer.into(), remote, Origin::Proven) {
+        if endpoint.is_dialer() && self.book.learn(peer.into(), &remote, Origin::Proven) {
             self.tell_addresses(peer);
         }
         self.reached(peer, id);
@@ -189,7 +189,7 @@ impl Host {
             .map(addresses::split_peer)
         {
             if named.is_none_or(|named| PeerId::from(named) == peer) {
-                news |= self.book.learn(peer.into(), address, Origin::Claimed);
+                news |= self.book.learn(peer.into(), &address, Origin::Claimed);
             }
         }
         if news {
@@ -206,7 +206,7 @@ impl Host {
             if addresses::scope(&address).is_none() {
                 continue;
             }
-            if self.book.learn(peer, address, Origin::Claimed) {
+            if self.book.learn(peer, &address, Origin::Claimed) {
                 self.dialer.new_address(peer.into(), Instant::now());
                 self.tell_addresses(peer.into());
             }
