@@ -19,6 +19,7 @@ mod records;
 mod shell;
 mod subscribers;
 mod table;
+mod turn;
 pub mod wire;
 
 use std::{sync::Arc, time::Duration};
@@ -30,10 +31,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Caller, StreamRoute},
-    core::{Change, Core, Counters, EngineError, Limits, Now},
+    core::Core,
     originate::SendTask,
     shell::{Loaded, Parts, StartError, start},
     subscribers::Subscription,
+    turn::{Change, Counters, EngineError, Limits, Now},
 };
 use crate::{
     net,
@@ -82,7 +84,8 @@ impl Engine {
         &self,
         f: impl FnOnce(&mut Core, Now) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.call_with(move |core, now| (f(core, now), |_: &mut shell::Audience, answer: T| answer)).await
+        self.call_with(move |core, now| (f(core, now), |_: &mut shell::Audience, answer: T| answer))
+            .await
     }
 
     async fn call_with<T, U, F, E>(&self, f: F) -> Result<U, EngineError>
@@ -142,7 +145,8 @@ impl Engine {
         after: Option<(u64, String)>,
         limit: usize,
     ) -> Result<Vec<Task>, EngineError> {
-        self.call(move |core, _| core.list(&statuses, after.as_ref(), limit.min(MAX_PAGE))).await
+        self.call(move |core, _| core.list(&statuses, after.as_ref(), limit.min(MAX_PAGE)))
+            .await
     }
 
     /// Cancels a task, from either side.
@@ -153,10 +157,13 @@ impl Engine {
     /// The task as it is now, and every change after that.
     pub async fn subscribe(&self, id: String) -> Result<(Task, Subscription), EngineError> {
         self.call_with(move |core, _| {
-            (core.task(&id), move |audience: &mut shell::Audience, task: Task| {
-                let subscription = audience.subscribers.subscribe(&task.id);
-                (task, subscription)
-            })
+            (
+                core.task(&id),
+                move |audience: &mut shell::Audience, task: Task| {
+                    let subscription = audience.subscribers.subscribe(&task.id);
+                    (task, subscription)
+                },
+            )
         })
         .await
         .and_then(|(task, subscription)| Ok((task, subscription?)))
@@ -166,9 +173,17 @@ impl Engine {
     pub async fn listen(&self) -> Result<Listener, EngineError> {
         let (sender, tasks) = mpsc::channel(feed::CREDIT);
         let id = self
-            .call_with(move |_, _| (Ok(()), move |audience: &mut shell::Audience, ()| audience.add_listener(sender)))
+            .call_with(move |_, _| {
+                (Ok(()), move |audience: &mut shell::Audience, ()| {
+                    audience.add_listener(sender)
+                })
+            })
             .await?;
-        let listener = Listener { id, tasks, engine: self.clone() };
+        let listener = Listener {
+            id,
+            tasks,
+            engine: self.clone(),
+        };
         self.call(move |core, _| core.attach(id)).await?;
         Ok(listener)
     }
@@ -182,8 +197,19 @@ impl Engine {
         connection: u64,
         is_alive: impl Fn(u64) -> bool + Send + 'static,
     ) -> Result<(), EngineError> {
-        self.call(move |core, now| core.update(now, &id, next, message, &Caller { connection, is_alive: &is_alive }))
-            .await
+        self.call(move |core, now| {
+            core.update(
+                now,
+                &id,
+                next,
+                message,
+                &Caller {
+                    connection,
+                    is_alive: &is_alive,
+                },
+            )
+        })
+        .await
     }
 
     /// CompleteTask. Artifacts that were streamed for an originator that does not know streams go
@@ -195,11 +221,15 @@ impl Engine {
         message: Option<Message>,
     ) -> Result<(), EngineError> {
         let task = id.clone();
-        let to_send_whole = self.call(move |core, _| core.streams_to_send_whole(&task)).await?;
+        let to_send_whole = self
+            .call(move |core, _| core.streams_to_send_whole(&task))
+            .await?;
         for streamed in to_send_whole {
-            artifacts.push(artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?);
+            artifacts
+                .push(artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?);
         }
-        self.call(move |core, now| core.complete(now, &id, artifacts, message)).await
+        self.call(move |core, now| core.complete(now, &id, artifacts, message))
+            .await
     }
 
     /// FailTask.
@@ -210,19 +240,27 @@ impl Engine {
     /// SendStreamingArtifact: the sender of one artifact.
     pub async fn stream_artifact(&self, start: StreamStart) -> Result<ArtifactSender, SendError> {
         let opening = start.clone();
-        let route = self.call(move |core, now| core.start_stream(now, &opening)).await?;
+        let route = self
+            .call(move |core, now| core.start_stream(now, &opening))
+            .await?;
         ArtifactSender::open(self.clone(), start, route).await
     }
 
     /// The artifact of a stream with its content, or by reference when that is larger than `most`.
-    pub async fn streamed_artifact(&self, task: &str, streamed: &crate::task::Streamed, most: u64) -> Artifact {
+    pub async fn streamed_artifact(
+        &self,
+        task: &str,
+        streamed: &crate::task::Streamed,
+        most: u64,
+    ) -> Artifact {
         artifacts::assembled(&self.spool, task, streamed, most)
             .await
             .unwrap_or_else(|_| wire::listed(task, streamed))
     }
 
     async fn end_stream(&self, start: StreamStart, ended: Ended, bytes: u64) -> Result<(), EngineError> {
-        self.call(move |core, _| core.end_stream(&start, ended, bytes)).await
+        self.call(move |core, _| core.end_stream(&start, ended, bytes))
+            .await
     }
 }
 
@@ -273,7 +311,10 @@ impl Drop for Listener {
 
 /// Unix milliseconds as protobuf has them.
 pub(crate) fn timestamp(unix_ms: u64) -> prost_types::Timestamp {
-    prost_types::Timestamp { seconds: (unix_ms / 1000) as i64, nanos: ((unix_ms % 1000) * 1_000_000) as i32 }
+    prost_types::Timestamp {
+        seconds: (unix_ms / 1000) as i64,
+        nanos: ((unix_ms % 1000) * 1_000_000) as i32,
+    }
 }
 
 /// A duration for people: the largest unit that divides it.

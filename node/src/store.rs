@@ -125,11 +125,15 @@ pub fn for_each<E: From<StoreError>>(
 
 /// Reads a value that [`Batch::put_large`] set.
 pub fn get_large(store: &dyn Store, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    let Some(mut value) = store.get(&piece_key(key, 0))? else { return Ok(None) };
+    let Some(mut value) = store.get(&piece_key(key, 0))? else {
+        return Ok(None);
+    };
     let mut number = 1;
     let mut last = value.len();
     while last == MAX_VALUE {
-        let Some(piece) = store.get(&piece_key(key, number))? else { break };
+        let Some(piece) = store.get(&piece_key(key, number))? else {
+            break;
+        };
         last = piece.len();
         value.extend_from_slice(&piece);
         number += 1;

@@ -42,7 +42,10 @@ impl Status {
 
     /// True when nothing can change any more.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Canceled | Self::Rejected
+        )
     }
 
     /// True when a peer may be told `next` right after `self`. WORKING after WORKING is progress.
@@ -289,7 +292,10 @@ impl Task {
         if message.is_some() {
             self.room_for_message()?;
         }
-        let new = results.iter().filter(|new| self.position(&new.artifact_id).is_none()).count();
+        let new = results
+            .iter()
+            .filter(|new| self.position(&new.artifact_id).is_none())
+            .count();
         if self.results.len() + new > MAX_RESULTS {
             return Err(self.full("artifacts", MAX_RESULTS));
         }
@@ -307,7 +313,10 @@ impl Task {
     /// Applies a further message of the originator: an INPUT_REQUIRED task works on.
     pub fn answer(&mut self, now: u64, message: Message) -> Result<(), Refused> {
         if self.status != Status::InputRequired {
-            return Err(Refused::NotWaiting { id: self.id.clone(), status: self.status });
+            return Err(Refused::NotWaiting {
+                id: self.id.clone(),
+                status: self.status,
+            });
         }
         self.room_for_message()?;
         self.messages.push(Arc::new(message));
@@ -385,7 +394,11 @@ impl Task {
     }
 
     fn full(&self, what: &'static str, limit: usize) -> Refused {
-        Refused::Full { id: self.id.clone(), what, limit }
+        Refused::Full {
+            id: self.id.clone(),
+            what,
+            limit,
+        }
     }
 }
 

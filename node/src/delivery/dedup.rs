@@ -30,7 +30,9 @@ pub struct Applied {
 impl Applied {
     /// As it was kept.
     pub fn restore(epochs: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        Self { epochs: epochs.into_iter().take(EPOCHS).collect() }
+        Self {
+            epochs: epochs.into_iter().take(EPOCHS).collect(),
+        }
     }
 
     /// What has to be kept: epoch and highest sequence.
@@ -40,7 +42,9 @@ impl Applied {
 
     /// True when the envelope was applied before.
     pub fn contains(&self, epoch: u64, sequence: u64) -> bool {
-        self.epochs.iter().any(|&(known, highest)| known == epoch && sequence <= highest)
+        self.epochs
+            .iter()
+            .any(|&(known, highest)| known == epoch && sequence <= highest)
     }
 
     /// Marks the envelope as applied.
@@ -70,7 +74,12 @@ pub struct Seen {
 impl Seen {
     /// As it was kept.
     pub fn new(applied: Applied, next_slot: u64) -> Self {
-        Self { applied, next_slot, recent: LruCache::new(IN_MEMORY), refusals: LruCache::new(REFUSALS) }
+        Self {
+            applied,
+            next_slot,
+            recent: LruCache::new(IN_MEMORY),
+            refusals: LruCache::new(REFUSALS),
+        }
     }
 
     /// True when an unsequenced envelope of this id is remembered in memory.

@@ -5,9 +5,9 @@
 //! could not make sense of an answer either (docs/protocol.md, "Envelopes").
 
 use agentanycast_proto::v1::{
-    A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload, StreamChunk,
-    StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload,
-    a2a_envelope::Payload,
+    A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload,
+    StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use prost::Message as _;
 
@@ -51,7 +51,8 @@ pub enum Malformed {
 impl Inbound {
     /// Reads one frame.
     pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
-        let envelope = A2aEnvelope::decode(frame).map_err(|error| Malformed::Undecodable(error.to_string()))?;
+        let envelope =
+            A2aEnvelope::decode(frame).map_err(|error| Malformed::Undecodable(error.to_string()))?;
         Self::read(envelope)
     }
 
@@ -61,17 +62,29 @@ impl Inbound {
         if type_of(&payload) as i32 != envelope.r#type {
             return Err(Malformed::Disagrees(envelope.r#type));
         }
-        check_id(&envelope.envelope_id, "an envelope id that is empty or over 256 bytes")?;
+        check_id(
+            &envelope.envelope_id,
+            "an envelope id that is empty or over 256 bytes",
+        )?;
         check_id(task_id_of(&payload), "a task id that is empty or over 256 bytes")?;
         check_fields(&payload)?;
         let place = (envelope.sender_epoch != 0 && envelope.sequence != 0)
             .then_some((envelope.sender_epoch, envelope.sequence));
-        Ok(Self { id: envelope.envelope_id, place, trace_parent: envelope.trace_parent, payload })
+        Ok(Self {
+            id: envelope.envelope_id,
+            place,
+            trace_parent: envelope.trace_parent,
+            payload,
+        })
     }
 }
 
 fn check_id(id: &str, problem: &'static str) -> Result<(), Malformed> {
-    if id.is_empty() || id.len() > MAX_ID { Err(Malformed::Field(problem)) } else { Ok(()) }
+    if id.is_empty() || id.len() > MAX_ID {
+        Err(Malformed::Field(problem))
+    } else {
+        Ok(())
+    }
 }
 
 fn check_fields(payload: &Payload) -> Result<(), Malformed> {
@@ -85,7 +98,9 @@ fn check_fields(payload: &Payload) -> Result<(), Malformed> {
             }
             let metadata = &send.metadata;
             if metadata.len() > MAX_METADATA || metadata.keys().any(|key| key.len() > MAX_METADATA_KEY) {
-                return Err(Malformed::Field("more than 256 metadata entries, or a key over 256 bytes"));
+                return Err(Malformed::Field(
+                    "more than 256 metadata entries, or a key over 256 bytes",
+                ));
             }
             Ok(())
         }
@@ -130,7 +145,10 @@ fn task_id_of(payload: &Payload) -> &str {
         Payload::GetTaskResponse(GetTaskResponsePayload { task }) => {
             task.as_ref().map_or("", |task| task.task_id.as_str())
         }
-        Payload::Ack(AckPayload { acknowledged_envelope_id, .. }) => acknowledged_envelope_id,
+        Payload::Ack(AckPayload {
+            acknowledged_envelope_id,
+            ..
+        }) => acknowledged_envelope_id,
     }
 }
 

@@ -18,7 +18,7 @@ pub const WINDOW: usize = 256;
 pub const WINDOW_BYTES: usize = 4 << 20;
 
 /// After the retries a connected peer is reminded this often; a new stream reminds it at once.
-pub const REMINDER: Duration = Duration::from_secs(300);
+pub const REMINDER: Duration = Duration::from_mins(5);
 
 /// What an envelope is about, as far as its delivery matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +97,18 @@ impl Outbox {
 
     /// The queue as it was kept: entries by ascending sequence.
     pub fn restore(epoch: u64, next_sequence: u64, entries: Vec<Entry>, retry_delays: Vec<Duration>) -> Self {
-        let by_id = entries.iter().map(|entry| (entry.id.clone(), entry.sequence)).collect();
-        let waiting = entries.into_iter().map(|entry| Waiting { entry, sent: 0, retry_at: None }).collect();
+        let by_id = entries
+            .iter()
+            .map(|entry| (entry.id.clone(), entry.sequence))
+            .collect();
+        let waiting = entries
+            .into_iter()
+            .map(|entry| Waiting {
+                entry,
+                sent: 0,
+                retry_at: None,
+            })
+            .collect();
         Self {
             epoch,
             next_sequence,
@@ -141,7 +151,11 @@ impl Outbox {
         debug_assert_eq!(entry.sequence, self.next_sequence);
         self.next_sequence = entry.sequence + 1;
         self.by_id.insert(entry.id.clone(), entry.sequence);
-        self.waiting.push_back(Waiting { entry, sent: 0, retry_at: None });
+        self.waiting.push_back(Waiting {
+            entry,
+            sent: 0,
+            retry_at: None,
+        });
     }
 
     /// A stream is wanted for something else than an entry. True: open one, and report it.
@@ -169,7 +183,10 @@ impl Outbox {
             .filter(|waiting| waiting.entry.kind == Kind::Ephemeral)
             .map(|waiting| waiting.entry.sequence)
             .collect();
-        let lost = lost.into_iter().filter_map(|sequence| self.remove(sequence)).collect();
+        let lost = lost
+            .into_iter()
+            .filter_map(|sequence| self.remove(sequence))
+            .collect();
         self.rewind();
         lost
     }
@@ -200,7 +217,9 @@ impl Outbox {
             .filter(|waiting| waiting.entry.expires_at.is_some_and(|at| at <= unix_ms))
             .map(|waiting| waiting.entry.sequence)
             .collect();
-        due.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
+        due.into_iter()
+            .filter_map(|sequence| self.remove(sequence))
+            .collect()
     }
 
     /// What is to be done at `now` (any monotonic clock). `connected`: the peer can be reached.
@@ -241,7 +260,8 @@ impl Outbox {
             }
             let delay = self.retry_delays.get(waiting.sent as usize).copied();
             waiting.sent = waiting.sent.saturating_add(1);
-            waiting.retry_at = Some(now + jittered(delay.unwrap_or(REMINDER), waiting.entry.sequence, waiting.sent));
+            waiting.retry_at =
+                Some(now + jittered(delay.unwrap_or(REMINDER), waiting.entry.sequence, waiting.sent));
             actions.push(Action::Send(waiting.entry.sequence));
         }
         for sequence in given_up {
@@ -274,7 +294,9 @@ impl Outbox {
     }
 
     fn position(&self, sequence: u64) -> Option<usize> {
-        self.waiting.binary_search_by_key(&sequence, |waiting| waiting.entry.sequence).ok()
+        self.waiting
+            .binary_search_by_key(&sequence, |waiting| waiting.entry.sequence)
+            .ok()
     }
 }
 

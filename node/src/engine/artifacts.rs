@@ -20,9 +20,9 @@ use agentanycast_proto::v1::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use self::outgoing::{ArtifactSender, SendError};
 use self::incoming::Piece;
-use super::{Engine, core::EngineError, wire};
+pub use self::outgoing::{ArtifactSender, SendError};
+use super::{Engine, turn::EngineError, wire};
 use crate::{
     spool::{ReadError, Spool},
     task::{Ended, Streamed},
@@ -59,7 +59,11 @@ impl Registry {
     }
 
     fn on_ack(&self, peer: PeerId, ack: AckPayload) {
-        let waiting = self.lock().acks.get(&(peer, ack.acknowledged_envelope_id.clone())).cloned();
+        let waiting = self
+            .lock()
+            .acks
+            .get(&(peer, ack.acknowledged_envelope_id.clone()))
+            .cloned();
         if let Some(sender) = waiting {
             // Full: the sender is behind, and a later acknowledgement says the same and more.
             let _ = sender.try_send(ack);
@@ -71,7 +75,11 @@ impl Registry {
         let mut registered = self.lock();
         let (users, token) = registered.stops.entry(task_id.to_owned()).or_default();
         *users += 1;
-        Stop { registry: self.clone(), task_id: task_id.to_owned(), token: token.clone() }
+        Stop {
+            registry: self.clone(),
+            task_id: task_id.to_owned(),
+            token: token.clone(),
+        }
     }
 
     fn stop(&self, task_id: &str) {
@@ -109,13 +117,21 @@ pub(super) struct Plane {
 
 impl Plane {
     pub(super) fn new(engine: Engine, registry: Registry) -> Self {
-        Self { engine, registry, receivers: HashMap::new() }
+        Self {
+            engine,
+            registry,
+            receivers: HashMap::new(),
+        }
     }
 
     /// A stream was accepted, for the first time or again.
     pub(super) fn on_start(&mut self, peer: PeerId, start: StreamStart, envelope_id: String) {
         let receiver = self.receiver(&start);
-        let _ = receiver.try_send(Piece { peer, envelope_id, payload: Payload::StreamStart(start) });
+        let _ = receiver.try_send(Piece {
+            peer,
+            envelope_id,
+            payload: Payload::StreamStart(start),
+        });
     }
 
     /// A chunk or the end.
@@ -125,16 +141,25 @@ impl Plane {
             Payload::StreamEnd(end) => (end.task_id.clone(), end.artifact_id.clone()),
             _ => return,
         };
-        let receiver = match (self.receivers.get(&key).filter(|receiver| !receiver.is_closed()), &payload) {
+        let receiver = match (
+            self.receivers.get(&key).filter(|receiver| !receiver.is_closed()),
+            &payload,
+        ) {
             (Some(receiver), _) => receiver.clone(),
             // The end of a stream whose sender was restarted may come first after our own restart.
-            (None, Payload::StreamEnd(_)) => {
-                self.receiver(&StreamStart { task_id: key.0, artifact_id: key.1, ..StreamStart::default() })
-            }
+            (None, Payload::StreamEnd(_)) => self.receiver(&StreamStart {
+                task_id: key.0,
+                artifact_id: key.1,
+                ..StreamStart::default()
+            }),
             (None, _) => return, // START comes first on every stream; its sender starts again.
         };
         // Full: its sender does not keep to the window, and gets no acknowledgement.
-        let _ = receiver.try_send(Piece { peer, envelope_id, payload });
+        let _ = receiver.try_send(Piece {
+            peer,
+            envelope_id,
+            payload,
+        });
     }
 
     /// A peer acknowledged what no queue waits for.
@@ -173,12 +198,20 @@ impl Plane {
 
 /// A streamed artifact with its content; an error when it has more than `most` bytes. One that did
 /// not end well is listed by reference: its stream says what happened.
-pub(super) async fn assembled(spool: &Spool, task: &str, streamed: &Streamed, most: u64) -> Result<Artifact, EngineError> {
+pub(super) async fn assembled(
+    spool: &Spool,
+    task: &str,
+    streamed: &Streamed,
+    most: u64,
+) -> Result<Artifact, EngineError> {
     if streamed.ended != Some(Ended::Complete) {
         return Ok(wire::listed(task, streamed));
     }
     let too_large = || {
-        EngineError::Exhausted(format!("artifact {} is larger than {most} bytes", streamed.artifact_id))
+        EngineError::Exhausted(format!(
+            "artifact {} is larger than {most} bytes",
+            streamed.artifact_id
+        ))
     };
     if streamed.bytes > most {
         return Err(too_large());
@@ -188,17 +221,29 @@ pub(super) async fn assembled(spool: &Spool, task: &str, streamed: &Streamed, mo
         Err(error) => return Err(unreadable(&error, streamed)),
     };
     let content = match std::str::from_utf8(&content) {
-        Ok(text) if streamed.media_type.starts_with("text/") => Content::TextPart(TextPart { text: text.to_owned() }),
-        _ => Content::RawPart(RawPart { data: content.to_vec(), filename: streamed.name.clone() }),
+        Ok(text) if streamed.media_type.starts_with("text/") => Content::TextPart(TextPart {
+            text: text.to_owned(),
+        }),
+        _ => Content::RawPart(RawPart {
+            data: content.to_vec(),
+            filename: streamed.name.clone(),
+        }),
     };
     Ok(Artifact {
         artifact_id: streamed.artifact_id.clone(),
         name: streamed.name.clone(),
-        parts: vec![Part { content: Some(content), media_type: streamed.media_type.clone(), ..Part::default() }],
+        parts: vec![Part {
+            content: Some(content),
+            media_type: streamed.media_type.clone(),
+            ..Part::default()
+        }],
         size_bytes: 0,
     })
 }
 
 fn unreadable(error: &ReadError, streamed: &Streamed) -> EngineError {
-    EngineError::Unavailable(format!("artifact {} cannot be read: {error}", streamed.artifact_id))
+    EngineError::Unavailable(format!(
+        "artifact {} cannot be read: {error}",
+        streamed.artifact_id
+    ))
 }

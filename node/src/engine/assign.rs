@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    Artifact, Message, MessageRole, StreamEnd, StreamEndReason, StreamStart, TaskCompletePayload, TaskFailPayload,
-    TaskStatusUpdatePayload, a2a_envelope::Payload,
+    Artifact, Message, MessageRole, StreamEnd, StreamEndReason, StreamStart, TaskCompletePayload,
+    TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use prost::Message as _;
 
 use super::{
-    core::{Core, EngineError, Now},
+    core::Core,
     feed::ListenerId,
     originate::{fits, trace_of},
+    turn::{EngineError, Now},
 };
 use crate::{
     delivery::outbox::Kind,
@@ -94,7 +95,10 @@ impl Core {
     }
 
     fn check_claim(&self, id: &str, next: Status, caller: &Caller<'_>) -> Result<(), EngineError> {
-        let taken = self.tasks.indexed(id).is_some_and(|known| known.claimed && known.status == Status::Working);
+        let taken = self
+            .tasks
+            .indexed(id)
+            .is_some_and(|known| known.claimed && known.status == Status::Working);
         let holder = self.claims.get(id).copied();
         if next == Status::Working
             && taken
@@ -179,7 +183,9 @@ impl Core {
                 artifact.artifact_id = self.new_id();
             }
             if artifact.artifact_id.len() > MAX_ID {
-                return Err(EngineError::Invalid(format!("an artifact_id may have {MAX_ID} bytes at most")));
+                return Err(EngineError::Invalid(format!(
+                    "an artifact_id may have {MAX_ID} bytes at most"
+                )));
             }
         }
         Ok(artifacts)
@@ -197,11 +203,16 @@ impl Core {
     pub fn start_stream(&mut self, now: Now, start: &StreamStart) -> Result<StreamRoute, EngineError> {
         let id = &start.task_id;
         if start.artifact_id.is_empty() || start.artifact_id.len() > MAX_ID {
-            return Err(EngineError::Invalid(format!("stream_start needs an artifact_id of 1 to {MAX_ID} bytes")));
+            return Err(EngineError::Invalid(format!(
+                "stream_start needs an artifact_id of 1 to {MAX_ID} bytes"
+            )));
         }
         let task = self.task_of_agent(id)?;
         if task.results.iter().any(|known| known.id() == start.artifact_id) {
-            return Err(EngineError::Precondition(format!("task {id} has an artifact {} already", start.artifact_id)));
+            return Err(EngineError::Precondition(format!(
+                "task {id} has an artifact {} already",
+                start.artifact_id
+            )));
         }
         if task.status != Status::Working {
             self.report(now, id, Status::Working, None, Vec::new())?;
@@ -216,7 +227,9 @@ impl Core {
 
     /// Finished streams that its originator has not got: they go along whole when the task completes.
     pub fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
-        let Some(task) = self.tasks.read(id)? else { return Ok(Vec::new()) };
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(Vec::new());
+        };
         match task.role {
             Role::Assignee(peer) if !self.is_ours(peer)? => {}
             _ => return Ok(Vec::new()),
@@ -229,7 +242,14 @@ impl Core {
     }
 
     /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
-    pub fn ack_stream(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>, next: Option<i32>) {
+    pub fn ack_stream(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        envelope_id: String,
+        refused: Option<&str>,
+        next: Option<i32>,
+    ) {
         let frame = self.ack_frame(now, envelope_id, refused, next);
         self.send_ack(peer, frame);
     }
@@ -237,7 +257,11 @@ impl Core {
     /// The stream of an artifact ended, sent or received.
     pub fn end_stream(&mut self, start: &StreamStart, ended: Ended, bytes: u64) -> Result<(), EngineError> {
         match self.tasks.read(&start.task_id)? {
-            Some(task) if task.stream(&start.artifact_id).is_some_and(|known| known.ended.is_none()) => {
+            Some(task)
+                if task
+                    .stream(&start.artifact_id)
+                    .is_some_and(|known| known.ended.is_none()) =>
+            {
                 self.put_stream(&start.task_id, streamed(start, bytes, Some(ended)))
             }
             _ => Ok(()),
@@ -245,7 +269,9 @@ impl Core {
     }
 
     fn put_stream(&mut self, id: &str, stream: Streamed) -> Result<(), EngineError> {
-        let mut slot = self.take(id)?.ok_or_else(|| EngineError::NotFound(id.to_owned()))?;
+        let mut slot = self
+            .take(id)?
+            .ok_or_else(|| EngineError::NotFound(id.to_owned()))?;
         let artifact_id = stream.artifact_id.clone();
         let ended = stream.ended.is_some();
         if let Err(refused) = slot.task.put_stream(stream) {
@@ -253,7 +279,13 @@ impl Core {
             return Err(refused.into());
         }
         // Whoever reads the task's streams learns of a new one by a change without news.
-        let new = slot.task.results.iter().filter(|known| ended && known.id() == artifact_id).cloned().collect();
+        let new = slot
+            .task
+            .results
+            .iter()
+            .filter(|known| ended && known.id() == artifact_id)
+            .cloned()
+            .collect();
         self.put_changed(slot, new);
         Ok(())
     }
@@ -268,7 +300,9 @@ impl Core {
             .map(|(id, _)| id.clone())
             .collect();
         for id in left {
-            let Some(task) = self.tasks.read(&id)? else { continue };
+            let Some(task) = self.tasks.read(&id)? else {
+                continue;
+            };
             for stream in task.open_streams() {
                 let start = StreamStart {
                     task_id: id.clone(),
@@ -308,8 +342,15 @@ fn streamed(start: &StreamStart, bytes: u64, ended: Option<Ended>) -> Streamed {
 }
 
 /// What the originator is sent for these steps: the message and results go with the last one.
-fn payloads_of(id: &str, steps: &[Status], message: Option<Message>, artifacts: Vec<Artifact>) -> Vec<Payload> {
-    let Some((last, before)) = steps.split_last() else { return Vec::new() };
+fn payloads_of(
+    id: &str,
+    steps: &[Status],
+    message: Option<Message>,
+    artifacts: Vec<Artifact>,
+) -> Vec<Payload> {
+    let Some((last, before)) = steps.split_last() else {
+        return Vec::new();
+    };
     let update = |status: Status, message| {
         Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
             task_id: id.to_owned(),
@@ -319,9 +360,11 @@ fn payloads_of(id: &str, steps: &[Status], message: Option<Message>, artifacts: 
     };
     let mut payloads: Vec<Payload> = before.iter().map(|step| update(*step, None)).collect();
     payloads.push(match last {
-        Status::Completed => {
-            Payload::TaskComplete(TaskCompletePayload { task_id: id.to_owned(), artifacts, message })
-        }
+        Status::Completed => Payload::TaskComplete(TaskCompletePayload {
+            task_id: id.to_owned(),
+            artifacts,
+            message,
+        }),
         Status::Failed => Payload::TaskFail(TaskFailPayload {
             task_id: id.to_owned(),
             error_message: message.as_ref().map(super::wire::text_of).unwrap_or_default(),

@@ -7,9 +7,10 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, GetTaskPayload, a2a_envelope::Payload};
 
 use super::{
-    core::{Core, Effect, EngineError, Now},
+    core::Core,
     queue::Queue,
     records::{self, EntryRecord, OutboxRecord, tag},
+    turn::{Effect, EngineError, Now},
 };
 use crate::{
     delivery::outbox::{Kind, Outbox},
@@ -35,8 +36,12 @@ impl Core {
     /// Looks after everything that depends on time. Called every 100 ms while
     /// [`Core::needs_clock`], and at least once a second.
     pub fn tick(&mut self, now: Now) -> Result<(), StoreError> {
-        let waiting: Vec<PeerId> =
-            self.queues.iter().filter(|(_, queue)| queue.outbox.needs_clock()).map(|(peer, _)| *peer).collect();
+        let waiting: Vec<PeerId> = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.outbox.needs_clock())
+            .map(|(peer, _)| *peer)
+            .collect();
         self.dirty.extend(waiting.iter().copied());
         for id in self.tasks.overdue(now.unix) {
             self.end(now, &id, Status::Failed, "its deadline has passed")?;
@@ -53,7 +58,11 @@ impl Core {
     }
 
     fn expire(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
-        let expired = self.queues.get_mut(&peer).map(|queue| queue.outbox.expire(now.unix)).unwrap_or_default();
+        let expired = self
+            .queues
+            .get_mut(&peer)
+            .map(|queue| queue.outbox.expire(now.unix))
+            .unwrap_or_default();
         for entry in expired {
             self.left_queue(peer, &entry);
             self.on_expired(now, peer, &entry)?;
@@ -63,7 +72,10 @@ impl Core {
 
     fn fail_abandoned(&mut self, now: Now) -> Result<(), StoreError> {
         let grace = self.limits.agent_grace;
-        if !self.feed.idle_since().is_some_and(|since| now.mono.saturating_sub(since) > grace) {
+        if self
+            .feed
+            .idle_since().is_none_or(|since| now.mono.saturating_sub(since) <= grace)
+        {
             return Ok(());
         }
         let abandoned: Vec<String> = self
@@ -82,7 +94,9 @@ impl Core {
     fn collect(&mut self, now: Now) -> Result<(), StoreError> {
         let before = now.unix.saturating_sub(self.limits.retention.as_millis() as u64);
         for _ in 0..COLLECTED {
-            let oldest = self.tasks.collectable(before, self.limits.retention_count, self.limits.quota);
+            let oldest = self
+                .tasks
+                .collectable(before, self.limits.retention_count, self.limits.quota);
             let Some(id) = oldest else { break };
             let durable = self.durable();
             if !self.tasks.remove(&id, durable, &mut self.turn.batch)? {
@@ -106,12 +120,20 @@ impl Core {
         let waiting: Vec<String> = self
             .queues
             .get(&peer)
-            .map(|queue| queue.outbox.entries().map(|entry| entry.task_id.clone()).collect())
+            .map(|queue| {
+                queue
+                    .outbox
+                    .entries()
+                    .map(|entry| entry.task_id.clone())
+                    .collect()
+            })
             .unwrap_or_default();
         let open: Vec<String> = self
             .tasks
             .all()
-            .filter(|(_, known)| !known.is_assignee && known.peer == Some(peer) && !known.status.is_terminal())
+            .filter(|(_, known)| {
+                !known.is_assignee && known.peer == Some(peer) && !known.status.is_terminal()
+            })
             .map(|(id, _)| id.clone())
             .filter(|id| !waiting.contains(id))
             .take(ASKED)
@@ -126,9 +148,15 @@ impl Core {
     /// The last connection to a peer is gone.
     pub fn on_disconnected(&mut self, peer: PeerId) {
         self.connected.remove(&peer);
-        let Some(stream) = self.queues.get(&peer).map(|queue| queue.stream) else { return };
+        let Some(stream) = self.queues.get(&peer).map(|queue| queue.stream) else {
+            return;
+        };
         self.on_stream_closed(peer, stream);
-        if self.queues.get(&peer).is_some_and(|queue| !queue.outbox.is_empty()) {
+        if self
+            .queues
+            .get(&peer)
+            .is_some_and(|queue| !queue.outbox.is_empty())
+        {
             self.effect(Effect::Wanted { peer, wanted: true });
         }
     }
@@ -143,7 +171,9 @@ impl Core {
 
     /// Envelope stream number `stream` to the peer is gone, or could not be opened.
     pub fn on_stream_closed(&mut self, peer: PeerId, stream: u64) {
-        let Some(queue) = self.queues.get_mut(&peer).filter(|queue| queue.stream == stream) else { return };
+        let Some(queue) = self.queues.get_mut(&peer).filter(|queue| queue.stream == stream) else {
+            return;
+        };
         let lost = queue.outbox.on_stream_closed();
         for entry in lost {
             self.left_queue(peer, &entry);

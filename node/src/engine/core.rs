@@ -14,8 +14,8 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    A2aEnvelope, AckOutcome, AckPayload, AgentCard, Message, MessageRole, Part, TextPart, a2a_envelope::Payload,
-    part::Content,
+    A2aEnvelope, AckOutcome, AckPayload, Message, MessageRole, Part, TextPart,
+    a2a_envelope::Payload, part::Content,
 };
 use bytes::Bytes;
 use lru::LruCache;
@@ -23,10 +23,11 @@ use prost::Message as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{
-    feed::{Delivery, Feed, ListenerId},
+    feed::{Delivery, Feed},
     queue::Queue,
     records::{self, tag},
     table::{Slot, TaskTable},
+    turn::{Change, Counters, Effect, Limits, Now, Turn},
 };
 use crate::{
     delivery::{
@@ -35,7 +36,7 @@ use crate::{
         outbox::{Action, Kind},
     },
     store::{Batch, Store, StoreError},
-    task::{Output, Refused, Role, Status, Task},
+    task::{Output, Role, Status},
 };
 
 /// Largest envelope, in bytes: one frame (docs/protocol.md, "Frames").
@@ -43,191 +44,6 @@ pub const MAX_ENVELOPE: usize = 16 << 20;
 
 /// Peers whose past envelopes are remembered in memory; the rest is on disk.
 const SEEN_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-
-/// When something happens: a monotonic clock for waiting, the calendar for what is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Time since any fixed moment of this run.
-    pub mono: Duration,
-    /// Unix time in milliseconds.
-    pub unix: u64,
-}
-
-/// What the operator may set.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Waits before an un-acknowledged envelope is sent again.
-    pub retry_delays: Vec<Duration>,
-    /// How long an envelope waits for its peer; None = for ever.
-    pub offline_ttl: Option<Duration>,
-    /// How long a claimed task survives without any agent attached.
-    pub agent_grace: Duration,
-    /// How long a terminal task is kept.
-    pub retention: Duration,
-    /// How many terminal tasks are kept.
-    pub retention_count: usize,
-    /// Bytes of messages and results kept.
-    pub quota: u64,
-    /// Most tasks that have not ended.
-    pub max_open_tasks: usize,
-    /// Largest streamed artifact that becomes part of its task, in bytes.
-    pub max_artifact_bytes: u64,
-}
-
-/// What has to happen once the turn's batch is durable, in order.
-#[derive(Clone, Debug)]
-pub enum Effect {
-    /// Open envelope stream number `stream` to the peer and report it.
-    OpenStream {
-        /// To whom.
-        peer: PeerId,
-        /// Its number, never used before.
-        stream: u64,
-    },
-    /// Write an envelope on that stream; drop it if the stream is gone.
-    Send {
-        /// To whom.
-        peer: PeerId,
-        /// On which stream.
-        stream: u64,
-        /// The encoded envelope.
-        frame: Bytes,
-    },
-    /// Write an acknowledgement on whatever stream to the peer is open, or opens next.
-    Ack {
-        /// To whom.
-        peer: PeerId,
-        /// The encoded envelope.
-        frame: Bytes,
-    },
-    /// Keep trying to reach the peer, or stop it.
-    Wanted {
-        /// Whom.
-        peer: PeerId,
-        /// Whether something waits for it.
-        wanted: bool,
-    },
-    /// A task changed: tell its subscribers.
-    Changed(Arc<Change>),
-    /// Hand a task to a listener.
-    Incoming {
-        /// To whom.
-        listener: ListenerId,
-        /// The task as it is now.
-        task: Arc<Task>,
-        /// The card of its originator, if it is known.
-        sender_card: Option<AgentCard>,
-    },
-    /// A peer opened the stream of an artifact; it was accepted.
-    StreamAccepted {
-        /// Who sends it.
-        peer: PeerId,
-        /// Its opening.
-        start: agentanycast_proto::v1::StreamStart,
-        /// The envelope to acknowledge.
-        envelope_id: String,
-    },
-    /// A piece, or the end, of an artifact's stream: to whoever receives that artifact.
-    StreamPiece {
-        /// Who sends it.
-        peer: PeerId,
-        /// The envelope to acknowledge.
-        envelope_id: String,
-        /// The piece.
-        payload: Payload,
-    },
-    /// An acknowledgement that no queue waits for: of an artifact's stream, if of anything.
-    StreamAck {
-        /// Who acknowledges.
-        peer: PeerId,
-        /// What it says.
-        ack: AckPayload,
-    },
-    /// The task ended: streams of its artifacts stop.
-    StopStreams {
-        /// Which task.
-        task_id: String,
-    },
-    /// The task is no more: its artifact files can go.
-    Forget {
-        /// Which task.
-        task_id: String,
-    },
-}
-
-/// A change of a task, as its subscribers see it.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// Which task.
-    pub task_id: String,
-    /// Its state now.
-    pub status: Status,
-    /// What came with it.
-    pub message: Option<Arc<Message>>,
-    /// Results: the new ones, or all of them when the task has ended.
-    pub results: Vec<Arc<Output>>,
-}
-
-/// What came of one input.
-#[derive(Debug, Default)]
-pub struct Turn {
-    /// To be written, then made durable.
-    pub batch: Batch,
-    /// To be let out after that.
-    pub effects: Vec<Effect>,
-}
-
-/// Why a call was refused; each kind is one gRPC status.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// The caller's mistake.
-    #[error("{0}")]
-    Invalid(String),
-    /// No such task.
-    #[error("no task {0}")]
-    NotFound(String),
-    /// Not in this state.
-    #[error("{0}")]
-    Precondition(String),
-    /// Not this side.
-    #[error("{0}")]
-    Denied(String),
-    /// A bound is reached.
-    #[error("{0}")]
-    Exhausted(String),
-    /// Nothing was done, and a restart or another try may help.
-    #[error("{0}")]
-    Unavailable(String),
-}
-
-impl From<StoreError> for EngineError {
-    fn from(error: StoreError) -> Self {
-        Self::Unavailable(error.to_string())
-    }
-}
-
-impl From<Refused> for EngineError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Full { .. } => Self::Exhausted(refused.to_string()),
-            _ => Self::Precondition(refused.to_string()),
-        }
-    }
-}
-
-/// Events counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Envelopes that could not be read.
-    pub malformed: u64,
-    /// Envelopes seen before.
-    pub duplicates: u64,
-    /// Envelopes refused.
-    pub refused: u64,
-    /// Envelopes that expired undelivered.
-    pub expired: u64,
-}
 
 /// The one authority over tasks.
 pub struct Core {
@@ -258,10 +74,16 @@ pub struct Core {
 impl Core {
     /// The state as the store has it. `seed` feeds ids and epochs: random in a daemon, fixed in a
     /// simulation.
-    pub fn load(me: PeerId, limits: Limits, store: Arc<dyn Store>, now: Now, seed: u64) -> Result<Self, StoreError> {
+    pub fn load(
+        me: PeerId,
+        limits: Limits,
+        store: Arc<dyn Store>,
+        now: Now,
+        seed: u64,
+    ) -> Result<Self, StoreError> {
         let mut core = Self {
             me,
-            tasks: TaskTable::load(Arc::clone(&store))?,
+            tasks: TaskTable::load(&store)?,
             queues: BTreeMap::new(),
             dirty: BTreeSet::new(),
             heavy: BTreeSet::new(),
@@ -350,7 +172,9 @@ impl Core {
     }
 
     pub(super) fn new_id(&mut self) -> String {
-        uuid::Builder::from_random_bytes(self.rng.random()).into_uuid().to_string()
+        uuid::Builder::from_random_bytes(self.rng.random())
+            .into_uuid()
+            .to_string()
     }
 
     pub(super) fn new_epoch(&mut self) -> u64 {
@@ -403,8 +227,16 @@ impl Core {
 
     /// Ends a task on this node's own authority, and lets its agent and its subscribers know.
     /// False when it had ended already.
-    pub(super) fn end(&mut self, now: Now, id: &str, status: Status, reason: &str) -> Result<bool, StoreError> {
-        let Some(mut slot) = self.take(id)? else { return Ok(false) };
+    pub(super) fn end(
+        &mut self,
+        now: Now,
+        id: &str,
+        status: Status,
+        reason: &str,
+    ) -> Result<bool, StoreError> {
+        let Some(mut slot) = self.take(id)? else {
+            return Ok(false);
+        };
         let note = (!reason.is_empty()).then(|| self.note(now, reason));
         if !slot.task.end(now.unix, status, note) {
             self.tasks.keep(slot);
@@ -421,7 +253,9 @@ impl Core {
 
     /// Lets the agents that listen know of a task's new state.
     pub(super) fn tell_agent(&mut self, id: &str) -> Result<(), StoreError> {
-        let Some(known) = self.tasks.indexed(id) else { return Ok(()) };
+        let Some(known) = self.tasks.indexed(id) else {
+            return Ok(());
+        };
         let news = known.status.is_terminal();
         if news && !known.claimed && self.feed.idle_since().is_some() {
             self.feed.withdraw(id);
@@ -433,12 +267,18 @@ impl Core {
 
     pub(super) fn hand_over(&mut self, deliveries: Vec<Delivery>) -> Result<(), StoreError> {
         for (listener, id) in deliveries {
-            let Some(task) = self.tasks.read(&id)? else { continue };
+            let Some(task) = self.tasks.read(&id)? else {
+                continue;
+            };
             let sender_card = match task.role {
                 Role::Assignee(peer) => self.peers.card(&*self.store, peer)?,
                 _ => self.peers.own().cloned(),
             };
-            self.effect(Effect::Incoming { listener, task: Arc::new(task), sender_card });
+            self.effect(Effect::Incoming {
+                listener,
+                task: Arc::new(task),
+                sender_card,
+            });
         }
         Ok(())
     }
@@ -455,10 +295,20 @@ impl Core {
     }
 
     /// The encoded acknowledgement of an envelope.
-    pub(super) fn ack_frame(&mut self, now: Now, envelope_id: String, refused: Option<&str>, next: Option<i32>) -> Bytes {
+    pub(super) fn ack_frame(
+        &mut self,
+        now: Now,
+        envelope_id: String,
+        refused: Option<&str>,
+        next: Option<i32>,
+    ) -> Bytes {
         let payload = Payload::Ack(AckPayload {
             acknowledged_envelope_id: envelope_id,
-            outcome: if refused.is_some() { AckOutcome::Rejected } else { AckOutcome::Accepted } as i32,
+            outcome: if refused.is_some() {
+                AckOutcome::Rejected
+            } else {
+                AckOutcome::Accepted
+            } as i32,
             reason: refused.unwrap_or_default().to_owned(),
             next_sequence: next,
         });
@@ -467,7 +317,15 @@ impl Core {
     }
 
     /// Puts an envelope into the peer's queue. It was checked to fit.
-    pub(super) fn send(&mut self, now: Now, peer: PeerId, task: &str, kind: Kind, payload: Payload, trace: &str) -> Result<(), StoreError> {
+    pub(super) fn send(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        task: &str,
+        kind: Kind,
+        payload: Payload,
+        trace: &str,
+    ) -> Result<(), StoreError> {
         let id = self.new_id();
         self.queue(peer)?;
         let commit = self.commit();
@@ -476,7 +334,15 @@ impl Core {
         let expires_at = ttl.map(|ttl| now.unix + ttl.as_millis() as u64);
         if let Some(queue) = self.queues.get_mut(&peer) {
             let first = queue.outbox.is_empty();
-            queue.push(peer, task, kind, envelope, expires_at, commit, &mut self.turn.batch);
+            queue.push(
+                peer,
+                task,
+                kind,
+                envelope,
+                expires_at,
+                commit,
+                &mut self.turn.batch,
+            );
             if queue.is_heavy() {
                 self.heavy.insert(peer);
             }
@@ -497,7 +363,10 @@ impl Core {
             self.queues.insert(peer, queue);
         }
         let retry_delays = &self.limits.retry_delays;
-        Ok(self.queues.entry(peer).or_insert_with(|| Queue::load(None, 1, retry_delays.clone())))
+        Ok(self
+            .queues
+            .entry(peer)
+            .or_insert_with(|| Queue::load(None, 1, retry_delays.clone())))
     }
 
     /// Makes sure that a stream to the peer is open or opening, for acknowledgements.
@@ -522,7 +391,10 @@ impl Core {
     fn poll_queues(&mut self, now: Now) {
         for peer in std::mem::take(&mut self.dirty) {
             let connected = self.connected.contains(&peer);
-            let actions = self.queues.get_mut(&peer).map(|queue| queue.outbox.poll(now.mono, connected));
+            let actions = self
+                .queues
+                .get_mut(&peer)
+                .map(|queue| queue.outbox.poll(now.mono, connected));
             for action in actions.unwrap_or_default() {
                 self.act(peer, action);
             }
@@ -533,12 +405,18 @@ impl Core {
         match action {
             Action::OpenStream => self.open_stream(peer),
             Action::Send(sequence) => {
-                let Some(queue) = self.queues.get_mut(&peer) else { return };
+                let Some(queue) = self.queues.get_mut(&peer) else {
+                    return;
+                };
                 let stream = queue.stream;
                 match queue.frame(&*self.store, peer, sequence) {
                     Ok(Some(frame)) => self.effect(Effect::Send { peer, stream, frame }),
-                    Ok(None) => tracing::error!(%peer, sequence, "an envelope that waits is missing in the store"),
-                    Err(error) => tracing::error!(%peer, sequence, %error, "an envelope that waits cannot be read"),
+                    Ok(None) => {
+                        tracing::error!(%peer, sequence, "an envelope that waits is missing in the store");
+                    }
+                    Err(error) => {
+                        tracing::error!(%peer, sequence, %error, "an envelope that waits cannot be read");
+                    }
                 }
             }
             Action::GiveUp(entry) => {

@@ -71,7 +71,14 @@ impl Feed {
                 self.drop_oldest_news();
             }
         }
-        self.offers.insert(number, Offer { task: task.to_owned(), holders: Vec::new(), news });
+        self.offers.insert(
+            number,
+            Offer {
+                task: task.to_owned(),
+                holders: Vec::new(),
+                news,
+            },
+        );
         self.by_task.insert(task.to_owned(), number);
         self.deliver()
     }
@@ -89,7 +96,14 @@ impl Feed {
     /// An agent begins to listen.
     pub(super) fn attach(&mut self, id: ListenerId) -> Vec<Delivery> {
         self.idle_since = None;
-        self.listeners.insert(id, Listener { cursor: 0, attached_at: self.next, credit: CREDIT });
+        self.listeners.insert(
+            id,
+            Listener {
+                cursor: 0,
+                attached_at: self.next,
+                credit: CREDIT,
+            },
+        );
         self.deliver()
     }
 
@@ -156,7 +170,12 @@ impl Feed {
         if self.news == 0 || self.listeners.is_empty() {
             return;
         }
-        let behind = self.listeners.values().map(|listener| listener.cursor).min().unwrap_or(0);
+        let behind = self
+            .listeners
+            .values()
+            .map(|listener| listener.cursor)
+            .min()
+            .unwrap_or(0);
         let told: Vec<String> = self
             .offers
             .range(..=behind)
@@ -169,7 +188,11 @@ impl Feed {
     }
 
     fn drop_oldest_news(&mut self) {
-        let oldest = self.offers.values().find(|offer| offer.news).map(|offer| offer.task.clone());
+        let oldest = self
+            .offers
+            .values()
+            .find(|offer| offer.news)
+            .map(|offer| offer.task.clone());
         if let Some(task) = oldest {
             self.withdraw(&task);
         }

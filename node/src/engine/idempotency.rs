@@ -49,7 +49,10 @@ impl Keys {
     /// Lets a key name a task.
     pub(super) fn insert(&mut self, now: u64, key: &str, task: &str, batch: &mut Batch) {
         let hash = hash(key);
-        let record = IdempotencyRecord { task_id: task.to_owned(), at: now };
+        let record = IdempotencyRecord {
+            task_id: task.to_owned(),
+            at: now,
+        };
         batch.put(records::key(tag::IDEMPOTENCY, &hash), records::encode(&record));
         self.tasks.insert(hash, task.to_owned());
         self.oldest_first.push_back((now, hash));
@@ -60,7 +63,11 @@ impl Keys {
 
     /// Forgets keys whose day is over.
     pub(super) fn expire(&mut self, now: u64, batch: &mut Batch) {
-        while self.oldest_first.front().is_some_and(|(at, _)| at + LIFETIME < now) {
+        while self
+            .oldest_first
+            .front()
+            .is_some_and(|(at, _)| at + LIFETIME < now)
+        {
             self.drop_oldest(batch);
         }
     }

@@ -11,8 +11,9 @@ use agentanycast_proto::v1::{
 use prost::Message as _;
 
 use super::{
-    core::{Core, Effect, EngineError, MAX_ENVELOPE, Now},
+    core::{Core, MAX_ENVELOPE},
     table::Slot,
+    turn::{Effect, EngineError, Now},
 };
 use crate::{
     delivery::outbox::{Entry, Kind},
@@ -73,7 +74,9 @@ impl Core {
             }
         }
         if request.message.parts.is_empty() {
-            return Err(EngineError::Invalid("the message has no parts; give it at least one".into()));
+            return Err(EngineError::Invalid(
+                "the message has no parts; give it at least one".into(),
+            ));
         }
         self.complete_message(now, &mut request.message, MessageRole::User);
         let key = std::mem::take(&mut request.idempotency_key);
@@ -83,24 +86,37 @@ impl Core {
             self.send_answer(now, request)?
         };
         if !key.is_empty() {
-            self.idempotency.insert(now.unix, &key, &task.id, &mut self.turn.batch);
+            self.idempotency
+                .insert(now.unix, &key, &task.id, &mut self.turn.batch);
         }
         Ok(task)
     }
 
     fn send_new(&mut self, now: Now, request: SendTask) -> Result<Task, EngineError> {
-        let peer = request.peer.ok_or_else(|| EngineError::Invalid("the task has no target".into()))?;
+        let peer = request
+            .peer
+            .ok_or_else(|| EngineError::Invalid("the task has no target".into()))?;
         if request.context_id.len() > MAX_ID || request.skill.len() > MAX_ID {
-            return Err(EngineError::Invalid(format!("context_id and skill_id may have {MAX_ID} bytes at most")));
+            return Err(EngineError::Invalid(format!(
+                "context_id and skill_id may have {MAX_ID} bytes at most"
+            )));
         }
         let deadline = deadline_of(&request.metadata)?;
         self.room_for_task()?;
         let id = self.new_id();
-        let context_id = if request.context_id.is_empty() { self.new_id() } else { request.context_id };
+        let context_id = if request.context_id.is_empty() {
+            self.new_id()
+        } else {
+            request.context_id
+        };
         let task = Task {
             id,
             context_id,
-            role: if peer == self.me { Role::Both } else { Role::Originator(peer) },
+            role: if peer == self.me {
+                Role::Both
+            } else {
+                Role::Originator(peer)
+            },
             status: Status::Submitted,
             status_message: None,
             messages: vec![request.message.into()],
@@ -123,7 +139,9 @@ impl Core {
     }
 
     fn send_answer(&mut self, now: Now, request: SendTask) -> Result<Task, EngineError> {
-        let mut slot = self.take(&request.task_id)?.ok_or_else(|| EngineError::NotFound(request.task_id.clone()))?;
+        let mut slot = self
+            .take(&request.task_id)?
+            .ok_or_else(|| EngineError::NotFound(request.task_id.clone()))?;
         let answered = self.answer(now, &mut slot.task, request);
         if let Err(error) = answered {
             self.tasks.keep(slot);
@@ -155,7 +173,10 @@ impl Core {
             )));
         }
         if !request.context_id.is_empty() && request.context_id != task.context_id {
-            return Err(EngineError::Invalid(format!("task {} belongs to context {}", task.id, task.context_id)));
+            return Err(EngineError::Invalid(format!(
+                "task {} belongs to context {}",
+                task.id, task.context_id
+            )));
         }
         if task.role == Role::Both {
             task.answer(now.unix, request.message)?;
@@ -178,7 +199,14 @@ impl Core {
             metadata: task.metadata.clone(),
         };
         fits(payload.encoded_len(), "message")?;
-        self.send(now, peer, &task.id, Kind::SendTask, Payload::SendTask(payload), trace_of(task))?;
+        self.send(
+            now,
+            peer,
+            &task.id,
+            Kind::SendTask,
+            Payload::SendTask(payload),
+            trace_of(task),
+        )?;
         Ok(())
     }
 
@@ -187,7 +215,9 @@ impl Core {
         if id.is_empty() {
             return Err(EngineError::Invalid("task_id is empty".into()));
         }
-        self.tasks.read(id)?.ok_or_else(|| EngineError::NotFound(id.to_owned()))
+        self.tasks
+            .read(id)?
+            .ok_or_else(|| EngineError::NotFound(id.to_owned()))
     }
 
     /// Tasks in one of these states (none = all), newest change first, behind `after`.
@@ -198,7 +228,11 @@ impl Core {
         limit: usize,
     ) -> Result<Vec<Task>, EngineError> {
         let wanted = |core: &Self, id: &str| {
-            statuses.is_empty() || core.tasks.indexed(id).is_some_and(|known| statuses.contains(&known.status))
+            statuses.is_empty()
+                || core
+                    .tasks
+                    .indexed(id)
+                    .is_some_and(|known| statuses.contains(&known.status))
         };
         let ids: Vec<String> = self
             .tasks
@@ -218,13 +252,18 @@ impl Core {
     pub fn cancel(&mut self, now: Now, id: &str) -> Result<Task, EngineError> {
         let task = self.task(id)?;
         if task.status.is_terminal() {
-            return Err(EngineError::Precondition(format!("task {id} is {} and cannot be canceled", task.status)));
+            return Err(EngineError::Precondition(format!(
+                "task {id} is {} and cannot be canceled",
+                task.status
+            )));
         }
         self.feed.touch(now.mono);
         self.end(now, id, Status::Canceled, "")?;
         match task.role {
             Role::Originator(peer) => {
-                let payload = Payload::TaskCancel(TaskCancelPayload { task_id: id.to_owned() });
+                let payload = Payload::TaskCancel(TaskCancelPayload {
+                    task_id: id.to_owned(),
+                });
                 self.send(now, peer, id, Kind::Durable, payload, trace_of(&task))?;
             }
             Role::Assignee(peer) => {
@@ -242,7 +281,10 @@ impl Core {
 
     /// A peer acknowledged something.
     pub(super) fn on_ack(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Result<(), StoreError> {
-        let entry = self.queues.get_mut(&peer).and_then(|queue| queue.outbox.on_ack(&ack.acknowledged_envelope_id));
+        let entry = self
+            .queues
+            .get_mut(&peer)
+            .and_then(|queue| queue.outbox.on_ack(&ack.acknowledged_envelope_id));
         let Some(entry) = entry else {
             self.effect(Effect::StreamAck { peer, ack });
             return Ok(());
@@ -257,21 +299,38 @@ impl Core {
     fn on_refused(&mut self, now: Now, peer: PeerId, entry: &Entry, reason: &str) -> Result<(), StoreError> {
         let reason: String = reason.chars().take(1000).collect();
         tracing::info!(%peer, task = entry.task_id, reason, "the peer refused an envelope");
-        let Some(task) = self.tasks.indexed(&entry.task_id) else { return Ok(()) };
+        let Some(task) = self.tasks.indexed(&entry.task_id) else {
+            return Ok(());
+        };
         let (is_assignee, status) = (task.is_assignee, task.status);
         match (is_assignee, entry.kind, status) {
             (false, Kind::SendTask, Status::Submitted) => {
                 self.end(now, &entry.task_id, Status::Rejected, &reason)?;
             }
             (false, Kind::SendTask, _) => {
-                self.end(now, &entry.task_id, Status::Failed, &format!("refused by the assignee: {reason}"))?;
+                self.end(
+                    now,
+                    &entry.task_id,
+                    Status::Failed,
+                    &format!("refused by the assignee: {reason}"),
+                )?;
             }
             (false, Kind::Ephemeral, _) => {
-                self.end(now, &entry.task_id, Status::Failed, &format!("lost by the assignee: {reason}"))?;
+                self.end(
+                    now,
+                    &entry.task_id,
+                    Status::Failed,
+                    &format!("lost by the assignee: {reason}"),
+                )?;
             }
             (false, Kind::Durable, _) => {}
             (true, ..) => {
-                self.end(now, &entry.task_id, Status::Canceled, &format!("refused by the originator: {reason}"))?;
+                self.end(
+                    now,
+                    &entry.task_id,
+                    Status::Canceled,
+                    &format!("refused by the originator: {reason}"),
+                )?;
             }
         }
         Ok(())
@@ -313,7 +372,9 @@ impl Core {
         if message.role == MessageRole::Unspecified as i32 {
             message.role = role as i32;
         }
-        message.created_at.get_or_insert_with(|| super::timestamp(now.unix));
+        message
+            .created_at
+            .get_or_insert_with(|| super::timestamp(now.unix));
     }
 }
 
@@ -335,9 +396,13 @@ pub(super) fn fits(payload: usize, what: &str) -> Result<(), EngineError> {
 
 /// The deadline that the sender set, in Unix milliseconds.
 pub(super) fn deadline_of(metadata: &BTreeMap<String, String>) -> Result<Option<u64>, EngineError> {
-    let Some(text) = metadata.get("deadline") else { return Ok(None) };
+    let Some(text) = metadata.get("deadline") else {
+        return Ok(None);
+    };
     let at: jiff::Timestamp = text.parse().map_err(|_| {
-        EngineError::Invalid(format!("deadline {text:?} is no RFC 3339 time, such as 2030-01-31T12:00:00Z"))
+        EngineError::Invalid(format!(
+            "deadline {text:?} is no RFC 3339 time, such as 2030-01-31T12:00:00Z"
+        ))
     })?;
     Ok(Some(u64::try_from(at.as_millisecond()).unwrap_or(0)))
 }

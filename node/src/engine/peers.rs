@@ -12,7 +12,7 @@ use super::records::{self, TextsRecord, tag};
 use crate::store::{self, Batch, Store, StoreError};
 
 /// Most peers whose card, or whose addresses, are kept (docs/protocol.md, "Agent cards").
-pub const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+pub(super) const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// Cards in memory; the rest is read from the store.
 const CARDS_IN_MEMORY: NonZeroUsize = NonZeroUsize::new(512).unwrap();
@@ -72,8 +72,8 @@ impl Peers {
         if self.with_card.get(&peer).is_none() {
             return Ok(None);
         }
-        let card: Option<AgentCard> =
-            store::get_large(store, &records::key(tag::CARD, &peer.to_bytes()))?.and_then(|bytes| records::decode(&bytes));
+        let card: Option<AgentCard> = store::get_large(store, &records::key(tag::CARD, &peer.to_bytes()))?
+            .and_then(|bytes| records::decode(&bytes));
         if let Some(card) = &card {
             self.cards.put(peer, card.clone());
         }
@@ -93,13 +93,19 @@ impl Peers {
             }
         }
         batch.put_large(&records::key(tag::CARD, &name), &bytes);
-        batch.put(records::key(tag::CARD_SIZE, &name), (bytes.len() as u64).to_be_bytes().to_vec());
+        batch.put(
+            records::key(tag::CARD_SIZE, &name),
+            (bytes.len() as u64).to_be_bytes().to_vec(),
+        );
         self.cards.put(peer, card);
     }
 
     /// The addresses of all peers, for the network's start.
     pub(super) fn all_addresses(&self) -> Vec<(PeerId, Vec<String>)> {
-        self.addresses.iter().map(|(peer, addresses)| (*peer, addresses.clone())).collect()
+        self.addresses
+            .iter()
+            .map(|(peer, addresses)| (*peer, addresses.clone()))
+            .collect()
     }
 
     /// Keeps a peer's addresses.
@@ -113,7 +119,10 @@ impl Peers {
             batch.delete(records::key(tag::ADDRESSES, &gone.to_bytes()));
         }
         let record = TextsRecord { texts: addresses };
-        batch.put(records::key(tag::ADDRESSES, &peer.to_bytes()), records::encode(&record));
+        batch.put(
+            records::key(tag::ADDRESSES, &peer.to_bytes()),
+            records::encode(&record),
+        );
     }
 
     /// Where the last run listened.
@@ -123,7 +132,9 @@ impl Peers {
 
     /// Keeps where this run listens.
     pub(super) fn set_listen(&mut self, addresses: Vec<String>, batch: &mut Batch) {
-        let record = TextsRecord { texts: addresses.clone() };
+        let record = TextsRecord {
+            texts: addresses.clone(),
+        };
         batch.put(records::key(tag::LISTEN, b""), records::encode(&record));
         self.listen = addresses;
     }

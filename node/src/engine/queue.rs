@@ -41,11 +41,20 @@ impl Queue {
 
     /// A queue around an outbox whose bytes are all in the store.
     pub(super) fn around(outbox: Outbox) -> Self {
-        Self { outbox, stream: 0, bodies: BTreeMap::new(), bodies_bytes: 0, commit: 0 }
+        Self {
+            outbox,
+            stream: 0,
+            bodies: BTreeMap::new(),
+            bodies_bytes: 0,
+            commit: 0,
+        }
     }
 
     /// Puts an envelope at the end.
-    #[allow(clippy::too_many_arguments, reason = "one caller; a struct would only rename them")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one caller; a struct would only rename them"
+    )]
     pub(super) fn push(
         &mut self,
         peer: PeerId,
@@ -70,14 +79,24 @@ impl Queue {
         };
         let name = peer.to_bytes();
         if kind != Kind::Ephemeral {
-            let inline = if frame.len() <= INLINE { frame.clone() } else { Bytes::new() };
+            let inline = if frame.len() <= INLINE {
+                frame.clone()
+            } else {
+                Bytes::new()
+            };
             if inline.is_empty() {
                 batch.put_large(&records::numbered(tag::BODY, &name, sequence), &frame);
             }
             let record = EntryRecord::of(&entry, inline);
-            batch.put(records::numbered(tag::ENTRY, &name, sequence), records::encode(&record));
+            batch.put(
+                records::numbered(tag::ENTRY, &name, sequence),
+                records::encode(&record),
+            );
         }
-        let record = OutboxRecord { epoch: self.outbox.epoch(), next_sequence: sequence + 1 };
+        let record = OutboxRecord {
+            epoch: self.outbox.epoch(),
+            next_sequence: sequence + 1,
+        };
         batch.put(records::key(tag::OUTBOX, &name), records::encode(&record));
         self.bodies_bytes += frame.len();
         self.bodies.insert(sequence, (kind, frame));
@@ -93,23 +112,39 @@ impl Queue {
     /// Drops bytes from memory that the store has too, those that go last first.
     pub(super) fn trim(&mut self) {
         while self.is_heavy() {
-            let last = self.bodies.iter().rev().find(|(_, (kind, _))| *kind != Kind::Ephemeral).map(|(at, _)| *at);
-            let Some((_, frame)) = last.and_then(|at| self.bodies.remove(&at)) else { return };
+            let last = self
+                .bodies
+                .iter()
+                .rev()
+                .find(|(_, (kind, _))| *kind != Kind::Ephemeral)
+                .map(|(at, _)| *at);
+            let Some((_, frame)) = last.and_then(|at| self.bodies.remove(&at)) else {
+                return;
+            };
             self.bodies_bytes -= frame.len();
         }
     }
 
     /// The encoded envelope of an entry.
-    pub(super) fn frame(&self, store: &dyn Store, peer: PeerId, sequence: u64) -> Result<Option<Bytes>, StoreError> {
+    pub(super) fn frame(
+        &self,
+        store: &dyn Store,
+        peer: PeerId,
+        sequence: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
         if let Some((_, frame)) = self.bodies.get(&sequence) {
             return Ok(Some(frame.clone()));
         }
         let name = peer.to_bytes();
-        let Some(record) = store.get(&records::numbered(tag::ENTRY, &name, sequence))? else { return Ok(None) };
+        let Some(record) = store.get(&records::numbered(tag::ENTRY, &name, sequence))? else {
+            return Ok(None);
+        };
         let record: Option<EntryRecord> = records::decode(&record);
         match record {
             Some(record) if !record.body.is_empty() => Ok(Some(record.body)),
-            Some(_) => Ok(store::get_large(store, &records::numbered(tag::BODY, &name, sequence))?.map(Bytes::from)),
+            Some(_) => {
+                Ok(store::get_large(store, &records::numbered(tag::BODY, &name, sequence))?.map(Bytes::from))
+            }
             None => Ok(None),
         }
     }

@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamStart, TaskCompletePayload, TaskFailPayload,
-    TaskStatusUpdatePayload, a2a_envelope::Payload,
+    Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamStart, TaskCompletePayload,
+    TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use prost::Message as _;
 
 use super::{
-    core::{Core, Effect, EngineError, Now},
+    core::Core,
     originate::{deadline_of, fits, trace_of},
     records::{self, SeenRecord, SlotRecord, tag},
     table::Slot,
+    turn::{Effect, EngineError, Now},
     wire,
 };
 use crate::{
@@ -61,13 +62,16 @@ impl Core {
         };
         match inbound.payload {
             Payload::Ack(ack) => return self.on_ack(now, peer, ack),
-            Payload::StreamStart(_) | Payload::StreamChunk(_) | Payload::StreamEnd(_) if inbound.place.is_none() => {
+            Payload::StreamStart(_) | Payload::StreamChunk(_) | Payload::StreamEnd(_)
+                if inbound.place.is_none() =>
+            {
                 return self.on_stream(now, peer, inbound.id, inbound.payload);
             }
             _ => {}
         }
-        if let Some(refusal) = self.duplicate(peer, &inbound)? {
+        if self.is_duplicate(peer, &inbound)? {
             self.counters.duplicates += 1;
+            let refusal = self.seen(peer)?.refusal(&inbound.id).map(str::to_owned);
             let refusal = refusal.or_else(|| self.refused_before(peer, &inbound.payload));
             self.ack(now, peer, inbound.id, refusal.as_deref());
             return Ok(());
@@ -88,7 +92,13 @@ impl Core {
         Ok(())
     }
 
-    fn apply(&mut self, now: Now, peer: PeerId, trace: &str, payload: Payload) -> Result<Verdict, StoreError> {
+    fn apply(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        trace: &str,
+        payload: Payload,
+    ) -> Result<Verdict, StoreError> {
         match payload {
             Payload::SendTask(send) => self.on_send_task(now, peer, trace, send),
             Payload::TaskStatusUpdate(update) => self.on_update(now, peer, update),
@@ -106,8 +116,16 @@ impl Core {
         }
     }
 
-    fn on_send_task(&mut self, now: Now, peer: PeerId, trace: &str, send: SendTaskPayload) -> Result<Verdict, StoreError> {
-        let Some(message) = send.message else { return Ok(Verdict::Refuse("the task has no message".into())) };
+    fn on_send_task(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        trace: &str,
+        send: SendTaskPayload,
+    ) -> Result<Verdict, StoreError> {
+        let Some(message) = send.message else {
+            return Ok(Verdict::Refuse("the task has no message".into()));
+        };
         if self.tasks.indexed(&send.task_id).is_some() {
             return self.on_further_message(now, peer, &send.task_id, message);
         }
@@ -120,7 +138,9 @@ impl Core {
         };
         let mut metadata = send.metadata;
         if !trace.is_empty() && trace.len() <= crate::task::MAX_ID {
-            metadata.entry("traceparent".to_owned()).or_insert_with(|| trace.to_owned());
+            metadata
+                .entry("traceparent".to_owned())
+                .or_insert_with(|| trace.to_owned());
         }
         let task = Task {
             id: send.task_id,
@@ -143,11 +163,21 @@ impl Core {
         Ok(Verdict::Accept)
     }
 
-    fn on_further_message(&mut self, now: Now, peer: PeerId, id: &str, message: Message) -> Result<Verdict, StoreError> {
-        let Some(mut slot) = self.take(id)? else { return Ok(Verdict::Refuse(format!("no task {id}"))) };
+    fn on_further_message(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        message: Message,
+    ) -> Result<Verdict, StoreError> {
+        let Some(mut slot) = self.take(id)? else {
+            return Ok(Verdict::Refuse(format!("no task {id}")));
+        };
         if slot.task.role != Role::Assignee(peer) {
             self.tasks.keep(slot);
-            return Ok(Verdict::Refuse(format!("task id {id} is in use by another originator")));
+            return Ok(Verdict::Refuse(format!(
+                "task id {id} is in use by another originator"
+            )));
         }
         if slot.task.knows_message(&message.message_id) {
             self.tasks.keep(slot);
@@ -162,15 +192,32 @@ impl Core {
         Ok(Verdict::Accept)
     }
 
-    fn on_update(&mut self, now: Now, peer: PeerId, update: TaskStatusUpdatePayload) -> Result<Verdict, StoreError> {
+    fn on_update(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        update: TaskStatusUpdatePayload,
+    ) -> Result<Verdict, StoreError> {
         let Some(next) = Status::from_wire(update.status) else {
             return Ok(Verdict::Refuse(format!("{} is no task status", update.status)));
         };
         self.on_report(now, peer, &update.task_id, next, update.message, Vec::new())
     }
 
-    fn on_complete(&mut self, now: Now, peer: PeerId, complete: TaskCompletePayload) -> Result<Verdict, StoreError> {
-        self.on_report(now, peer, &complete.task_id, Status::Completed, complete.message, complete.artifacts)
+    fn on_complete(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        complete: TaskCompletePayload,
+    ) -> Result<Verdict, StoreError> {
+        self.on_report(
+            now,
+            peer,
+            &complete.task_id,
+            Status::Completed,
+            complete.message,
+            complete.artifacts,
+        )
     }
 
     fn on_fail(&mut self, now: Now, peer: PeerId, fail: TaskFailPayload) -> Result<Verdict, StoreError> {
@@ -178,7 +225,14 @@ impl Core {
             Some(message) => message,
             None => self.note(now, fail.error_message),
         };
-        self.on_report(now, peer, &fail.task_id, Status::Failed, Some(message), Vec::new())
+        self.on_report(
+            now,
+            peer,
+            &fail.task_id,
+            Status::Failed,
+            Some(message),
+            Vec::new(),
+        )
     }
 
     /// The assignee says how its task stands.
@@ -194,7 +248,10 @@ impl Core {
         let Some(mut slot) = self.take_assigned_to(peer, id)? else {
             return Ok(Verdict::Refuse(self.not_yours(peer, id)));
         };
-        if artifacts.iter().any(|artifact| artifact.artifact_id.len() > crate::task::MAX_ID) {
+        if artifacts
+            .iter()
+            .any(|artifact| artifact.artifact_id.len() > crate::task::MAX_ID)
+        {
             self.tasks.keep(slot);
             return Ok(Verdict::Refuse("an artifact id over 256 bytes".into()));
         }
@@ -210,7 +267,9 @@ impl Core {
     }
 
     fn on_cancel(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
-        let Some(task) = self.tasks.read(id)? else { return Ok(Verdict::Refuse(format!("no task {id}"))) };
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(Verdict::Refuse(format!("no task {id}")));
+        };
         if task.role != Role::Assignee(peer) {
             return Ok(Verdict::Refuse(format!("task {id} was not sent by this peer")));
         }
@@ -221,22 +280,42 @@ impl Core {
     fn on_get_task(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
         let task = match self.tasks.read(id)? {
             Some(task) if task.role.peer() == Some(peer) => task,
-            _ => return Ok(Verdict::Refuse(format!("no task {id} between this peer and this node"))),
+            _ => {
+                return Ok(Verdict::Refuse(format!(
+                    "no task {id} between this peer and this node"
+                )));
+            }
         };
-        let mut payload = GetTaskResponsePayload { task: Some(wire::task(&task, self.me)) };
+        let mut payload = GetTaskResponsePayload {
+            task: Some(wire::task(&task, self.me)),
+        };
         if fits(payload.encoded_len(), "task").is_err()
             && let Some(task) = &mut payload.task
         {
             task.messages.clear();
             task.artifacts.clear();
         }
-        self.send(now, peer, id, Kind::Ephemeral, Payload::GetTaskResponse(payload), trace_of(&task))?;
+        self.send(
+            now,
+            peer,
+            id,
+            Kind::Ephemeral,
+            Payload::GetTaskResponse(payload),
+            trace_of(&task),
+        )?;
         Ok(Verdict::Accept)
     }
 
     /// The assignee's answer to our question: repairs what got lost, never undoes anything.
-    fn on_get_task_response(&mut self, now: Now, peer: PeerId, response: GetTaskResponsePayload) -> Result<Verdict, StoreError> {
-        let Some(theirs) = response.task else { return Ok(Verdict::Refuse("the response has no task".into())) };
+    fn on_get_task_response(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        response: GetTaskResponsePayload,
+    ) -> Result<Verdict, StoreError> {
+        let Some(theirs) = response.task else {
+            return Ok(Verdict::Refuse("the response has no task".into()));
+        };
         let Some(next) = Status::from_wire(theirs.status) else {
             return Ok(Verdict::Refuse(format!("{} is no task status", theirs.status)));
         };
@@ -263,7 +342,13 @@ impl Core {
     }
 
     /// A piece of an artifact's stream. It is acknowledged by whoever writes it down.
-    fn on_stream(&mut self, now: Now, peer: PeerId, envelope_id: String, payload: Payload) -> Result<(), StoreError> {
+    fn on_stream(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        envelope_id: String,
+        payload: Payload,
+    ) -> Result<(), StoreError> {
         let (task_id, start) = match &payload {
             Payload::StreamStart(start) => (&start.task_id, Some(start.clone())),
             Payload::StreamChunk(chunk) => (&chunk.task_id, None),
@@ -278,7 +363,11 @@ impl Core {
             (Some(refusal), _) => Some(refusal),
             (None, Some(start)) => self.accept_stream(now, peer, &envelope_id, start)?,
             (None, None) => {
-                self.effect(Effect::StreamPiece { peer, envelope_id: envelope_id.clone(), payload });
+                self.effect(Effect::StreamPiece {
+                    peer,
+                    envelope_id: envelope_id.clone(),
+                    payload,
+                });
                 None
             }
         };
@@ -293,10 +382,22 @@ impl Core {
     }
 
     /// Opens a stream, or lets one that is known go on. Some: refused.
-    fn accept_stream(&mut self, now: Now, peer: PeerId, envelope_id: &str, start: StreamStart) -> Result<Option<String>, StoreError> {
-        let Some(mut slot) = self.take(&start.task_id)? else { return Ok(Some("no such task".into())) };
+    fn accept_stream(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        envelope_id: &str,
+        start: StreamStart,
+    ) -> Result<Option<String>, StoreError> {
+        let Some(mut slot) = self.take(&start.task_id)? else {
+            return Ok(Some("no such task".into()));
+        };
         if slot.task.stream(&start.artifact_id).is_none() {
-            let taken = slot.task.results.iter().any(|known| known.id() == start.artifact_id);
+            let taken = slot
+                .task
+                .results
+                .iter()
+                .any(|known| known.id() == start.artifact_id);
             let refusal = if taken {
                 Some(format!("artifact {} is there already", start.artifact_id))
             } else if slot.task.status.is_terminal() {
@@ -309,7 +410,10 @@ impl Core {
                     bytes: 0,
                     ended: None,
                 };
-                slot.task.put_stream(record).err().map(|refused| refused.to_string())
+                slot.task
+                    .put_stream(record)
+                    .err()
+                    .map(|refused| refused.to_string())
             };
             if refusal.is_some() {
                 self.tasks.keep(slot);
@@ -323,7 +427,11 @@ impl Core {
         } else {
             self.tasks.keep(slot);
         }
-        self.effect(Effect::StreamAccepted { peer, start, envelope_id: envelope_id.to_owned() });
+        self.effect(Effect::StreamAccepted {
+            peer,
+            start,
+            envelope_id: envelope_id.to_owned(),
+        });
         Ok(None)
     }
 
@@ -344,7 +452,9 @@ impl Core {
     /// Something came back for a task: its peer has it, even if the acknowledgement got lost (a
     /// deployed peer sends that only once).
     fn task_arrived(&mut self, peer: PeerId, id: &str) {
-        let Some(queue) = self.queues.get_mut(&peer) else { return };
+        let Some(queue) = self.queues.get_mut(&peer) else {
+            return;
+        };
         let arrived: Vec<u64> = queue
             .outbox
             .entries()
@@ -354,7 +464,10 @@ impl Core {
             .take(1)
             .collect();
         for sequence in arrived {
-            let entry = self.queues.get_mut(&peer).and_then(|queue| queue.outbox.remove(sequence));
+            let entry = self
+                .queues
+                .get_mut(&peer)
+                .and_then(|queue| queue.outbox.remove(sequence));
             if let Some(entry) = entry {
                 self.left_queue(peer, &entry);
             }
@@ -366,18 +479,12 @@ impl Core {
         Ok(self.seen(peer)?.applied.epochs().next().is_some())
     }
 
-    /// Some: seen before; inside, why it was refused then, if that is remembered.
-    fn duplicate(&mut self, peer: PeerId, inbound: &Inbound) -> Result<Option<Option<String>>, StoreError> {
+    fn is_duplicate(&mut self, peer: PeerId, inbound: &Inbound) -> Result<bool, StoreError> {
         let seen = self.seen(peer)?;
-        let known = match inbound.place {
+        Ok(match inbound.place {
             Some((epoch, sequence)) => seen.applied.contains(epoch, sequence),
-            None => seen.is_recent(&inbound.id),
-        };
-        let known = known || (inbound.place.is_none() && self.id_is_on_disk(peer, &inbound.id)?);
-        if !known {
-            return Ok(None);
-        }
-        Ok(Some(self.seen(peer)?.refusal(&inbound.id).map(str::to_owned)))
+            None => seen.is_recent(&inbound.id) || self.id_is_on_disk(peer, &inbound.id)?,
+        })
     }
 
     fn id_is_on_disk(&self, peer: PeerId, envelope_id: &str) -> Result<bool, StoreError> {
@@ -386,7 +493,9 @@ impl Core {
 
     /// A duplicate SEND_TASK whose task is not here was refused the first time.
     fn refused_before(&self, peer: PeerId, payload: &Payload) -> Option<String> {
-        let Payload::SendTask(send) = payload else { return None };
+        let Payload::SendTask(send) = payload else {
+            return None;
+        };
         match self.tasks.indexed(&send.task_id) {
             Some(known) if known.is_assignee && known.peer == Some(peer) => None,
             _ => Some("it was refused before, or its task was collected".into()),
@@ -396,11 +505,15 @@ impl Core {
     pub(super) fn seen(&mut self, peer: PeerId) -> Result<&mut Seen, StoreError> {
         if !self.seen.contains(&peer) {
             let record = self.store.get(&records::key(tag::SEEN, &peer.to_bytes()))?;
-            let record: SeenRecord = record.and_then(|bytes| records::decode(&bytes)).unwrap_or_default();
+            let record: SeenRecord = record
+                .and_then(|bytes| records::decode(&bytes))
+                .unwrap_or_default();
             let applied = Applied::restore(record.epochs.into_iter().zip(record.highest));
             self.seen.put(peer, Seen::new(applied, record.next_slot));
         }
-        Ok(self.seen.get_or_insert_mut(peer, || Seen::new(Applied::default(), 0)))
+        Ok(self
+            .seen
+            .get_or_insert_mut(peer, || Seen::new(Applied::default(), 0)))
     }
 
     /// Marks an envelope as applied, in the batch of its effect. A refused one without a place in a
@@ -417,20 +530,34 @@ impl Core {
         };
         let next_slot = seen.next_slot;
         let (epochs, highest) = seen.applied.epochs().unzip();
-        let record = SeenRecord { epochs, highest, next_slot };
+        let record = SeenRecord {
+            epochs,
+            highest,
+            next_slot,
+        };
         let name = peer.to_bytes();
-        self.batch().put(records::key(tag::SEEN, &name), records::encode(&record));
+        self.batch()
+            .put(records::key(tag::SEEN, &name), records::encode(&record));
         let Some(slot) = slot else { return Ok(()) };
         if let Some(old) = slot.checked_sub(dedup::WINDOW) {
             let old_key = records::numbered(tag::SEEN_SLOT, &name, old);
-            let old_slot: Option<SlotRecord> = self.store.get(&old_key)?.and_then(|bytes| records::decode(&bytes));
+            let old_slot: Option<SlotRecord> = self
+                .store
+                .get(&old_key)?
+                .and_then(|bytes| records::decode(&bytes));
             if let Some(old_slot) = old_slot {
                 self.batch().delete(seen_id_key(peer, &old_slot.envelope_id));
             }
             self.batch().delete(old_key);
         }
-        let record = SlotRecord { envelope_id: inbound.id.clone(), at: now.unix };
-        self.batch().put(records::numbered(tag::SEEN_SLOT, &name, slot), records::encode(&record));
+        let record = SlotRecord {
+            envelope_id: inbound.id.clone(),
+            at: now.unix,
+        };
+        self.batch().put(
+            records::numbered(tag::SEEN_SLOT, &name, slot),
+            records::encode(&record),
+        );
         self.batch().put(seen_id_key(peer, &inbound.id), Vec::new());
         Ok(())
     }
@@ -443,5 +570,9 @@ impl Core {
 }
 
 fn seen_id_key(peer: PeerId, envelope_id: &str) -> Vec<u8> {
-    [records::key(tag::SEEN_ID, &peer.to_bytes()), envelope_id.as_bytes().to_vec()].concat()
+    [
+        records::key(tag::SEEN_ID, &peer.to_bytes()),
+        envelope_id.as_bytes().to_vec(),
+    ]
+    .concat()
 }

@@ -6,12 +6,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{Artifact, Message};
 use crate::{
     delivery::outbox::{Entry, Kind},
     task::{Ended, Output, Role, Status, Streamed, Task},
 };
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{Artifact, Message};
 
 /// Tags: the first byte of each key.
 pub(super) mod tag {
@@ -241,7 +241,10 @@ impl StateRecord {
 
     /// Puts the messages into the task that this state belongs to.
     pub(super) fn fill(&self, task: &mut Task, messages: Vec<Arc<Message>>, results: Vec<Arc<Output>>) {
-        task.status_message = self.has_status_message.then(|| messages.last().cloned()).flatten();
+        task.status_message = self
+            .has_status_message
+            .then(|| messages.last().cloned())
+            .flatten();
         task.messages = messages;
         task.results = results;
     }
@@ -250,7 +253,10 @@ impl StateRecord {
 impl ResultRecord {
     pub(super) fn of(result: &Output) -> Self {
         match result {
-            Output::Whole(artifact) => Self { whole: Some(artifact.clone()), ..Self::default() },
+            Output::Whole(artifact) => Self {
+                whole: Some(artifact.clone()),
+                ..Self::default()
+            },
             Output::Streamed(streamed) => Self {
                 whole: None,
                 artifact_id: streamed.artifact_id.clone(),
@@ -303,7 +309,11 @@ impl EntryRecord {
             sequence,
             id: self.id,
             task_id: self.task_id,
-            kind: if self.is_send_task { Kind::SendTask } else { Kind::Durable },
+            kind: if self.is_send_task {
+                Kind::SendTask
+            } else {
+                Kind::Durable
+            },
             bytes: self.bytes as usize,
             expires_at: self.expires_at,
         }
@@ -324,4 +334,3 @@ pub(super) fn encode<M: prost::Message>(record: &M) -> Vec<u8> {
 pub(super) fn decode<M: prost::Message + Default>(bytes: &[u8]) -> Option<M> {
     M::decode(bytes).ok()
 }
-

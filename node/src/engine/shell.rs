@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Call, Engine, Incoming, Release,
     artifacts::{Plane, Registry},
-    core::{Core, Effect, EngineError, Limits, Now},
+    core::Core,
     courier::{self, Report},
     feed::ListenerId,
     subscribers::Subscribers,
+    turn::{Effect, EngineError, Limits, Now},
 };
 use crate::{
     net,
@@ -108,17 +109,33 @@ impl Clock {
     pub(super) fn now(&self) -> Now {
         Now {
             mono: self.start.elapsed(),
-            unix: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
+            unix: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis() as u64),
         }
     }
 }
 
 /// Reads the state from the store.
 pub fn start(parts: Parts) -> Result<Loaded, StartError> {
-    let clock = Clock { start: Instant::now() };
-    let core = Core::load(parts.me, parts.limits, Arc::clone(&parts.store), clock.now(), rand::random())?;
+    let clock = Clock {
+        start: Instant::now(),
+    };
+    let core = Core::load(
+        parts.me,
+        parts.limits,
+        Arc::clone(&parts.store),
+        clock.now(),
+        rand::random(),
+    )?;
     let (committer, progress) = Committer::start(parts.store)?;
-    Ok(Loaded { core, committer, progress, clock, spool: parts.spool })
+    Ok(Loaded {
+        core,
+        committer,
+        progress,
+        clock,
+        spool: parts.spool,
+    })
 }
 
 impl Loaded {
@@ -156,7 +173,11 @@ impl Loaded {
             durable: 0,
             pending: VecDeque::new(),
             pending_bytes: 0,
-            audience: Audience { subscribers: Subscribers::default(), listeners: HashMap::new(), next_listener: 0 },
+            audience: Audience {
+                subscribers: Subscribers::default(),
+                listeners: HashMap::new(),
+                next_listener: 0,
+            },
             links: HashMap::new(),
             wanted: HashSet::new(),
             plane: Plane::new(engine.clone(), registry),
@@ -218,7 +239,7 @@ impl Shell {
             let room = self.pending.len() < MAX_PENDING && self.pending_bytes < MAX_PENDING_BYTES;
             tokio::select! {
                 Some(progress) = progress.recv() => self.on_progress(progress),
-                Some(report) = reports.recv() => self.on_report(report),
+                Some(report) = reports.recv() => self.on_report(&report),
                 Some(call) = calls.recv(), if room => self.on_call(call),
                 Some(event) = events.recv(), if room => self.on_event(event),
                 () = tokio::time::sleep_until(last_tick + period) => {
@@ -285,8 +306,8 @@ impl Shell {
         self.finish_turn(None, None);
     }
 
-    fn on_report(&mut self, report: Report) {
-        match report {
+    fn on_report(&mut self, report: &Report) {
+        match *report {
             Report::Opened { peer, stream } => self.core.on_stream_opened(peer, stream),
             Report::Closed { peer, stream } => {
                 if self.links.get(&peer).is_some_and(|link| link.stream == stream) {
@@ -330,14 +351,25 @@ impl Shell {
         }
         let mut bytes = 0;
         if !turn.batch.is_empty() {
-            bytes = turn.batch.changes.iter().map(|(_, value)| value.as_ref().map_or(0, Vec::len)).sum();
+            bytes = turn
+                .batch
+                .changes
+                .iter()
+                .map(|(_, value)| value.as_ref().map_or(0, Vec::len))
+                .sum();
             self.submitted = self.committer.submit(turn.batch);
         }
         if release.is_none() && frame.is_none() && turn.effects.is_empty() {
             return;
         }
         self.pending_bytes += bytes;
-        self.pending.push_back(Pending { commit: self.submitted, bytes, release, effects: turn.effects, frame });
+        self.pending.push_back(Pending {
+            commit: self.submitted,
+            bytes,
+            release,
+            effects: turn.effects,
+            frame,
+        });
         self.release_durable();
     }
 
@@ -353,8 +385,14 @@ impl Shell {
     }
 
     fn release_durable(&mut self) {
-        while self.pending.front().is_some_and(|pending| pending.commit <= self.durable) {
-            let Some(pending) = self.pending.pop_front() else { return };
+        while self
+            .pending
+            .front()
+            .is_some_and(|pending| pending.commit <= self.durable)
+        {
+            let Some(pending) = self.pending.pop_front() else {
+                return;
+            };
             self.pending_bytes -= pending.bytes;
             if let Some(release) = pending.release {
                 release(Ok(&mut self.audience));
@@ -373,14 +411,26 @@ impl Shell {
             Effect::Ack { peer, frame } => self.write(peer, None, frame),
             Effect::Wanted { peer, wanted } => self.want(peer, wanted),
             Effect::Changed(change) => self.audience.subscribers.publish(&change),
-            Effect::Incoming { listener, task, sender_card } => {
+            Effect::Incoming {
+                listener,
+                task,
+                sender_card,
+            } => {
                 if let Some(sender) = self.audience.listeners.get(&listener) {
                     // Full or closed: the listener has gone, and its detaching offers the task again.
                     let _ = sender.try_send(Incoming { task, sender_card });
                 }
             }
-            Effect::StreamAccepted { peer, start, envelope_id } => self.plane.on_start(peer, start, envelope_id),
-            Effect::StreamPiece { peer, envelope_id, payload } => self.plane.on_piece(peer, envelope_id, payload),
+            Effect::StreamAccepted {
+                peer,
+                start,
+                envelope_id,
+            } => self.plane.on_start(peer, start, envelope_id),
+            Effect::StreamPiece {
+                peer,
+                envelope_id,
+                payload,
+            } => self.plane.on_piece(peer, envelope_id, payload),
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),
             Effect::StopStreams { task_id } => self.plane.stop(&task_id),
             Effect::Forget { task_id } => self.plane.forget(task_id),
@@ -390,7 +440,13 @@ impl Shell {
     fn open_stream(&mut self, peer: PeerId, stream: u64) {
         let (frames, inbox) = mpsc::channel(courier::FRAMES);
         self.links.insert(peer, Link { stream, frames });
-        tokio::spawn(courier::run(self.net.clone(), peer, stream, inbox, self.reports.clone()));
+        tokio::spawn(courier::run(
+            self.net.clone(),
+            peer,
+            stream,
+            inbox,
+            self.reports.clone(),
+        ));
     }
 
     /// Writes on stream number `stream`, or on whatever stream there is. When the courier cannot take
@@ -403,7 +459,11 @@ impl Shell {
     }
 
     fn want(&mut self, peer: PeerId, wanted: bool) {
-        let changed = if wanted { self.wanted.insert(peer) } else { self.wanted.remove(&peer) };
+        let changed = if wanted {
+            self.wanted.insert(peer)
+        } else {
+            self.wanted.remove(&peer)
+        };
         if changed {
             self.net.set_wanted(peer, wanted);
         }

@@ -9,7 +9,7 @@ use std::{
 use prost::Message as _;
 use tokio::sync::Notify;
 
-use super::core::{Change, EngineError};
+use super::turn::{Change, EngineError};
 use crate::task::Output;
 
 /// Changes that wait for one subscriber; older ones are dropped first.
@@ -42,7 +42,9 @@ impl Line {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.bytes += bytes;
         waiting.changes.push_back((bytes, Arc::clone(change)));
-        while waiting.changes.len() > MAX_WAITING || (waiting.bytes > MAX_WAITING_BYTES && waiting.changes.len() > 1) {
+        while waiting.changes.len() > MAX_WAITING
+            || (waiting.bytes > MAX_WAITING_BYTES && waiting.changes.len() > 1)
+        {
             if let Some((bytes, _)) = waiting.changes.pop_front() {
                 waiting.bytes -= bytes;
             }
@@ -113,7 +115,9 @@ impl Subscribers {
 
     /// Tells a change to everyone who follows its task.
     pub(super) fn publish(&mut self, change: &Arc<Change>) {
-        let Some(lines) = self.lines.get_mut(&change.task_id) else { return };
+        let Some(lines) = self.lines.get_mut(&change.task_id) else {
+            return;
+        };
         let bytes = weight(change);
         let before = lines.len();
         lines.retain(|line| match line.upgrade() {

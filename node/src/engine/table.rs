@@ -63,9 +63,9 @@ pub(super) struct TaskTable {
 
 impl TaskTable {
     /// Reads the index from the store.
-    pub(super) fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+    pub(super) fn load(store: &Arc<dyn Store>) -> Result<Self, StoreError> {
         let mut table = Self {
-            store: Arc::clone(&store),
+            store: Arc::clone(store),
             cache: LruCache::unbounded(),
             cached_bytes: 0,
             index: HashMap::new(),
@@ -74,13 +74,13 @@ impl TaskTable {
             open: 0,
             total_bytes: 0,
         };
-        store::for_each(&*store, &[tag::STATE], |key, value| {
+        store::for_each(&**store, &[tag::STATE], |key, value| {
             let id = records::split(key).and_then(|(id, _)| std::str::from_utf8(id).ok());
             let state: Option<StateRecord> = records::decode(value);
-            match (id, state.as_ref().and_then(|state| Some((state, state.status()?)))) {
-                (Some(id), Some((state, status))) => table.set_index(id, indexed(state, status)),
-                _ => tracing::warn!("a task record in the store is damaged and was left out"),
-            }
+            if let (Some(id), Some((state, status))) = (
+                id,
+                state.as_ref().and_then(|state| Some((state, state.status()?))),
+            ) { table.set_index(id, indexed(state, status)) } else { tracing::warn!("a task record in the store is damaged and was left out") }
             Ok::<(), StoreError>(())
         })?;
         Ok(table)
@@ -117,7 +117,10 @@ impl TaskTable {
 
     /// Open tasks whose deadline has passed.
     pub(super) fn overdue(&self, now: u64) -> Vec<String> {
-        self.deadlines.range(..=(now, String::from(char::MAX))).map(|(_, id)| id.clone()).collect()
+        self.deadlines
+            .range(..=(now, String::from(char::MAX)))
+            .map(|(_, id)| id.clone())
+            .collect()
     }
 
     /// True when some task has a deadline.
@@ -127,7 +130,9 @@ impl TaskTable {
 
     /// A copy for reading.
     pub(super) fn read(&mut self, id: &str) -> Result<Option<Task>, StoreError> {
-        let Some(slot) = self.take(id)? else { return Ok(None) };
+        let Some(slot) = self.take(id)? else {
+            return Ok(None);
+        };
         let task = slot.task.clone();
         self.keep(slot);
         Ok(Some(task))
@@ -165,13 +170,23 @@ impl TaskTable {
         }
         for (at, message) in task.messages.iter().enumerate().skip(slot.saved_messages) {
             slot.bytes += records::weight(&**message);
-            batch.put_large(&records::numbered(tag::MESSAGE, name, at as u64), &records::encode(&**message));
+            batch.put_large(
+                &records::numbered(tag::MESSAGE, name, at as u64),
+                &records::encode(&**message),
+            );
         }
         for (at, result) in task.results.iter().enumerate() {
-            if !slot.saved_results.get(at).is_some_and(|saved| Arc::ptr_eq(saved, result)) {
+            if !slot
+                .saved_results
+                .get(at)
+                .is_some_and(|saved| Arc::ptr_eq(saved, result))
+            {
                 let record = ResultRecord::of(result);
                 slot.bytes += records::weight(&record) + streamed_bytes(result);
-                batch.put_large(&records::numbered(tag::RESULT, name, at as u64), &records::encode(&record));
+                batch.put_large(
+                    &records::numbered(tag::RESULT, name, at as u64),
+                    &records::encode(&record),
+                );
             }
         }
         slot.saved_messages = task.messages.len();
@@ -238,7 +253,10 @@ impl TaskTable {
         let messages = self.read_numbered::<Message>(tag::MESSAGE, name)?;
         let results = self.read_numbered::<ResultRecord>(tag::RESULT, name)?;
         let messages = messages.into_iter().map(Arc::new).collect();
-        let results = results.into_iter().map(|record| Arc::new(record.result())).collect();
+        let results = results
+            .into_iter()
+            .map(|record| Arc::new(record.result()))
+            .collect();
         let bytes = state.bytes;
         let mut task = head.task(id, &state).ok_or_else(damaged)?;
         state.fill(&mut task, messages, results);
@@ -252,7 +270,11 @@ impl TaskTable {
         })))
     }
 
-    fn read_numbered<M: prost::Message + Default>(&self, kind: u8, name: &[u8]) -> Result<Vec<M>, StoreError> {
+    fn read_numbered<M: prost::Message + Default>(
+        &self,
+        kind: u8,
+        name: &[u8],
+    ) -> Result<Vec<M>, StoreError> {
         let mut whole: Vec<Vec<u8>> = Vec::new();
         store::for_each(&*self.store, &records::key(kind, name), |key, value| {
             let first_piece = key.ends_with(&[0, 0]);
@@ -295,7 +317,14 @@ impl TaskTable {
 impl Slot {
     /// A task that the store does not know.
     pub(super) fn new(task: Task) -> Box<Self> {
-        Box::new(Self { task, saved_messages: 0, saved_results: Vec::new(), is_new: true, bytes: 0, commit: 0 })
+        Box::new(Self {
+            task,
+            saved_messages: 0,
+            saved_results: Vec::new(),
+            is_new: true,
+            bytes: 0,
+            commit: 0,
+        })
     }
 }
 

@@ -17,7 +17,11 @@ pub fn task(task: &Task, me: PeerId) -> v1::Task {
             Output::Streamed(streamed) => listed(&task.id, streamed),
         })
         .collect();
-    v1::Task { artifacts, messages: task.messages.iter().map(|message| (**message).clone()).collect(), ..head(task, me) }
+    v1::Task {
+        artifacts,
+        messages: task.messages.iter().map(|message| (**message).clone()).collect(),
+        ..head(task, me)
+    }
 }
 
 /// The task without its messages and artifacts.
@@ -45,7 +49,13 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
 
 /// A streamed artifact by reference: its content is read with SubscribeTaskStream.
 pub fn listed(task_id: &str, streamed: &Streamed) -> Artifact {
-    reference(task_id, &streamed.artifact_id, &streamed.name, &streamed.media_type, streamed.bytes)
+    reference(
+        task_id,
+        &streamed.artifact_id,
+        &streamed.name,
+        &streamed.media_type,
+        streamed.bytes,
+    )
 }
 
 /// An artifact by reference, whatever its content is.

@@ -76,7 +76,10 @@ impl WriteError {
     pub fn is_disk_full(&self) -> bool {
         match self {
             Self::Open(OpenError::Io { source, .. }) | Self::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                )
             }
             _ => false,
         }

@@ -43,8 +43,17 @@ impl Committer {
     pub fn start(store: Arc<dyn Store>) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<Progress>)> {
         let (batches, inbox) = mpsc::channel();
         let (progress, reports) = tokio_mpsc::unbounded_channel();
-        let thread = thread::Builder::new().name("store".into()).spawn(move || run(&*store, &inbox, &progress))?;
-        Ok((Self { batches, submitted: 0, thread: Some(thread) }, reports))
+        let thread = thread::Builder::new()
+            .name("store".into())
+            .spawn(move || run(&*store, &inbox, &progress))?;
+        Ok((
+            Self {
+                batches,
+                submitted: 0,
+                thread: Some(thread),
+            },
+            reports,
+        ))
     }
 
     /// Hands a batch over; returns its number, to compare with [`Progress::Durable`].
@@ -78,7 +87,11 @@ fn run(store: &dyn Store, inbox: &mpsc::Receiver<Batch>, progress: &tokio_mpsc::
             group.changes.extend(next.changes);
             batches += 1;
         }
-        let written = if group.is_empty() { Ok(()) } else { store.apply(&group).and_then(|()| store.barrier()) };
+        let written = if group.is_empty() {
+            Ok(())
+        } else {
+            store.apply(&group).and_then(|()| store.barrier())
+        };
         match written {
             Ok(()) => {
                 durable += batches as u64;
@@ -96,7 +109,11 @@ fn run(store: &dyn Store, inbox: &mpsc::Receiver<Batch>, progress: &tokio_mpsc::
 }
 
 fn weight(batch: &Batch) -> usize {
-    batch.changes.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum()
+    batch
+        .changes
+        .iter()
+        .map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
+        .sum()
 }
 
 #[cfg(test)]

@@ -37,18 +37,29 @@ pub struct Opened {
 impl DiskStore {
     /// Opens the database under `directory` (made with mode 0700 when missing), or makes one.
     pub fn open(directory: &Path) -> Result<Opened, StoreError> {
-        let unusable = |cause: io::Error| StoreError::Unusable { path: directory.to_owned(), cause: cause.to_string() };
+        let unusable = |cause: io::Error| StoreError::Unusable {
+            path: directory.to_owned(),
+            cause: cause.to_string(),
+        };
         make_private_dir(directory).map_err(unusable)?;
         let path = directory.join("tasks");
         remove_half_written_snapshots(&path).map_err(unusable)?;
         match open_at(&path) {
-            Ok(store) => Ok(Opened { store, moved_aside: None }),
+            Ok(store) => Ok(Opened {
+                store,
+                moved_aside: None,
+            }),
             Err(sled::Error::Corruption { .. }) => {
-                let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+                let seconds = SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .map_or(0, |since| since.as_secs());
                 let aside = directory.join(format!("data.corrupt-{seconds}"));
                 fs::rename(&path, &aside).map_err(unusable)?;
                 let store = open_at(&path).map_err(|error| explain(&error, directory))?;
-                Ok(Opened { store, moved_aside: Some(aside) })
+                Ok(Opened {
+                    store,
+                    moved_aside: Some(aside),
+                })
             }
             Err(error) => Err(explain(&error, directory)),
         }
@@ -62,7 +73,10 @@ impl DiskStore {
 
 fn make_private_dir(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
 }
 
 fn open_at(path: &Path) -> sled::Result<DiskStore> {
@@ -101,9 +115,14 @@ fn explain(error: &sled::Error, path: &Path) -> StoreError {
         _ => false,
     };
     if locked {
-        StoreError::Locked { path: path.to_owned() }
+        StoreError::Locked {
+            path: path.to_owned(),
+        }
     } else {
-        StoreError::Unusable { path: path.to_owned(), cause: error.to_string() }
+        StoreError::Unusable {
+            path: path.to_owned(),
+            cause: error.to_string(),
+        }
     }
 }
 

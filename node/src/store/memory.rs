@@ -54,7 +54,9 @@ impl Store for MemoryStore {
     }
 
     fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError> {
-        let from = after.map_or(Bound::Included(prefix.to_vec()), |after| Bound::Excluded(after.to_vec()));
+        let from = after.map_or(Bound::Included(prefix.to_vec()), |after| {
+            Bound::Excluded(after.to_vec())
+        });
         Ok(self
             .lock()
             .now

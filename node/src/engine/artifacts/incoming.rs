@@ -22,7 +22,7 @@ const BATCH: usize = 32;
 const SILENCE: Duration = Duration::from_millis(20);
 
 /// Silence after which the receiver ends; the next START of the artifact begins another one.
-const IDLE: Duration = Duration::from_secs(600);
+const IDLE: Duration = Duration::from_mins(10);
 
 /// How long a full disk is waited for before the same chunks are tried again.
 const DISK_FULL: Duration = Duration::from_secs(1);
@@ -38,13 +38,27 @@ pub(in crate::engine) struct Piece {
 }
 
 /// Receives one artifact until its end, the end of its task, or a long silence.
-pub(super) async fn receive(engine: Engine, (task, artifact): (String, String), pieces: mpsc::Receiver<Piece>, stop: Stop) {
+pub(super) async fn receive(
+    engine: Engine,
+    (task, artifact): (String, String),
+    pieces: mpsc::Receiver<Piece>,
+    stop: Stop,
+) {
     let max_bytes = engine.max_stream_bytes;
-    let mut receiver = Receiver { engine, task, artifact, max_bytes, state: Incoming::new(max_bytes), writer: None };
+    let mut receiver = Receiver {
+        engine,
+        task,
+        artifact,
+        max_bytes,
+        state: Incoming::new(max_bytes),
+        writer: None,
+    };
     let cause = receiver.run(pieces, &stop).await;
     if let Err(error) = cause {
         tracing::warn!(task = receiver.task, artifact = receiver.artifact, %error, "an artifact could not be written");
-        receiver.break_off(StreamEndReason::Error, &error.to_string()).await;
+        receiver
+            .break_off(StreamEndReason::Error, &error.to_string())
+            .await;
     }
 }
 
@@ -111,7 +125,10 @@ impl Receiver {
         let mut accepted: Vec<StreamChunk> = Vec::new();
         for piece in batch.drain(..) {
             match piece.payload {
-                Payload::StreamChunk(chunk) => self.on_chunk(piece.peer, piece.envelope_id, chunk, &mut accepted).await,
+                Payload::StreamChunk(chunk) => {
+                    self.on_chunk(piece.peer, piece.envelope_id, chunk, &mut accepted)
+                        .await;
+                }
                 Payload::StreamStart(start) => {
                     self.write(&mut accepted).await?;
                     self.on_start(piece.peer, piece.envelope_id, start).await?;
@@ -129,7 +146,12 @@ impl Receiver {
         Ok(false)
     }
 
-    async fn on_start(&mut self, peer: PeerId, envelope_id: String, start: StreamStart) -> Result<(), WriteError> {
+    async fn on_start(
+        &mut self,
+        peer: PeerId,
+        envelope_id: String,
+        start: StreamStart,
+    ) -> Result<(), WriteError> {
         match self.state.on_start(start.encoded_len()) {
             Verdict::Reject(reject) => self.answer(peer, envelope_id, Some(reject.to_string())).await,
             Verdict::Accept | Verdict::Duplicate => {
@@ -142,18 +164,32 @@ impl Receiver {
         Ok(())
     }
 
-    async fn on_chunk(&mut self, peer: PeerId, envelope_id: String, chunk: StreamChunk, accepted: &mut Vec<StreamChunk>) {
+    async fn on_chunk(
+        &mut self,
+        peer: PeerId,
+        envelope_id: String,
+        chunk: StreamChunk,
+        accepted: &mut Vec<StreamChunk>,
+    ) {
         if self.writer.is_none() {
             return; // No START yet on this side of a restart; the sender begins again with one.
         }
-        match self.state.on_chunk(&envelope_id, chunk.sequence, chunk.data.len(), chunk.is_last) {
+        match self
+            .state
+            .on_chunk(&envelope_id, chunk.sequence, chunk.data.len(), chunk.is_last)
+        {
             Verdict::Accept => accepted.push(chunk),
             Verdict::Duplicate => {}
             Verdict::Reject(reject) => self.answer(peer, envelope_id, Some(reject.to_string())).await,
         }
     }
 
-    async fn on_end(&mut self, peer: PeerId, envelope_id: String, end: StreamEnd) -> Result<bool, WriteError> {
+    async fn on_end(
+        &mut self,
+        peer: PeerId,
+        envelope_id: String,
+        end: StreamEnd,
+    ) -> Result<bool, WriteError> {
         if self.writer.is_none() && end.reason != StreamEndReason::Complete as i32 {
             // Nothing of it ever came; its readers learn that nothing will.
             let start = StreamStart {
@@ -177,7 +213,9 @@ impl Receiver {
 
     /// Makes the end durable: first in the file, then in the task.
     async fn finish(&mut self, end: StreamEnd) -> Result<(), WriteError> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
         let ended = match StreamEndReason::try_from(end.reason) {
             Ok(StreamEndReason::Complete) => Ended::Complete,
             Ok(StreamEndReason::Canceled) => Ended::Canceled,
@@ -205,7 +243,9 @@ impl Receiver {
     }
 
     async fn write(&mut self, accepted: &mut Vec<StreamChunk>) -> Result<(), WriteError> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
         if accepted.is_empty() {
             return Ok(());
         }
@@ -237,9 +277,14 @@ impl Receiver {
 
     async fn acknowledge(&mut self, peer: Option<PeerId>, flush: bool) {
         let Some(peer) = peer else { return };
-        let due = if flush { self.state.flush() } else { self.state.ack_due() };
+        let due = if flush {
+            self.state.flush()
+        } else {
+            self.state.ack_due()
+        };
         if let Some(ack) = due {
-            self.send_ack(peer, ack.envelope_id, None, Some(ack.next_sequence)).await;
+            self.send_ack(peer, ack.envelope_id, None, Some(ack.next_sequence))
+                .await;
         }
     }
 

@@ -4,7 +4,9 @@
 use std::{collections::VecDeque, time::Duration};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AckPayload, StreamChunk, StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload};
+use agentanycast_proto::v1::{
+    AckPayload, StreamChunk, StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload,
+};
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::{sync::mpsc, time};
@@ -31,7 +33,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 const REOPEN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
 /// How long the error end of a dropped stream is tried to be delivered.
-const LAST_WORDS: Duration = Duration::from_secs(60);
+const LAST_WORDS: Duration = Duration::from_mins(1);
 
 /// Why an artifact was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +68,11 @@ enum Road {
 }
 
 impl ArtifactSender {
-    pub(in crate::engine) async fn open(engine: Engine, start: StreamStart, route: StreamRoute) -> Result<Self, SendError> {
+    pub(in crate::engine) async fn open(
+        engine: Engine,
+        start: StreamStart,
+        route: StreamRoute,
+    ) -> Result<Self, SendError> {
         let stop = engine.artifacts.stop_of(&start.task_id);
         let road = match route {
             StreamRoute::Peer(peer) => Road::Peer(Box::new(ToPeer::new(engine, peer, start, stop))),
@@ -100,7 +106,9 @@ impl ArtifactSender {
 
 impl Drop for ArtifactSender {
     fn drop(&mut self) {
-        let (Some(road), Ok(runtime)) = (self.road.take(), tokio::runtime::Handle::try_current()) else { return };
+        let (Some(road), Ok(runtime)) = (self.road.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
         runtime.spawn(async move {
             let message = "the agent broke off";
             let ended = match road {
@@ -126,9 +134,19 @@ struct ToFile {
 }
 
 impl ToFile {
-    async fn open(engine: Engine, start: StreamStart, stop: Stop, most: Option<u64>) -> Result<Self, SendError> {
+    async fn open(
+        engine: Engine,
+        start: StreamStart,
+        stop: Stop,
+        most: Option<u64>,
+    ) -> Result<Self, SendError> {
         let writer = engine.spool().create(&start).await?;
-        Ok(Self { engine, writer, stop, most })
+        Ok(Self {
+            engine,
+            writer,
+            stop,
+            most,
+        })
     }
 
     async fn push(&mut self, data: Bytes, is_last: bool) -> Result<(), SendError> {
@@ -141,7 +159,9 @@ impl ToFile {
         }
         let mut furthest = self.writer.furthest_reader();
         loop {
-            let ahead = furthest.borrow_and_update().is_some_and(|read| self.writer.bytes() > read + READ_AHEAD);
+            let ahead = furthest
+                .borrow_and_update()
+                .is_some_and(|read| self.writer.bytes() > read + READ_AHEAD);
             if !ahead {
                 break;
             }
@@ -161,7 +181,10 @@ impl ToFile {
     async fn finish(&mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
         let start = self.writer.start().clone();
         self.writer.finish(end_of(&start, reason, message)).await?;
-        Ok(self.engine.end_stream(start, ended_as(reason), self.writer.bytes()).await?)
+        Ok(self
+            .engine
+            .end_stream(start, ended_as(reason), self.writer.bytes())
+            .await?)
     }
 }
 
@@ -210,7 +233,10 @@ impl ToPeer {
             }
             let id = new_id();
             let last = is_last && pieces.peek().is_none();
-            let sequence = self.state.push_chunk(id.clone(), piece, last).map_err(|refused| refusal(&refused))?;
+            let sequence = self
+                .state
+                .push_chunk(id.clone(), piece, last)
+                .map_err(|refused| refusal(&refused))?;
             self.expect(sequence + 1, id);
         }
         self.step(false).await
@@ -218,13 +244,18 @@ impl ToPeer {
 
     async fn finish(&mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
         let id = new_id();
-        self.state.end(id.clone(), reason, message).map_err(|refused| refusal(&refused))?;
+        self.state
+            .end(id.clone(), reason, message)
+            .map_err(|refused| refusal(&refused))?;
         self.expect(u32::MAX, id);
         while !self.finished {
             self.step(true).await?;
         }
         let start = self.state.stream_start().clone();
-        Ok(self.engine.end_stream(start, ended_as(reason), self.bytes).await?)
+        Ok(self
+            .engine
+            .end_stream(start, ended_as(reason), self.bytes)
+            .await?)
     }
 
     /// Writes what may be written and takes in what has come; with `wait`, waits for something.
@@ -289,7 +320,9 @@ impl ToPeer {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             while batch.len() < BATCH {
-                let Some(frame) = self.state.next_frame() else { break };
+                let Some(frame) = self.state.next_frame() else {
+                    break;
+                };
                 batch.push(self.encode(frame));
             }
             let Some(writer) = &mut self.writer else { return };
@@ -317,7 +350,11 @@ impl ToPeer {
             AckEffect::Ignored => {}
             AckEffect::Progress { acknowledged } => {
                 self.reopen_after = REOPEN.0;
-                while self.expected.front().is_some_and(|(behind, _)| *behind <= acknowledged) {
+                while self
+                    .expected
+                    .front()
+                    .is_some_and(|(behind, _)| *behind <= acknowledged)
+                {
                     if let Some((_, id)) = self.expected.pop_front() {
                         self.engine.artifacts.forget_ack(self.peer, id);
                     }
@@ -332,8 +369,14 @@ impl ToPeer {
     /// Enters an envelope whose acknowledgement may come. `behind`: the first chunk behind it;
     /// `u32::MAX` for START and END, which stay until the sender goes.
     fn expect(&mut self, behind: u32, id: String) {
-        self.engine.artifacts.expect_ack(self.peer, id.clone(), self.ack_sender.clone());
-        if behind == u32::MAX { self.expected.push_back((behind, id)) } else { self.insert_expected(behind, id) }
+        self.engine
+            .artifacts
+            .expect_ack(self.peer, id.clone(), self.ack_sender.clone());
+        if behind == u32::MAX {
+            self.expected.push_back((behind, id));
+        } else {
+            self.insert_expected(behind, id);
+        }
     }
 
     fn insert_expected(&mut self, behind: u32, id: String) {
@@ -345,7 +388,12 @@ impl ToPeer {
         let start = self.state.stream_start();
         let (id, payload) = match frame {
             Frame::Start { id } => (id, Payload::StreamStart(start.clone())),
-            Frame::Chunk { id, sequence, data, is_last } => (
+            Frame::Chunk {
+                id,
+                sequence,
+                data,
+                is_last,
+            } => (
                 id,
                 Payload::StreamChunk(StreamChunk {
                     task_id: start.task_id.clone(),
@@ -355,11 +403,15 @@ impl ToPeer {
                     is_last,
                 }),
             ),
-            Frame::End { id, reason, error_message } => {
-                (id, Payload::StreamEnd(end_of(start, reason, &error_message)))
-            }
+            Frame::End {
+                id,
+                reason,
+                error_message,
+            } => (id, Payload::StreamEnd(end_of(start, reason, &error_message))),
         };
-        envelope(id, self.engine.clock.now(), payload, "").encode_to_vec().into()
+        envelope(id, self.engine.clock.now(), payload, "")
+            .encode_to_vec()
+            .into()
     }
 }
 

@@ -1,0 +1,199 @@
+//! What goes into the core and comes out of it: the time, the limits, a turn's batch and effects,
+//! and why a call is refused.
+
+use std::{sync::Arc, time::Duration};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{AckPayload, AgentCard, Message, StreamStart, a2a_envelope::Payload};
+use bytes::Bytes;
+
+use super::feed::ListenerId;
+use crate::{
+    store::{Batch, StoreError},
+    task::{Output, Refused, Status, Task},
+};
+
+/// When something happens: a monotonic clock for waiting, the calendar for what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Time since any fixed moment of this run.
+    pub mono: Duration,
+    /// Unix time in milliseconds.
+    pub unix: u64,
+}
+
+/// What the operator may set.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Waits before an un-acknowledged envelope is sent again.
+    pub retry_delays: Vec<Duration>,
+    /// How long an envelope waits for its peer; None = for ever.
+    pub offline_ttl: Option<Duration>,
+    /// How long a claimed task survives without any agent attached.
+    pub agent_grace: Duration,
+    /// How long a terminal task is kept.
+    pub retention: Duration,
+    /// How many terminal tasks are kept.
+    pub retention_count: usize,
+    /// Bytes of messages and results kept.
+    pub quota: u64,
+    /// Most tasks that have not ended.
+    pub max_open_tasks: usize,
+    /// Largest streamed artifact that becomes part of its task, in bytes.
+    pub max_artifact_bytes: u64,
+}
+
+/// What has to happen once the turn's batch is durable, in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Open envelope stream number `stream` to the peer and report it.
+    OpenStream {
+        /// To whom.
+        peer: PeerId,
+        /// Its number, never used before.
+        stream: u64,
+    },
+    /// Write an envelope on that stream; drop it if the stream is gone.
+    Send {
+        /// To whom.
+        peer: PeerId,
+        /// On which stream.
+        stream: u64,
+        /// The encoded envelope.
+        frame: Bytes,
+    },
+    /// Write an acknowledgement on whatever stream to the peer is open, or opens next.
+    Ack {
+        /// To whom.
+        peer: PeerId,
+        /// The encoded envelope.
+        frame: Bytes,
+    },
+    /// Keep trying to reach the peer, or stop it.
+    Wanted {
+        /// Whom.
+        peer: PeerId,
+        /// Whether something waits for it.
+        wanted: bool,
+    },
+    /// A task changed: tell its subscribers.
+    Changed(Arc<Change>),
+    /// Hand a task to a listener.
+    Incoming {
+        /// To whom.
+        listener: ListenerId,
+        /// The task as it is now.
+        task: Arc<Task>,
+        /// The card of its originator, if it is known.
+        sender_card: Option<AgentCard>,
+    },
+    /// A peer opened the stream of an artifact; it was accepted.
+    StreamAccepted {
+        /// Who sends it.
+        peer: PeerId,
+        /// Its opening.
+        start: StreamStart,
+        /// The envelope to acknowledge.
+        envelope_id: String,
+    },
+    /// A piece, or the end, of an artifact's stream: to whoever receives that artifact.
+    StreamPiece {
+        /// Who sends it.
+        peer: PeerId,
+        /// The envelope to acknowledge.
+        envelope_id: String,
+        /// The piece.
+        payload: Payload,
+    },
+    /// An acknowledgement that no queue waits for: of an artifact's stream, if of anything.
+    StreamAck {
+        /// Who acknowledges.
+        peer: PeerId,
+        /// What it says.
+        ack: AckPayload,
+    },
+    /// The task ended: streams of its artifacts stop.
+    StopStreams {
+        /// Which task.
+        task_id: String,
+    },
+    /// The task is no more: its artifact files can go.
+    Forget {
+        /// Which task.
+        task_id: String,
+    },
+}
+
+/// A change of a task, as its subscribers see it.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which task.
+    pub task_id: String,
+    /// Its state now.
+    pub status: Status,
+    /// What came with it.
+    pub message: Option<Arc<Message>>,
+    /// Results: the new ones, or all of them when the task has ended.
+    pub results: Vec<Arc<Output>>,
+}
+
+/// What came of one input.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// To be written, then made durable.
+    pub batch: Batch,
+    /// To be let out after that.
+    pub effects: Vec<Effect>,
+}
+
+/// Why a call was refused; each kind is one gRPC status.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The caller's mistake.
+    #[error("{0}")]
+    Invalid(String),
+    /// No such task.
+    #[error("no task {0}")]
+    NotFound(String),
+    /// Not in this state.
+    #[error("{0}")]
+    Precondition(String),
+    /// Not this side.
+    #[error("{0}")]
+    Denied(String),
+    /// A bound is reached.
+    #[error("{0}")]
+    Exhausted(String),
+    /// Nothing was done, and a restart or another try may help.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<Refused> for EngineError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full { .. } => Self::Exhausted(refused.to_string()),
+            _ => Self::Precondition(refused.to_string()),
+        }
+    }
+}
+
+/// Events counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Envelopes that could not be read.
+    pub malformed: u64,
+    /// Envelopes seen before.
+    pub duplicates: u64,
+    /// Envelopes refused.
+    pub refused: u64,
+    /// Envelopes that expired undelivered.
+    pub expired: u64,
+}
