@@ -1,1 +1,3 @@
 //! The AgentAnycast node daemon.
+
+pub mod api;

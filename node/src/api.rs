@@ -1,0 +1,3 @@
+//! The gRPC face of the node: translates calls for the engine and answers back; decides nothing.
+
+pub mod authority;
