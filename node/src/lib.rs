@@ -1,3 +1,5 @@
 //! The AgentAnycast node daemon.
 
 pub mod api;
+pub mod config;
+pub mod telemetry;

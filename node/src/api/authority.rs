@@ -82,12 +82,9 @@ impl AuthorityFilter {
     /// Takes the next bytes of the connection, in the order they came, and corrects them in place.
     pub fn feed(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
-            let used = match self.step(bytes) {
-                Ok(used) => used,
-                Err(Malformed) => {
-                    self.place = Place::Aside;
-                    return;
-                }
+            let Ok(used) = self.step(bytes) else {
+                self.place = Place::Aside;
+                return;
             };
             bytes = &mut bytes[used..];
         }
