@@ -219,3 +219,5 @@ impl Rest {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::recorded as recorded_client;
