@@ -20,10 +20,12 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
+use tonic::{service::InterceptorLayer, transport::Server};
 
 use crate::{
     api::{
         Api,
+        auth::Gate,
         listen::{self, GrpcListener},
     },
     config::{self, Config, Loaded},
@@ -148,7 +150,8 @@ impl Node {
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
         let api = Api::new(engine.clone(), net.clone(), listener.connections(), config.max_artifact_bytes.0);
         let server_stop = CancellationToken::new();
-        let server = serve(api, listener, &engine, server_stop.clone())?;
+        let gate = Gate::of(&config.grpc)?;
+        let server = serve(api, gate, listener, &engine, server_stop.clone())?;
         Ok(Self { net, net_task, engine_stop, engine_task, server_stop, server })
     }
 
@@ -227,6 +230,7 @@ async fn keep_what_is_bound(engine: &Engine, net: &net::Handle) -> anyhow::Resul
 
 fn serve(
     api: Api,
+    gate: Gate,
     listener: GrpcListener,
     engine: &Engine,
     stop: CancellationToken,
@@ -242,11 +246,11 @@ fn serve(
     let task_list = TaskListServiceServer::new(api)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let router = listener
-        .server()?
+    let router = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+        .layer(InterceptorLayer::new(gate))
         .add_service(health_service)
         .add_service(reflection)
         .add_service(node_service)
@@ -260,7 +264,7 @@ fn serve(
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            done = router.serve_with_incoming_shutdown(listener, stop.cancelled_owned()) => {
+            done = router.serve_with_incoming_shutdown(listener.into_incoming(), stop.cancelled_owned()) => {
                 if let Err(error) = done {
                     tracing::error!(%error, "the gRPC server stopped");
                 }

@@ -1,8 +1,14 @@
 //! The AgentAnycast node daemon.
 
+pub mod api;
+pub mod config;
+mod daemon;
 pub mod delivery;
 pub mod engine;
 pub mod net;
 pub mod spool;
 pub mod store;
 pub mod task;
+pub mod telemetry;
+
+pub use daemon::main_with_args;

@@ -80,7 +80,7 @@ impl NodeService for Api {
         let request = request.into_inner();
         let peer = peer_of(&request.peer_id)?;
         let connected = self.net().dial(peer, request.addresses).await.map_err(|error| match error {
-            DialError::Unreachable { .. } | DialError::Stopped => Status::unavailable(error.to_string()),
+            DialError::Unreachable { .. } | DialError::Stopping => Status::unavailable(error.to_string()),
             _ => Status::invalid_argument(error.to_string()),
         })?;
         // A peer without a card, or a slow one, is connected all the same.

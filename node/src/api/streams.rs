@@ -221,6 +221,5 @@ fn refused(error: SendError) -> Status {
         SendError::TooLarge(_) => Status::resource_exhausted(text),
         SendError::Spool(error) if error.is_full() => Status::resource_exhausted(text),
         SendError::Spool(_) => Status::unavailable(text),
-        _ => Status::aborted(text),
     }
 }

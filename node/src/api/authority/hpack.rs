@@ -1,0 +1,261 @@
+//! Follows the header blocks of one connection (RFC 7541) and corrects the value of `:authority`.
+//!
+//! A name can be given as text, as a place in the static table, or as a place in the dynamic table, to
+//! which earlier fields were added. Of that table nothing is kept but one bit per entry: is its name
+//! `:authority`? A place counts back from the newest entry, and eviction takes the oldest, so as long
+//! as the client names entries that exist, this bit is the right one without knowing any sizes.
+//! A value is corrected before it is added to the table, so fields sent as an index alone are fine.
+
+use super::huffman::Boundaries;
+
+/// The bytes do not follow RFC 7541 (or 9113): the HTTP/2 stack is going to refuse them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+const AUTHORITY: &[u8] = b":authority";
+
+/// `:authority` in the code of RFC 7541, appendix B. The encoding of a text is unique.
+const AUTHORITY_HUFFMAN: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
+
+/// `:authority` is the first entry of the static table (RFC 7541, appendix A).
+const AUTHORITY_INDEX: u32 = 1;
+
+/// Entries in the static table: greater places are in the dynamic one.
+const STATIC_ENTRIES: u32 = 61;
+
+/// What stands for `%`, which is not allowed in a host, in a value sent as plain text.
+const REPLACEMENT: u8 = b'-';
+
+/// Bits of an integer that are believed. No table place or string length of a real request is larger,
+/// and the HTTP/2 stack refuses them as well.
+const INTEGER_BITS: u32 = 28;
+
+/// Where a connection's header blocks stand. Persists over blocks, as the dynamic table does.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeaderBlock {
+    at: At,
+    field: Field,
+    /// Bit k: the entry at place 62 + k is named `:authority`. A table of 4096 bytes, the size every
+    /// server starts with and ours keeps, has at most 128 entries of at least 32 bytes.
+    recent: u128,
+}
+
+/// The field being read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Field {
+    /// It enters the dynamic table.
+    indexed: bool,
+    /// Its name is `:authority`.
+    authority: bool,
+}
+
+/// What the next byte is.
+#[derive(Clone, Copy, Debug, Default)]
+enum At {
+    /// The first byte of a field or of a table size update.
+    #[default]
+    Start,
+    /// More of an integer, which then means `Meaning`.
+    Integer {
+        meaning: Meaning,
+        value: u32,
+        shift: u32,
+    },
+    /// The first byte of a string.
+    Length { part: Part },
+    /// Inside a string.
+    Text { part: Part, huffman: bool, left: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// A whole field, or a table size: nothing follows.
+    Complete,
+    /// Where the name of a field is; its value follows.
+    Name,
+    /// The length of a string.
+    Length { part: Part, huffman: bool },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// A name, and how many of its bytes agree with `:authority`.
+    Name { agree: Option<usize> },
+    /// A value, and where its Huffman symbols begin and end.
+    Value { symbols: Boundaries },
+}
+
+impl HeaderBlock {
+    /// Takes the next bytes of a header block and corrects them in place.
+    pub(super) fn feed(&mut self, bytes: &mut [u8]) -> Result<(), Malformed> {
+        for byte in bytes {
+            self.byte(byte)?;
+        }
+        Ok(())
+    }
+
+    /// The block is complete: the next byte starts another.
+    pub(super) fn end(&mut self) -> Result<(), Malformed> {
+        match self.at {
+            At::Start => Ok(()),
+            _ => Err(Malformed),
+        }
+    }
+
+    fn byte(&mut self, byte: &mut u8) -> Result<(), Malformed> {
+        match self.at {
+            At::Start => {
+                let (bits, meaning) = match *byte {
+                    0x80.. => (7, Meaning::Complete),
+                    0x40..0x80 => (6, Meaning::Name),
+                    0x20..0x40 => (5, Meaning::Complete),
+                    0x00..0x20 => (4, Meaning::Name),
+                };
+                self.field = Field {
+                    indexed: *byte & 0xc0 == 0x40,
+                    authority: false,
+                };
+                self.integer(*byte, bits, meaning);
+            }
+            At::Integer {
+                meaning,
+                value,
+                shift,
+            } => {
+                let value = value + (u32::from(*byte & 0x7f) << shift);
+                if *byte & 0x80 == 0 {
+                    self.meant(meaning, value);
+                } else if shift + 7 >= INTEGER_BITS {
+                    return Err(Malformed);
+                } else {
+                    self.at = At::Integer {
+                        meaning,
+                        value,
+                        shift: shift + 7,
+                    };
+                }
+            }
+            At::Length { part } => {
+                let meaning = Meaning::Length {
+                    part,
+                    huffman: *byte & 0x80 != 0,
+                };
+                self.integer(*byte, 7, meaning);
+            }
+            At::Text { part, huffman, left } => {
+                let part = self.character(part, huffman, byte);
+                self.at = At::Text {
+                    part,
+                    huffman,
+                    left: left - 1,
+                };
+                self.finish_string();
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins an integer in the low `bits` of a byte (RFC 7541, section 5.1).
+    fn integer(&mut self, byte: u8, bits: u32, meaning: Meaning) {
+        let limit = (1_u32 << bits) - 1;
+        let value = u32::from(byte) & limit;
+        if value < limit {
+            self.meant(meaning, value);
+        } else {
+            self.at = At::Integer {
+                meaning,
+                value,
+                shift: 0,
+            };
+        }
+    }
+
+    /// Goes on after a complete integer.
+    fn meant(&mut self, meaning: Meaning, value: u32) {
+        match meaning {
+            Meaning::Complete => self.at = At::Start,
+            Meaning::Name if value == 0 => {
+                self.at = At::Length {
+                    part: Part::Name { agree: Some(0) },
+                }
+            }
+            Meaning::Name => {
+                self.field.authority = self.names_authority(value);
+                self.at = At::Length { part: Part::VALUE };
+            }
+            Meaning::Length { part, huffman } => {
+                self.at = At::Text {
+                    part,
+                    huffman,
+                    left: value,
+                };
+                self.finish_string();
+            }
+        }
+    }
+
+    fn names_authority(&self, place: u32) -> bool {
+        match place.checked_sub(STATIC_ENTRIES + 1) {
+            Some(age) => age < u128::BITS && self.recent >> age & 1 == 1,
+            None => place == AUTHORITY_INDEX,
+        }
+    }
+
+    /// One byte of a string; corrects it if it belongs to the value of `:authority`.
+    fn character(&self, part: Part, huffman: bool, byte: &mut u8) -> Part {
+        match part {
+            Part::Name { agree } => {
+                let name = if huffman { AUTHORITY_HUFFMAN } else { AUTHORITY };
+                let agree = agree
+                    .filter(|&have| name.get(have) == Some(byte))
+                    .map(|have| have + 1);
+                Part::Name { agree }
+            }
+            Part::Value { mut symbols } if self.field.authority && huffman => {
+                *byte = symbols.replace_percent(*byte);
+                Part::Value { symbols }
+            }
+            Part::Value { .. } => {
+                if self.field.authority && *byte == b'%' {
+                    *byte = REPLACEMENT;
+                }
+                part
+            }
+        }
+    }
+
+    /// Goes on after the last byte of a string: a value after a name, another field after a value.
+    fn finish_string(&mut self) {
+        let At::Text {
+            part,
+            huffman,
+            left: 0,
+        } = self.at
+        else {
+            return;
+        };
+        match part {
+            Part::Name { agree } => {
+                let whole = if huffman {
+                    AUTHORITY_HUFFMAN.len()
+                } else {
+                    AUTHORITY.len()
+                };
+                self.field.authority = agree == Some(whole);
+                self.at = At::Length { part: Part::VALUE };
+            }
+            Part::Value { .. } => {
+                if self.field.indexed {
+                    self.recent = self.recent << 1 | u128::from(self.field.authority);
+                }
+                self.at = At::Start;
+            }
+        }
+    }
+}
+
+impl Part {
+    const VALUE: Self = Self::Value {
+        symbols: Boundaries::NEW,
+    };
+}

@@ -1,0 +1,205 @@
+//! One accepted connection, and the register of those that are alive.
+
+use std::{
+    collections::HashSet,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+    sync::OwnedSemaphorePermit,
+};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use crate::api::authority::AuthorityFilter;
+
+/// A connection, for as long as this process runs: no two ever have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// Who calls; in the extensions of every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallerInfo {
+    /// The connection of the call.
+    pub connection: ConnectionId,
+    /// The user of the calling process; none over TCP.
+    pub uid: Option<u32>,
+}
+
+/// Tells which connections are alive. Clones share one register.
+#[derive(Clone, Debug, Default)]
+pub struct Connections(Arc<Register>);
+
+#[derive(Debug, Default)]
+struct Register {
+    last: AtomicU64,
+    alive: Mutex<HashSet<ConnectionId>>,
+}
+
+impl Connections {
+    /// Whether the connection is still there: from its acceptance until the server lets go of it, which
+    /// is when the client hangs up or its keep-alive fails.
+    pub fn is_alive(&self, connection: ConnectionId) -> bool {
+        self.0
+            .alive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&connection)
+    }
+
+    /// Registers a new connection until the returned entry is dropped.
+    pub(super) fn open(&self, slot: OwnedSemaphorePermit) -> Alive {
+        let id = ConnectionId(self.0.last.fetch_add(1, Ordering::Relaxed) + 1);
+        self.0
+            .alive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id);
+        Alive {
+            id,
+            connections: self.clone(),
+            _slot: slot,
+        }
+    }
+}
+
+/// The entry of a connection in the register.
+#[derive(Debug)]
+pub(super) struct Alive {
+    id: ConnectionId,
+    connections: Connections,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.connections
+            .0
+            .alive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.id);
+    }
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub struct Conn {
+    stream: Stream,
+    uid: Option<u32>,
+    alive: Alive,
+}
+
+#[derive(Debug)]
+enum Stream {
+    /// The filter corrects what the client sends; only clients on Unix sockets send what needs it.
+    Unix(UnixStream, AuthorityFilter),
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Conn {
+    pub(super) fn unix(stream: UnixStream, uid: u32, alive: Alive) -> Self {
+        Self {
+            stream: Stream::Unix(stream, AuthorityFilter::default()),
+            uid: Some(uid),
+            alive,
+        }
+    }
+
+    pub(super) fn tcp(stream: TcpStream, alive: Alive) -> Self {
+        Self {
+            stream: Stream::Tcp(stream),
+            uid: None,
+            alive,
+        }
+    }
+
+    pub(super) fn tls(stream: TlsStream<TcpStream>, alive: Alive) -> Self {
+        Self {
+            stream: Stream::Tls(Box::new(stream)),
+            uid: None,
+            alive,
+        }
+    }
+
+    fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
+        match &mut self.stream {
+            Stream::Unix(stream, _) => Pin::new(stream),
+            Stream::Tcp(stream) => Pin::new(stream),
+            Stream::Tls(stream) => Pin::new(stream),
+        }
+    }
+}
+
+impl Connected for Conn {
+    type ConnectInfo = CallerInfo;
+
+    fn connect_info(&self) -> CallerInfo {
+        CallerInfo {
+            connection: self.alive.id,
+            uid: self.uid,
+        }
+    }
+}
+
+impl AsyncRead for Conn {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Unix(stream, filter) => {
+                let before = buffer.filled().len();
+                ready!(Pin::new(stream).poll_read(context, buffer))?;
+                filter.feed(&mut buffer.filled_mut()[before..]);
+                Poll::Ready(Ok(()))
+            }
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Conn {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.writer().poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.writer().poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Unix(stream, _) => stream.is_write_vectored(),
+            Stream::Tcp(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}

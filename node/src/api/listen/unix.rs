@@ -1,0 +1,129 @@
+//! Places the socket file: private from its first moment, never over a live one, gone at the end.
+//!
+//! The socket is bound under a temporary name, made 0600, and renamed over what it replaces. While that
+//! happens the directory is locked, so of two daemons that start at once the second finds a live socket.
+
+use std::{
+    fs::{self, DirBuilder, File, Permissions},
+    io,
+    os::unix::{
+        fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        net as blocking,
+    },
+    path::{Path, PathBuf},
+};
+
+use tokio::net::{UnixListener, UnixStream};
+
+use super::ListenError;
+
+/// The socket's name in the file system; removed with this value, if the name is still ours.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = |found: fs::Metadata| (found.dev(), found.ino()) == (self.device, self.inode);
+        if fs::symlink_metadata(&self.path).is_ok_and(ours) {
+            // If this fails, the next start finds a stale socket and replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Binds `path`; makes its directory with 0700 if it is missing.
+pub(super) async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
+    let error = |action: &'static str| {
+        move |source| ListenError::Io {
+            address: format!("unix://{}", path.display()),
+            action,
+            source,
+        }
+    };
+    let too_long = |name: &Path| blocking::SocketAddr::from_pathname(name).is_err();
+    if too_long(path) || too_long(&path.with_file_name(temporary_name())) {
+        return Err(ListenError::PathTooLong {
+            path: path.to_owned(),
+        });
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(error("make its directory"))?;
+    let _lock = lock(directory).map_err(error("lock its directory"))?;
+    ensure_free(path)
+        .await
+        .map_err(error("look for another daemon"))??;
+
+    let temporary = directory.join(temporary_name());
+    let listener = blocking::UnixListener::bind(&temporary).map_err(error("bind"))?;
+    match place(&temporary, path) {
+        Ok(file) => {
+            listener
+                .set_nonblocking(true)
+                .map_err(error("make it non-blocking"))?;
+            let listener = UnixListener::from_std(listener).map_err(error("register it"))?;
+            Ok((listener, file))
+        }
+        Err(source) => {
+            let _ = fs::remove_file(&temporary);
+            Err(error("place the socket")(source))
+        }
+    }
+}
+
+/// Short, so that it fits wherever the socket's own name does.
+fn temporary_name() -> String {
+    format!(".{:08x}", rand::random::<u32>())
+}
+
+/// Held by the returned file; released by the system when the process ends in any way.
+fn lock(directory: &Path) -> io::Result<File> {
+    let file = File::open(directory)?;
+    match file.lock() {
+        // File systems without locks: two daemons that start in the same millisecond are not told apart.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(file),
+        locked => locked.map(|()| file),
+    }
+}
+
+/// Nothing has the name, or a socket on which nobody answers.
+async fn ensure_free(path: &Path) -> io::Result<Result<(), ListenError>> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(())),
+        Err(error) => return Err(error),
+    };
+    if !found.file_type().is_socket() {
+        return Ok(Err(ListenError::NotASocket {
+            path: path.to_owned(),
+        }));
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(Ok(())),
+        // A full queue (WouldBlock) or a forbidden one belongs to a living process too.
+        _ => Ok(Err(ListenError::InUse {
+            path: path.to_owned(),
+        })),
+    }
+}
+
+fn place(temporary: &Path, path: &Path) -> io::Result<SocketFile> {
+    fs::set_permissions(temporary, Permissions::from_mode(0o600))?;
+    let found = fs::symlink_metadata(temporary)?;
+    fs::rename(temporary, path)?;
+    Ok(SocketFile {
+        path: path.to_owned(),
+        device: found.dev(),
+        inode: found.ino(),
+    })
+}

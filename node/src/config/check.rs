@@ -1,0 +1,333 @@
+//! What goes together, and what this version has: checked after all layers, before anything is bound.
+
+use std::{net::IpAddr, path::Path, time::Duration};
+
+use libp2p::{Multiaddr, multiaddr::Protocol};
+
+use super::{Config, ConfigError, GrpcListen, Sources, error::quoted, keys, uses_quic};
+
+/// Most waits between two attempts to send: with waits that grow, the last is long past any use.
+const MAX_RETRIES: usize = 16;
+
+/// Checks every rule; the first that is broken is the error.
+pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
+    let check = Check { config, sources };
+    check.built()?;
+    check.addresses()?;
+    check.paths()?;
+    check.access()?;
+    check.limits()?;
+    check.words()
+}
+
+struct Check<'a> {
+    config: &'a Config,
+    sources: &'a Sources,
+}
+
+impl Check<'_> {
+    /// Refuses what is switched on and not built.
+    fn built(&self) -> Result<(), ConfigError> {
+        const OFF: &str = "leave it out";
+        const DIRECT: &str = "leave it out and name peers by their id";
+        const HTTP: &str = "leave it out; agents connect over grpc_listen";
+        let c = self.config;
+        let foreign = !matches!(c.transport.as_str(), "" | "auto" | "libp2p");
+        let nats = foreign && c.transport.starts_with("nats");
+        let wanted = [
+            (c.bridge.enabled, "bridge.enabled", "the A2A bridge", HTTP),
+            (c.mcp.enabled, "mcp.enabled", "MCP", HTTP),
+            (c.mcp.stdio, "mcp.stdio", "MCP", HTTP),
+            (!c.mcp.proxy.is_empty(), "mcp.proxy", "the MCP proxy", HTTP),
+            (c.anp.enabled, "anp.enabled", "the ANP bridge", HTTP),
+            (
+                c.nats.enabled,
+                "transport.nats.enabled",
+                "the NATS transport",
+                "use --transport libp2p",
+            ),
+            (nats, "transport", "the NATS transport", "use auto or libp2p"),
+            (
+                c.enable_webtransport,
+                "enable_webtransport",
+                "a WebTransport listener",
+                "listen with QUIC or TCP",
+            ),
+            (c.metrics.enabled, "metrics.enabled", "the metrics listener", OFF),
+            (c.telemetry.enabled, "telemetry.enabled", "OTLP tracing", OFF),
+            (!c.policy.acl.is_empty(), "policy.acl", "access rules", OFF),
+            (
+                c.policy.default_rps > 0.0,
+                "policy.rate_limit.default_rps",
+                "rate limits",
+                OFF,
+            ),
+            (
+                !c.policy.overrides.is_empty(),
+                "policy.rate_limit.overrides",
+                "rate limits",
+                OFF,
+            ),
+            (
+                c.policy.audit_log_path.is_some(),
+                "policy.audit_log_path",
+                "the audit log",
+                OFF,
+            ),
+            (
+                !c.identity.did_web.is_empty(),
+                "identity.did_web",
+                "did:web",
+                "use the peer id or did:key",
+            ),
+            (
+                !c.identity.did_dns_domain.is_empty(),
+                "identity.did_dns_domain",
+                "did:dns",
+                "use the peer id or did:key",
+            ),
+            (
+                !c.anycast.registry_addr.is_empty(),
+                "anycast.registry_addr",
+                "registries",
+                DIRECT,
+            ),
+            (
+                !c.anycast.registry_addrs.is_empty(),
+                "anycast.registry_addrs",
+                "registries",
+                DIRECT,
+            ),
+            (
+                c.anycast.enable_dht,
+                "anycast.enable_dht",
+                "discovery by DHT",
+                DIRECT,
+            ),
+        ];
+        match wanted.into_iter().find(|(on, ..)| *on) {
+            Some((_, key, feature, advice)) => Err(self.not_built(key, feature, advice)),
+            None => Ok(()),
+        }
+    }
+
+    fn addresses(&self) -> Result<(), ConfigError> {
+        for address in &self.config.listen_addrs {
+            if !can_listen(address) {
+                let allowed =
+                    "addresses of this host as /ip4|ip6/ADDR/tcp/PORT, …/tcp/PORT/ws or …/udp/PORT/quic-v1";
+                return Err(self.bad_item("listen_addrs", address, allowed));
+            }
+            if !self.config.enable_quic && uses_quic(address) {
+                return Err(self.bad_item(
+                    "listen_addrs",
+                    address,
+                    "without quic-v1 while enable_quic is false",
+                ));
+            }
+        }
+        for address in &self.config.bootstrap_peers {
+            if !can_dial(address) {
+                let allowed = "addresses that can be dialled, such as /ip4/192.0.2.1/tcp/4001/p2p/PEER_ID";
+                return Err(self.bad_item("bootstrap_peers", address, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    /// A `~` that is left means that there is no home directory.
+    fn paths(&self) -> Result<(), ConfigError> {
+        let c = self.config;
+        let socket = match &c.grpc_listen {
+            GrpcListen::Unix(path) => path.as_path(),
+            GrpcListen::Tcp { .. } => Path::new(""),
+        };
+        let paths = [
+            ("key_path", c.key_path.as_path()),
+            ("store_path", &c.store_path),
+            ("grpc_listen", socket),
+        ];
+        let access = [
+            ("grpc_token_file", &c.grpc.token_file),
+            ("grpc_tls_cert", &c.grpc.tls_cert),
+            ("grpc_tls_key", &c.grpc.tls_key),
+        ];
+        let access = access
+            .into_iter()
+            .filter_map(|(key, path)| Some((key, path.as_deref()?)));
+        match paths
+            .into_iter()
+            .chain(access)
+            .find(|(_, path)| path.starts_with("~"))
+        {
+            Some((key, path)) => {
+                let allowed = "given without ~, since no home directory is known (HOME is not set)";
+                Err(self.bad(key, &path.display().to_string(), allowed))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Who can reach the gRPC face, and what is needed then.
+    fn access(&self) -> Result<(), ConfigError> {
+        let (listen, access) = (&self.config.grpc_listen, &self.config.grpc);
+        match (&access.tls_cert, &access.tls_key) {
+            (Some(cert), None) => {
+                return Err(self.bad(
+                    "grpc_tls_cert",
+                    &cert.display().to_string(),
+                    "given together with grpc_tls_key",
+                ));
+            }
+            (None, Some(key)) => {
+                return Err(self.bad(
+                    "grpc_tls_key",
+                    &key.display().to_string(),
+                    "given together with grpc_tls_cert",
+                ));
+            }
+            _ => {}
+        }
+        if let (GrpcListen::Unix(_), Some(cert)) = (listen, &access.tls_cert) {
+            let allowed = "left out for a Unix socket, or grpc_listen a tcp:// address";
+            return Err(self.bad("grpc_tls_cert", &cert.display().to_string(), allowed));
+        }
+        let protected = access.token_file.is_some() && access.tls_cert.is_some();
+        if listen.is_local() || protected || access.allow_remote {
+            return Ok(());
+        }
+        let origin = self.sources.of("grpc_listen");
+        Err(ConfigError::OpenToOthers {
+            value: quoted(&listen.to_string()),
+            origin,
+        })
+    }
+
+    fn limits(&self) -> Result<(), ConfigError> {
+        let c = self.config;
+        let rules = [
+            (c.max_open_tasks > 0, "max_open_tasks", "at least 1"),
+            (c.agent_grace > Duration::ZERO, "agent_grace", "longer than 0"),
+            (c.store_quota.0 > 0, "store_quota", "at least 1 byte"),
+            (
+                c.max_artifact_bytes <= c.store_quota,
+                "max_artifact_bytes",
+                "at most store_quota",
+            ),
+            (
+                (1..=MAX_RETRIES).contains(&c.retry_delays.len()),
+                "retry_delays",
+                "1 to 16 times",
+            ),
+            (
+                c.retry_delays.iter().all(|delay| !delay.is_zero()),
+                "retry_delays",
+                "times longer than 0",
+            ),
+            (
+                c.telemetry.sample_rate <= 1.0,
+                "telemetry.sample_rate",
+                "a number from 0 to 1",
+            ),
+        ];
+        match rules.into_iter().find(|(kept, ..)| !kept) {
+            Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),
+            None => Ok(()),
+        }
+    }
+
+    fn words(&self) -> Result<(), ConfigError> {
+        let c = self.config;
+        if !matches!(c.transport.as_str(), "" | "auto" | "libp2p") {
+            return Err(self.bad("transport", &c.transport, "auto or libp2p"));
+        }
+        let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if c.namespace.is_empty() || c.namespace.len() > 63 || !c.namespace.bytes().all(letter) {
+            return Err(self.bad(
+                "namespace",
+                &c.namespace,
+                "1 to 63 of the characters a-z, 0-9 and -",
+            ));
+        }
+        if c.namespace != "default" {
+            // It separates nothing yet, and one who asks for it relies on that it does.
+            return Err(self.not_built("namespace", "namespaces", "use default, or other bootstrap peers"));
+        }
+        Ok(())
+    }
+
+    /// The value of a setting as the user knows it, without quotes around texts.
+    fn value(&self, key: &str) -> String {
+        let shown = keys::find(key)
+            .map(|key| (key.show)(self.config))
+            .unwrap_or_default();
+        match shown.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(text) => text.to_owned(),
+            None => shown,
+        }
+    }
+
+    fn not_built(&self, key: &str, feature: &'static str, advice: &'static str) -> ConfigError {
+        let (key, value, origin) = (key.to_owned(), quoted(&self.value(key)), self.sources.of(key));
+        ConfigError::NotBuilt {
+            key,
+            value,
+            origin,
+            feature,
+            advice,
+        }
+    }
+
+    fn bad_setting(&self, key: &str, allowed: &str) -> ConfigError {
+        self.bad(key, &self.value(key), allowed)
+    }
+
+    fn bad_item(&self, key: &str, item: &Multiaddr, allowed: &str) -> ConfigError {
+        self.bad(key, &item.to_string(), allowed)
+    }
+
+    fn bad(&self, key: &str, value: &str, allowed: &str) -> ConfigError {
+        ConfigError::BadValue {
+            key: key.to_owned(),
+            value: quoted(value),
+            origin: self.sources.of(key),
+            allowed: allowed.to_owned(),
+        }
+    }
+}
+
+/// An address of this host with a transport that can listen: TCP, WebSocket over TCP, QUIC.
+fn can_listen(address: &Multiaddr) -> bool {
+    let parts: Vec<Protocol<'_>> = address.iter().collect();
+    matches!(
+        parts.as_slice(),
+        [Protocol::Ip4(_) | Protocol::Ip6(_), Protocol::Tcp(_)]
+            | [
+                Protocol::Ip4(_) | Protocol::Ip6(_),
+                Protocol::Tcp(_),
+                Protocol::Ws(_)
+            ]
+            | [
+                Protocol::Ip4(_) | Protocol::Ip6(_),
+                Protocol::Udp(_),
+                Protocol::QuicV1
+            ]
+    )
+}
+
+/// A host, a port that is not 0, and a transport we have; or a name that DNS resolves to such addresses.
+fn can_dial(address: &Multiaddr) -> bool {
+    let parts: Vec<Protocol<'_>> = address.iter().collect();
+    let host = match parts.first() {
+        Some(Protocol::Ip4(ip)) => !IpAddr::V4(*ip).is_unspecified(),
+        Some(Protocol::Ip6(ip)) => !IpAddr::V6(*ip).is_unspecified(),
+        Some(Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_)) => true,
+        Some(Protocol::Dnsaddr(_)) => return true,
+        _ => false,
+    };
+    let transport = match parts.get(1..) {
+        Some([Protocol::Tcp(port), ..] | [Protocol::Udp(port), Protocol::QuicV1, ..]) => *port != 0,
+        _ => false,
+    };
+    host && transport
+}

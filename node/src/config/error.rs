@@ -1,0 +1,158 @@
+//! Why a configuration is refused: one line that names the value, where it came from, what is allowed.
+
+use std::{fmt, path::PathBuf};
+
+/// Longest part of a value that an error repeats, in characters.
+const SHOWN: usize = 200;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Built in.
+    Default,
+    /// A line of the configuration file, from 1.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// An environment variable, with its whole name.
+    Environment(String),
+    /// A flag, with its dashes.
+    Flag(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// A configuration that the node does not start with; the process ends with [`EXIT_CODE`](super::EXIT_CODE).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No flag has that name.
+    #[error("unknown flag {given}{}; --help lists all", did_you_mean(.suggestion.as_ref()))]
+    UnknownFlag {
+        /// The flag as given.
+        given: String,
+        /// The flag that was perhaps meant.
+        suggestion: Option<String>,
+    },
+    /// A flag without its value, or a word that belongs to none.
+    #[error("{given}: {reason}")]
+    Usage {
+        /// The argument.
+        given: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No setting has that name.
+    #[error("unknown key {key} ({origin}){}", did_you_mean(.suggestion.as_ref()))]
+    UnknownKey {
+        /// The key with its tables.
+        key: String,
+        /// Where it stands.
+        origin: Source,
+        /// The key that was perhaps meant.
+        suggestion: Option<String>,
+    },
+    /// A value of the wrong type or out of bounds.
+    #[error("{key}: {value} ({origin}) is not allowed; it must be {allowed}")]
+    BadValue {
+        /// The setting.
+        key: String,
+        /// The value, quoted, shortened, and masked if it is secret.
+        value: String,
+        /// Where it came from.
+        origin: Source,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// A feature that this version does not have is switched on.
+    #[error("{key}: {value} ({origin}) asks for {feature}, which this version does not have; {advice}")]
+    NotBuilt {
+        /// The setting.
+        key: String,
+        /// Its value, quoted, shortened, and masked if it is secret.
+        value: String,
+        /// Where it came from.
+        origin: Source,
+        /// What is missing.
+        feature: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The gRPC address is reachable from other hosts and not protected.
+    #[error(
+        "grpc_listen: {value} ({origin}) can be reached from other hosts; give --grpc-token-file, \
+             --grpc-tls-cert and --grpc-tls-key, or --grpc-allow-remote to leave it open"
+    )]
+    OpenToOthers {
+        /// The address, quoted.
+        value: String,
+        /// Where it came from.
+        origin: Source,
+    },
+    /// The file is not TOML.
+    #[error("{}:{line}: not valid TOML: {reason}", .path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What the parser says.
+        reason: String,
+    },
+    /// The file cannot be read.
+    #[error("configuration file {}: {reason}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
+}
+
+fn did_you_mean(suggestion: Option<&String>) -> String {
+    suggestion
+        .map(|name| format!("; did you mean {name}?"))
+        .unwrap_or_default()
+}
+
+/// The known name that is most like a mistyped one, if any is like it at all.
+pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Above this, people see the likeness too.
+    const ALIKE: f64 = 0.8;
+    known
+        .map(|name| (strsim::jaro_winkler(given, name), name))
+        .filter(|(likeness, _)| *likeness > ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// A value as an error shows it: quoted, on one line, not endless.
+pub(super) fn quoted(value: &str) -> String {
+    let shown: String = value.chars().take(SHOWN).collect();
+    let rest = if shown.len() < value.len() { "…" } else { "" };
+    format!("{:?}{rest}", without_password(&shown))
+}
+
+/// Hides the user part of `scheme://user:password@host`.
+pub(super) fn without_password(value: &str) -> String {
+    let Some((scheme, rest)) = value.split_once("://") else {
+        return value.to_owned();
+    };
+    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
+    match authority.rfind('@') {
+        Some(at) => format!("{scheme}://***{}", &rest[at..]),
+        None => value.to_owned(),
+    }
+}

@@ -1,0 +1,144 @@
+//! The layer of the TOML file: every value with its line, unknown keys refused.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    ConfigError, Entry, Source,
+    error::nearest,
+    keys::{self, KEYS},
+    setting::{Raw, expand},
+};
+
+/// Where the file is unless `--config` says otherwise; there it may be missing.
+const DEFAULT_PATH: &str = "~/.agentanycast/config.toml";
+
+/// Longest file that is read. Every setting with a long list in it takes a hundredth.
+const MAX_LEN: u64 = 1 << 20;
+
+/// Reads a configuration file of at most 1 MiB.
+pub fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_LEN + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_LEN {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("longer than {MAX_LEN} bytes"),
+        ));
+    }
+    Ok(text)
+}
+
+/// The entries of the file that the flag names, or of the default one if it is there.
+pub(super) fn layer(
+    given: Option<&str>,
+    home: Option<&Path>,
+    read_file: impl Fn(&Path) -> io::Result<String>,
+) -> Result<Vec<Entry>, ConfigError> {
+    let path = match (given, home) {
+        (Some(given), _) => expand(given, home).unwrap_or_else(|| given.into()),
+        (None, Some(_)) => expand(DEFAULT_PATH, home).unwrap_or_default(),
+        (None, None) => return Ok(Vec::new()),
+    };
+    let text = match read_file(&path) {
+        Ok(text) => text,
+        Err(error) if given.is_none() && error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(ConfigError::Unreadable {
+                path,
+                reason: error.to_string(),
+            });
+        }
+    };
+    let mut walk = Walk {
+        text: &text,
+        path,
+        entries: Vec::new(),
+    };
+    let table = DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
+        line: walk.line(error.span().map_or(0, |span| span.start)),
+        path: walk.path.clone(),
+        reason: error.message().replace('\n', " "),
+    })?;
+    walk.table("", table.get_ref())?;
+    Ok(walk.entries)
+}
+
+struct Walk<'a> {
+    text: &'a str,
+    path: PathBuf,
+    entries: Vec<Entry>,
+}
+
+impl Walk<'_> {
+    /// Takes a table whose keys all begin with `prefix`.
+    fn table(&mut self, prefix: &str, table: &DeTable<'_>) -> Result<(), ConfigError> {
+        for (key, value) in table {
+            let name = format!("{prefix}{}", key.get_ref());
+            let origin = Source::File {
+                path: self.path.clone(),
+                line: self.line(key.span().start),
+            };
+            let inside = format!("{name}.");
+            match (value.get_ref(), keys::find(&name).filter(|key| key.in_file)) {
+                (_, Some(key)) => self.entries.push(Entry {
+                    key,
+                    raw: raw(value),
+                    origin,
+                }),
+                (DeValue::Table(table), None) if names().any(|name| name.starts_with(&inside)) => {
+                    self.table(&inside, table)?;
+                }
+                _ => {
+                    let suggestion = nearest(&name, names()).map(ToOwned::to_owned);
+                    return Err(ConfigError::UnknownKey {
+                        key: name.escape_debug().to_string(),
+                        origin,
+                        suggestion,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The line of a byte, from 1.
+    fn line(&self, at: usize) -> usize {
+        self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter(|key| key.in_file).map(|key| key.name)
+}
+
+fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
+    match value.get_ref() {
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Boolean(value) => Raw::Truth(*value),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Raw::Integer(number),
+            Err(_) => Raw::Other(number.to_string()),
+        },
+        DeValue::Float(number) => match number.as_str().parse() {
+            Ok(number) => Raw::Float(number),
+            Err(_) => Raw::Other(number.to_string()),
+        },
+        DeValue::Array(items) => Raw::List(items.iter().map(raw).collect()),
+        DeValue::Table(table) => Raw::Table(
+            table
+                .iter()
+                .map(|(key, value)| (key.get_ref().to_string(), raw(value)))
+                .collect(),
+        ),
+        DeValue::Datetime(date) => Raw::Other(date.to_string()),
+    }
+}

@@ -1,0 +1,174 @@
+//! The layer of the command line. Flags are taken with one or two dashes, since scripts use both.
+
+use std::ffi::OsString;
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use super::{
+    Config, ConfigError, Entry, Source,
+    error::nearest,
+    keys::{self, Flag, KEYS},
+    setting::{Raw, Setting as _},
+};
+
+/// What the command line is.
+pub(super) enum Parsed {
+    Run(Flags),
+    Version(String),
+    Help(String),
+}
+
+/// The flags given.
+pub(super) struct Flags {
+    /// `--config`.
+    pub(super) config: Option<String>,
+    /// `--print-config`.
+    pub(super) print_config: bool,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Reads the command line; the first argument is the program's name.
+pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, ConfigError> {
+    let mut command = command();
+    let matches = match command.try_get_matches_from_mut(args.enumerate().map(two_dashes)) {
+        Ok(matches) => matches,
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp => return Ok(Parsed::Help(error.to_string())),
+            ErrorKind::DisplayVersion => return Ok(Parsed::Version(error.to_string())),
+            _ => return Err(one_line(&error)),
+        },
+    };
+    Ok(Parsed::Run(Flags {
+        config: matches.get_one::<String>("config").cloned(),
+        print_config: matches.get_flag("print-config"),
+        entries: entries(&matches),
+    }))
+}
+
+fn command() -> Command {
+    let defaults = Config::defaults(None);
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .help("Configuration in TOML [default: \"~/.agentanycast/config.toml\", if it is there]");
+    let print = Arg::new("print-config")
+        .long("print-config")
+        .action(ArgAction::SetTrue)
+        .help("Print every setting with its source, and end");
+    Command::new("agentanycastd")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("The AgentAnycast node: connects the agents on this machine to agents elsewhere")
+        .after_help(
+            "Every setting can also stand in the file, and many in the environment as AGENTANYCAST_…; \
+             --print-config shows them all. Flags may be written with one dash.",
+        )
+        .args_override_self(true)
+        .arg(config)
+        .args(
+            KEYS.iter()
+                .filter_map(|key| key.flag.as_ref().map(|flag| arg(flag, &(key.show)(&defaults)))),
+        )
+        .arg(print)
+}
+
+fn arg(flag: &'static Flag, default: &str) -> Arg {
+    let arg = Arg::new(flag.name).long(flag.name).action(ArgAction::Set);
+    if flag.value.is_empty() {
+        // A switch: alone, or with =true or =false.
+        return arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .hide_possible_values(true)
+            .value_name("BOOL")
+            .help(flag.help);
+    }
+    let arg = if flag.name == "mcp-proxy" {
+        arg.num_args(0..=1).default_missing_value("true")
+    } else {
+        arg
+    };
+    let default = if default == "\"\"" || default == "[]" {
+        String::new()
+    } else {
+        format!(" [default: {default}]")
+    };
+    arg.value_name(flag.value).help(format!("{}{default}", flag.help))
+}
+
+/// `-key` means `--key`. There are no one-letter flags except `-h` and `-V`.
+fn two_dashes((place, arg): (usize, OsString)) -> OsString {
+    let text = arg.to_str().unwrap_or_default();
+    match text.strip_prefix('-') {
+        Some(rest) if place > 0 && rest.len() > 1 && rest.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            format!("--{rest}").into()
+        }
+        _ => arg,
+    }
+}
+
+fn entries(matches: &ArgMatches) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for key in KEYS {
+        let Some(flag) = &key.flag else { continue };
+        let Some(value) = matches.get_one::<String>(flag.name) else {
+            continue;
+        };
+        let origin = Source::Flag(format!("--{}", flag.name));
+        if let Some(switch) = flag.enables.and_then(keys::find).filter(|_| !value.is_empty()) {
+            entries.push(Entry {
+                key: switch,
+                raw: Raw::Word(true.show()),
+                origin: origin.clone(),
+            });
+        }
+        entries.push(Entry {
+            key,
+            raw: Raw::Word(value.clone()),
+            origin,
+        });
+    }
+    entries
+}
+
+/// What the parser reports on several lines, on one.
+fn one_line(error: &clap::Error) -> ConfigError {
+    let given = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(given)) => given.clone(),
+        Some(ContextValue::Strings(given)) => given.join(" "),
+        _ => "the command line".to_owned(),
+    };
+    let reason = match error.kind() {
+        ErrorKind::UnknownArgument if given.starts_with('-') => {
+            let name = given
+                .trim_start_matches('-')
+                .split('=')
+                .next()
+                .unwrap_or_default();
+            let flags = KEYS
+                .iter()
+                .filter_map(|key| key.flag.as_ref())
+                .map(|flag| flag.name);
+            let known = flags.chain(["config", "print-config", "version", "help"]);
+            let suggestion = nearest(name, known).map(|flag| format!("--{flag}"));
+            return ConfigError::UnknownFlag {
+                given: given.escape_debug().to_string(),
+                suggestion,
+            };
+        }
+        ErrorKind::UnknownArgument => {
+            "belongs to no flag; values follow their flag, lists are separated by commas"
+        }
+        ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => "needs a value",
+        ErrorKind::TooManyValues => "takes no value",
+        ErrorKind::InvalidUtf8 => "is not UTF-8",
+        _ => "cannot be understood; --help shows the usage",
+    };
+    ConfigError::Usage {
+        given: given.escape_debug().to_string(),
+        reason,
+    }
+}

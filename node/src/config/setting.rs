@@ -1,0 +1,428 @@
+//! How one value is read from a word (flag, environment) or a TOML value, and shown again.
+//!
+//! The rule: [`Setting::show`] gives a TOML literal that [`Setting::read`] reads back as the same value.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use libp2p::Multiaddr;
+
+/// A value before it is known what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Raw {
+    /// From a flag or the environment: text that may stand for anything, a comma list for a list.
+    Word(String),
+    /// A TOML string.
+    Text(String),
+    /// A TOML boolean.
+    Truth(bool),
+    /// A TOML integer.
+    Integer(i64),
+    /// A TOML float.
+    Float(f64),
+    /// A TOML array.
+    List(Vec<Raw>),
+    /// A TOML table inside an array.
+    Table(Vec<(String, Raw)>),
+    /// Anything else in TOML (dates), as written.
+    Other(String),
+}
+
+/// A value that is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// The value, or the element of the list, as given.
+    pub(super) value: String,
+    /// What is allowed.
+    pub(super) allowed: String,
+}
+
+/// A type that a setting can have.
+pub(super) trait Setting: Sized {
+    /// Reads a value; `home` stands for `~` in paths.
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal>;
+    /// A TOML literal.
+    fn show(&self) -> String;
+}
+
+impl Raw {
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Word(text) | Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn refuse(&self, allowed: impl Into<String>) -> Refusal {
+        Refusal {
+            value: self.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word(text) | Self::Text(text) | Self::Other(text) => f.write_str(text),
+            Self::Truth(value) => value.fmt(f),
+            Self::Integer(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::List(items) => {
+                let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+            Self::Table(entries) => {
+                let entries: Vec<String> = entries
+                    .iter()
+                    .map(|(key, value)| format!("{key} = {value}"))
+                    .collect();
+                write!(f, "{{ {} }}", entries.join(", "))
+            }
+        }
+    }
+}
+
+/// A TOML string literal.
+pub(super) fn literal(text: &impl ToString) -> String {
+    toml::Value::String(text.to_string()).to_string()
+}
+
+/// Replaces a leading `~` by the home directory, if that is known. None for `~someone`.
+pub(super) fn expand(text: &str, home: Option<&Path>) -> Option<PathBuf> {
+    match (text.strip_prefix('~'), home) {
+        (Some(rest), _) if !rest.is_empty() && !rest.starts_with('/') => None,
+        (Some(rest), Some(home)) => Some(home.join(rest.trim_start_matches('/'))),
+        _ => Some(PathBuf::from(text)),
+    }
+}
+
+impl Setting for String {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        raw.text()
+            .map(ToOwned::to_owned)
+            .ok_or_else(|| raw.refuse("a text in quotes"))
+    }
+
+    fn show(&self) -> String {
+        literal(self)
+    }
+}
+
+impl Setting for bool {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        let word = match raw {
+            Raw::Truth(value) => return Ok(*value),
+            Raw::Word(word) => word.to_ascii_lowercase(),
+            _ => String::new(),
+        };
+        match word.as_str() {
+            "true" | "1" | "yes" | "on" => Ok(true),
+            "false" | "0" | "no" | "off" => Ok(false),
+            _ => Err(raw.refuse("true or false")),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for u64 {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        let number = match raw {
+            // TOML integers have 63 bits, and what is shown must be TOML.
+            Raw::Word(word) => word.parse().ok().filter(|number| i64::try_from(*number).is_ok()),
+            Raw::Integer(number) => (*number).try_into().ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| raw.refuse("a whole number from 0"))
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for f64 {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        let number = match raw {
+            Raw::Word(word) => word.parse().ok(),
+            Raw::Integer(number) => Some(*number as f64),
+            Raw::Float(number) => Some(*number),
+            _ => None,
+        };
+        let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
+        number.ok_or_else(|| raw.refuse("a number from 0"))
+    }
+
+    fn show(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Setting for PathBuf {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+        let path = raw
+            .text()
+            .and_then(|text| expand(text, home))
+            .filter(|path| !path.as_os_str().is_empty());
+        path.ok_or_else(|| raw.refuse("a path; ~ alone or ~/… stands for the home directory"))
+    }
+
+    fn show(&self) -> String {
+        literal(&self.display())
+    }
+}
+
+/// No file is an empty text.
+impl Setting for Option<PathBuf> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+        if raw.text() == Some("") {
+            Ok(None)
+        } else {
+            PathBuf::read(raw, home).map(Some)
+        }
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(|| literal(&""), PathBuf::show)
+    }
+}
+
+impl Setting for Multiaddr {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        let address = raw.text().and_then(|text| text.parse().ok());
+        address.ok_or_else(|| raw.refuse("a multiaddr such as /ip4/192.0.2.1/tcp/4001"))
+    }
+
+    fn show(&self) -> String {
+        literal(self)
+    }
+}
+
+impl<T: Setting> Setting for Vec<T> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+        match raw {
+            Raw::Word(words) => words
+                .split(',')
+                .map(str::trim)
+                .filter(|word| !word.is_empty())
+                .map(|word| T::read(&Raw::Word(word.to_owned()), home))
+                .collect(),
+            Raw::List(items) => items.iter().map(|item| T::read(item, home)).collect(),
+            _ => Err(raw.refuse("a list in brackets")),
+        }
+    }
+
+    fn show(&self) -> String {
+        format!(
+            "[{}]",
+            self.iter().map(Setting::show).collect::<Vec<_>>().join(", ")
+        )
+    }
+}
+
+/// Units of time, longest first, in milliseconds.
+const TIME_UNITS: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// Longest time that makes sense in a setting: 100 years, so that adding it to a clock cannot overflow.
+const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
+
+impl Setting for Duration {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        let time = match raw {
+            Raw::Integer(0) => Some(Self::ZERO),
+            _ => raw.text().and_then(time),
+        };
+        time.filter(|time| *time <= LONGEST)
+            .ok_or_else(|| raw.refuse("a time such as 500ms, 30s, 5m, 1h30m or 7d, at most 100 years"))
+    }
+
+    fn show(&self) -> String {
+        let millis = self.as_millis() as u64;
+        // A day is written as hours, as people do.
+        let fits =
+            |&&(unit, size): &&(&str, u64)| millis.is_multiple_of(size) && (unit != "d" || millis > size);
+        match TIME_UNITS.iter().find(fits) {
+            Some((unit, size)) if millis > 0 => literal(&format!("{}{unit}", millis / size)),
+            _ => literal(&"0"),
+        }
+    }
+}
+
+/// One or more numbers with units, `1h30m`; `0` needs none.
+fn time(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let (mut rest, mut millis) = (text, 0_u64);
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
+        let (_, size) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;
+        millis = number
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(*size)?
+            .checked_add(millis)?;
+        rest = after;
+    }
+    (!text.is_empty()).then(|| Duration::from_millis(millis))
+}
+
+/// "0" is no limit.
+impl Setting for Option<Duration> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+        Duration::read(raw, home).map(|time| (!time.is_zero()).then_some(time))
+    }
+
+    fn show(&self) -> String {
+        self.unwrap_or_default().show()
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+/// Units of size, largest first.
+const SIZE_UNITS: [(&str, u64); 5] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
+
+impl Setting for ByteSize {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        let size = match raw {
+            Raw::Integer(bytes) => u64::try_from(*bytes).ok(),
+            _ => raw.text().and_then(size),
+        };
+        // Half of what 64 bits hold, so that sums cannot overflow.
+        let size = size.filter(|size| *size <= u64::MAX / 2);
+        size.map(Self)
+            .ok_or_else(|| raw.refuse("a size such as 65536, 64KiB, 64MiB or 10GiB"))
+    }
+
+    fn show(&self) -> String {
+        let fits = |(_, unit): &&(&str, u64)| self.0 >= *unit && self.0.is_multiple_of(*unit);
+        match SIZE_UNITS.iter().find(fits) {
+            Some((name, unit)) => literal(&format!("{}{name}", self.0 / unit)),
+            None => literal(&"0B"),
+        }
+    }
+}
+
+fn size(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor = match unit.trim_start() {
+        "" => 1,
+        name => {
+            SIZE_UNITS
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name))?
+                .1
+        }
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// An enum whose values are single words.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$doc])* $variant),+ }
+
+        impl $name {
+            /// The word that stands for it in flags and files.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl Setting for $name {
+            fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+                let word = raw.text().map(str::to_ascii_lowercase);
+                match word.as_deref() {
+                    $(Some($word) => Ok(Self::$variant),)+
+                    _ => Err(raw.refuse(concat!("one of", $(" ", $word),+))),
+                }
+            }
+
+            fn show(&self) -> String {
+                literal(&self.word())
+            }
+        }
+    };
+}
+
+words! {
+    /// How much is logged.
+    LogLevel {
+        /// Only what needs a person.
+        Error = "error",
+        /// Also what may need one.
+        Warn = "warn",
+        /// Also what happens.
+        Info = "info",
+        /// Also why it happens.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+words! {
+    /// How a log line is written.
+    LogFormat {
+        /// One JSON object per line.
+        Json = "json",
+        /// For people.
+        Text = "text",
+    }
+}
+
+words! {
+    /// Part that the node takes in the DHT.
+    DhtMode {
+        /// Server when reachable from outside.
+        Auto = "auto",
+        /// Asks only.
+        Client = "client",
+        /// Answers too.
+        Server = "server",
+    }
+}
+
+/// Where a feature listens, `HOST:PORT` or `:PORT` for all addresses; empty for nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenOn(pub String);
+
+impl Setting for ListenOn {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        let legal = |text: &&str| {
+            let anywhere = text.strip_prefix(':').map(|port| format!("0.0.0.0:{port}"));
+            text.is_empty() || super::grpc::host_port(anywhere.as_deref().unwrap_or(text)).is_some()
+        };
+        let text = raw.text().filter(legal);
+        text.map(|text| Self(text.to_owned()))
+            .ok_or_else(|| raw.refuse("HOST:PORT or :PORT"))
+    }
+
+    fn show(&self) -> String {
+        literal(&self.0)
+    }
+}

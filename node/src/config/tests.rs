@@ -1,0 +1,418 @@
+//! The layers against a model, every setting through every layer, every refusal by its kind.
+
+use std::{cell::RefCell, collections::HashMap, fmt::Write as _};
+
+use proptest::{option, prelude::*, sample::select};
+
+use super::{
+    keys::Key,
+    setting::{Refusal, Setting},
+    *,
+};
+
+const FILE: &str = "/home/u/.agentanycast/config.toml";
+
+/// A command line, an environment and a file.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    args: Vec<String>,
+    env: HashMap<String, String>,
+    file: Option<String>,
+}
+
+impl Given {
+    fn args(args: &[&str]) -> Self {
+        Self {
+            args: args.iter().map(ToString::to_string).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn file(text: &str) -> Self {
+        Self {
+            file: Some(text.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    fn env(name: &str, value: &str) -> Self {
+        let name = format!("{ENVIRONMENT_PREFIX}{name}");
+        Self {
+            env: [(name, value.to_owned())].into(),
+            ..Self::default()
+        }
+    }
+
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        let args = std::iter::once("agentanycastd").chain(self.args.iter().map(String::as_str));
+        load(
+            args.map(OsString::from),
+            |name| self.env.get(name).cloned(),
+            |path| match &self.file {
+                Some(text) if path == Path::new(FILE) => Ok(text.clone()),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            },
+            Some(Path::new("/home/u")),
+        )
+    }
+
+    fn run(&self) -> (Config, Sources) {
+        match self.load() {
+            Ok(Loaded::Run { config, sources }) => (*config, sources),
+            other => panic!("{self:?}: {other:?}"),
+        }
+    }
+
+    fn error(&self) -> ConfigError {
+        self.load().expect_err(&format!("{self:?}"))
+    }
+
+    fn printed(&self) -> String {
+        match self.load() {
+            Ok(Loaded::PrintConfig(text)) => text,
+            other => panic!("{self:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_given_is_the_documented_defaults() {
+    let (config, sources) = Given::default().run();
+    assert_eq!(config, Config::defaults(Some(Path::new("/home/u"))));
+    assert_eq!(sources, Sources::default());
+    assert_eq!(config.key_path, Path::new("/home/u/.agentanycast/key"));
+    assert_eq!(config.store_path, Path::new("/home/u/.agentanycast/data"));
+    assert_eq!(
+        config.grpc_listen,
+        GrpcListen::Unix("/home/u/.agentanycast/daemon.sock".into())
+    );
+    let addresses: Vec<String> = config.listen_addrs.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]);
+    assert_eq!(config.offline_queue_ttl, Some(Duration::from_hours(24)));
+    assert_eq!(config.retry_delays, [2, 4, 8].map(Duration::from_secs));
+}
+
+#[test]
+fn the_deployed_clients_command_line_is_understood() {
+    for dashes in ["-", "--"] {
+        let args = [
+            format!("{dashes}key=/k"),
+            format!("{dashes}grpc-listen"),
+            "unix:///s".to_owned(),
+            format!("{dashes}log-level=debug"),
+            format!("{dashes}bootstrap-peers=/ip4/192.0.2.1/tcp/4001,/dns4/relay.example/udp/4001/quic-v1"),
+            format!("{dashes}transport=libp2p"),
+            format!("{dashes}namespace=default"),
+        ];
+        let (config, sources) = Given {
+            args: args.into(),
+            ..Given::default()
+        }
+        .run();
+        assert_eq!(config.key_path, Path::new("/k"));
+        assert_eq!(config.grpc_listen, GrpcListen::Unix("/s".into()));
+        assert_eq!(config.log_level, LogLevel::Debug);
+        assert_eq!(config.bootstrap_peers.len(), 2);
+        assert_eq!(sources.of("key_path").to_string(), "flag --key");
+    }
+}
+
+#[test]
+fn a_repeated_flag_counts_as_its_last() {
+    assert_eq!(
+        Given::args(&["--key", "/a", "-key=/b"]).run().0.key_path,
+        Path::new("/b")
+    );
+}
+
+#[test]
+fn a_tilde_stands_for_the_home_everywhere() {
+    let mut given = Given::file("store_path = '~/tasks'\ngrpc_token_file = '~/token'");
+    given.env.insert("AGENTANYCAST_KEY_PATH".into(), "~/k".into());
+    given.args = vec!["--grpc-listen=unix://~/s".into()];
+    let (config, _) = given.run();
+    assert_eq!(config.store_path, Path::new("/home/u/tasks"));
+    assert_eq!(
+        config.grpc.token_file.as_deref(),
+        Some(Path::new("/home/u/token"))
+    );
+    assert_eq!(config.key_path, Path::new("/home/u/k"));
+    assert_eq!(config.grpc_listen, GrpcListen::Unix("/home/u/s".into()));
+}
+
+#[test]
+fn without_a_home_the_paths_have_to_be_given() {
+    let load = |args: &[&str]| {
+        let args = ["agentanycastd"].iter().chain(args).map(OsString::from);
+        load(args, |_| None, |_| Err(io::ErrorKind::NotFound.into()), None)
+    };
+    let error = load(&[]).unwrap_err();
+    assert!(
+        matches!(&error, ConfigError::BadValue { key, .. } if key == "key_path"),
+        "{error}"
+    );
+    assert!(load(&["--key=/k", "--store-path=/d", "--grpc-listen=tcp://127.0.0.1:0"]).is_ok());
+}
+
+#[test]
+fn help_and_version_come_before_everything_else() {
+    let mut given = Given::file("not toml");
+    given.args = vec!["-version".into()];
+    let version = Loaded::Version(format!("agentanycastd {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(given.load(), Ok(version));
+    for flag in ["-h", "-help", "--help"] {
+        let Ok(Loaded::Help(text)) = Given::args(&[flag]).load() else {
+            panic!("{flag}")
+        };
+        assert!(
+            KEYS.iter()
+                .filter_map(|key| key.flag.as_ref())
+                .all(|flag| text.contains(flag.name)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn without_quic_the_default_addresses_have_none() {
+    let (config, _) = Given::file("enable_quic = false").run();
+    assert_eq!(config.listen_addrs.len(), 1);
+}
+
+#[test]
+fn parameters_of_what_is_off_are_accepted() {
+    Given::file(
+        "[bridge]\nlisten = ':8080'\ncors_origins = ['*']\n[anycast]\nrouting_strategy = 'random'\n\
+         cache_ttl = '1m'\nauto_register = true\ndht_mode = 'server'\n[metrics]\nlisten = '127.0.0.1:9090'\n\
+         [telemetry]\notlp_endpoint = 'http://localhost:4317'\nsample_rate = 0.5\n\
+         [transport.nats]\nbroker = 'nats://localhost'\nauth_pass = 'x'\n[policy.rate_limit]\ndefault_rps = 0",
+    )
+    .run();
+    Given::env("METRICS_LISTEN", ":9090").run();
+    Given::args(&["--mcp=false", "--enable-webtransport=false"]).run();
+}
+
+/// A value of each setting that is not its default, as words.
+fn other_value(key: &Key) -> String {
+    let config = Config::defaults(None);
+    let value = match (key.name, (key.show)(&config).as_str()) {
+        ("listen_addrs" | "bootstrap_peers", _) => "/ip4/127.0.0.1/tcp/9",
+        ("grpc_listen", _) => "tcp://[::1]:9",
+        ("log_level", _) => "warn",
+        ("log_format", _) => "text",
+        ("anycast.dht_mode", _) => "client",
+        ("retry_delays", _) => "1s,90s",
+        ("policy.acl" | "policy.rate_limit.overrides", _) => "",
+        (name, _) if name.ends_with(".listen") => "localhost:9",
+        (_, "true") => "false",
+        (_, "false") => "true",
+        (_, "1.0" | "0.0") => "0.25",
+        (_, "100000") => "7",
+        (name, _) if name.contains("bytes") || name.contains("quota") => "1536B",
+        (_, shown) if shown.ends_with("h\"") || shown.ends_with("m\"") || shown.ends_with("d\"") => "90m",
+        ("anycast.cache_ttl", _) => "1500ms",
+        _ => "word",
+    };
+    value.to_owned()
+}
+
+/// The same value in TOML.
+fn toml_value(key: &Key, word: &str) -> String {
+    let mut config = Config::defaults(None);
+    (key.set)(&mut config, &Raw::Word(word.to_owned()), None).unwrap();
+    (key.show)(&config)
+}
+
+#[test]
+fn every_setting_is_read_from_every_layer_it_has() {
+    for key in KEYS {
+        let word = other_value(key);
+        let expected = toml_value(key, &word);
+        let is_rule = key.name == "policy.acl" || key.name == "policy.rate_limit.overrides";
+        assert!(
+            is_rule || expected != (key.show)(&Config::defaults(None)),
+            "{}",
+            key.name
+        );
+        let shown = |given: Given, origin: &str| {
+            let given = Given {
+                args: [given.args, vec!["--print-config".into()]].concat(),
+                ..given
+            };
+            let name = if key.in_file {
+                key.name.to_owned()
+            } else {
+                format!("# --{}", key.flag.as_ref().unwrap().name)
+            };
+            let value = if key.secret { "\"***\"" } else { &expected };
+            let line = format!("\n{name} = {value}  # {origin}\n");
+            let text = format!("\n{}", given.printed());
+            assert!(text.contains(&line), "{line} is not in {text}");
+        };
+        if key.in_file && !is_rule {
+            shown(
+                Given::file(&format!("{} = {expected}", key.name)),
+                &format!("{FILE}:1"),
+            );
+        }
+        if let Some(name) = key.variable {
+            shown(
+                Given::env(name, &word),
+                &format!("environment AGENTANYCAST_{name}"),
+            );
+        }
+        if let Some(flag) = &key.flag {
+            shown(
+                Given::args(&[&format!("-{}={word}", flag.name)]),
+                &format!("flag --{}", flag.name),
+            );
+        }
+    }
+}
+
+#[test]
+fn names_are_unique() {
+    for (place, key) in KEYS.iter().enumerate() {
+        let after = &KEYS[place + 1..];
+        assert!(after.iter().all(|other| other.name != key.name), "{}", key.name);
+        assert!(
+            after
+                .iter()
+                .all(|other| key.variable.is_none() || other.variable != key.variable),
+            "{}",
+            key.name
+        );
+        let enables = key.flag.as_ref().and_then(|flag| flag.enables);
+        assert!(
+            enables.is_none_or(|switch| keys::find(switch).is_some()),
+            "{}",
+            key.name
+        );
+    }
+}
+
+#[test]
+fn the_file_that_a_flag_names_must_be_there() {
+    let error = Given::args(&["--config=/none.toml"]).error();
+    assert!(
+        matches!(&error, ConfigError::Unreadable { path, .. } if path == Path::new("/none.toml")),
+        "{error}"
+    );
+    let read = RefCell::new(Vec::new());
+    let file = |path: &Path| {
+        read.borrow_mut().push(path.to_owned());
+        Ok("log_level = 'warn'".to_owned())
+    };
+    let args = ["agentanycastd", "-config", "~/other.toml"].map(OsString::from);
+    let loaded = load(args.into_iter(), |_| None, file, Some(Path::new("/home/u"))).unwrap();
+    assert!(matches!(loaded, Loaded::Run { config, .. } if config.log_level == LogLevel::Warn));
+    assert_eq!(*read.borrow(), [Path::new("/home/u/other.toml")]);
+}
+
+#[test]
+fn a_secret_is_never_shown() {
+    let given = Given {
+        args: vec![
+            "--print-config".into(),
+            "--nats-broker=nats://joe:hunter2@host:4222".into(),
+        ],
+        file: Some("[transport.nats]\nauth_pass = 'hunter2'\n".into()),
+        ..Given::default()
+    };
+    let text = given.printed();
+    assert!(
+        !text.contains("hunter2") && text.contains("nats://***@host:4222"),
+        "{text}"
+    );
+    let errors = [
+        Given::file("[transport.nats]\nauth_pass = ['hunter2']").error(),
+        Given::args(&["--transport=nats://joe:hunter2@host"]).error(),
+    ];
+    for error in errors {
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}
+
+mod refusals;
+
+/// Settings whose values a test can draw freely, with words for them.
+fn drawn() -> impl Strategy<Value = (&'static str, [Option<String>; 3])> {
+    let value = |name: &'static str| -> BoxedStrategy<String> {
+        match name {
+            "key_path" | "store_path" => "/[a-z]{1,8}".boxed(),
+            "log_level" => select(vec!["error", "warn", "info", "debug", "trace"])
+                .prop_map(Into::into)
+                .boxed(),
+            "bootstrap_peers" => "/ip4/192\\.0\\.2\\.[1-9]/tcp/[1-9]{1,4}".boxed(),
+            _ => "unix:///[a-z]{1,8}".boxed(),
+        }
+    };
+    let names = vec![
+        "key_path",
+        "grpc_listen",
+        "log_level",
+        "bootstrap_peers",
+        "store_path",
+    ];
+    select(names).prop_flat_map(move |name| {
+        let layer = || option::of(value(name));
+        (Just(name), [layer(), layer(), layer()])
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_highest_layer_that_sets_a_value_wins(drawn in proptest::collection::vec(drawn(), 0..8)) {
+        let settings: HashMap<&str, [Option<String>; 3]> = drawn.into_iter().collect();
+        let mut given = Given::file("");
+        let mut model = HashMap::new();
+        for (name, [flag, env, file]) in &settings {
+            let key = keys::find(name).unwrap();
+            let flag_name = key.flag.as_ref().unwrap().name;
+            let variable = format!("AGENTANYCAST_{}", key.variable.unwrap());
+            let mut winner = (None, Source::Default);
+            if let (Some(value), Some(text)) = (file, given.file.as_mut()) {
+                writeln!(text, "{name} = {}", toml_value(key, value)).unwrap();
+                winner = (Some(value), Source::File { path: FILE.into(), line: text.lines().count() });
+            }
+            if let Some(value) = env {
+                given.env.insert(variable.clone(), value.clone());
+                winner = (Some(value), Source::Environment(variable));
+            }
+            if let Some(value) = flag {
+                given.args.extend([format!("--{flag_name}"), value.clone()]);
+                winner = (Some(value), Source::Flag(format!("--{flag_name}")));
+            }
+            model.insert(key.name, winner);
+        }
+        let (config, sources) = given.run();
+        for key in KEYS {
+            let (value, source) = model.get(key.name).cloned().unwrap_or((None, Source::Default));
+            let default = (key.show)(&Config::defaults(Some(Path::new("/home/u"))));
+            let expected = value.map_or(default, |value| toml_value(key, value));
+            prop_assert_eq!((key.show)(&config), expected);
+            prop_assert_eq!(sources.of(key.name), source);
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_a_file_that_means_the_same(millis in 0_u64..1 << 40, bytes in 0..u64::MAX / 2, text in ".*") {
+        let raw = |shown: &str| {
+            let table = toml::from_str::<toml::Table>(&format!("x = {shown}")).unwrap();
+            Raw::Text(table["x"].as_str().unwrap().to_owned())
+        };
+        let time = Duration::from_millis(millis);
+        prop_assert_eq!(Duration::read(&raw(&time.show()), None), Ok::<_, Refusal>(time));
+        let size = ByteSize(bytes);
+        prop_assert_eq!(ByteSize::read(&raw(&size.show()), None), Ok::<_, Refusal>(size));
+        prop_assert_eq!(String::read(&raw(&text.show()), None), Ok::<_, Refusal>(text));
+    }
+
+    #[test]
+    fn any_command_line_and_file_is_an_answer(args in proptest::collection::vec(".*", 0..4), file in ".*") {
+        let error = |given: Given| given.load().err().map(|error| error.to_string()).unwrap_or_default();
+        for line in [error(Given { args, ..Given::default() }), error(Given::file(&file))] {
+            prop_assert!(!line.contains('\n'), "{line}");
+        }
+    }
+}

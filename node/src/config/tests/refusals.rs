@@ -1,0 +1,254 @@
+//! Every refusal: its kind, and that its line names the value, where it came from and what is allowed.
+
+use super::*;
+
+/// The one line that people see.
+fn line(error: &ConfigError, parts: &[&str]) {
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text}");
+    for part in parts {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn unknown_flags() {
+    let cases = [
+        ("--grpc-lisen=unix:///x", "--grpc-lisen", Some("--grpc-listen")),
+        ("-bootstrap-peer", "--bootstrap-peer", Some("--bootstrap-peers")),
+        ("--print-confg", "--print-confg", Some("--print-config")),
+        ("--zzz", "--zzz", None),
+    ];
+    for (arg, shown, meant) in cases {
+        let error = Given::args(&[arg]).error();
+        let ConfigError::UnknownFlag { given, suggestion } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((given.as_str(), suggestion.as_deref()), (shown, meant));
+        line(&error, &[shown, meant.unwrap_or("--help")]);
+    }
+}
+
+#[test]
+fn misused_flags() {
+    let cases = [
+        (vec!["--key"], "needs a value"),
+        (vec!["--key", "--mcp"], "needs a value"),
+        (vec!["word"], "belongs to no flag"),
+        (vec!["--print-config=yes"], "takes no value"),
+    ];
+    for (args, reason) in cases {
+        let error = Given::args(&args).error();
+        assert!(matches!(error, ConfigError::Usage { .. }), "{error:?}");
+        line(&error, &[reason]);
+    }
+}
+
+#[test]
+fn unknown_keys() {
+    let cases = [
+        ("\nkey_pth = 'x'", "key_pth", 2, Some("key_path")),
+        ("[mcp]\nlisen = 'x'", "mcp.lisen", 2, Some("mcp.listen")),
+        ("[qqq]\na = 1", "qqq", 1, None),
+        ("mcp = 1", "mcp", 1, None),
+        ("namespace = 'default'", "namespace", 1, None),
+        ("[transport.nats.x]\ny = 1", "transport.nats.x", 1, None),
+    ];
+    for (text, name, at, meant) in cases {
+        let error = Given::file(text).error();
+        let ConfigError::UnknownKey {
+            key,
+            origin,
+            suggestion,
+        } = &error
+        else {
+            panic!("{error:?}")
+        };
+        assert_eq!(
+            (key.as_str(), origin.clone()),
+            (
+                name,
+                Source::File {
+                    path: FILE.into(),
+                    line: at
+                }
+            )
+        );
+        assert!(meant.is_none() || suggestion.as_deref() == meant, "{error}");
+        line(&error, &[name, &format!("{FILE}:{at}")]);
+    }
+}
+
+/// What is given | the setting | the value as shown | where it came from | what is allowed.
+#[rustfmt::skip] // A table.
+const NOT_ALLOWED: &str = r#"
+    --log-level=loud                    | log_level             | "loud"        | flag --log-level    | error warn info debug trace
+    --grpc-listen=/tmp/x                | grpc_listen           | "/tmp/x"      | flag --grpc-listen  | unix://PATH
+    --grpc-listen=tcp://h               | grpc_listen           | "tcp://h"     | flag --grpc-listen  | tcp://HOST:PORT
+    --grpc-listen=tcp://h:+1            | grpc_listen           | "tcp://h:+1"  | flag --grpc-listen  | tcp://HOST:PORT
+    --grpc-listen=tcp://h:65536         | grpc_listen           | h:65536"      | flag --grpc-listen  | tcp://HOST:PORT
+    --grpc-listen=tcp://::1:5           | grpc_listen           | "tcp://::1:5" | flag --grpc-listen  | tcp://HOST:PORT
+    --grpc-listen=unix://               | grpc_listen           | "unix://"     | flag --grpc-listen  | unix://PATH
+    --key=~joe/key                      | key_path              | "~joe/key"    | flag --key          | ~/…
+    --key=                              | key_path              | ""            | flag --key          | a path
+    --mcp=maybe                         | mcp.stdio             | "maybe"       | flag --mcp          | true or false
+    --transport=tcp                     | transport             | "tcp"         | flag --transport    | auto or libp2p
+    --namespace=A_b                     | namespace             | "A_b"         | flag --namespace    | a-z
+    --bridge-listen=here                | bridge.listen         | "here"        | flag --bridge-listen | HOST:PORT
+    --listen=/ip4/1.2.3.4               | listen_addrs          | "/ip4/1.2.3.4" | flag --listen      | tcp/PORT
+    --listen=/ip4/0.0.0.0/tcp/1,x       | listen_addrs          | "x"           | flag --listen       | multiaddr
+    --listen=/dns4/a/tcp/1              | listen_addrs          | "/dns4/a/tcp/1" | flag --listen     | this host
+    $ENABLE_MDNS=oui                    | enable_mdns           | "oui"         | environment AGENTANYCAST_ENABLE_MDNS | true or false
+    $SAMPLE_RATE=1.5                    | telemetry.sample_rate | "1.5"         | environment AGENTANYCAST_SAMPLE_RATE | from 0 to 1
+    $SAMPLE_RATE=NaN                    | telemetry.sample_rate | "NaN"         | environment         | a number
+    $BOOTSTRAP_PEERS=/ip4/0.0.0.0/tcp/1 | bootstrap_peers       | 0.0.0.0/tcp/1" | environment        | dialled
+    $BOOTSTRAP_PEERS=/ip4/192.0.2.1/tcp/0 | bootstrap_peers     | tcp/0"        | environment         | dialled
+    $BOOTSTRAP_PEERS=/ip4/192.0.2.1/udp/9 | bootstrap_peers     | udp/9"        | environment         | dialled
+    ;;bootstrap_peers = ['/tcp/1']      | bootstrap_peers       | "/tcp/1"      | config.toml:3       | dialled
+    bootstrap_peers = '/dns4/a/tcp/1'   | bootstrap_peers       | "/dns4/a/tcp/1" | config.toml:1     | a list
+    enable_quic = 'yes'                 | enable_quic           | "yes"         | config.toml:1       | true or false
+    offline_queue_ttl = 5               | offline_queue_ttl     | "5"           | config.toml:1       | 30s
+    offline_queue_ttl = '5 min'         | offline_queue_ttl     | "5 min"       | config.toml:1       | 30s
+    offline_queue_ttl = ''              | offline_queue_ttl     | ""            | config.toml:1       | 30s
+    offline_queue_ttl = '99999d'        | offline_queue_ttl     | "99999d"      | config.toml:1       | 100 years
+    offline_queue_ttl = '999999999999999999d' | offline_queue_ttl | 9d"         | config.toml:1       | 100 years
+    store_quota = '10 Gigs'             | store_quota           | "10 Gigs"     | config.toml:1       | 10GiB
+    store_quota = '9999999999TiB'       | store_quota           | TiB"          | config.toml:1       | 10GiB
+    store_quota = '1MiB'                | max_artifact_bytes    | "64MiB"       | default             | at most store_quota
+    max_open_tasks = -1                 | max_open_tasks        | "-1"          | config.toml:1       | from 0
+    max_open_tasks = 0                  | max_open_tasks        | "0"           | config.toml:1       | at least 1
+    max_open_tasks = 9999999999999999999 | max_open_tasks       | 9999"         | config.toml:1       | a whole number
+    agent_grace = '0'                   | agent_grace           | "0"           | config.toml:1       | longer than 0
+    retry_delays = []                   | retry_delays          | "[]"          | config.toml:1       | 1 to 16
+    retry_delays = ['0']                | retry_delays          | 0             | config.toml:1       | longer than 0
+    key_path = 2020-01-01               | key_path              | "2020-01-01"  | config.toml:1       | a path
+    grpc_tls_cert = '/c'                | grpc_tls_cert         | "/c"          | config.toml:1       | grpc_tls_key
+    grpc_tls_key = '/c'                 | grpc_tls_key          | "/c"          | config.toml:1       | grpc_tls_cert
+    grpc_tls_key = '/k';grpc_tls_cert = '/c' | grpc_tls_cert    | "/c"          | config.toml:2       | tcp://
+    enable_quic = false;listen_addrs = ['/ip4/0.0.0.0/udp/1/quic-v1'] | listen_addrs | quic-v1 | config.toml:2 | enable_quic
+    [[policy.acl]];source = '*'         | policy.acl            | source = *    | config.toml:1       | allow
+    [[policy.acl]];sorce = '*'          | policy.acl            | sorce = *     | config.toml:1       | allow
+    [[policy.rate_limit.overrides]];source = 'a';rps = 'b' | policy.rate_limit.overrides | "b" | config.toml:1 | a number
+"#;
+
+/// What is given | the setting | where it came from.
+#[rustfmt::skip] // A table.
+const NOT_BUILT: &str = "
+    --bridge-listen=:8080                | bridge.enabled         | flag --bridge-listen
+    -anp-listen=:8080                    | anp.enabled            | flag --anp-listen
+    --mcp-listen=:8080                   | mcp.enabled            | flag --mcp-listen
+    --mcp                                | mcp.stdio              | flag --mcp
+    --mcp-proxy                          | mcp.proxy              | flag --mcp-proxy
+    --mcp-proxy http://x                 | mcp.proxy              | flag --mcp-proxy
+    --otlp-endpoint=http://x:4317        | telemetry.enabled      | flag --otlp-endpoint
+    --nats-broker=nats://x               | transport.nats.enabled | flag --nats-broker
+    --transport=nats://x                 | transport              | flag --transport
+    --namespace=blue                     | namespace              | flag --namespace
+    --enable-webtransport                | enable_webtransport    | flag --enable-webtransport
+    $REGISTRY_ADDRS=a:1,b:2              | anycast.registry_addrs | environment AGENTANYCAST_REGISTRY_ADDRS
+    $ANP_ENABLED=true                    | anp.enabled            | environment AGENTANYCAST_ANP_ENABLED
+    $NATS_ENABLED=1                      | transport.nats.enabled | environment AGENTANYCAST_NATS_ENABLED
+    $TELEMETRY_ENABLED=1                 | telemetry.enabled      | environment AGENTANYCAST_TELEMETRY_ENABLED
+    $DID_WEB=did:web:x                   | identity.did_web       | environment AGENTANYCAST_DID_WEB
+    $DID_DNS_DOMAIN=x                    | identity.did_dns_domain | environment AGENTANYCAST_DID_DNS_DOMAIN
+    [bridge];enabled = true              | bridge.enabled         | config.toml:2
+    [metrics];enabled = true             | metrics.enabled        | config.toml:2
+    [anycast];registry_addr = 'a:1'      | anycast.registry_addr  | config.toml:2
+    [anycast];enable_dht = true          | anycast.enable_dht     | config.toml:2
+    [[policy.acl]];allow = true          | policy.acl             | config.toml:1
+    [policy];audit_log_path = '/a'       | policy.audit_log_path  | config.toml:2
+    [policy.rate_limit];default_rps = 5  | policy.rate_limit.default_rps | config.toml:2
+    [[policy.rate_limit.overrides]];source = 'a';rps = 1 | policy.rate_limit.overrides | config.toml:1
+";
+
+/// The rows of a table; what is given is a command line, `$VARIABLE=value`, or a file with `;` for line ends.
+fn rows(table: &str) -> impl Iterator<Item = (Given, Vec<&str>)> {
+    table.lines().filter(|line| !line.trim().is_empty()).map(|line| {
+        let mut cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let given = match cells.remove(0) {
+            args if args.starts_with('-') => Given::args(&args.split_whitespace().collect::<Vec<_>>()),
+            variable if variable.starts_with('$') => {
+                let (name, value) = variable[1..].split_once('=').unwrap();
+                Given::env(name, value)
+            }
+            file => Given::file(&file.replace(';', "\n")),
+        };
+        (given, cells)
+    })
+}
+
+#[test]
+fn values_that_are_not_allowed() {
+    for (given, cells) in rows(NOT_ALLOWED) {
+        let error = given.error();
+        let ConfigError::BadValue { key, .. } = &error else {
+            panic!("{given:?}: {error:?}")
+        };
+        assert_eq!(key, cells[0], "{error}");
+        line(&error, &cells);
+    }
+}
+
+#[test]
+fn what_is_not_built_is_refused_when_switched_on() {
+    for (given, cells) in rows(NOT_BUILT) {
+        let error = given.error();
+        let ConfigError::NotBuilt { key, .. } = &error else {
+            panic!("{given:?}: {error:?}")
+        };
+        assert_eq!(key, cells[0], "{error}");
+        line(&error, &cells);
+        line(&error, &["does not have"]);
+    }
+}
+
+#[test]
+fn a_value_of_many_lines_is_shown_on_one_and_shortened() {
+    let error = Given::args(&[&format!("--log-level={}", "a\nb".repeat(500))]).error();
+    assert!(matches!(error, ConfigError::BadValue { .. }));
+    line(&error, &["a\\nb", "…"]);
+    assert!(error.to_string().len() < 600, "{error}");
+}
+
+#[test]
+fn a_grpc_address_for_others_needs_token_and_tls_or_consent() {
+    let remote = "--grpc-listen=tcp://0.0.0.0:5";
+    let (token, cert, key) = ("--grpc-token-file=/t", "--grpc-tls-cert=/c", "--grpc-tls-key=/k");
+    for args in [
+        vec![remote],
+        vec![remote, token],
+        vec![remote, cert, key],
+        vec!["--grpc-listen=tcp://box:5"],
+    ] {
+        let error = Given::args(&args).error();
+        assert!(matches!(error, ConfigError::OpenToOthers { .. }), "{error:?}");
+        line(
+            &error,
+            &[
+                ":5",
+                "flag --grpc-listen",
+                "--grpc-token-file",
+                "--grpc-tls-cert",
+                "--grpc-allow-remote",
+            ],
+        );
+    }
+    Given::args(&[remote, token, cert, key]).run();
+    Given::args(&[remote, "--grpc-allow-remote"]).run();
+    for local in [
+        "tcp://127.0.0.1:0",
+        "tcp://127.9.9.9:1",
+        "tcp://[::1]:5",
+        "tcp://localhost:5",
+    ] {
+        let (config, _) = Given::args(&[&format!("--grpc-listen={local}")]).run();
+        assert_eq!(config.grpc_listen.to_string(), local);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_toml() {
+    let error = Given::file("log_level = 'info'\nkey_path = \n").error();
+    assert!(matches!(error, ConfigError::Syntax { line: 2, .. }), "{error:?}");
+    line(&error, &[FILE, ":2", "TOML"]);
+}
