@@ -45,7 +45,15 @@ impl Api {
     /// The service of a running node. `max_artifact_bytes`: larger streamed artifacts stay streams.
     pub fn new(engine: Engine, net: net::Handle, connections: Connections, max_artifact_bytes: u64) -> Self {
         let started_at = SystemTime::now();
-        Self { node: Arc::new(Node { engine, net, connections, started_at, max_artifact_bytes }) }
+        Self {
+            node: Arc::new(Node {
+                engine,
+                net,
+                connections,
+                started_at,
+                max_artifact_bytes,
+            }),
+        }
     }
 
     fn engine(&self) -> &Engine {
@@ -95,7 +103,8 @@ fn peer_of(text: &str) -> Result<PeerId, Status> {
         return agentanycast_identity::peer_of_did_key(text)
             .ok_or_else(|| Status::invalid_argument(format!("{text:?} is not a did:key of an Ed25519 key")));
     }
-    text.parse().map_err(|error: agentanycast_identity::InvalidPeerId| {
-        Status::invalid_argument(format!("{error}; a peer id looks like 12D3KooW…"))
-    })
+    text.parse()
+        .map_err(|error: agentanycast_identity::InvalidPeerId| {
+            Status::invalid_argument(format!("{error}; a peer id looks like 12D3KooW…"))
+        })
 }

@@ -62,7 +62,11 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Loaded::Run { config, .. }) => run_process(*config),
         Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
             let printed = writeln!(io::stdout(), "{}", text.trim_end());
-            if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if printed.is_ok() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
         Err(error) => {
             complain(&error);
@@ -148,11 +152,23 @@ impl Node {
         keep_what_is_bound(&engine, &net).await?;
 
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
-        let api = Api::new(engine.clone(), net.clone(), listener.connections(), config.max_artifact_bytes.0);
+        let api = Api::new(
+            engine.clone(),
+            net.clone(),
+            listener.connections(),
+            config.max_artifact_bytes.0,
+        );
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
         let server = serve(api, gate, listener, &engine, server_stop.clone())?;
-        Ok(Self { net, net_task, engine_stop, engine_task, server_stop, server })
+        Ok(Self {
+            net,
+            net_task,
+            engine_stop,
+            engine_task,
+            server_stop,
+            server,
+        })
     }
 
     /// The lines that whoever started the daemon waits for: calls are taken from here on.
@@ -194,7 +210,12 @@ fn load_engine(config: &Config, me: identity::PeerId) -> anyhow::Result<engine::
         max_open_tasks: usize::try_from(config.max_open_tasks).unwrap_or(usize::MAX),
         max_artifact_bytes: config.max_artifact_bytes.0,
     };
-    Ok(engine::start(engine::Parts { store: Arc::new(opened.store), spool, limits, me })?)
+    Ok(engine::start(engine::Parts {
+        store: Arc::new(opened.store),
+        spool,
+        limits,
+        me,
+    })?)
 }
 
 fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Loaded) -> net::NetConfig {

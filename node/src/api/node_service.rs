@@ -4,23 +4,20 @@ use std::{pin::Pin, time::Duration};
 
 use agentanycast_proto::v1::{
     CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, ConnectPeerRequest,
-    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, FailTaskRequest, FailTaskResponse,
-    GetNodeInfoRequest, GetNodeInfoResponse, GetPeerCardRequest, GetPeerCardResponse, GetTaskRequest, GetTaskResponse,
-    ListPeersRequest, ListPeersResponse, NatType, NodeInfo, PeerInfo, SendStreamingArtifactRequest,
-    SendStreamingArtifactResponse, SendTaskRequest, SendTaskResponse, SetAgentCardRequest, SetAgentCardResponse,
-    SubscribeIncomingTasksRequest, SubscribeIncomingTasksResponse, SubscribeTaskStreamRequest,
-    SubscribeTaskStreamResponse, SubscribeTaskUpdatesRequest, SubscribeTaskUpdatesResponse, UpdateTaskStatusRequest,
-    UpdateTaskStatusResponse, node_service_server::NodeService, send_task_request::Target,
+    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, FailTaskRequest,
+    FailTaskResponse, GetNodeInfoRequest, GetNodeInfoResponse, GetPeerCardRequest, GetPeerCardResponse,
+    GetTaskRequest, GetTaskResponse, ListPeersRequest, ListPeersResponse, NatType, NodeInfo, PeerInfo,
+    SendStreamingArtifactRequest, SendStreamingArtifactResponse, SendTaskRequest, SendTaskResponse,
+    SetAgentCardRequest, SetAgentCardResponse, SubscribeIncomingTasksRequest, SubscribeIncomingTasksResponse,
+    SubscribeTaskStreamRequest, SubscribeTaskStreamResponse, SubscribeTaskUpdatesRequest,
+    SubscribeTaskUpdatesResponse, UpdateTaskStatusRequest, UpdateTaskStatusResponse,
+    node_service_server::NodeService, send_task_request::Target,
 };
 use futures::Stream;
 use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{
-    Api, MAX_CARD, listen::CallerInfo, peer_of,
-    present::max_message,
-    status_of, streams,
-};
+use super::{Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, streams};
 use crate::{
     engine::{Change, SendTask},
     net::{DialError, PeerSnapshot},
@@ -37,7 +34,10 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl NodeService for Api {
-    async fn get_node_info(&self, _: Request<GetNodeInfoRequest>) -> Result<Response<GetNodeInfoResponse>, Status> {
+    async fn get_node_info(
+        &self,
+        _: Request<GetNodeInfoRequest>,
+    ) -> Result<Response<GetNodeInfoResponse>, Status> {
         let addresses = self.net().listen_addrs();
         let node_info = NodeInfo {
             peer_id: self.net().local_peer().to_string(),
@@ -47,15 +47,25 @@ impl NodeService for Api {
             started_at: Some(self.node.started_at.into()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        Ok(Response::new(GetNodeInfoResponse { node_info: Some(node_info) }))
+        Ok(Response::new(GetNodeInfoResponse {
+            node_info: Some(node_info),
+        }))
     }
 
-    async fn set_agent_card(&self, request: Request<SetAgentCardRequest>) -> Result<Response<SetAgentCardResponse>, Status> {
-        let mut card = request.into_inner().card.ok_or_else(|| Status::invalid_argument("the request has no card"))?;
+    async fn set_agent_card(
+        &self,
+        request: Request<SetAgentCardRequest>,
+    ) -> Result<Response<SetAgentCardResponse>, Status> {
+        let mut card = request
+            .into_inner()
+            .card
+            .ok_or_else(|| Status::invalid_argument("the request has no card"))?;
         let given = card.p2p_extension.take();
         let ours = self.p2p_extension();
         card.p2p_extension = Some(agentanycast_proto::v1::P2pExtension {
-            verifiable_credentials: given.map(|given| given.verifiable_credentials).unwrap_or_default(),
+            verifiable_credentials: given
+                .map(|given| given.verifiable_credentials)
+                .unwrap_or_default(),
             ..ours
         });
         if card.encoded_len() > MAX_CARD {
@@ -76,18 +86,27 @@ impl NodeService for Api {
         Ok(Response::new(SetAgentCardResponse {}))
     }
 
-    async fn connect_peer(&self, request: Request<ConnectPeerRequest>) -> Result<Response<ConnectPeerResponse>, Status> {
+    async fn connect_peer(
+        &self,
+        request: Request<ConnectPeerRequest>,
+    ) -> Result<Response<ConnectPeerResponse>, Status> {
         let request = request.into_inner();
         let peer = peer_of(&request.peer_id)?;
-        let connected = self.net().dial(peer, request.addresses).await.map_err(|error| match error {
-            DialError::Unreachable { .. } | DialError::Stopping => Status::unavailable(error.to_string()),
-            _ => Status::invalid_argument(error.to_string()),
-        })?;
+        let connected = self
+            .net()
+            .dial(peer, request.addresses)
+            .await
+            .map_err(|error| match error {
+                DialError::Unreachable { .. } | DialError::Stopping => Status::unavailable(error.to_string()),
+                _ => Status::invalid_argument(error.to_string()),
+            })?;
         // A peer without a card, or a slow one, is connected all the same.
         if let Ok(Ok(Some(card))) = tokio::time::timeout(CARD_WAIT, self.net().fetch_card(peer)).await {
             self.keep_card(peer, card).await?;
         }
-        Ok(Response::new(ConnectPeerResponse { peer_info: Some(peer_info(&connected)) }))
+        Ok(Response::new(ConnectPeerResponse {
+            peer_info: Some(peer_info(&connected)),
+        }))
     }
 
     async fn list_peers(&self, _: Request<ListPeersRequest>) -> Result<Response<ListPeersResponse>, Status> {
@@ -95,12 +114,21 @@ impl NodeService for Api {
         Ok(Response::new(ListPeersResponse { peers }))
     }
 
-    async fn get_peer_card(&self, request: Request<GetPeerCardRequest>) -> Result<Response<GetPeerCardResponse>, Status> {
+    async fn get_peer_card(
+        &self,
+        request: Request<GetPeerCardRequest>,
+    ) -> Result<Response<GetPeerCardResponse>, Status> {
         let peer = peer_of(&request.into_inner().peer_id)?;
         let own = peer == self.engine().me();
         let known = self
             .engine()
-            .call(move |core, _| if own { Ok(core.card()) } else { core.peer_card(peer) })
+            .call(move |core, _| {
+                if own {
+                    Ok(core.card())
+                } else {
+                    core.peer_card(peer)
+                }
+            })
             .await
             .map_err(|error| status_of(&error))?;
         let mut card = known;
@@ -115,7 +143,10 @@ impl NodeService for Api {
         Ok(Response::new(GetPeerCardResponse { card: Some(card) }))
     }
 
-    async fn send_task(&self, request: Request<SendTaskRequest>) -> Result<Response<SendTaskResponse>, Status> {
+    async fn send_task(
+        &self,
+        request: Request<SendTaskRequest>,
+    ) -> Result<Response<SendTaskResponse>, Status> {
         let most = max_message(&request);
         let request = request.into_inner();
         let answers = !request.task_id.is_empty() || request.metadata.contains_key("task_id");
@@ -135,9 +166,15 @@ impl NodeService for Api {
                 )));
             }
             None if answers => (None, String::new()),
-            None => return Err(Status::invalid_argument("the task has no target: set peer_id, skill_id or url")),
+            None => {
+                return Err(Status::invalid_argument(
+                    "the task has no target: set peer_id, skill_id or url",
+                ));
+            }
         };
-        let message = request.message.ok_or_else(|| Status::invalid_argument("the task has no message"))?;
+        let message = request
+            .message
+            .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
         let sent = SendTask {
             peer,
             message,
@@ -147,22 +184,39 @@ impl NodeService for Api {
             task_id: request.task_id,
             idempotency_key: request.idempotency_key,
         };
-        let task = self.engine().send_task(sent).await.map_err(|error| status_of(&error))?;
-        Ok(Response::new(SendTaskResponse { task: Some(self.present_task(&task, most).await) }))
+        let task = self
+            .engine()
+            .send_task(sent)
+            .await
+            .map_err(|error| status_of(&error))?;
+        Ok(Response::new(SendTaskResponse {
+            task: Some(self.present_task(&task, most).await),
+        }))
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<GetTaskResponse>, Status> {
         let most = max_message(&request);
         let id = request.into_inner().task_id;
         let task = self.engine().task(id).await.map_err(|error| status_of(&error))?;
-        Ok(Response::new(GetTaskResponse { task: Some(self.present_task(&task, most).await) }))
+        Ok(Response::new(GetTaskResponse {
+            task: Some(self.present_task(&task, most).await),
+        }))
     }
 
-    async fn cancel_task(&self, request: Request<CancelTaskRequest>) -> Result<Response<CancelTaskResponse>, Status> {
+    async fn cancel_task(
+        &self,
+        request: Request<CancelTaskRequest>,
+    ) -> Result<Response<CancelTaskResponse>, Status> {
         let most = max_message(&request);
         let id = request.into_inner().task_id;
-        let task = self.engine().cancel(id).await.map_err(|error| status_of(&error))?;
-        Ok(Response::new(CancelTaskResponse { task: Some(self.present_task(&task, most).await) }))
+        let task = self
+            .engine()
+            .cancel(id)
+            .await
+            .map_err(|error| status_of(&error))?;
+        Ok(Response::new(CancelTaskResponse {
+            task: Some(self.present_task(&task, most).await),
+        }))
     }
 
     type SubscribeTaskUpdatesStream = Events<SubscribeTaskUpdatesResponse>;
@@ -173,7 +227,11 @@ impl NodeService for Api {
     ) -> Result<Response<Self::SubscribeTaskUpdatesStream>, Status> {
         let most = max_message(&request);
         let id = request.into_inner().task_id;
-        let (task, mut changes) = self.engine().subscribe(id).await.map_err(|error| status_of(&error))?;
+        let (task, mut changes) = self
+            .engine()
+            .subscribe(id)
+            .await
+            .map_err(|error| status_of(&error))?;
         let api = self.clone();
         let first = Change {
             task_id: task.id,
@@ -217,7 +275,10 @@ impl NodeService for Api {
         &self,
         request: Request<UpdateTaskStatusRequest>,
     ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
-        let connection = request.extensions().get::<CallerInfo>().map_or(0, |caller| caller.connection.0);
+        let connection = request
+            .extensions()
+            .get::<CallerInfo>()
+            .map_or(0, |caller| caller.connection.0);
         let request = request.into_inner();
         let next = task::Status::from_wire(request.status).ok_or_else(|| {
             Status::invalid_argument(format!("status {} is none that a task can have", request.status))
@@ -231,7 +292,10 @@ impl NodeService for Api {
         Ok(Response::new(UpdateTaskStatusResponse {}))
     }
 
-    async fn complete_task(&self, request: Request<CompleteTaskRequest>) -> Result<Response<CompleteTaskResponse>, Status> {
+    async fn complete_task(
+        &self,
+        request: Request<CompleteTaskRequest>,
+    ) -> Result<Response<CompleteTaskResponse>, Status> {
         let request = request.into_inner();
         self.engine()
             .complete(request.task_id, request.artifacts, request.message)
@@ -240,9 +304,15 @@ impl NodeService for Api {
         Ok(Response::new(CompleteTaskResponse {}))
     }
 
-    async fn fail_task(&self, request: Request<FailTaskRequest>) -> Result<Response<FailTaskResponse>, Status> {
+    async fn fail_task(
+        &self,
+        request: Request<FailTaskRequest>,
+    ) -> Result<Response<FailTaskResponse>, Status> {
         let request = request.into_inner();
-        self.engine().fail(request.task_id, request.error_message).await.map_err(|error| status_of(&error))?;
+        self.engine()
+            .fail(request.task_id, request.error_message)
+            .await
+            .map_err(|error| status_of(&error))?;
         Ok(Response::new(FailTaskResponse {}))
     }
 
@@ -263,7 +333,10 @@ impl NodeService for Api {
         Ok(Response::new(streams::send(self, request.into_inner()).await?))
     }
 
-    async fn discover(&self, request: Request<DiscoverRequest>) -> Result<Response<DiscoverResponse>, Status> {
+    async fn discover(
+        &self,
+        request: Request<DiscoverRequest>,
+    ) -> Result<Response<DiscoverResponse>, Status> {
         if request.get_ref().skill_id.is_empty() {
             return Err(Status::invalid_argument("skill_id is empty"));
         }
@@ -272,7 +345,11 @@ impl NodeService for Api {
 }
 
 impl Api {
-    async fn keep_card(&self, peer: agentanycast_identity::PeerId, card: agentanycast_proto::v1::AgentCard) -> Result<(), Status> {
+    async fn keep_card(
+        &self,
+        peer: agentanycast_identity::PeerId,
+        card: agentanycast_proto::v1::AgentCard,
+    ) -> Result<(), Status> {
         self.engine()
             .call(move |core, _| {
                 core.put_peer_card(peer, card);
@@ -284,7 +361,11 @@ impl Api {
 }
 
 fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
-    let kind = if peer.direct { ConnectionType::Direct } else { ConnectionType::Relay };
+    let kind = if peer.direct {
+        ConnectionType::Direct
+    } else {
+        ConnectionType::Relay
+    };
     PeerInfo {
         peer_id: peer.peer.to_string(),
         addresses: peer.addresses.clone(),

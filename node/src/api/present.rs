@@ -1,7 +1,9 @@
 //! Answers within the limit of whoever asked: what does not fit is listed by reference, to be read
 //! with SubscribeTaskStream.
 
-use agentanycast_proto::v1::{self, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content};
+use agentanycast_proto::v1::{
+    self, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content,
+};
 use prost::Message as _;
 use tonic::{Request, metadata::MetadataMap};
 
@@ -36,27 +38,45 @@ impl Api {
         let mut answer = wire::head(task, self.engine().me());
         answer.messages = task.messages.iter().map(|message| (**message).clone()).collect();
         shorten(&mut answer.messages, most / 2);
-        if answer.status_message.as_ref().is_some_and(|message| message.encoded_len() > most / 4) {
+        if answer
+            .status_message
+            .as_ref()
+            .is_some_and(|message| message.encoded_len() > most / 4)
+        {
             answer.status_message = None;
         }
         let room = most.saturating_sub(answer.encoded_len() + MARGIN);
-        answer.artifacts = self.artifacts(&task.id, task.results.iter().map(|result| &**result), room).await;
+        answer.artifacts = self
+            .artifacts(&task.id, task.results.iter().map(|result| &**result), room)
+            .await;
         answer
     }
 
     /// A change of a task, within `most` bytes.
     pub(super) async fn present_change(&self, change: &Change, most: usize) -> SubscribeTaskUpdatesResponse {
-        let message = wire::owned(change.message.as_ref()).filter(|message| message.encoded_len() <= most / 2);
+        let message =
+            wire::owned(change.message.as_ref()).filter(|message| message.encoded_len() <= most / 2);
         let room = most.saturating_sub(message.as_ref().map_or(0, Message::encoded_len) + MARGIN);
         SubscribeTaskUpdatesResponse {
             task_id: change.task_id.clone(),
             status: change.status.to_wire() as i32,
             message,
-            artifacts: self.artifacts(&change.task_id, change.results.iter().map(|result| &**result), room).await,
+            artifacts: self
+                .artifacts(
+                    &change.task_id,
+                    change.results.iter().map(|result| &**result),
+                    room,
+                )
+                .await,
         }
     }
 
-    async fn artifacts<'a>(&self, task: &str, results: impl Iterator<Item = &'a Output>, mut room: usize) -> Vec<Artifact> {
+    async fn artifacts<'a>(
+        &self,
+        task: &str,
+        results: impl Iterator<Item = &'a Output>,
+        mut room: usize,
+    ) -> Vec<Artifact> {
         let mut artifacts = Vec::new();
         for result in results {
             let whole = match result {
@@ -66,7 +86,11 @@ impl Api {
                     self.engine().streamed_artifact(task, streamed, most).await
                 }
             };
-            let shown = if whole.encoded_len() > room { by_reference(task, &whole) } else { whole };
+            let shown = if whole.encoded_len() > room {
+                by_reference(task, &whole)
+            } else {
+                whole
+            };
             room = room.saturating_sub(shown.encoded_len() + 16);
             artifacts.push(shown);
         }
@@ -76,7 +100,13 @@ impl Api {
 
 fn by_reference(task: &str, artifact: &Artifact) -> Artifact {
     let media_type = artifact.parts.first().map_or("", |part| part.media_type.as_str());
-    wire::reference(task, &artifact.artifact_id, &artifact.name, media_type, content(artifact).len() as u64)
+    wire::reference(
+        task,
+        &artifact.artifact_id,
+        &artifact.name,
+        media_type,
+        content(artifact).len() as u64,
+    )
 }
 
 /// The content of an artifact as the bytes of a stream: raw and text parts one after the other; any
@@ -109,8 +139,10 @@ fn shorten(messages: &mut [Message], most: usize) {
         let message = &mut messages[at];
         let bytes = message.encoded_len();
         let text = format!("[{bytes} bytes left out: larger than this caller takes in one message]");
-        message.parts =
-            vec![Part { content: Some(Content::TextPart(TextPart { text })), ..Part::default() }];
+        message.parts = vec![Part {
+            content: Some(Content::TextPart(TextPart { text })),
+            ..Part::default()
+        }];
         total = total.saturating_sub(bytes) + message.encoded_len();
     }
 }

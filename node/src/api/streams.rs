@@ -3,9 +3,9 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use agentanycast_proto::v1::{
-    Artifact, SendStreamingArtifactRequest, SendStreamingArtifactResponse, StreamChunk, StreamEnd, StreamEndReason,
-    StreamStart, SubscribeTaskStreamRequest, SubscribeTaskStreamResponse, send_streaming_artifact_request as sending,
-    subscribe_task_stream_response as reading,
+    Artifact, SendStreamingArtifactRequest, SendStreamingArtifactResponse, StreamChunk, StreamEnd,
+    StreamEndReason, StreamStart, SubscribeTaskStreamRequest, SubscribeTaskStreamResponse,
+    send_streaming_artifact_request as sending, subscribe_task_stream_response as reading,
 };
 use futures::{Stream, StreamExt as _};
 use tonic::{Status, Streaming};
@@ -27,12 +27,20 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 type Event = Result<SubscribeTaskStreamResponse, Status>;
 
 /// SubscribeTaskStream.
-pub(super) async fn read(api: Api, request: SubscribeTaskStreamRequest) -> Result<impl Stream<Item = Event>, Status> {
+pub(super) async fn read(
+    api: Api,
+    request: SubscribeTaskStreamRequest,
+) -> Result<impl Stream<Item = Event>, Status> {
     if request.from_sequence < 0 || (request.from_sequence > 0 && request.artifact_id.is_empty()) {
-        return Err(Status::invalid_argument("from_sequence must be 0 or more, and needs an artifact_id"));
+        return Err(Status::invalid_argument(
+            "from_sequence must be 0 or more, and needs an artifact_id",
+        ));
     }
-    let (task, mut changes) =
-        api.engine().subscribe(request.task_id.clone()).await.map_err(|error| status_of(&error))?;
+    let (task, mut changes) = api
+        .engine()
+        .subscribe(request.task_id.clone())
+        .await
+        .map_err(|error| status_of(&error))?;
     Ok(async_stream::try_stream! {
         let mut task = task;
         let mut served: HashSet<String> = HashSet::new();
@@ -72,14 +80,25 @@ pub(super) async fn read(api: Api, request: SubscribeTaskStreamRequest) -> Resul
 }
 
 fn wanted(task: &Task, artifact_id: &str) -> Vec<Arc<Output>> {
-    task.results.iter().filter(|result| artifact_id.is_empty() || result.id() == artifact_id).cloned().collect()
+    task.results
+        .iter()
+        .filter(|result| artifact_id.is_empty() || result.id() == artifact_id)
+        .cloned()
+        .collect()
 }
 
 async fn open(api: &Api, task: &Task, streamed: &Streamed, from: i32) -> Result<SpoolReader, Status> {
     let deadline = tokio::time::Instant::now() + FILE_APPEARS;
     loop {
-        match api.engine().spool().reader(&task.id, &streamed.artifact_id, from as u32).await {
-            Err(ReadError::NotFound) if streamed.ended.is_none() && tokio::time::Instant::now() < deadline => {
+        match api
+            .engine()
+            .spool()
+            .reader(&task.id, &streamed.artifact_id, from as u32)
+            .await
+        {
+            Err(ReadError::NotFound)
+                if streamed.ended.is_none() && tokio::time::Instant::now() < deadline =>
+            {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
             opened => return opened.map_err(|error| unreadable(&error)),
@@ -102,7 +121,11 @@ fn event(event: reading::Event) -> SubscribeTaskStreamResponse {
 fn translated(task_id: &str, artifact_id: &str, from_spool: SpoolEvent) -> SubscribeTaskStreamResponse {
     event(match from_spool {
         SpoolEvent::Start(start) => reading::Event::StreamStart(start),
-        SpoolEvent::Chunk { sequence, data, is_last } => reading::Event::StreamChunk(StreamChunk {
+        SpoolEvent::Chunk {
+            sequence,
+            data,
+            is_last,
+        } => reading::Event::StreamChunk(StreamChunk {
             task_id: task_id.to_owned(),
             artifact_id: artifact_id.to_owned(),
             sequence: sequence as i32,
@@ -116,25 +139,39 @@ fn translated(task_id: &str, artifact_id: &str, from_spool: SpoolEvent) -> Subsc
 /// A whole artifact as a stream.
 fn whole(task_id: &str, artifact: &Artifact, from: i32) -> Vec<SubscribeTaskStreamResponse> {
     let content = present::content(artifact);
-    let chunks: Vec<bytes::Bytes> = if content.is_empty() { Vec::new() } else { split(content.into()).collect() };
+    let chunks: Vec<bytes::Bytes> = if content.is_empty() {
+        Vec::new()
+    } else {
+        split(content.into()).collect()
+    };
     let last = chunks.len().saturating_sub(1);
     let mut events = vec![event(reading::Event::StreamStart(StreamStart {
         task_id: task_id.to_owned(),
         artifact_id: artifact.artifact_id.clone(),
         artifact_name: artifact.name.clone(),
-        media_type: artifact.parts.first().map(|part| part.media_type.clone()).unwrap_or_default(),
+        media_type: artifact
+            .parts
+            .first()
+            .map(|part| part.media_type.clone())
+            .unwrap_or_default(),
         total_chunks: chunks.len() as i32,
         ..StreamStart::default()
     }))];
-    events.extend(chunks.into_iter().enumerate().skip(from as usize).map(|(sequence, data)| {
-        event(reading::Event::StreamChunk(StreamChunk {
-            task_id: task_id.to_owned(),
-            artifact_id: artifact.artifact_id.clone(),
-            sequence: sequence as i32,
-            data,
-            is_last: sequence == last,
-        }))
-    }));
+    events.extend(
+        chunks
+            .into_iter()
+            .enumerate()
+            .skip(from as usize)
+            .map(|(sequence, data)| {
+                event(reading::Event::StreamChunk(StreamChunk {
+                    task_id: task_id.to_owned(),
+                    artifact_id: artifact.artifact_id.clone(),
+                    sequence: sequence as i32,
+                    data,
+                    is_last: sequence == last,
+                }))
+            }),
+    );
     events.push(event(reading::Event::StreamEnd(StreamEnd {
         task_id: task_id.to_owned(),
         artifact_id: artifact.artifact_id.clone(),
@@ -150,7 +187,9 @@ pub(super) async fn send(
     mut requests: Streaming<SendStreamingArtifactRequest>,
 ) -> Result<SendStreamingArtifactResponse, Status> {
     let Some(sending::Event::StreamStart(start)) = next(&mut requests).await? else {
-        return Err(Status::invalid_argument("the first message of SendStreamingArtifact must be stream_start"));
+        return Err(Status::invalid_argument(
+            "the first message of SendStreamingArtifact must be stream_start",
+        ));
     };
     if start.task_id.is_empty() {
         return Err(Status::invalid_argument("stream_start has no task_id"));
@@ -163,7 +202,9 @@ pub(super) async fn send(
         if (task.is_empty() || task == task_id) && (artifact.is_empty() || artifact == artifact_id) {
             Ok(())
         } else {
-            Err(Status::invalid_argument("a piece of another artifact came on this stream"))
+            Err(Status::invalid_argument(
+                "a piece of another artifact came on this stream",
+            ))
         }
     };
     loop {
@@ -197,17 +238,25 @@ pub(super) async fn send(
     }
 }
 
-async fn finish(sender: ArtifactSender, reason: StreamEndReason, message: &str) -> Result<SendStreamingArtifactResponse, Status> {
+async fn finish(
+    sender: ArtifactSender,
+    reason: StreamEndReason,
+    message: &str,
+) -> Result<SendStreamingArtifactResponse, Status> {
     sender.finish(reason, message).await.map_err(refused)?;
     Ok(SendStreamingArtifactResponse {})
 }
 
-async fn next(requests: &mut Streaming<SendStreamingArtifactRequest>) -> Result<Option<sending::Event>, Status> {
+async fn next(
+    requests: &mut Streaming<SendStreamingArtifactRequest>,
+) -> Result<Option<sending::Event>, Status> {
     match requests.next().await.transpose()? {
         None => Ok(None),
         Some(request) => match request.event {
             Some(event) => Ok(Some(event)),
-            None => Err(Status::invalid_argument("a message of SendStreamingArtifact is empty")),
+            None => Err(Status::invalid_argument(
+                "a message of SendStreamingArtifact is empty",
+            )),
         },
     }
 }

@@ -74,7 +74,8 @@ impl Core {
         let grace = self.limits.agent_grace;
         if self
             .feed
-            .idle_since().is_none_or(|since| now.mono.saturating_sub(since) <= grace)
+            .idle_since()
+            .is_none_or(|since| now.mono.saturating_sub(since) <= grace)
         {
             return Ok(());
         }

@@ -14,8 +14,8 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    A2aEnvelope, AckOutcome, AckPayload, Message, MessageRole, Part, TextPart,
-    a2a_envelope::Payload, part::Content,
+    A2aEnvelope, AckOutcome, AckPayload, Message, MessageRole, Part, TextPart, a2a_envelope::Payload,
+    part::Content,
 };
 use bytes::Bytes;
 use lru::LruCache;

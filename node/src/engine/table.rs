@@ -80,7 +80,11 @@ impl TaskTable {
             if let (Some(id), Some((state, status))) = (
                 id,
                 state.as_ref().and_then(|state| Some((state, state.status()?))),
-            ) { table.set_index(id, indexed(state, status)) } else { tracing::warn!("a task record in the store is damaged and was left out") }
+            ) {
+                table.set_index(id, indexed(state, status))
+            } else {
+                tracing::warn!("a task record in the store is damaged and was left out")
+            }
             Ok::<(), StoreError>(())
         })?;
         Ok(table)
