@@ -81,9 +81,9 @@ impl TaskTable {
                 id,
                 state.as_ref().and_then(|state| Some((state, state.status()?))),
             ) {
-                table.set_index(id, indexed(state, status))
+                table.set_index(id, indexed(state, status));
             } else {
-                tracing::warn!("a task record in the store is damaged and was left out")
+                tracing::warn!("a task record in the store is damaged and was left out");
             }
             Ok::<(), StoreError>(())
         })?;
