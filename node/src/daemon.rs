@@ -52,6 +52,10 @@ const DESCRIPTORS: u64 = 65_536;
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
+/// How often a silent client is asked whether it is still there: an agent on a host that lost its
+/// power must not count as listening.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
 /// Streams that a client may reset before they are taken up; deployed SDKs drop a stream per task.
 const PENDING_RESETS: usize = 4096;
 
@@ -271,6 +275,8 @@ fn serve(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .tcp_nodelay(true)
         .layer(InterceptorLayer::new(gate))
         .add_service(health_service)
         .add_service(reflection)

@@ -38,10 +38,9 @@ impl NodeService for Api {
         &self,
         _: Request<GetNodeInfoRequest>,
     ) -> Result<Response<GetNodeInfoResponse>, Status> {
-        let addresses = self.net().listen_addrs();
         let node_info = NodeInfo {
             peer_id: self.net().local_peer().to_string(),
-            listen_addresses: addresses,
+            listen_addresses: dialable(self.net().listen_addrs()),
             nat_type: NatType::Unspecified as i32,
             connected_peers: self.net().peers().len() as i32,
             started_at: Some(self.node.started_at.into()),
@@ -358,6 +357,18 @@ impl Api {
             .await
             .map_err(|error| status_of(&error))
     }
+}
+
+/// The addresses that another host can dial; loopback ones only when there are no others.
+fn dialable(addresses: Vec<String>) -> Vec<String> {
+    let is_loopback = |address: &String| address.starts_with("/ip4/127.") || address.starts_with("/ip6/::1/");
+    if addresses.iter().all(is_loopback) {
+        return addresses;
+    }
+    addresses
+        .into_iter()
+        .filter(|address| !is_loopback(address))
+        .collect()
 }
 
 fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
