@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::setting::{Raw, Refusal, Setting, expand, literal};
+use super::setting::{Raw, Refusal, Setting, expand, host_port, literal};
 
 /// The address of the gRPC face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,23 +78,4 @@ impl Setting for GrpcListen {
     fn show(&self) -> String {
         literal(self)
     }
-}
-
-/// Splits `HOST:PORT`; an IPv6 address stands in brackets. None if either part is missing or not legal.
-pub(super) fn host_port(text: &str) -> Option<(String, u16)> {
-    let (host, port) = text.rsplit_once(':')?;
-    let port = port
-        .parse()
-        .ok()
-        .filter(|_| port.bytes().all(|b| b.is_ascii_digit()))?;
-    let host = match host.strip_prefix('[') {
-        Some(rest) => rest
-            .strip_suffix(']')
-            .filter(|ip| ip.parse::<Ipv6Addr>().is_ok())?,
-        None => host,
-    };
-    let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
-    let legal = !host.is_empty() && (host.bytes().all(name) || host.parse::<Ipv6Addr>().is_ok());
-    // Without brackets a colon would leave the port in doubt.
-    (legal && (!host.contains(':') || text.starts_with('['))).then(|| (host.to_owned(), port))
 }

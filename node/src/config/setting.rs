@@ -2,6 +2,7 @@
 //!
 //! The rule: [`Setting::show`] gives a TOML literal that [`Setting::read`] reads back as the same value.
 
+use std::net::Ipv6Addr;
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -415,7 +416,7 @@ impl Setting for ListenOn {
     fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
         let legal = |text: &&str| {
             let anywhere = text.strip_prefix(':').map(|port| format!("0.0.0.0:{port}"));
-            text.is_empty() || super::grpc::host_port(anywhere.as_deref().unwrap_or(text)).is_some()
+            text.is_empty() || host_port(anywhere.as_deref().unwrap_or(text)).is_some()
         };
         let text = raw.text().filter(legal);
         text.map(|text| Self(text.to_owned()))
@@ -425,4 +426,23 @@ impl Setting for ListenOn {
     fn show(&self) -> String {
         literal(&self.0)
     }
+}
+
+/// Splits `HOST:PORT`; an IPv6 address stands in brackets. None if either part is missing or not legal.
+pub(super) fn host_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port
+        .parse()
+        .ok()
+        .filter(|_| port.bytes().all(|b| b.is_ascii_digit()))?;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest
+            .strip_suffix(']')
+            .filter(|ip| ip.parse::<Ipv6Addr>().is_ok())?,
+        None => host,
+    };
+    let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    let legal = !host.is_empty() && (host.bytes().all(name) || host.parse::<Ipv6Addr>().is_ok());
+    // Without brackets a colon would leave the port in doubt.
+    (legal && (!host.contains(':') || text.starts_with('['))).then(|| (host.to_owned(), port))
 }

@@ -68,7 +68,7 @@ pub(super) struct Live {
     claims: AtomicU64,
     /// A sync failed: what the system holds of the file is unknown, and a later sync would lie.
     broken: AtomicBool,
-    readers: Readers,
+    readers: Arc<Readers>,
     open: Open,
 }
 
@@ -159,7 +159,7 @@ impl Live {
             progress: watch::Sender::new(progress),
             claims: AtomicU64::new(0),
             broken: AtomicBool::new(false),
-            readers: Readers::default(),
+            readers: Arc::default(),
             open,
         }
     }
@@ -181,7 +181,7 @@ impl Live {
         &self.file
     }
 
-    pub(super) fn readers(&self) -> &Readers {
+    pub(super) fn readers(&self) -> &Arc<Readers> {
         &self.readers
     }
 

@@ -69,7 +69,7 @@ impl SpoolReader {
             offset: live.first(),
             sequence: 0,
             bytes: 0,
-            ticket: Ticket::take(Arc::clone(&live))?,
+            ticket: Ticket::take(Arc::clone(live.readers()))?,
             live,
         })
     }

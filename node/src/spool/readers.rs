@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{MAX_READERS, ReadError, live::Live, lock};
+use super::{MAX_READERS, ReadError, lock};
 use crate::delivery::artifact::READ_AHEAD;
 
 /// A reader tells of itself after this many bytes, or when it has caught up: often enough against
@@ -48,14 +48,13 @@ impl Readers {
 /// One reader's place among the readers; leaves it when dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    live: Arc<Live>,
+    readers: Arc<Readers>,
     id: u64,
     told: u64,
 }
 
 impl Ticket {
-    pub(super) fn take(live: Arc<Live>) -> Result<Self, ReadError> {
-        let readers = live.readers();
+    pub(super) fn take(readers: Arc<Readers>) -> Result<Self, ReadError> {
         let id = {
             let mut positions = lock(&readers.positions);
             if positions.of.len() >= MAX_READERS {
@@ -67,14 +66,14 @@ impl Ticket {
         readers.change(|positions| {
             positions.insert(id, 0);
         });
-        Ok(Self { live, id, told: 0 })
+        Ok(Self { readers, id, told: 0 })
     }
 
     /// The reader has handed out `position` bytes. `idle`: it has caught up with the writer.
     pub(super) fn tell(&mut self, position: u64, idle: bool) {
         if position - self.told >= STEP || (idle && position > self.told) {
             self.told = position;
-            self.live.readers().change(|positions| {
+            self.readers.change(|positions| {
                 positions.insert(self.id, position);
             });
         }
@@ -83,7 +82,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.live.readers().change(|positions| {
+        self.readers.change(|positions| {
             positions.remove(&self.id);
         });
     }
