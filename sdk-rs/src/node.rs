@@ -215,6 +215,15 @@ impl Node {
         self.inner.daemon.lock().await.is_some()
     }
 
+    /// The multiaddrs that a daemon started by this node announced, each with its `/p2p/<peer id>`; loopback
+    /// addresses are among them. Empty for a daemon that somebody else started.
+    pub async fn announced_addresses(&self) -> Vec<String> {
+        match self.inner.daemon.lock().await.as_ref() {
+            Some(daemon) => daemon.announced().await,
+            None => Vec::new(),
+        }
+    }
+
     /// Stops the daemon if this node started it: SIGTERM, and the hard way after 5 s. Else nothing.
     pub async fn shutdown(&self) {
         if let Some(daemon) = self.inner.daemon.lock().await.take() {

@@ -112,7 +112,7 @@ impl Task {
 
     /// The task if it completed, else the error that its end is. A task that goes on is a
     /// [`TaskError::Node`] of kind `Protocol`.
-    pub(crate) fn into_result(self) -> Result<Self, TaskError> {
+    pub fn into_result(self) -> Result<Self, TaskError> {
         let reason = self.reason();
         match self.status {
             TaskStatus::Completed => Ok(self),

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{Child, ChildStdout, Command},
+    sync::watch,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -37,6 +38,12 @@ const MAX_STARTUP_OUTPUT: u64 = 64 << 10;
 /// The line that says that calls are accepted.
 const READY: &str = "PEER_ID=";
 
+/// The lines after it: one per address that the daemon listens on.
+const LISTENS: &str = "LISTEN_ADDR=";
+
+/// The addresses follow [`READY`] at once; a daemon that listens nowhere writes none.
+const ANNOUNCE_LIMIT: Duration = Duration::from_secs(2);
+
 /// How to start a daemon.
 #[derive(Debug)]
 pub(crate) struct Launch {
@@ -52,6 +59,7 @@ pub(crate) struct Daemon {
     /// Taken when it has been stopped.
     child: Option<Child>,
     log: PathBuf,
+    announced: watch::Receiver<Vec<String>>,
 }
 
 impl Daemon {
@@ -72,11 +80,13 @@ impl Daemon {
             .spawn()
             .map_err(|error| cannot_start(&launch.program, error))?;
         let stdout = child.stdout.take();
+        let (announce, announced) = watch::channel(Vec::new());
         let mut daemon = Self {
             child: Some(child),
             log,
+            announced,
         };
-        let ready = tokio::time::timeout(START_LIMIT, until_ready(stdout)).await;
+        let ready = tokio::time::timeout(START_LIMIT, until_ready(stdout, announce)).await;
         match ready {
             Ok(true) => Ok(daemon),
             Ok(false) => Err(daemon.ended().await),
@@ -93,6 +103,16 @@ impl Daemon {
     /// Where the daemon writes what it does.
     pub(crate) fn log(&self) -> &Path {
         &self.log
+    }
+
+    /// The addresses that the daemon announced, as soon as there is one.
+    pub(crate) async fn announced(&self) -> Vec<String> {
+        let mut announced = self.announced.clone();
+        let some = announced.wait_for(|addresses| !addresses.is_empty());
+        match tokio::time::timeout(ANNOUNCE_LIMIT, some).await {
+            Ok(Ok(addresses)) => addresses.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Asks the daemon to stop.
@@ -176,16 +196,25 @@ fn cannot_start(program: &OsString, error: io::Error) -> Error {
     Error::new(ErrorKind::DaemonUnavailable, message).because(error)
 }
 
-/// Reads up to the line that says that the daemon is ready, then keeps the pipe empty until it closes.
-async fn until_ready(stdout: Option<ChildStdout>) -> bool {
+/// Reads up to the line that says that the daemon is ready. Then the addresses are read on, and the
+/// pipe kept empty until it closes.
+async fn until_ready(stdout: Option<ChildStdout>, announce: watch::Sender<Vec<String>>) -> bool {
     let Some(stdout) = stdout else { return false };
     let mut lines = BufReader::new(stdout.take(MAX_STARTUP_OUTPUT)).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if line.starts_with(READY) {
-            let mut rest = lines.into_inner().into_inner().into_inner();
-            tokio::spawn(async move { tokio::io::copy(&mut rest, &mut tokio::io::sink()).await });
-            return true;
+        if !line.starts_with(READY) {
+            continue;
         }
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if let Some(address) = line.strip_prefix(LISTENS) {
+                    announce.send_modify(|addresses| addresses.push(address.to_owned()));
+                }
+            }
+            let mut rest = lines.into_inner().into_inner().into_inner();
+            tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+        });
+        return true;
     }
     false
 }
@@ -236,6 +265,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let script = "trap '' TERM; echo PEER_ID=x; echo LISTEN_ADDR=y; while :; do sleep 1; done";
         let daemon = Daemon::launch(launch(home.path(), script)).await.unwrap();
+        assert_eq!(daemon.announced().await, ["y"]);
         let id = daemon.child.as_ref().and_then(Child::id).unwrap();
         tokio::time::timeout(STOP_LIMIT * 2, daemon.stop()).await.unwrap();
         let pid = Pid::from_raw(id.cast_signed()).unwrap();
