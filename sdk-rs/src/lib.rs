@@ -35,12 +35,16 @@
 
 mod card;
 mod error;
+#[cfg(test)]
+mod fake;
 mod handle;
 mod json;
 mod message;
 mod node;
 mod part;
 mod peer_id;
+#[cfg(test)]
+mod restarts;
 mod send;
 mod serve;
 mod session;
