@@ -39,6 +39,22 @@ impl Context {
         Node::builder().home(&self.home).patience(PATIENCE)
     }
 
+    /// Whether a daemon was named by its address.
+    pub(crate) fn daemon_given(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// The home as a full path.
+    pub(crate) fn directory(&self) -> Result<PathBuf, Failure> {
+        let home = match self.home.strip_prefix("~") {
+            Ok(rest) => std::env::home_dir()
+                .ok_or_else(|| Failure::usage("there is no home directory; give one with --home"))?
+                .join(rest),
+            Err(_) => self.home.clone(),
+        };
+        Ok(std::path::absolute(home)?)
+    }
+
     /// The daemon that runs; it is an error if none does.
     pub(crate) async fn connect(&self) -> Result<Node, Failure> {
         let address = self.daemon.as_deref().unwrap_or_default();

@@ -42,6 +42,11 @@ impl Failure {
         Self::new(Code::Usage, "Usage", message)
     }
 
+    /// Whether no daemon answered.
+    pub(crate) fn is_daemon_away(&self) -> bool {
+        self.code == Code::Daemon
+    }
+
     /// A failure that standard output already tells in full.
     pub(crate) fn told(mut self) -> Self {
         self.silent = true;

@@ -5,7 +5,11 @@ use assert_cmd::Command;
 fn anycast(arguments: &[&str]) -> assert_cmd::assert::Assert {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anycast"));
     // A home without a daemon: cargo makes this directory, nothing else is in it.
-    command.env_clear().env("HOME", env!("CARGO_TARGET_TMPDIR")).args(arguments).assert()
+    command
+        .env_clear()
+        .env("HOME", env!("CARGO_TARGET_TMPDIR"))
+        .args(arguments)
+        .assert()
 }
 
 fn stdout(assert: &assert_cmd::assert::Assert) -> String {

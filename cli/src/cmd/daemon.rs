@@ -11,6 +11,9 @@ use crate::{
     failure::{Code, Failure},
 };
 
+/// How the daemon calls itself.
+const PROGRAM: &str = "anycast daemon";
+
 /// What the daemon reads from the environment where no flag says otherwise.
 const KEY_PATH: &str = "AGENTANYCAST_KEY_PATH";
 const GRPC_LISTEN: &str = "AGENTANYCAST_GRPC_LISTEN";
@@ -20,16 +23,17 @@ const STORE_PATH: &str = "AGENTANYCAST_STORE_PATH";
 /// this program then starts itself anew in its place.
 pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
     if !context.home_given {
-        return agentanycast_node::main_with_args(arguments.into_iter());
+        // The first argument is the program's name, as in any argument list.
+        return agentanycast_node::main_with_args(std::iter::once(PROGRAM.into()).chain(arguments));
     }
     restart_with_home(context, &arguments).report(context.json)
 }
 
 /// Only returns when it fails.
 fn restart_with_home(context: &Context, arguments: &[OsString]) -> Failure {
-    let home = match std::path::absolute(&context.home) {
+    let home = match context.directory() {
         Ok(home) => home,
-        Err(error) => return error.into(),
+        Err(failure) => return failure,
     };
     let program = match own_program() {
         Ok(program) => program,
