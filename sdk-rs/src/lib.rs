@@ -1,1 +1,73 @@
-//! Placeholder.
+//! Rust SDK for AgentAnycast: send tasks to agents by peer, skill or URL, and serve them.
+//!
+//! An agent talks to a daemon beside it, over gRPC on a Unix socket; the daemons find each other and
+//! carry the tasks. A task that was accepted is durable: it survives restarts of both daemons and
+//! waits for a peer that is away. The SDK does its part: calls and streams go on over a restart of
+//! the daemon, a send that had to be repeated makes one task, and a terminal state is seen once.
+//!
+//! ```no_run
+//! use agentanycast::{AgentCard, Artifact, Node, Skill, Target};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Serve: uses the daemon in ~/.agentanycast, or starts one.
+//!     let card = AgentCard::new("shout", "Says it louder").with_skill(Skill::new("shout", "Upper case"));
+//!     let node = Node::builder().card(card).start().await?;
+//!     tokio::spawn(node.clone().serve(|task| async move {
+//!         let louder = task.message().text_content().to_uppercase();
+//!         task.complete([Artifact::text(louder)]).await?;
+//!         Ok(())
+//!     }).into_future());
+//!
+//!     // Send, here to ourselves.
+//!     let peer = node.info().await?.peer_id.ok_or("no peer id")?;
+//!     let task = node.send_task(Target::Peer(peer), "hello").await?;
+//!     assert_eq!(task.wait().await?.text_content(), "HELLO");
+//!     node.shutdown().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Where to look: [`Node`] is the door; [`TaskHandle`] follows a task that was sent; [`Node::serve`]
+//! and [`IncomingTask`] are the other side; [`Error::kind`] and [`Error::is_retryable`] say what to do
+//! when a call fails, [`TaskError`] how a task ended that did not complete. `examples/` holds an
+//! agent (`echo.rs`) and a sender (`send.rs`).
+
+mod card;
+mod error;
+#[cfg(test)]
+mod fake;
+mod handle;
+mod json;
+mod message;
+mod node;
+mod part;
+mod peer_id;
+#[cfg(test)]
+mod restarts;
+mod send;
+mod serve;
+mod session;
+mod task;
+mod transport;
+
+pub use card::{AgentCard, Reach, Skill};
+pub use error::{Error, ErrorKind};
+pub use handle::{
+    BoxStream, MAX_ARTIFACT_IN_MEMORY, TaskHandle,
+    artifacts::{ArtifactEvent, EndReason},
+};
+pub use json::InvalidData;
+pub use message::{Artifact, Message, Role};
+pub use node::{
+    Node, NodeBuilder,
+    peers::{DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
+};
+pub use part::{Content, Part};
+pub use peer_id::{InvalidPeerId, PeerId};
+pub use send::{Target, TaskBuilder};
+pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};
+pub use task::{Task, TaskError, TaskFilter, TaskStatus, TaskUpdate};
+
+/// Tells a handler that its task was ended by somebody else; from `tokio-util`.
+pub use tokio_util::sync::CancellationToken;

@@ -1,0 +1,188 @@
+//! What can be typed: the options and commands, with their help.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// What `--help` says about exit codes; `main.rs` says the same.
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  the task failed, was rejected or canceled, or something else went wrong
+  2  usage
+  3  the daemon cannot be reached
+  4  the target was not found
+  5  time-out";
+
+/// Send tasks to agents, peer to peer.
+#[derive(Debug, Parser)]
+#[command(name = "anycast", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Global {
+    /// Directory of the daemon's key, socket, data and log [default: ~/.agentanycast]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+    /// Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home's
+    #[arg(long, global = true, value_name = "ADDR")]
+    pub(crate) daemon: Option<String>,
+    /// Print JSON for scripts
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an echo agent, or a whole exchange between two daemons
+    Demo(DemoArgs),
+    /// Send a task and wait for its result
+    #[command(after_help = EXIT_CODES)]
+    Send(SendArgs),
+    /// Show the daemon
+    Status,
+    /// List the connected peers
+    Peers,
+    /// Show an agent's card
+    Card(CardArgs),
+    /// List tasks, newest change first
+    Tasks(TasksArgs),
+    /// Show who this node is: peer id and did:key
+    Id,
+    /// Run the daemon in the foreground; takes the options of agentanycastd
+    #[command(disable_help_flag = true)]
+    Daemon(DaemonArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoArgs {
+    /// Start two daemons and two agents in temporary homes and send a task between them
+    #[arg(long, conflicts_with_all = ["name", "home", "daemon"])]
+    pub(crate) pair: bool,
+    /// Name on the echo agent's card
+    #[arg(long, default_value = "echo")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SendArgs {
+    /// Peer id, did:key, or multiaddr that ends in /p2p/<peer id>; a skill or URL with --skill or --url
+    pub(crate) target: String,
+    /// The text; @FILE sends a file, - reads standard input
+    pub(crate) text: String,
+    /// TARGET is a skill: any agent that has it
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) skill: bool,
+    /// TARGET is the URL of an agent beyond a bridge
+    #[arg(long)]
+    pub(crate) url: bool,
+    /// Print artifacts as they come (with --json: one JSON object per line)
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
+    pub(crate) timeout: Duration,
+    /// Write artifacts that are not text into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Attach a label, such as priority=low; can be repeated
+    #[arg(long = "meta", value_parser = parse_label, value_name = "KEY=VALUE")]
+    pub(crate) metadata: Vec<(String, String)>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CardArgs {
+    /// Peer id, did:key or multiaddr; without, the local agent's card
+    pub(crate) target: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TasksArgs {
+    /// Only tasks in this state; can be repeated
+    #[arg(long = "status", value_enum, value_name = "STATE")]
+    pub(crate) statuses: Vec<State>,
+    /// At most this many; 0 = all
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DaemonArgs {
+    /// Options of agentanycastd; `anycast daemon --help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// A state that tasks can be listed by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum State {
+    Submitted,
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+}
+
+/// A number with a unit: `250ms`, `30s`, `5m`, `2h`; a bare number counts seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let wrong = || "expected a number with ms, s, m or h, such as 30s".to_owned();
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    match unit {
+        "ms" => Ok(Duration::from_millis(number.into())),
+        "" | "s" => Ok(Duration::from_secs(number.into())),
+        "m" => Ok(Duration::from_secs(u64::from(number) * 60)),
+        "h" => Ok(Duration::from_secs(u64::from(number) * 3600)),
+        _ => Err(wrong()),
+    }
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read() {
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_hours(2)));
+        assert!(parse_duration("soon").is_err() && parse_duration("5d").is_err());
+    }
+
+    #[test]
+    fn the_daemon_gets_all_its_options() {
+        let args =
+            Args::try_parse_from(["anycast", "--home", "/h", "daemon", "-key", "k", "--help"]).unwrap();
+        let Command::Daemon(daemon) = args.command else {
+            panic!("not the daemon")
+        };
+        assert_eq!(daemon.arguments, ["-key", "k", "--help"]);
+        let args = Args::try_parse_from(["anycast", "daemon", "--version"]).unwrap();
+        let Command::Daemon(daemon) = args.command else {
+            panic!("not the daemon")
+        };
+        assert_eq!(daemon.arguments, ["--version"]);
+    }
+}

@@ -1,0 +1,28 @@
+//! One file per command.
+
+use crate::{args::Command, context::Context, failure::Failure};
+
+mod card;
+pub(crate) mod daemon;
+mod demo;
+mod id;
+mod pair;
+mod peers;
+mod send;
+mod status;
+mod tasks;
+
+/// Runs any command but the daemon.
+pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo(demo) if demo.pair => pair::run(context).await,
+        Command::Demo(demo) => demo::run(context, demo).await,
+        Command::Send(send) => send::run(context, send).await,
+        Command::Status => status::run(context).await,
+        Command::Peers => peers::run(context).await,
+        Command::Card(card) => card::run(context, card).await,
+        Command::Tasks(tasks) => tasks::run(context, tasks).await,
+        Command::Id => id::run(context).await,
+        Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),
+    }
+}

@@ -1,0 +1,79 @@
+//! `anycast card`: what an agent says about itself, the local one or a peer's.
+
+use agentanycast::{AgentCard, ErrorKind, Node};
+
+use crate::{
+    args::CardArgs,
+    context::Context,
+    failure::{Code, Failure},
+    json, output,
+    target::PeerTarget,
+};
+
+pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure> {
+    let target = args.target.as_deref().map(PeerTarget::parse).transpose()?;
+    let node = context.connect().await?;
+    let card = if let Some(target) = target {
+        target.reach(&node).await?;
+        node.card_of(&target.peer).await?
+    } else {
+        own_card(&node).await?
+    };
+    if context.json {
+        return Ok(output::json(&json::card(&card))?);
+    }
+    show(card)
+}
+
+async fn own_card(node: &Node) -> Result<AgentCard, Failure> {
+    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
+    let own = node.info().await?.peer_id.ok_or_else(unnamed)?;
+    node.card_of(&own).await.map_err(|error| match error.kind() {
+        ErrorKind::CardNotFound => {
+            let message = "no agent has set a card on this daemon yet";
+            Failure::new(Code::NotFound, "CardNotFound", message)
+        }
+        _ => error.into(),
+    })
+}
+
+fn show(card: AgentCard) -> Result<(), Failure> {
+    let reach = card.reach.unwrap_or_default();
+    output::fields(&[
+        ("name", card.name),
+        ("about", card.description),
+        ("version", card.version),
+        ("protocol", card.protocol_version),
+        (
+            "peer id",
+            reach.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
+        ),
+        (
+            "did",
+            [reach.did_key, reach.did_web, reach.did_dns]
+                .join(" ")
+                .trim()
+                .to_owned(),
+        ),
+        ("transports", reach.transports.join(" ")),
+        ("relays", reach.relay_addresses.join(" ")),
+    ])?;
+    let rows = card.skills.into_iter().map(|skill| {
+        let tags = skill
+            .tags
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect::<Vec<_>>();
+        [
+            output::brief(&skill.id),
+            output::brief(&tags.join(" ")),
+            output::brief(&skill.description),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    output::line("")?;
+    Ok(output::table(["SKILL", "TAGS", "ABOUT"], &rows)?)
+}

@@ -1,0 +1,98 @@
+//! `anycast demo`: an echo agent on the home's daemon, until Ctrl-C.
+
+use agentanycast::{AgentCard, Artifact, CancellationToken, IncomingTask, Node, Part, Skill};
+use serde_json::json;
+
+use crate::{
+    args::DemoArgs,
+    context::Context,
+    failure::{Code, Failure},
+    interrupt::Interrupt,
+    output::{self, Paint, paint},
+};
+
+/// The skill on the echo agent's card.
+const SKILL: &str = "echo";
+
+pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new()?;
+    let node = context.connect_or_start(Some(card(&args.name))).await?;
+    let outcome = serve(context, &node, &mut interrupt).await;
+    node.shutdown().await;
+    outcome
+}
+
+/// The card of the echo agent.
+pub(crate) fn card(name: &str) -> AgentCard {
+    AgentCard::new(name, "Says what it hears").with_skill(Skill::new(SKILL, "Echoes each part of a message"))
+}
+
+/// What the echo agent answers: an artifact of the parts that it got.
+pub(crate) fn echo(task: &IncomingTask) -> Artifact {
+    let parts: Vec<Part> = task.message().parts.clone();
+    Artifact::new(SKILL, parts)
+}
+
+async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Result<(), Failure> {
+    announce(context, node).await?;
+    let stop = CancellationToken::new();
+    let as_json = context.json;
+    let serving = node
+        .serve(move |task| async move {
+            let answer = echo(&task);
+            let text = task.message().text_content();
+            let sender = task.sender().map(ToString::to_string).unwrap_or_default();
+            task.complete([answer]).await?;
+            if as_json {
+                output::json(&json!({"task_id": task.id(), "sender": sender, "text": text}))?;
+            } else {
+                output::line(&format!(
+                    "{} {}",
+                    paint(&sender, Paint::Faint),
+                    output::brief(&text)
+                ))?;
+            }
+            Ok(())
+        })
+        .until(stop.clone())
+        .into_future();
+    tokio::pin!(serving);
+    tokio::select! {
+        () = interrupt.wait() => stop.cancel(),
+        outcome = &mut serving => return Ok(outcome?),
+    }
+    // A second signal does not wait for the handlers.
+    tokio::select! {
+        () = interrupt.wait() => Ok(()),
+        outcome = &mut serving => Ok(outcome?),
+    }
+}
+
+async fn announce(context: &Context, node: &Node) -> Result<(), Failure> {
+    let info = node.info().await?;
+    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
+    let peer = info.peer_id.ok_or_else(unnamed)?;
+    let addresses: Vec<String> = info
+        .listen_addresses
+        .iter()
+        .map(|address| format!("{address}/p2p/{peer}"))
+        .collect();
+    if context.json {
+        return Ok(output::json(
+            &json!({"peer_id": peer.as_str(), "addresses": addresses}),
+        )?);
+    }
+    output::line(&format!(
+        "The echo agent listens as {}",
+        paint(peer.as_str(), Paint::Good)
+    ))?;
+    output::line("Send it a task from any home or host on this network:")?;
+    output::line(&format!("  anycast send {peer} \"hello\""))?;
+    if !addresses.is_empty() {
+        output::line("or, where it is not found by itself, by an address:")?;
+        addresses
+            .iter()
+            .try_for_each(|address| output::line(&format!("  anycast send {address} \"hello\"")))?;
+    }
+    Ok(output::line("Ctrl-C ends it.")?)
+}

@@ -1,0 +1,42 @@
+//! `anycast id`: who this node is, by the running daemon or else by the key in the home.
+
+use agentanycast::PeerId;
+use agentanycast_identity as identity;
+use serde_json::json;
+
+use crate::{
+    context::Context,
+    did,
+    failure::{Code, Failure},
+    output,
+};
+
+pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
+    let peer = match context.connect().await {
+        Ok(node) => node.info().await?.peer_id,
+        Err(failure) if failure.is_daemon_away() && !context.daemon_given() => {
+            Some(from_key(context, failure)?)
+        }
+        Err(failure) => return Err(failure),
+    };
+    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
+    let peer = peer.ok_or_else(unnamed)?;
+    let did = did::from_peer(&peer).unwrap_or_default();
+    if context.json {
+        return Ok(output::json(&json!({"peer_id": peer.as_str(), "did_key": did}))?);
+    }
+    Ok(output::fields(&[("peer id", peer.to_string()), ("did", did)])?)
+}
+
+/// The peer id of the key in the home; `away` if there is none yet.
+fn from_key(context: &Context, away: Failure) -> Result<PeerId, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::new(Code::General, "Key", error.to_string());
+    let path = context.directory()?.join("key");
+    let Some(key) = identity::load(&path).map_err(|error| wrong(&error))? else {
+        return Err(away);
+    };
+    identity::peer_id(&key)
+        .to_string()
+        .parse()
+        .map_err(|error| wrong(&error))
+}

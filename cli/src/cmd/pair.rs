@@ -1,0 +1,210 @@
+//! `anycast demo --pair`: two daemons in temporary homes, an agent on each, and one task between them,
+//! with the road that it takes. Nothing is left behind.
+
+use std::{path::Path, time::Instant};
+
+use agentanycast::{Node, Peer, PeerId, Target, Task, TaskStatus};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    cmd::demo,
+    context::{Context, own_program},
+    failure::{Code, Failure},
+    interrupt::Interrupt,
+    json,
+    output::{self, Paint, paint},
+};
+
+/// What the first agent says to the second.
+const GREETING: &str = "Hello from the other side of the network";
+
+/// The settings of both daemons: this host only, ports that the system chooses.
+const CONFIG: &str = r#"listen_addrs = ["/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0"]
+enable_mdns = false
+"#;
+
+/// One daemon of the pair.
+struct Side {
+    node: Node,
+    peer: PeerId,
+    home: TempDir,
+}
+
+/// A state of the task and when it was seen, in milliseconds since the send.
+type Step = (TaskStatus, f64);
+
+pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new()?;
+    tokio::select! {
+        outcome = exchange(context) => outcome,
+        () = interrupt.wait() => Err(Failure::new(Code::General, "Interrupted", "interrupted")),
+    }
+}
+
+async fn exchange(context: &Context) -> Result<(), Failure> {
+    let sender = start("a", &[]).await?;
+    let addresses = sender.node.announced_addresses().await;
+    if addresses.is_empty() {
+        return Err(Failure::new(
+            Code::Daemon,
+            "Protocol",
+            "the first daemon announced no address",
+        ));
+    }
+    let receiver = start("b", &addresses).await?;
+    let outcome = between(context, &sender, &receiver, &addresses).await;
+    tokio::join!(sender.node.shutdown(), receiver.node.shutdown());
+    outcome
+}
+
+async fn start(name: &str, bootstrap: &[String]) -> Result<Side, Failure> {
+    let home = tempfile::Builder::new().prefix("anycast-").tempdir()?;
+    let config = home.path().join("config.toml");
+    std::fs::write(&config, CONFIG)?;
+    let mut builder = Node::builder()
+        .home(home.path())
+        .daemon_command(own_program()?, ["daemon"])
+        .daemon_arg(format!("--config={}", config.display()))
+        .daemon_env("AGENTANYCAST_ENABLE_MDNS", "false")
+        .card(demo::card(&format!("agent-{name}")));
+    for address in bootstrap {
+        builder = builder.bootstrap(address);
+    }
+    let node = builder.start().await?;
+    let unnamed = || Failure::new(Code::Daemon, "Protocol", "a daemon did not say who it is");
+    let peer = node.info().await?.peer_id.ok_or_else(unnamed)?;
+    Ok(Side { node, peer, home })
+}
+
+async fn between(context: &Context, sender: &Side, receiver: &Side, road: &[String]) -> Result<(), Failure> {
+    let connection = receiver.node.connect_peer(&sender.peer, road).await?;
+    if !context.json {
+        show_sides(sender, receiver, &connection)?;
+    }
+    let serving = tokio::spawn(
+        receiver
+            .node
+            .serve(|task| async move {
+                task.working("repeating what I heard").await?;
+                let answer = demo::echo(&task);
+                task.complete([answer]).await?;
+                Ok(())
+            })
+            .into_future(),
+    );
+    let sent = send(sender, receiver).await;
+    serving.abort();
+    let (task, steps, total) = sent?;
+    if context.json {
+        return Ok(output::json(&document(
+            sender,
+            receiver,
+            &connection,
+            &task,
+            &steps,
+            total,
+        ))?);
+    }
+    show_task(&task, &steps, total)
+}
+
+async fn send(sender: &Side, receiver: &Side) -> Result<(Task, Vec<Step>, f64), Failure> {
+    let start = Instant::now();
+    let since = || start.elapsed().as_secs_f64() * 1000.0;
+    let handle = sender
+        .node
+        .send_task(Target::Peer(receiver.peer.clone()), GREETING)
+        .await?;
+    let mut steps = vec![(TaskStatus::Submitted, since())];
+    let mut updates = handle.updates();
+    while let Some(update) = updates.next().await {
+        let status = update?.status;
+        if steps.last().is_none_or(|(last, _)| *last != status) {
+            steps.push((status, since()));
+        }
+    }
+    let total = since();
+    Ok((handle.wait().await?, steps, total))
+}
+
+fn show_sides(sender: &Side, receiver: &Side, connection: &Peer) -> Result<(), Failure> {
+    let home = |path: &Path| paint(&path.display().to_string(), Paint::Faint);
+    output::line(&format!(
+        "daemon A    {}  {}",
+        sender.peer,
+        home(sender.home.path())
+    ))?;
+    output::line(&format!(
+        "daemon B    {}  {}",
+        receiver.peer,
+        home(receiver.home.path())
+    ))?;
+    let address = connection.addresses.first().cloned().unwrap_or_default();
+    let how = format!("{}, {}", connection.road, transport(&address));
+    Ok(output::line(&format!(
+        "connection  {}  {}",
+        how,
+        paint(&address, Paint::Faint)
+    ))?)
+}
+
+fn show_task(task: &Task, steps: &[Step], total: f64) -> Result<(), Failure> {
+    output::line(&format!(
+        "task        {}  agent A asks agent B: {GREETING:?}",
+        task.id
+    ))?;
+    for (status, millis) in steps {
+        let shade = if *status == TaskStatus::Completed {
+            Paint::Good
+        } else {
+            Paint::Busy
+        };
+        output::line(&format!("  {millis:7.1} ms  {}", paint(status.as_str(), shade)))?;
+    }
+    for artifact in &task.artifacts {
+        let text = output::brief(&artifact.text_content());
+        output::line(&format!(
+            "artifact    {}: {}",
+            output::brief(&artifact.name),
+            paint(&text, Paint::Good)
+        ))?;
+    }
+    Ok(output::line(&format!(
+        "total       {total:.1} ms from agent to agent and back, durable on both sides"
+    ))?)
+}
+
+/// The transport that a multiaddr names.
+fn transport(address: &str) -> &'static str {
+    match address {
+        _ if address.contains("/p2p-circuit") => "through a relay",
+        _ if address.contains("/quic") => "QUIC",
+        _ if address.contains("/ws") => "WebSocket",
+        _ if address.contains("/tcp/") => "TCP with Noise",
+        _ => "unknown transport",
+    }
+}
+
+fn document(
+    sender: &Side,
+    receiver: &Side,
+    connection: &Peer,
+    task: &Task,
+    steps: &[Step],
+    total: f64,
+) -> Value {
+    let steps: Vec<Value> = steps
+        .iter()
+        .map(|(status, millis)| json!({"status": status.as_str(), "ms": millis}))
+        .collect();
+    json!({
+        "sender": sender.peer.as_str(),
+        "receiver": receiver.peer.as_str(),
+        "connection": json::peer(connection),
+        "steps": steps,
+        "total_ms": total,
+        "task": json::task(task, &[]),
+    })
+}

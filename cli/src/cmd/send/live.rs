@@ -1,0 +1,167 @@
+//! Artifacts printed as they come: text to standard output, other bytes into the output directory or
+//! counted; in JSON mode one object per event.
+
+use std::{collections::HashMap, fs::File, io::Write, path::PathBuf};
+
+use agentanycast::{ArtifactEvent, EndReason};
+use serde_json::json;
+
+use crate::{
+    failure::{Code, Failure},
+    json, output, saving,
+};
+
+/// Where the bytes of one artifact go.
+enum Sink {
+    /// Standard output; whether the last byte was a newline.
+    Print {
+        ended_line: bool,
+    },
+    Save(File, PathBuf),
+    Count,
+}
+
+struct Open {
+    name: String,
+    media_type: String,
+    bytes: u64,
+    sink: Sink,
+}
+
+pub(super) struct Live {
+    json: bool,
+    directory: Option<PathBuf>,
+    open: HashMap<String, Open>,
+    seen: Vec<String>,
+    saved: Vec<(String, PathBuf)>,
+}
+
+impl Live {
+    pub(super) fn new(json: bool, directory: Option<PathBuf>) -> Self {
+        Self {
+            json,
+            directory,
+            open: HashMap::new(),
+            seen: Vec::new(),
+            saved: Vec::new(),
+        }
+    }
+
+    /// Whether the artifact came as a stream.
+    pub(super) fn has(&self, artifact_id: &str) -> bool {
+        self.seen.iter().any(|seen| seen == artifact_id)
+    }
+
+    /// Artifact ids and the files that they were written to.
+    pub(super) fn saved(&self) -> &[(String, PathBuf)] {
+        &self.saved
+    }
+
+    pub(super) fn take(&mut self, task_id: &str, event: ArtifactEvent) -> Result<(), Failure> {
+        match event {
+            ArtifactEvent::Start {
+                artifact_id,
+                name,
+                media_type,
+                ..
+            } => {
+                if self.json {
+                    output::json(&json!({"event": "artifact-start", "task_id": task_id,
+                        "artifact_id": artifact_id, "name": name, "media_type": media_type}))?;
+                }
+                let sink = self.sink(&name, &media_type)?;
+                self.open.insert(
+                    artifact_id,
+                    Open {
+                        name,
+                        media_type,
+                        bytes: 0,
+                        sink,
+                    },
+                );
+                Ok(())
+            }
+            ArtifactEvent::Chunk { artifact_id, data } => self.chunk(task_id, &artifact_id, &data),
+            ArtifactEvent::End {
+                artifact_id,
+                reason,
+                error,
+            } => self.end(task_id, artifact_id, reason, &error),
+            _ => Ok(()),
+        }
+    }
+
+    fn sink(&self, name: &str, media_type: &str) -> Result<Sink, Failure> {
+        if is_text(media_type) && !self.json {
+            return Ok(Sink::Print { ended_line: true });
+        }
+        let Some(directory) = &self.directory else {
+            return Ok(Sink::Count);
+        };
+        let (file, path) = saving::create(directory, name)?;
+        Ok(Sink::Save(file, path))
+    }
+
+    fn chunk(&mut self, task_id: &str, artifact_id: &str, data: &[u8]) -> Result<(), Failure> {
+        if self.json {
+            output::json(&json::chunk(task_id, artifact_id, data))?;
+        }
+        let Some(open) = self.open.get_mut(artifact_id) else {
+            return Ok(());
+        };
+        open.bytes += data.len() as u64;
+        match &mut open.sink {
+            Sink::Print { ended_line } => {
+                *ended_line = data.last().map_or(*ended_line, |byte| *byte == b'\n');
+                output::bytes(data)?;
+            }
+            Sink::Save(file, _) => file.write_all(data)?,
+            Sink::Count => {}
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        task_id: &str,
+        artifact_id: String,
+        reason: EndReason,
+        error: &str,
+    ) -> Result<(), Failure> {
+        let whole = reason == EndReason::Complete;
+        let Some(open) = self.open.remove(&artifact_id) else {
+            return Ok(());
+        };
+        if self.json {
+            output::json(
+                &json!({"event": "artifact-end", "task_id": task_id, "artifact_id": artifact_id,
+                "complete": whole, "error": error, "bytes": open.bytes}),
+            )?;
+        }
+        match open.sink {
+            Sink::Print { ended_line: false } => output::line("")?,
+            Sink::Save(_, path) => {
+                if !self.json {
+                    output::line(&format!("wrote {} ({} bytes)", path.display(), open.bytes))?;
+                }
+                self.saved.push((artifact_id.clone(), path));
+            }
+            Sink::Count if !self.json => {
+                output::line(&super::whole::summary(&open.name, &open.media_type, open.bytes))?;
+            }
+            Sink::Print { .. } | Sink::Count => {}
+        }
+        if !whole {
+            let message = format!("artifact {} was not finished: {error}", output::brief(&open.name));
+            return Err(Failure::new(Code::General, "ArtifactAborted", message));
+        }
+        self.seen.push(artifact_id);
+        Ok(())
+    }
+}
+
+/// Whether bytes of this type are for people to read; an artifact without a type is taken for text.
+pub(super) fn is_text(media_type: &str) -> bool {
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    media_type.is_empty() || media_type.starts_with("text/") || media_type.ends_with("json")
+}

@@ -1,0 +1,34 @@
+//! An agent's question at the terminal.
+
+use std::io::{self, BufRead, Write};
+
+use crate::{
+    failure::{Code, Failure},
+    output,
+};
+
+/// Longest answer that is read, in bytes.
+const MAX_ANSWER: u64 = 1 << 20;
+
+/// Shows the question and reads one line.
+pub(super) async fn ask(question: &str) -> Result<String, Failure> {
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "The agent asks: {}\n> ", output::printable(question))?;
+    stderr.flush()?;
+    drop(stderr);
+    let reading = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        io::Read::take(io::stdin().lock(), MAX_ANSWER)
+            .read_line(&mut answer)
+            .map(|_| answer)
+    });
+    let answer = reading.await.map_err(io::Error::other)??;
+    if answer.is_empty() {
+        return Err(Failure::new(
+            Code::General,
+            "InputRequired",
+            "no answer was given",
+        ));
+    }
+    Ok(answer.trim_end_matches(['\n', '\r']).to_owned())
+}

@@ -1,0 +1,103 @@
+//! What all commands share: the home, the daemon's address, the way to reach or start a daemon.
+
+use std::{path::PathBuf, time::Duration};
+
+use agentanycast::{AgentCard, ErrorKind, Node, NodeBuilder};
+
+use crate::{
+    args::Global,
+    failure::{Code, Failure},
+};
+
+/// How long a call waits for a daemon that is being restarted. A person is waiting too.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Where a user's daemon lives.
+const DEFAULT_HOME: &str = "~/.agentanycast";
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// As given; the default home otherwise.
+    pub(crate) home: PathBuf,
+    /// Whether the home was given.
+    pub(crate) home_given: bool,
+    daemon: Option<String>,
+    pub(crate) json: bool,
+}
+
+impl Context {
+    pub(crate) fn new(global: Global) -> Self {
+        Self {
+            home_given: global.home.is_some(),
+            home: global.home.unwrap_or_else(|| DEFAULT_HOME.into()),
+            daemon: global.daemon,
+            json: global.json,
+        }
+    }
+
+    fn builder(&self) -> NodeBuilder {
+        Node::builder().home(&self.home).patience(PATIENCE)
+    }
+
+    /// Whether a daemon was named by its address.
+    pub(crate) fn daemon_given(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// The home as a full path.
+    pub(crate) fn directory(&self) -> Result<PathBuf, Failure> {
+        let home = match self.home.strip_prefix("~") {
+            Ok(rest) => std::env::home_dir()
+                .ok_or_else(|| Failure::usage("there is no home directory; give one with --home"))?
+                .join(rest),
+            Err(_) => self.home.clone(),
+        };
+        Ok(std::path::absolute(home)?)
+    }
+
+    /// The daemon that runs; it is an error if none does.
+    pub(crate) async fn connect(&self) -> Result<Node, Failure> {
+        let address = self.daemon.as_deref().unwrap_or_default();
+        self.builder()
+            .connect(address)
+            .await
+            .map_err(|error| match error.kind() {
+                ErrorKind::DaemonUnavailable => {
+                    let place = self
+                        .daemon
+                        .clone()
+                        .unwrap_or_else(|| self.home.display().to_string());
+                    let message = format!("no daemon is running at {place}; start one with `anycast daemon`");
+                    Failure::new(Code::Daemon, "DaemonUnavailable", message)
+                }
+                _ => error.into(),
+            })
+    }
+
+    /// The daemon that runs, or one that is started for as long as the node is kept.
+    pub(crate) async fn connect_or_start(&self, card: Option<AgentCard>) -> Result<Node, Failure> {
+        let node = if self.daemon.is_some() {
+            self.connect().await?
+        } else {
+            self.builder()
+                .daemon_command(own_program()?, ["daemon"])
+                .start()
+                .await?
+        };
+        if let Some(card) = card {
+            node.set_card(card).await?;
+        }
+        Ok(node)
+    }
+}
+
+/// This program, which is the daemon too.
+pub(crate) fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
+        Failure::new(
+            Code::General,
+            "Io",
+            format!("cannot find this program to start it as the daemon: {error}"),
+        )
+    })
+}

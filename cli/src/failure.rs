@@ -1,0 +1,110 @@
+//! How a command fails: an exit code that scripts decide on, and one line for people or a JSON
+//! document for scripts.
+
+use std::process::ExitCode;
+
+use agentanycast::{Error, ErrorKind, TaskError};
+use serde_json::json;
+
+use crate::output;
+
+/// Documented exit codes, see `main.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    General = 1,
+    Usage = 2,
+    Daemon = 3,
+    NotFound = 4,
+    Timeout = 5,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    kind: String,
+    message: String,
+    /// Everything has been said already.
+    silent: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, kind: &str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            kind: kind.to_owned(),
+            message: message.into(),
+            silent: false,
+        }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, "Usage", message)
+    }
+
+    /// Whether no daemon answered.
+    pub(crate) fn is_daemon_away(&self) -> bool {
+        self.code == Code::Daemon
+    }
+
+    /// A failure that standard output already tells in full.
+    pub(crate) fn told(mut self) -> Self {
+        self.silent = true;
+        self
+    }
+
+    /// Says what happened and gives the exit code.
+    pub(crate) fn report(&self, as_json: bool) -> ExitCode {
+        if !self.silent {
+            let said = if as_json {
+                output::json(&json!({"error": {"kind": self.kind, "message": self.message}}))
+            } else {
+                output::complain(&format!("anycast: {}", self.message))
+            };
+            // When even this cannot be written there is only the code left.
+            drop(said);
+        }
+        ExitCode::from(self.code as u8)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::DaemonUnavailable => Code::Daemon,
+            ErrorKind::InvalidArgument => Code::Usage,
+            ErrorKind::Timeout => Code::Timeout,
+            ErrorKind::PeerNotFound
+            | ErrorKind::SkillNotFound
+            | ErrorKind::TaskNotFound
+            | ErrorKind::CardNotFound
+            | ErrorKind::DiscoveryUnavailable => Code::NotFound,
+            _ => Code::General,
+        };
+        Self::new(code, &format!("{:?}", error.kind()), error.to_string())
+    }
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Self {
+        let kind = match &error {
+            TaskError::Node(error) => return error.clone().into(),
+            TaskError::Failed { .. } => "TaskFailed",
+            TaskError::Rejected { .. } => "TaskRejected",
+            _ => "TaskCanceled",
+        };
+        Self::new(Code::General, kind, error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let failure = Self::new(Code::General, "Io", error.to_string());
+        // Whoever read our output has had enough: nothing to complain about, and nobody to hear it.
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            failure.told()
+        } else {
+            failure
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The JSON that `--json` prints. Names are stable: scripts depend on them.
+
+use std::{path::PathBuf, time::SystemTime};
+
+use agentanycast::{AgentCard, Artifact, Content, Message, Part, Peer, Skill, Task, TaskUpdate};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Map, Value, json};
+
+/// RFC 3339, or null when not known.
+pub(crate) fn time(time: Option<SystemTime>) -> Value {
+    let stamp = time.and_then(|time| jiff::Timestamp::try_from(time).ok());
+    stamp.map_or(Value::Null, |stamp| Value::String(stamp.to_string()))
+}
+
+/// A task; `saved` names the files that parts of artifacts were written to.
+pub(crate) fn task(task: &Task, saved: &[(String, PathBuf)]) -> Value {
+    let messages: Vec<Value> = task.messages.iter().map(message).collect();
+    let artifacts: Vec<Value> = task.artifacts.iter().map(|item| artifact(item, saved)).collect();
+    let mut document = summary(task);
+    document.insert("reason".to_owned(), task.reason().into());
+    document.insert("messages".to_owned(), messages.into());
+    document.insert("artifacts".to_owned(), artifacts.into());
+    document.into()
+}
+
+/// A task without what was said and what came out.
+pub(crate) fn summary(task: &Task) -> Map<String, Value> {
+    let peer = |peer: &Option<agentanycast::PeerId>| peer.as_ref().map(ToString::to_string);
+    let fields = [
+        ("id", task.id.clone().into()),
+        ("context_id", task.context_id.clone().into()),
+        ("status", task.status.as_str().into()),
+        ("skill", task.skill.clone().into()),
+        ("originator", peer(&task.originator).into()),
+        ("assignee", peer(&task.assignee).into()),
+        ("metadata", json!(task.metadata)),
+        ("created_at", time(task.created_at)),
+        ("updated_at", time(task.updated_at)),
+    ];
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+pub(crate) fn update(update: &TaskUpdate) -> Value {
+    json!({
+        "event": "status",
+        "task_id": update.task_id,
+        "status": update.status.as_str(),
+        "message": update.message.as_ref().map(message),
+    })
+}
+
+pub(crate) fn message(message: &Message) -> Value {
+    let role = match message.role {
+        agentanycast::Role::User => "user",
+        agentanycast::Role::Agent => "agent",
+        _ => "unknown",
+    };
+    let parts: Vec<Value> = message.parts.iter().map(part).collect();
+    json!({"id": message.id, "role": role, "parts": parts, "created_at": time(message.created_at)})
+}
+
+fn artifact(artifact: &Artifact, saved: &[(String, PathBuf)]) -> Value {
+    let files: Vec<_> = saved
+        .iter()
+        .filter(|(id, _)| *id == artifact.id)
+        .map(|(_, path)| path)
+        .collect();
+    let parts: Vec<Value> = artifact.parts.iter().map(part).collect();
+    let mut document = json!({"id": artifact.id, "name": artifact.name, "parts": parts});
+    if !files.is_empty() {
+        document["files"] = json!(files);
+    }
+    if artifact.size > 0 {
+        document["size"] = artifact.size.into();
+    }
+    document
+}
+
+fn part(part: &Part) -> Value {
+    let mut document = match &part.content {
+        Content::Text(text) => json!({"type": "text", "text": text}),
+        Content::Data(data) => json!({"type": "data", "data": data}),
+        Content::Url { url, filename } => json!({"type": "url", "url": url, "filename": filename}),
+        Content::Raw { data, filename } => {
+            json!({"type": "raw", "base64": BASE64_STANDARD.encode(data), "filename": filename})
+        }
+        _ => json!({"type": "empty"}),
+    };
+    if !part.media_type.is_empty() {
+        document["media_type"] = part.media_type.clone().into();
+    }
+    if !part.metadata.is_empty() {
+        document["metadata"] = json!(part.metadata);
+    }
+    document
+}
+
+/// Bytes of a streamed artifact: as text where they are UTF-8, else in base64.
+pub(crate) fn chunk(task_id: &str, artifact_id: &str, data: &[u8]) -> Value {
+    let mut document = json!({"event": "artifact-chunk", "task_id": task_id, "artifact_id": artifact_id});
+    match std::str::from_utf8(data) {
+        Ok(text) => document["text"] = text.into(),
+        Err(_) => document["base64"] = BASE64_STANDARD.encode(data).into(),
+    }
+    document
+}
+
+pub(crate) fn peer(peer: &Peer) -> Value {
+    json!({
+        "peer_id": peer.id.as_ref().map(ToString::to_string),
+        "road": peer.road.to_string(),
+        "addresses": peer.addresses,
+        "connected_at": time(peer.connected_at),
+    })
+}
+
+pub(crate) fn card(card: &AgentCard) -> Value {
+    let skill = |skill: &Skill| {
+        json!({
+            "id": skill.id,
+            "description": skill.description,
+            "input_schema": skill.input_schema,
+            "output_schema": skill.output_schema,
+            "tags": skill.tags,
+        })
+    };
+    let reach = card.reach.as_ref().map(|reach| {
+        json!({
+            "peer_id": reach.peer_id.as_ref().map(ToString::to_string),
+            "transports": reach.transports,
+            "relay_addresses": reach.relay_addresses,
+            "did_key": reach.did_key,
+            "did_web": reach.did_web,
+            "did_dns": reach.did_dns,
+            "verifiable_credentials": reach.verifiable_credentials,
+        })
+    });
+    json!({
+        "name": card.name,
+        "description": card.description,
+        "version": card.version,
+        "protocol_version": card.protocol_version,
+        "skills": card.skills.iter().map(skill).collect::<Vec<_>>(),
+        "p2p": reach,
+    })
+}

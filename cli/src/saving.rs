@@ -1,0 +1,83 @@
+//! Writing artifacts into a directory. Names come from another host: only their last component counts,
+//! nothing hidden, nothing strange, and no file that exists is touched.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::failure::{Code, Failure};
+
+/// Longest file name made from a foreign name, in bytes.
+const MAX_NAME: usize = 120;
+
+/// How many names are tried before giving up.
+const MAX_TRIES: u32 = 1000;
+
+/// Opens a new file for a foreign name.
+pub(crate) fn create(directory: &Path, foreign_name: &str) -> Result<(File, PathBuf), Failure> {
+    let wrong = |error: &io::Error| {
+        let message = format!("cannot write into {}: {error}", directory.display());
+        Failure::new(Code::General, "Io", message)
+    };
+    fs::create_dir_all(directory).map_err(|error| wrong(&error))?;
+    let name = safe_name(foreign_name);
+    for number in 0..MAX_TRIES {
+        let path = directory.join(numbered(&name, number));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(wrong(&error)),
+        }
+    }
+    Err(wrong(&io::Error::other(format!(
+        "{name} exists {MAX_TRIES} times already"
+    ))))
+}
+
+fn safe_name(foreign: &str) -> String {
+    let last = foreign.rsplit(['/', '\\']).next().unwrap_or_default();
+    let fine = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ' ' | '(' | ')');
+    let name: String = last.chars().map(|c| if fine(c) { c } else { '_' }).collect();
+    let mut name = name.trim_start_matches(['.', ' ', '-']).trim_end().to_owned();
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    if name.is_empty() {
+        "artifact".to_owned()
+    } else {
+        name
+    }
+}
+
+fn numbered(name: &str, number: u32) -> String {
+    match (number, name.rsplit_once('.')) {
+        (0, _) => name.to_owned(),
+        (_, Some((stem, extension))) if !stem.is_empty() => format!("{stem}-{number}.{extension}"),
+        _ => format!("{name}-{number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_name_stays_in_the_directory() {
+        assert_eq!(safe_name("../../etc/passwd"), "passwd");
+        assert_eq!(safe_name("..\\x"), "x");
+        assert_eq!(safe_name("..."), "artifact");
+        assert_eq!(safe_name("a\u{1b}b.png"), "a_b.png");
+        assert!(safe_name(&"ü".repeat(500)).len() <= MAX_NAME);
+    }
+
+    #[test]
+    fn a_file_that_exists_is_not_touched() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = create(directory.path(), "a.png").unwrap().1;
+        let second = create(directory.path(), "a.png").unwrap().1;
+        assert_eq!(first.file_name().unwrap(), "a.png");
+        assert_eq!(second.file_name().unwrap(), "a-1.png");
+    }
+}

@@ -1,0 +1,74 @@
+//! What can be tried without a daemon: help, usage errors, and the exit codes that scripts rely on.
+
+use assert_cmd::Command;
+
+fn anycast(arguments: &[&str]) -> assert_cmd::assert::Assert {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anycast"));
+    // A home without a daemon: cargo makes this directory, nothing else is in it.
+    command
+        .env_clear()
+        .env("HOME", env!("CARGO_TARGET_TMPDIR"))
+        .args(arguments)
+        .assert()
+}
+
+fn stdout(assert: &assert_cmd::assert::Assert) -> String {
+    String::from_utf8_lossy(&assert.get_output().stdout).into_owned()
+}
+
+fn stderr(assert: &assert_cmd::assert::Assert) -> String {
+    String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
+}
+
+#[test]
+fn help_names_the_commands_and_the_exit_codes() {
+    let help = stdout(&anycast(&["--help"]).success());
+    for word in [
+        "demo",
+        "send",
+        "status",
+        "peers",
+        "card",
+        "tasks",
+        "id",
+        "daemon",
+        "Exit codes",
+        "time-out",
+    ] {
+        assert!(help.contains(word), "{word} is missing in:\n{help}");
+    }
+    assert!(stdout(&anycast(&["send", "--help"]).success()).contains("Exit codes"));
+}
+
+#[test]
+fn usage_errors_end_with_2() {
+    anycast(&[]).code(2);
+    anycast(&["send"]).code(2);
+    anycast(&["send", "x", "y", "--skill", "--url"]).code(2);
+    anycast(&["send", "x", "y", "--timeout", "soon"]).code(2);
+    anycast(&["demo", "--pair", "--home", "/nowhere"]).code(2);
+}
+
+#[test]
+fn a_wrong_target_is_named_before_a_daemon_is_started() {
+    let failed = anycast(&["send", "nobody", "hello"]).code(2);
+    assert!(stderr(&failed).contains("\"nobody\""), "{}", stderr(&failed));
+    anycast(&["send", "/ip4/192.0.2.1/tcp/1", "hello"]).code(2);
+    anycast(&["card", "did:key:zzz"]).code(2);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+    let failed = anycast(&["send", peer, "@/nowhere/file"]).code(2);
+    assert!(stderr(&failed).contains("/nowhere/file"), "{}", stderr(&failed));
+}
+
+#[test]
+fn without_a_daemon_status_says_how_to_start_one() {
+    let failed = anycast(&["status"]).code(3);
+    assert!(stderr(&failed).contains("anycast daemon"), "{}", stderr(&failed));
+    let failed = anycast(&["--json", "status"]).code(3);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&failed)).expect("JSON");
+    assert_eq!(document["error"]["kind"], "DaemonUnavailable");
+}

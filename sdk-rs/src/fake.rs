@@ -1,0 +1,363 @@
+//! A NodeService for tests of what the SDK does over lost connections: real gRPC on a real socket, a
+//! table of tasks behind it, and a stop that breaks every connection as a killed daemon does.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use agentanycast_proto::v1::{
+    self,
+    node_service_server::{NodeService, NodeServiceServer},
+};
+use futures::{Stream, StreamExt};
+use tokio::{net::UnixListener, runtime::Runtime, sync::broadcast};
+use tokio_stream::wrappers::{BroadcastStream, UnixListenerStream};
+use tonic::{Request, Response, Status, Streaming, transport::Server};
+
+use crate::{Node, session::Limits};
+
+type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type Answer<T> = Result<Response<T>, Status>;
+
+/// How long a test waits for what must happen.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) tasks: HashMap<String, v1::Task>,
+    pub(crate) keys: HashMap<String, String>,
+    pub(crate) cards: usize,
+    pub(crate) subscriptions: usize,
+    /// Names of calls that take effect but are not answered, once each.
+    pub(crate) unanswered: Vec<&'static str>,
+    pub(crate) calls: Vec<&'static str>,
+    pub(crate) sent: Vec<v1::SendStreamingArtifactRequest>,
+}
+
+/// The daemon's memory, which outlives its restarts.
+#[derive(Clone)]
+struct Service {
+    state: Arc<Mutex<State>>,
+    changes: broadcast::Sender<v1::Task>,
+}
+
+/// A daemon that can be stopped and started.
+pub(crate) struct Fake {
+    service: Service,
+    directory: tempfile::TempDir,
+    running: Option<Runtime>,
+}
+
+impl Fake {
+    pub(crate) fn start() -> Self {
+        let service = Service {
+            state: Arc::default(),
+            changes: broadcast::channel(256).0,
+        };
+        let mut fake = Self {
+            service,
+            directory: tempfile::tempdir().unwrap(),
+            running: None,
+        };
+        fake.restart();
+        fake
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("daemon.sock")
+    }
+
+    /// Breaks all connections.
+    pub(crate) fn stop(&mut self) {
+        if let Some(runtime) = self.running.take() {
+            runtime.shutdown_background();
+        }
+        let _ = std::fs::remove_file(self.socket());
+    }
+
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (service, socket) = (self.service.clone(), self.socket());
+        let listener = {
+            let _entered = runtime.enter();
+            UnixListener::bind(socket).unwrap()
+        };
+        runtime.spawn(
+            Server::builder()
+                .add_service(NodeServiceServer::new(service))
+                .serve_with_incoming(UnixListenerStream::new(listener)),
+        );
+        self.running = Some(runtime);
+    }
+
+    pub(crate) async fn node(&self) -> Node {
+        let limits = Limits {
+            patience: DEADLINE,
+            call_timeout: DEADLINE,
+        };
+        let builder = Node::builder()
+            .patience(limits.patience)
+            .call_timeout(limits.call_timeout);
+        builder.connect(self.socket().to_str().unwrap()).await.unwrap()
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.service.state.lock().unwrap()
+    }
+
+    /// Puts a task into a state and tells everybody.
+    pub(crate) fn put(&self, id: &str, status: v1::TaskStatus, messages: Vec<v1::Message>) {
+        let task = v1::Task {
+            task_id: id.to_owned(),
+            status: status.into(),
+            messages,
+            ..Default::default()
+        };
+        self.service.put(task);
+    }
+
+    /// Waits until the state is as wanted.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) {
+        let reached = async {
+            while !wanted(&self.state()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(DEADLINE, reached).await.is_ok(),
+            "{what} did not happen"
+        );
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Service {
+    fn put(&self, task: v1::Task) {
+        self.state
+            .lock()
+            .unwrap()
+            .tasks
+            .insert(task.task_id.clone(), task.clone());
+        let _ = self.changes.send(task);
+    }
+
+    /// Notes a call; never returns if its answer is to be lost.
+    async fn note(&self, call: &'static str) {
+        let lost = {
+            let mut state = self.state.lock().unwrap();
+            state.calls.push(call);
+            let position = state.unanswered.iter().position(|name| *name == call);
+            position.map(|position| state.unanswered.remove(position))
+        };
+        if lost.is_some() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn task(&self, id: &str) -> Result<v1::Task, Status> {
+        let task = self.state.lock().unwrap().tasks.get(id).cloned();
+        task.ok_or_else(|| Status::not_found("no such task"))
+    }
+
+    /// Moves a task on as the state machine allows.
+    async fn change(
+        &self,
+        call: &'static str,
+        id: &str,
+        status: v1::TaskStatus,
+        message: Option<v1::Message>,
+    ) -> Result<(), Status> {
+        let mut task = self.task(id)?;
+        let terminal = crate::TaskStatus::from(task.status).is_terminal();
+        let claimed_twice = message.is_none()
+            && status == v1::TaskStatus::Working
+            && task.status() != v1::TaskStatus::Submitted;
+        if terminal || claimed_twice {
+            self.note(call).await;
+            return Err(Status::failed_precondition("not from this state"));
+        }
+        task.set_status(status);
+        task.status_message = message;
+        self.put(task);
+        self.note(call).await;
+        Ok(())
+    }
+}
+
+fn update(task: v1::Task) -> v1::SubscribeTaskUpdatesResponse {
+    v1::SubscribeTaskUpdatesResponse {
+        task_id: task.task_id,
+        status: task.status,
+        message: task.status_message,
+        artifacts: task.artifacts,
+    }
+}
+
+#[tonic::async_trait]
+impl NodeService for Service {
+    type SubscribeTaskUpdatesStream = Events<v1::SubscribeTaskUpdatesResponse>;
+    type SubscribeIncomingTasksStream = Events<v1::SubscribeIncomingTasksResponse>;
+    type SubscribeTaskStreamStream = Events<v1::SubscribeTaskStreamResponse>;
+
+    async fn get_node_info(&self, _: Request<v1::GetNodeInfoRequest>) -> Answer<v1::GetNodeInfoResponse> {
+        Ok(Response::new(v1::GetNodeInfoResponse {
+            node_info: Some(v1::NodeInfo::default()),
+        }))
+    }
+
+    async fn set_agent_card(&self, _: Request<v1::SetAgentCardRequest>) -> Answer<v1::SetAgentCardResponse> {
+        self.state.lock().unwrap().cards += 1;
+        Ok(Response::new(v1::SetAgentCardResponse {}))
+    }
+
+    async fn send_task(&self, request: Request<v1::SendTaskRequest>) -> Answer<v1::SendTaskResponse> {
+        assert!(request.metadata().contains_key("agentanycast-max-message"));
+        let key = request.into_inner().idempotency_key;
+        let task = {
+            let mut state = self.state.lock().unwrap();
+            let fresh = format!("task-{}", state.keys.len());
+            let id = state.keys.entry(key).or_insert(fresh).clone();
+            let new = v1::Task {
+                task_id: id.clone(),
+                status: 1,
+                ..Default::default()
+            };
+            state.tasks.entry(id).or_insert(new).clone()
+        };
+        self.note("send").await;
+        Ok(Response::new(v1::SendTaskResponse { task: Some(task) }))
+    }
+
+    async fn get_task(&self, request: Request<v1::GetTaskRequest>) -> Answer<v1::GetTaskResponse> {
+        let task = self.task(&request.into_inner().task_id)?;
+        Ok(Response::new(v1::GetTaskResponse { task: Some(task) }))
+    }
+
+    async fn cancel_task(&self, request: Request<v1::CancelTaskRequest>) -> Answer<v1::CancelTaskResponse> {
+        let id = request.into_inner().task_id;
+        self.change("cancel", &id, v1::TaskStatus::Canceled, None).await?;
+        Ok(Response::new(v1::CancelTaskResponse {
+            task: Some(self.task(&id)?),
+        }))
+    }
+
+    async fn subscribe_task_updates(
+        &self,
+        request: Request<v1::SubscribeTaskUpdatesRequest>,
+    ) -> Answer<Self::SubscribeTaskUpdatesStream> {
+        let id = request.into_inner().task_id;
+        let mut changes = self.changes.subscribe();
+        let current = self.task(&id)?;
+        self.state.lock().unwrap().subscriptions += 1;
+        let events = async_stream::stream! {
+            let mut task = current;
+            loop {
+                let terminal = crate::TaskStatus::from(task.status).is_terminal();
+                yield Ok(update(task));
+                if terminal {
+                    return;
+                }
+                task = loop {
+                    match changes.recv().await {
+                        Ok(task) if task.task_id == id => break task,
+                        Ok(_) => {}
+                        Err(_) => return,
+                    }
+                };
+            }
+        };
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn subscribe_incoming_tasks(
+        &self,
+        _: Request<v1::SubscribeIncomingTasksRequest>,
+    ) -> Answer<Self::SubscribeIncomingTasksStream> {
+        let changes = BroadcastStream::new(self.changes.subscribe());
+        self.state.lock().unwrap().subscriptions += 1;
+        let events = changes.filter_map(|task| async move {
+            Some(Ok(v1::SubscribeIncomingTasksResponse {
+                task: Some(task.ok()?),
+                sender_card: None,
+            }))
+        });
+        Ok(Response::new(Box::pin(events)))
+    }
+
+    async fn update_task_status(
+        &self,
+        request: Request<v1::UpdateTaskStatusRequest>,
+    ) -> Answer<v1::UpdateTaskStatusResponse> {
+        let request = request.into_inner();
+        let status = request.status();
+        self.change("update", &request.task_id, status, request.message)
+            .await?;
+        Ok(Response::new(v1::UpdateTaskStatusResponse {}))
+    }
+
+    async fn complete_task(
+        &self,
+        request: Request<v1::CompleteTaskRequest>,
+    ) -> Answer<v1::CompleteTaskResponse> {
+        let id = request.into_inner().task_id;
+        self.change("complete", &id, v1::TaskStatus::Completed, None)
+            .await?;
+        Ok(Response::new(v1::CompleteTaskResponse {}))
+    }
+
+    async fn fail_task(&self, request: Request<v1::FailTaskRequest>) -> Answer<v1::FailTaskResponse> {
+        let request = request.into_inner();
+        let reason = crate::Message::agent_text(request.error_message).into();
+        self.change("fail", &request.task_id, v1::TaskStatus::Failed, Some(reason))
+            .await?;
+        Ok(Response::new(v1::FailTaskResponse {}))
+    }
+
+    async fn send_streaming_artifact(
+        &self,
+        request: Request<Streaming<v1::SendStreamingArtifactRequest>>,
+    ) -> Answer<v1::SendStreamingArtifactResponse> {
+        let mut events = request.into_inner();
+        while let Some(event) = events.message().await? {
+            self.state.lock().unwrap().sent.push(event);
+        }
+        Ok(Response::new(v1::SendStreamingArtifactResponse {}))
+    }
+
+    async fn connect_peer(&self, _: Request<v1::ConnectPeerRequest>) -> Answer<v1::ConnectPeerResponse> {
+        Err(Status::unavailable("nobody there"))
+    }
+
+    async fn list_peers(&self, _: Request<v1::ListPeersRequest>) -> Answer<v1::ListPeersResponse> {
+        Ok(Response::new(v1::ListPeersResponse::default()))
+    }
+
+    async fn get_peer_card(&self, _: Request<v1::GetPeerCardRequest>) -> Answer<v1::GetPeerCardResponse> {
+        Err(Status::not_found("no card"))
+    }
+
+    async fn subscribe_task_stream(
+        &self,
+        _: Request<v1::SubscribeTaskStreamRequest>,
+    ) -> Answer<Self::SubscribeTaskStreamStream> {
+        Err(Status::unimplemented("the cursor is tested by itself"))
+    }
+
+    async fn discover(&self, _: Request<v1::DiscoverRequest>) -> Answer<v1::DiscoverResponse> {
+        Ok(Response::new(v1::DiscoverResponse::default()))
+    }
+}

@@ -1,0 +1,69 @@
+//! Following a task over lost connections: the daemon sends the current state first on each new
+//! subscription, so nothing final is missed; a state that was already seen is not handed out twice.
+
+use agentanycast_proto::v1;
+use async_stream::stream;
+
+use crate::{
+    error::{self, Error, Subject},
+    handle::{BoxStream, drain},
+    node::Node,
+    session::NodeClient,
+    task::{TaskStatus, TaskUpdate},
+};
+
+pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdate, Error>> {
+    Box::pin(stream! {
+        let mut backoff = node.session().backoff();
+        let mut last: Option<(TaskStatus, Option<String>)> = None;
+        loop {
+            let mut events = match subscribe(&node, &task_id).await {
+                Ok(events) => events,
+                Err(error) => {
+                    yield Err(error);
+                    return;
+                }
+            };
+            let mut first = true;
+            let loss = loop {
+                let update = match events.message().await {
+                    Ok(Some(update)) => TaskUpdate::from(update),
+                    Ok(None) => break None,
+                    Err(status) if error::is_stream_loss(&status) => break Some(status),
+                    Err(status) => {
+                        yield Err(error::from_status(status, Subject::Task));
+                        return;
+                    }
+                };
+                backoff.reset();
+                if update.status.is_terminal() {
+                    drain(&mut events).await;
+                    yield Ok(update);
+                    return;
+                }
+                let mark = Some((update.status, update.message.as_ref().map(|message| message.id.clone())));
+                let seen = first && mark == last;
+                (first, last) = (false, mark);
+                if !seen {
+                    yield Ok(update);
+                }
+            };
+            tracing::debug!(task = task_id, ?loss, "the updates broke off; subscribing again");
+            if !backoff.pause().await {
+                yield Err(node.session().unavailable());
+                return;
+            }
+        }
+    })
+}
+
+async fn subscribe(
+    node: &Node,
+    task_id: &str,
+) -> Result<tonic::Streaming<v1::SubscribeTaskUpdatesResponse>, Error> {
+    let rpc = |mut client: NodeClient, request| async move { client.subscribe_task_updates(request).await };
+    let request = v1::SubscribeTaskUpdatesRequest {
+        task_id: task_id.to_owned(),
+    };
+    node.session().call(Subject::Task, request, rpc).await
+}

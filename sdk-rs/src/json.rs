@@ -1,0 +1,146 @@
+//! JSON objects to protobuf `Struct` and back. A `Struct` knows only 64-bit floating point numbers,
+//! so a number that would change its value on the way is refused, not rounded.
+
+use prost_types::{ListValue, Struct, Value as ProtoValue, value::Kind};
+use serde_json::{Map, Number, Value};
+
+/// Deepest nesting taken: protobuf decoders give up at 100 messages, and each level of JSON costs
+/// up to three (value, struct, map entry).
+const MAX_DEPTH: usize = 30;
+
+/// Largest integer below which every integer has an exact 64-bit floating point form.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A JSON value that cannot travel as a data part.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidData {
+    /// Only objects can be sent.
+    #[error("a data part must be a JSON object, not {0}")]
+    NotAnObject(Value),
+    /// An integer of more than 53 bits.
+    #[error("{0} has no exact 64-bit floating point form; send it as text")]
+    InexactNumber(Number),
+    /// Too many objects and lists inside each other.
+    #[error("the JSON value is nested more than {MAX_DEPTH} levels deep")]
+    TooDeep,
+}
+
+/// Checks that an object survives the way as it is.
+pub(crate) fn check(object: &Map<String, Value>) -> Result<(), InvalidData> {
+    object.values().try_for_each(|value| check_value(value, 1))
+}
+
+fn check_value(value: &Value, depth: usize) -> Result<(), InvalidData> {
+    if depth > MAX_DEPTH {
+        return Err(InvalidData::TooDeep);
+    }
+    match value {
+        Value::Number(number) if !is_exact(number) => Err(InvalidData::InexactNumber(number.clone())),
+        Value::Array(items) => items.iter().try_for_each(|item| check_value(item, depth + 1)),
+        Value::Object(fields) => fields
+            .values()
+            .try_for_each(|field| check_value(field, depth + 1)),
+        _ => Ok(()),
+    }
+}
+
+fn is_exact(number: &Number) -> bool {
+    let magnitude = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+    magnitude.map_or(number.is_f64(), |magnitude| magnitude <= MAX_EXACT as u64)
+}
+
+pub(crate) fn to_struct(object: Map<String, Value>) -> Struct {
+    Struct {
+        fields: object
+            .into_iter()
+            .map(|(name, value)| (name, to_proto(value)))
+            .collect(),
+    }
+}
+
+fn to_proto(value: Value) -> ProtoValue {
+    let kind = match value {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(flag) => Kind::BoolValue(flag),
+        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => Kind::StringValue(text),
+        Value::Array(items) => Kind::ListValue(ListValue {
+            values: items.into_iter().map(to_proto).collect(),
+        }),
+        Value::Object(fields) => Kind::StructValue(to_struct(fields)),
+    };
+    ProtoValue { kind: Some(kind) }
+}
+
+pub(crate) fn from_struct(object: Struct) -> Map<String, Value> {
+    object
+        .fields
+        .into_iter()
+        .map(|(name, value)| (name, from_proto(value)))
+        .collect()
+}
+
+fn from_proto(value: ProtoValue) -> Value {
+    match value.kind {
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(flag)) => Value::Bool(flag),
+        Some(Kind::NumberValue(float)) => from_float(float),
+        Some(Kind::StringValue(text)) => Value::String(text),
+        Some(Kind::ListValue(list)) => Value::Array(list.values.into_iter().map(from_proto).collect()),
+        Some(Kind::StructValue(fields)) => Value::Object(from_struct(fields)),
+    }
+}
+
+/// Whole numbers become JSON integers again; what JSON cannot write (NaN, infinities) becomes null.
+fn from_float(float: f64) -> Value {
+    let whole =
+        float.fract() == 0.0 && float.abs() <= MAX_EXACT && !(float == 0.0 && float.is_sign_negative());
+    if whole {
+        Value::from(float as i64)
+    } else {
+        Number::from_f64(float).map_or(Value::Null, Value::Number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        let Value::Object(object) = value else {
+            panic!("{value} is no object")
+        };
+        object
+    }
+
+    #[test]
+    fn json_survives_the_round_trip() {
+        let data = object(
+            json!({"n": 1, "f": 1.5, "neg": -7, "s": "ü", "b": true, "z": null,
+            "list": [1, [2, {"deep": 3}]], "empty": {}, "exact": 9_007_199_254_740_992_i64, "minus": -0.0}),
+        );
+        assert_eq!(check(&data), Ok(()));
+        assert_eq!(from_struct(to_struct(data.clone())), data);
+    }
+
+    #[test]
+    fn a_number_that_would_change_is_refused() {
+        let data = object(json!({"list": [9_007_199_254_740_993_i64]}));
+        assert!(matches!(check(&data), Err(InvalidData::InexactNumber(_))));
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let mut value = json!(1);
+        for _ in 0..MAX_DEPTH {
+            value = json!([value]);
+        }
+        assert_eq!(
+            check(&object(json!({ "deep": value }))),
+            Err(InvalidData::TooDeep)
+        );
+    }
+}

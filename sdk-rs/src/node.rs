@@ -1,0 +1,241 @@
+//! The door to the network: a daemon, reached or started, and what can be asked of it. A `Node` is
+//! cheap to clone; clones share one connection. A daemon that this node started is stopped when the
+//! last clone, task handle and incoming task of it are gone, or by [`Node::shutdown`].
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use agentanycast_proto::v1;
+use tokio::sync::Mutex;
+
+use crate::{
+    card::AgentCard,
+    error::{Error, ErrorKind, Subject},
+    handle::TaskHandle,
+    message::Message,
+    peer_id::PeerId,
+    send::{Target, TaskBuilder},
+    serve::{HandlerError, IncomingTask, Serve},
+    session::{NodeClient, Session},
+    task::{Task, TaskFilter},
+};
+
+pub(crate) mod builder;
+pub(crate) mod daemon;
+pub(crate) mod peers;
+
+pub use builder::NodeBuilder;
+use daemon::Daemon;
+use peers::{DiscoveredAgent, NodeInfo, Peer};
+
+/// Most tasks that the daemon lists in one answer.
+const TASK_PAGE: usize = 500;
+
+/// A connection to the daemon beside this agent.
+///
+/// ```no_run
+/// use agentanycast::{AgentCard, Node, Skill, Target};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = Node::builder().card(AgentCard::new("asker", "Asks")).start().await?;
+/// let task = node.send_task(Target::skill("translate"), "Good morning").await?;
+/// println!("{}", task.wait().await?.text_content());
+/// node.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    session: Session,
+    /// The daemon, if this node started it.
+    daemon: Mutex<Option<Daemon>>,
+}
+
+impl Node {
+    /// Connects to a daemon that runs: `unix:///PATH`, a bare path, or `tcp://HOST:PORT`. The empty
+    /// text is the default, `~/.agentanycast/daemon.sock`. Fails at once, with kind
+    /// `DaemonUnavailable`, if nobody answers there.
+    pub async fn connect(address: impl AsRef<str>) -> Result<Self, Error> {
+        Self::builder().connect(address).await
+    }
+
+    /// Options, and the way to start a daemon.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    fn new(session: Session, daemon: Option<Daemon>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                session,
+                daemon: Mutex::new(daemon),
+            }),
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.inner.session
+    }
+
+    /// Where the daemon listens, as [`Node::connect`] takes it.
+    pub fn address(&self) -> String {
+        self.session().address().to_string()
+    }
+
+    /// Who the daemon is.
+    pub async fn info(&self) -> Result<NodeInfo, Error> {
+        let rpc = |mut client: NodeClient, request| async move { client.get_node_info(request).await };
+        let answer = self
+            .session()
+            .call(Subject::Node, v1::GetNodeInfoRequest {}, rpc)
+            .await?;
+        answer
+            .node_info
+            .map(NodeInfo::from)
+            .ok_or_else(|| missing("node info"))
+    }
+
+    /// Sets the card of the local agent. It is set again whenever the daemon has been restarted.
+    pub async fn set_card(&self, card: AgentCard) -> Result<(), Error> {
+        self.session().set_card(card.into()).await
+    }
+
+    /// The card of a peer: fetched if it is connected, else the one known from before.
+    pub async fn card_of(&self, peer: &PeerId) -> Result<AgentCard, Error> {
+        let rpc = |mut client: NodeClient, request| async move { client.get_peer_card(request).await };
+        let request = v1::GetPeerCardRequest {
+            peer_id: peer.to_string(),
+        };
+        let answer = self.session().call(Subject::Card, request, rpc).await?;
+        answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))
+    }
+
+    /// The connected peers.
+    pub async fn peers(&self) -> Result<Vec<Peer>, Error> {
+        let rpc = |mut client: NodeClient, request| async move { client.list_peers(request).await };
+        let answer = self
+            .session()
+            .call(Subject::Node, v1::ListPeersRequest {}, rpc)
+            .await?;
+        Ok(answer.peers.into_iter().map(Peer::from).collect())
+    }
+
+    /// Connects to a peer, trying these multiaddrs first.
+    pub async fn connect_peer<A: Into<String>>(
+        &self,
+        peer: &PeerId,
+        addresses: impl IntoIterator<Item = A>,
+    ) -> Result<Peer, Error> {
+        let rpc = |mut client: NodeClient, request| async move { client.connect_peer(request).await };
+        let addresses = addresses.into_iter().map(Into::into).collect();
+        let request = v1::ConnectPeerRequest {
+            peer_id: peer.to_string(),
+            addresses,
+        };
+        let answer = self.session().call(Subject::Peer, request, rpc).await?;
+        answer.peer_info.map(Peer::from).ok_or_else(|| missing("peer"))
+    }
+
+    /// Finds agents by skill. Only agents with all these tags; at most `limit` of them, 0 = 100.
+    /// Nobody is an empty list, not an error.
+    pub async fn discover(
+        &self,
+        skill: impl Into<String>,
+        tags: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Vec<DiscoveredAgent>, Error> {
+        let rpc = |mut client: NodeClient, request| async move { client.discover(request).await };
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let request = v1::DiscoverRequest {
+            skill_id: skill.into(),
+            tags: tags.clone(),
+            limit,
+        };
+        let answer = self.session().call(Subject::Discovery, request, rpc).await?;
+        Ok(answer.agents.into_iter().map(DiscoveredAgent::from).collect())
+    }
+
+    /// Sends a task. When this returns, the task is durable: it is delivered also if the peer is
+    /// away now, and if either daemon is restarted.
+    pub async fn send_task(&self, target: Target, message: impl Into<Message>) -> Result<TaskHandle, Error> {
+        self.task(target, message).send().await
+    }
+
+    /// As [`Node::send_task`], with options.
+    pub fn task(&self, target: Target, message: impl Into<Message>) -> TaskBuilder {
+        TaskBuilder::new(self.clone(), target, message.into())
+    }
+
+    /// A handle for a task that was sent before, also by another process. Does not ask the daemon.
+    pub fn task_handle(&self, task_id: impl Into<String>) -> TaskHandle {
+        TaskHandle::new(self.clone(), task_id.into(), None)
+    }
+
+    /// Tasks of the daemon, sent and received, newest change first, without messages and artifacts:
+    /// [`TaskHandle::snapshot`] has them.
+    pub async fn tasks(&self, filter: &TaskFilter) -> Result<Vec<Task>, Error> {
+        let limit = if filter.limit == 0 {
+            usize::MAX
+        } else {
+            filter.limit
+        };
+        let mut tasks = Vec::new();
+        let mut page_token = String::new();
+        while tasks.len() < limit {
+            let request = v1::ListTasksRequest {
+                statuses: filter.statuses.iter().map(|status| i32::from(*status)).collect(),
+                page_size: (limit - tasks.len()).min(TASK_PAGE) as i32,
+                page_token,
+            };
+            let page = self.session().list_tasks(request).await?;
+            tasks.extend(page.tasks.into_iter().map(Task::from));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        Ok(tasks)
+    }
+
+    /// Serves tasks with `handler`, see [`Serve`].
+    pub fn serve<H, F>(&self, handler: H) -> Serve
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        Serve::new(self.clone(), handler)
+    }
+
+    /// Whether this node started the daemon, and so stops it.
+    pub async fn owns_daemon(&self) -> bool {
+        self.inner.daemon.lock().await.is_some()
+    }
+
+    /// The multiaddrs that a daemon started by this node announced, each with its `/p2p/<peer id>`; loopback
+    /// addresses are among them. Empty for a daemon that somebody else started.
+    pub async fn announced_addresses(&self) -> Vec<String> {
+        match self.inner.daemon.lock().await.as_ref() {
+            Some(daemon) => daemon.announced().await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Stops the daemon if this node started it: SIGTERM, and the hard way after 5 s. Else nothing.
+    pub async fn shutdown(&self) {
+        if let Some(daemon) = self.inner.daemon.lock().await.take() {
+            daemon.stop().await;
+        }
+    }
+}
+
+/// The daemon left out what the protocol says it must send.
+pub(crate) fn missing(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        format!("the daemon answered without a {what}"),
+    )
+}

@@ -1,0 +1,138 @@
+//! What the daemon says about itself, its peers, and the agents that it finds.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use agentanycast_proto::v1;
+
+use crate::{message::to_system_time, peer_id::PeerId};
+
+/// The daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Its name on the network.
+    pub peer_id: Option<PeerId>,
+    /// Multiaddrs that another host can dial, without the trailing `/p2p` part.
+    pub listen_addresses: Vec<String>,
+    /// Whether other hosts can dial it; `None` while that is not known.
+    pub publicly_reachable: Option<bool>,
+    /// Number of connected peers.
+    pub connected_peers: usize,
+    /// When it started.
+    pub started_at: Option<SystemTime>,
+    /// Its version.
+    pub version: String,
+}
+
+/// How a peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Road {
+    /// From host to host.
+    Direct,
+    /// Through a circuit relay.
+    Relay,
+    /// Not said, or a way that this SDK does not know, with its number.
+    Other(i32),
+}
+
+impl std::fmt::Display for Road {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Direct => "direct",
+            Self::Relay => "relay",
+            Self::Other(_) => "unknown",
+        })
+    }
+}
+
+/// A connected peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name on the network.
+    pub id: Option<PeerId>,
+    /// Multiaddrs in use, without the trailing `/p2p` part.
+    pub addresses: Vec<String>,
+    /// How it is reached.
+    pub road: Road,
+    /// Since when.
+    pub connected_at: Option<SystemTime>,
+}
+
+/// An agent that discovery found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredAgent {
+    /// The peer that its daemon is.
+    pub peer_id: Option<PeerId>,
+    /// What it is called.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// What it can do, among it the skill that was asked for.
+    pub skills: Vec<DiscoveredSkill>,
+}
+
+/// A skill as the registry knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveredSkill {
+    /// What tasks name.
+    pub id: String,
+    /// What it does.
+    pub description: String,
+    /// Labels.
+    pub tags: BTreeMap<String, String>,
+}
+
+impl From<v1::NodeInfo> for NodeInfo {
+    fn from(info: v1::NodeInfo) -> Self {
+        let publicly_reachable = match v1::NatType::try_from(info.nat_type) {
+            Ok(v1::NatType::Public) => Some(true),
+            Ok(v1::NatType::Private) => Some(false),
+            _ => None,
+        };
+        Self {
+            peer_id: PeerId::from_daemon(info.peer_id),
+            listen_addresses: info.listen_addresses,
+            publicly_reachable,
+            connected_peers: usize::try_from(info.connected_peers).unwrap_or(0),
+            started_at: to_system_time(info.started_at),
+            version: info.version,
+        }
+    }
+}
+
+impl From<v1::PeerInfo> for Peer {
+    fn from(peer: v1::PeerInfo) -> Self {
+        let road = match v1::ConnectionType::try_from(peer.connection_type) {
+            Ok(v1::ConnectionType::Direct) => Road::Direct,
+            Ok(v1::ConnectionType::Relay) => Road::Relay,
+            _ => Road::Other(peer.connection_type),
+        };
+        Self {
+            id: PeerId::from_daemon(peer.peer_id),
+            addresses: peer.addresses,
+            road,
+            connected_at: to_system_time(peer.connected_at),
+        }
+    }
+}
+
+impl From<v1::DiscoveredAgent> for DiscoveredAgent {
+    fn from(agent: v1::DiscoveredAgent) -> Self {
+        Self {
+            peer_id: PeerId::from_daemon(agent.peer_id),
+            name: agent.agent_name,
+            description: agent.agent_description,
+            skills: agent.skills.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<v1::SkillInfo> for DiscoveredSkill {
+    fn from(skill: v1::SkillInfo) -> Self {
+        Self {
+            id: skill.skill_id,
+            description: skill.description,
+            tags: skill.tags,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A piece of a message or of an artifact: text, JSON, a reference, or bytes.
+
+use std::collections::BTreeMap;
+
+use agentanycast_proto::v1;
+use serde_json::{Map, Value};
+
+use crate::json::{self, InvalidData};
+
+/// How a daemon refers to an artifact that it left out because it is large.
+const STREAM_SCHEME: &str = "agentanycast-stream:";
+
+/// A piece of a message or of an artifact.
+///
+/// ```
+/// use agentanycast::Part;
+/// use serde_json::json;
+///
+/// let part = Part::data(json!({"city": "Bern", "days": 3}))?.with_metadata("source", "form");
+/// assert_eq!(part.as_data().and_then(|data| data["days"].as_i64()), Some(3));
+/// # Ok::<(), agentanycast::InvalidData>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What the part holds.
+    pub content: Content,
+    /// MIME type; empty when not given.
+    pub media_type: String,
+    /// Free labels.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What a part holds.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Content {
+    /// Text.
+    Text(String),
+    /// A JSON object.
+    Data(Map<String, Value>),
+    /// A reference to content that is elsewhere.
+    Url {
+        /// Where it is.
+        url: String,
+        /// A file name to offer; empty when not given.
+        filename: String,
+    },
+    /// Bytes.
+    Raw {
+        /// The bytes.
+        data: Vec<u8>,
+        /// A file name to offer; empty when not given.
+        filename: String,
+    },
+    /// Nothing, or a kind that this SDK does not know.
+    Empty,
+}
+
+impl Part {
+    fn new(content: Content) -> Self {
+        Self {
+            content,
+            media_type: String::new(),
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(Content::Text(text.into()))
+    }
+
+    /// A JSON object. Anything but an object, an integer of more than 53 bits, and deep nesting are
+    /// refused, since they would not arrive as they were sent.
+    pub fn data(value: Value) -> Result<Self, InvalidData> {
+        let Value::Object(object) = value else {
+            return Err(InvalidData::NotAnObject(value));
+        };
+        json::check(&object)?;
+        Ok(Self::new(Content::Data(object)))
+    }
+
+    /// A reference.
+    pub fn url(url: impl Into<String>) -> Self {
+        Self::new(Content::Url {
+            url: url.into(),
+            filename: String::new(),
+        })
+    }
+
+    /// Bytes with a MIME type.
+    pub fn raw(data: impl Into<Vec<u8>>, media_type: impl Into<String>) -> Self {
+        Self::new(Content::Raw {
+            data: data.into(),
+            filename: String::new(),
+        })
+        .with_media_type(media_type)
+    }
+
+    /// Sets the MIME type.
+    #[must_use]
+    pub fn with_media_type(mut self, media_type: impl Into<String>) -> Self {
+        self.media_type = media_type.into();
+        self
+    }
+
+    /// Sets the file name of a reference or of bytes; other parts have none and stay as they are.
+    #[must_use]
+    pub fn with_filename(mut self, name: impl Into<String>) -> Self {
+        if let Content::Url { filename, .. } | Content::Raw { filename, .. } = &mut self.content {
+            *filename = name.into();
+        }
+        self
+    }
+
+    /// Adds a label.
+    #[must_use]
+    pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    /// The text, if this is a text part.
+    pub fn as_text(&self) -> Option<&str> {
+        if let Content::Text(text) = &self.content {
+            Some(text)
+        } else {
+            None
+        }
+    }
+
+    /// The JSON object, if this is a data part.
+    pub fn as_data(&self) -> Option<&Map<String, Value>> {
+        if let Content::Data(object) = &self.content {
+            Some(object)
+        } else {
+            None
+        }
+    }
+
+    /// The bytes, if this is a raw part.
+    pub fn as_raw(&self) -> Option<&[u8]> {
+        if let Content::Raw { data, .. } = &self.content {
+            Some(data)
+        } else {
+            None
+        }
+    }
+
+    /// The artifact id, if this part stands for an artifact that has to be read with
+    /// [`TaskHandle::read_artifact`](crate::TaskHandle::read_artifact).
+    pub fn streamed_artifact(&self) -> Option<&str> {
+        let Content::Url { url, .. } = &self.content else {
+            return None;
+        };
+        url.strip_prefix(STREAM_SCHEME)?
+            .split_once('/')
+            .map(|(_, artifact)| artifact)
+    }
+}
+
+impl From<Part> for v1::Part {
+    fn from(part: Part) -> Self {
+        use v1::part::Content as Proto;
+        let content = match part.content {
+            Content::Text(text) => Some(Proto::TextPart(v1::TextPart { text })),
+            Content::Data(object) => Some(Proto::DataPart(v1::DataPart {
+                data: Some(json::to_struct(object)),
+            })),
+            Content::Url { url, filename } => Some(Proto::UrlPart(v1::UrlPart { url, filename })),
+            Content::Raw { data, filename } => Some(Proto::RawPart(v1::RawPart { data, filename })),
+            Content::Empty => None,
+        };
+        Self {
+            media_type: part.media_type,
+            metadata: part.metadata,
+            content,
+        }
+    }
+}
+
+impl From<v1::Part> for Part {
+    fn from(part: v1::Part) -> Self {
+        use v1::part::Content as Proto;
+        let content = match part.content {
+            Some(Proto::TextPart(part)) => Content::Text(part.text),
+            Some(Proto::DataPart(part)) => {
+                Content::Data(part.data.map(json::from_struct).unwrap_or_default())
+            }
+            Some(Proto::UrlPart(part)) => Content::Url {
+                url: part.url,
+                filename: part.filename,
+            },
+            Some(Proto::RawPart(part)) => Content::Raw {
+                data: part.data,
+                filename: part.filename,
+            },
+            None => Content::Empty,
+        };
+        Self {
+            content,
+            media_type: part.media_type,
+            metadata: part.metadata,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_survive_the_round_trip() {
+        let parts = [
+            Part::text("hello")
+                .with_media_type("text/markdown")
+                .with_metadata("k", "v"),
+            Part::data(serde_json::json!({"a": [1, null]})).unwrap(),
+            Part::url("https://example.org/x").with_filename("x"),
+            Part::raw([0, 255], "image/png").with_filename("x.png"),
+            Part::new(Content::Empty),
+        ];
+        for part in parts {
+            assert_eq!(Part::from(v1::Part::from(part.clone())), part);
+        }
+    }
+
+    #[test]
+    fn a_left_out_artifact_is_recognised() {
+        assert_eq!(
+            Part::url("agentanycast-stream:task/art").streamed_artifact(),
+            Some("art")
+        );
+        assert_eq!(Part::url("https://example.org/a/b").streamed_artifact(), None);
+    }
+}

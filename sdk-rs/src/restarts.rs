@@ -1,0 +1,339 @@
+//! Tests: the daemon goes away in the middle of things, and agents do not notice.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use agentanycast_proto::v1::{self, TaskStatus as Status, send_streaming_artifact_request::Event};
+use futures::StreamExt;
+
+use crate::{
+    AgentCard, CancellationToken, ErrorKind, HandlerError, Message, PeerId, Target, TaskStatus, fake::Fake,
+};
+
+const PEER: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+
+fn peer() -> PeerId {
+    PEER.parse().unwrap()
+}
+
+fn status_of(fake: &Fake, id: &str) -> Status {
+    fake.state().tasks[id].status()
+}
+
+#[tokio::test]
+async fn updates_go_on_and_the_end_comes_once() {
+    let mut fake = Fake::start();
+    fake.put("t", Status::Working, Vec::new());
+    let mut updates = fake.node().await.task_handle("t").updates();
+    assert_eq!(updates.next().await.unwrap().unwrap().status, TaskStatus::Working);
+    fake.restart();
+    fake.until("a new subscription", |state| state.subscriptions == 2)
+        .await;
+    fake.put("t", Status::Completed, Vec::new());
+    // The state known from before is not repeated.
+    assert_eq!(
+        updates.next().await.unwrap().unwrap().status,
+        TaskStatus::Completed
+    );
+    assert!(updates.next().await.is_none());
+}
+
+#[tokio::test]
+async fn an_end_while_the_daemon_was_away_is_not_missed() {
+    let mut fake = Fake::start();
+    fake.put("t", Status::Working, Vec::new());
+    let handle = fake.node().await.task_handle("t");
+    let waiting = tokio::spawn(async move { handle.wait().await });
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    fake.stop();
+    fake.put("t", Status::Completed, Vec::new());
+    fake.restart();
+    assert_eq!(waiting.await.unwrap().unwrap().status, TaskStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_repeated_send_makes_one_task() {
+    let mut fake = Fake::start();
+    let node = fake.node().await;
+    fake.state().unanswered.push("send");
+    let sending = tokio::spawn(async move { node.send_task(Target::Peer(peer()), "hi").await });
+    fake.until("the send", |state| state.calls == ["send"]).await;
+    fake.restart();
+    assert_eq!(sending.await.unwrap().unwrap().id(), "task-0");
+    assert_eq!(fake.state().calls, ["send", "send"]);
+    assert_eq!(fake.state().tasks.len(), 1);
+}
+
+#[tokio::test]
+async fn without_patience_a_lost_daemon_is_an_error_that_may_be_retried() {
+    let mut fake = Fake::start();
+    let node = crate::Node::builder().patience(std::time::Duration::ZERO);
+    let node = node.connect(fake.node().await.address()).await.unwrap();
+    fake.stop();
+    let error = node.info().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DaemonUnavailable);
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_repeated() {
+    let fake = Fake::start();
+    let node = fake.node().await;
+    assert_eq!(
+        node.connect_peer(&peer(), [""]).await.unwrap_err().kind(),
+        ErrorKind::PeerNotFound
+    );
+    assert_eq!(
+        node.card_of(&peer()).await.unwrap_err().kind(),
+        ErrorKind::CardNotFound
+    );
+    let missing = node.task_handle("nothing").wait().await.unwrap_err();
+    assert!(matches!(missing, crate::TaskError::Node(error) if error.kind() == ErrorKind::TaskNotFound));
+}
+
+#[tokio::test]
+async fn the_card_is_set_again_on_a_new_connection() {
+    let mut fake = Fake::start();
+    let node = fake.node().await;
+    node.set_card(AgentCard::new("a", "b")).await.unwrap();
+    node.info().await.unwrap();
+    assert_eq!(fake.state().cards, 1);
+    fake.restart();
+    node.info().await.unwrap();
+    assert_eq!(fake.state().cards, 2);
+}
+
+#[tokio::test]
+async fn a_cancel_whose_answer_was_lost_is_no_conflict() {
+    let mut fake = Fake::start();
+    fake.put("t", Status::Working, Vec::new());
+    let handle = fake.node().await.task_handle("t");
+    fake.state().unanswered.push("cancel");
+    let canceling = tokio::spawn(async move { handle.cancel().await });
+    fake.until("the cancel", |state| state.calls == ["cancel"]).await;
+    fake.restart();
+    assert_eq!(canceling.await.unwrap().unwrap().status, TaskStatus::Canceled);
+}
+
+/// Serves in the background; counts how often the handler ran.
+async fn serving<F>(
+    fake: &Fake,
+    handler: impl Fn(crate::IncomingTask) -> F + Send + Sync + 'static,
+) -> Arc<AtomicUsize>
+where
+    F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+{
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let serve = fake.node().await.serve(move |task| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        handler(task)
+    });
+    tokio::spawn(serve.into_future());
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    runs
+}
+
+#[tokio::test]
+async fn a_completion_whose_answer_was_lost_is_done_once() {
+    let mut fake = Fake::start();
+    let (done, mut outcome) = tokio::sync::mpsc::channel(1);
+    let runs = serving(&fake, move |task| {
+        let done = done.clone();
+        async move {
+            done.send(task.complete([]).await.is_ok()).await?;
+            Ok(())
+        }
+    })
+    .await;
+    fake.state().unanswered.push("complete");
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the completion", |state| state.calls.contains(&"complete"))
+        .await;
+    fake.restart();
+    assert!(
+        outcome.recv().await.unwrap(),
+        "the repeated completion was resolved by the task's state"
+    );
+    fake.until("the new subscription", |state| state.subscriptions == 2)
+        .await;
+    // Handed over again, as after a crash before the daemon noted the claim.
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.put("other", Status::Submitted, Vec::new());
+    fake.until("the other task's end", |state| {
+        state.tasks["other"].status() == Status::Completed
+    })
+    .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_handler_that_does_not_end_its_task_fails_it() {
+    let fake = Fake::start();
+    serving(&fake, |task| async move {
+        match task.id() {
+            "error" => Err(HandlerError::new("no ink")),
+            "panic" => panic!("out of paper"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    for (id, reason) in [
+        ("error", "no ink"),
+        ("panic", "handler panicked: out of paper"),
+        ("idle", "handler returned without completing the task"),
+    ] {
+        fake.put(id, Status::Submitted, Vec::new());
+        fake.until(id, |state| state.tasks[id].status() == Status::Failed)
+            .await;
+        let task = crate::Task::from(fake.state().tasks[id].clone());
+        assert_eq!(task.reason(), reason);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler() {
+    let mut fake = Fake::start();
+    serving(&fake, |task| async move {
+        let answer = task.ask("which?").await?;
+        assert_eq!(task.messages().len(), 2);
+        task.fail(answer.text_content()).await?;
+        Ok(())
+    })
+    .await;
+    let first: v1::Message = Message::text("do it").into();
+    fake.put("t", Status::Submitted, vec![first.clone()]);
+    fake.until("the question", |state| {
+        state.tasks["t"].status() == Status::InputRequired
+    })
+    .await;
+    fake.stop();
+    fake.put(
+        "t",
+        Status::Working,
+        vec![first, Message::text("this one").into()],
+    );
+    fake.restart();
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Failed)
+        .await;
+    assert_eq!(
+        crate::Task::from(fake.state().tasks["t"].clone()).reason(),
+        "this one"
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_while_the_daemon_was_away_reaches_the_handler() {
+    let mut fake = Fake::start();
+    let noticed = CancellationToken::new();
+    let notice = noticed.clone();
+    serving(&fake, move |task| {
+        let notice = notice.clone();
+        async move {
+            task.cancelled().cancelled().await;
+            notice.cancel();
+            Ok(())
+        }
+    })
+    .await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.tasks["t"].status() == Status::Working)
+        .await;
+    fake.stop();
+    fake.put("t", Status::Canceled, Vec::new());
+    fake.restart();
+    noticed.cancelled().await;
+    assert_eq!(status_of(&fake, "t"), Status::Canceled);
+}
+
+#[tokio::test]
+async fn concurrency_is_bounded_and_the_rest_stays_unclaimed() {
+    let fake = Fake::start();
+    let gate = CancellationToken::new();
+    let open = gate.clone();
+    let serve = fake.node().await.serve(move |task| {
+        let open = open.clone();
+        async move {
+            open.cancelled().await;
+            Ok(task.complete([]).await?)
+        }
+    });
+    let stop = CancellationToken::new();
+    let served = tokio::spawn(serve.concurrency(2).until(stop.clone()).into_future());
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    let count = |state: &crate::fake::State, wanted| {
+        state
+            .tasks
+            .values()
+            .filter(|task| task.status() == wanted)
+            .count()
+    };
+    for id in ["a", "b", "c"] {
+        fake.put(id, Status::Submitted, Vec::new());
+    }
+    fake.until("two claims", |state| count(state, Status::Working) == 2)
+        .await;
+    assert_eq!(count(&fake.state(), Status::Submitted), 1);
+    gate.cancel();
+    fake.until("all ends", |state| count(state, Status::Completed) == 3)
+        .await;
+    stop.cancel();
+    served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn handlers_that_do_not_finish_in_time_fail_their_tasks() {
+    let fake = Fake::start();
+    let serve = fake.node().await.serve(|_task| std::future::pending());
+    let stop = CancellationToken::new();
+    let served = tokio::spawn(
+        serve
+            .drain(std::time::Duration::ZERO)
+            .until(stop.clone())
+            .into_future(),
+    );
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.tasks["t"].status() == Status::Working)
+        .await;
+    stop.cancel();
+    served.await.unwrap().unwrap();
+    assert_eq!(status_of(&fake, "t"), Status::Failed);
+}
+
+#[tokio::test]
+async fn an_artifact_is_sent_in_pieces_from_zero_without_gaps() {
+    let fake = Fake::start();
+    serving(&fake, |task| async move {
+        let mut writer = task.stream_artifact("big", "text/plain").await?;
+        writer.write(vec![7; 150 << 10]).await?;
+        writer.write("end").await?;
+        writer.finish().await?;
+        Ok(task.complete([]).await?)
+    })
+    .await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
+    let state = fake.state();
+    let events: Vec<_> = state.sent.iter().filter_map(|sent| sent.event.as_ref()).collect();
+    assert!(matches!(events[0], Event::StreamStart(start) if start.artifact_name == "big"));
+    let sizes: Vec<_> = events
+        .iter()
+        .filter_map(|event| {
+            if let Event::StreamChunk(chunk) = event {
+                Some((chunk.sequence, chunk.data.len()))
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert_eq!(sizes, [(0, 65536), (1, 65536), (2, 22528), (3, 3)]);
+    assert!(matches!(events[5], Event::StreamEnd(end) if end.reason() == v1::StreamEndReason::Complete));
+}

@@ -1,0 +1,191 @@
+//! Sending a task: whom to, with which options. Every send carries an idempotency key, so that the
+//! SDK may send again after a lost answer and the daemon still makes one task.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use agentanycast_proto::v1::{self, send_task_request};
+
+use crate::{
+    error::{Error, ErrorKind, Subject},
+    handle::TaskHandle,
+    message::Message,
+    node::{Node, missing},
+    peer_id::PeerId,
+    session::NodeClient,
+};
+
+/// The metadata key that ends a task when the time in it passes.
+const DEADLINE_KEY: &str = "deadline";
+
+/// Whom a task is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target {
+    /// The agent of this peer.
+    Peer(PeerId),
+    /// Any agent with this skill; the daemon chooses.
+    Skill(String),
+    /// An agent beyond a bridge, such as an A2A server's URL.
+    Url(String),
+}
+
+impl Target {
+    /// Any agent with this skill.
+    pub fn skill(id: impl Into<String>) -> Self {
+        Self::Skill(id.into())
+    }
+
+    /// An agent beyond a bridge.
+    pub fn url(url: impl Into<String>) -> Self {
+        Self::Url(url.into())
+    }
+}
+
+impl From<PeerId> for Target {
+    fn from(peer: PeerId) -> Self {
+        Self::Peer(peer)
+    }
+}
+
+impl From<Target> for send_task_request::Target {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Peer(peer) => Self::PeerId(peer.to_string()),
+            Target::Skill(skill) => Self::SkillId(skill),
+            Target::Url(url) => Self::Url(url),
+        }
+    }
+}
+
+/// A task about to be sent, made by [`Node::task`].
+///
+/// ```no_run
+/// # use agentanycast::{Node, Target};
+/// # use std::time::Duration;
+/// # async fn run(node: Node) -> Result<(), Box<dyn std::error::Error>> {
+/// let handle = node
+///     .task(Target::skill("summarize"), "a long text")
+///     .metadata("priority", "low")
+///     .timeout(Duration::from_secs(60))
+///     .send()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a task is sent by `send`"]
+pub struct TaskBuilder {
+    node: Node,
+    target: Target,
+    request: v1::SendTaskRequest,
+    deadline: Option<SystemTime>,
+}
+
+impl TaskBuilder {
+    pub(crate) fn new(node: Node, target: Target, message: Message) -> Self {
+        let request = v1::SendTaskRequest {
+            message: Some(message.into()),
+            idempotency_key: uuid::Uuid::new_v4().to_string(),
+            ..v1::SendTaskRequest::default()
+        };
+        Self {
+            node,
+            target,
+            request,
+            deadline: None,
+        }
+    }
+
+    /// Adds a label that travels to the agent.
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.request.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    /// Adds labels that travel to the agent.
+    pub fn metadata_from(mut self, labels: BTreeMap<String, String>) -> Self {
+        self.request.metadata.extend(labels);
+        self
+    }
+
+    /// Puts the task into a conversation; without, it starts a new one.
+    pub fn context_id(mut self, context_id: impl Into<String>) -> Self {
+        self.request.context_id = context_id.into();
+        self
+    }
+
+    /// The task ends as failed, on both sides, if it has not ended by then.
+    pub fn deadline(mut self, deadline: SystemTime) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// As [`TaskBuilder::deadline`], from now on.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        let deadline = SystemTime::now().checked_add(timeout);
+        Self { deadline, ..self }
+    }
+
+    /// The same key within 24 h names the same task, also from another process. Without, each send
+    /// is a task of its own.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.request.idempotency_key = key.into();
+        self
+    }
+
+    /// Makes this a further message of an existing task.
+    pub(crate) fn task_id(mut self, task_id: String) -> Self {
+        self.request.task_id = task_id;
+        self
+    }
+
+    /// Sends. When this returns the task is durable at the daemon.
+    pub async fn send(self) -> Result<TaskHandle, Error> {
+        let Self {
+            node,
+            target,
+            mut request,
+            deadline,
+        } = self;
+        if let Some(deadline) = deadline {
+            request
+                .metadata
+                .insert(DEADLINE_KEY.to_owned(), rfc3339(deadline)?);
+        }
+        let subject = match (&target, request.task_id.is_empty()) {
+            (_, false) => Subject::Task,
+            (Target::Skill(_), true) => Subject::Skill,
+            (Target::Peer(_) | Target::Url(_), true) => Subject::Target,
+        };
+        request.target = Some(target.into());
+        let rpc = |mut client: NodeClient, request| async move { client.send_task(request).await };
+        let answer = node.session().call(subject, request, rpc).await?;
+        let task = answer
+            .task
+            .filter(|task| !task.task_id.is_empty())
+            .ok_or_else(|| missing("task"))?;
+        let assignee = PeerId::from_daemon(task.assignee_peer_id);
+        Ok(TaskHandle::new(node, task.task_id, assignee))
+    }
+}
+
+fn rfc3339(time: SystemTime) -> Result<String, Error> {
+    let stamp = jiff::Timestamp::try_from(time).map_err(|error| {
+        Error::new(ErrorKind::InvalidArgument, "the deadline is beyond the year 9999").because(error)
+    })?;
+    Ok(stamp.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_rfc_3339() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+        assert_eq!(rfc3339(time).unwrap(), "2023-11-14T22:13:20.25Z");
+    }
+}

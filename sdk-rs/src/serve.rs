@@ -1,0 +1,300 @@
+//! Serving tasks: one loop reads what the daemon hands over, keeps the board of open tasks, and runs
+//! handlers up to a bound. The loop never waits for a handler, so that cancels and answers always
+//! reach the ones that run; after a lost connection it asks how each open task stands.
+
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use agentanycast_proto::v1;
+use futures::{FutureExt, StreamExt};
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    card::AgentCard,
+    error::{Error, ErrorKind},
+    handle::get_task,
+    node::Node,
+    task::{Task, TaskStatus},
+};
+
+mod board;
+mod calls;
+mod conversation;
+mod feed;
+mod incoming;
+mod writer;
+
+use board::{Board, Outcome, Waiting};
+use conversation::Conversation;
+use feed::Handed;
+pub use incoming::{HandlerError, IncomingTask};
+pub use writer::ArtifactWriter;
+
+/// Unless told otherwise, how many handlers run at once. Handlers mostly wait for models and tools.
+const DEFAULT_CONCURRENCY: usize = 64;
+
+/// Unless told otherwise, how long running handlers may finish after the shutdown was asked for.
+const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+
+/// How long the tasks of aborted handlers may take to be ended as failed.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Handler = dyn Fn(IncomingTask) -> BoxFuture<Result<(), HandlerError>> + Send + Sync;
+
+/// Serves tasks; made by [`Node::serve`], started by `.await`.
+///
+/// Each task is claimed before its handler runs: of several processes on one daemon one gets it. A
+/// handler that returns an error, panics, or returns without having ended its task ends the task as
+/// failed. Dropping the future aborts the handlers.
+///
+/// ```no_run
+/// # async fn run(node: agentanycast::Node) -> Result<(), agentanycast::Error> {
+/// use agentanycast::Artifact;
+///
+/// node.serve(|task| async move {
+///     task.working("reading").await?;
+///     task.complete([Artifact::text(task.message().text_content())]).await?;
+///     Ok(())
+/// })
+/// .concurrency(8)
+/// .await
+/// # }
+/// ```
+#[must_use = "nothing is served before this is awaited"]
+pub struct Serve {
+    node: Node,
+    handler: Arc<Handler>,
+    concurrency: usize,
+    until: CancellationToken,
+    drain: Duration,
+    patience: Option<Duration>,
+}
+
+impl fmt::Debug for Serve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serve")
+            .field("concurrency", &self.concurrency)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Serve {
+    pub(crate) fn new<H, F>(node: Node, handler: H) -> Self
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        Self {
+            node,
+            handler: Arc::new(move |task| Box::pin(handler(task))),
+            concurrency: DEFAULT_CONCURRENCY,
+            until: CancellationToken::new(),
+            drain: DEFAULT_DRAIN,
+            patience: None,
+        }
+    }
+
+    /// How many handlers run at once, at least 1; default 64. Further tasks wait, unclaimed.
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.concurrency = handlers.max(1);
+        self
+    }
+
+    /// Stops when the token is cancelled: no new task is taken, running handlers may finish within the
+    /// drain time (see [`Serve::drain`]), then the future resolves.
+    pub fn until(mut self, shutdown: CancellationToken) -> Self {
+        self.until = shutdown;
+        self
+    }
+
+    /// How long running handlers may finish after the shutdown was asked for; default 30 s. The tasks
+    /// of handlers that do not finish end as failed.
+    pub fn drain(mut self, limit: Duration) -> Self {
+        self.drain = limit;
+        self
+    }
+
+    /// Gives up, with kind `DaemonUnavailable`, when the daemon has been away for this long. Default:
+    /// never, a service outlives its daemon's upgrade.
+    pub fn give_up_after(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    async fn run(self) -> Result<(), Error> {
+        let mut feed = feed::incoming(self.node.clone(), self.patience);
+        let mut board = Board::default();
+        let mut running: JoinSet<(String, Outcome)> = JoinSet::new();
+        let mut syncing: JoinSet<()> = JoinSet::new();
+        let mut stop_at: Option<Instant> = None;
+        loop {
+            while stop_at.is_none() && running.len() < self.concurrency {
+                let Some((waiting, conversation)) = board.start_next() else {
+                    break;
+                };
+                let (node, handler) = (self.node.clone(), Arc::clone(&self.handler));
+                running.spawn(async move {
+                    let id = waiting.id.clone();
+                    let outcome = run_one(node, handler, waiting, conversation).await;
+                    (id, outcome)
+                });
+            }
+            if stop_at.is_some() && running.is_empty() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = self.until.cancelled(), if stop_at.is_none() => stop_at = Some(Instant::now() + self.drain),
+                () = at(stop_at) => {
+                    running.shutdown().await;
+                    return self.farewell(&board).await;
+                }
+                Some(done) = running.join_next() => match done {
+                    Ok((id, outcome)) => board.finish(&id, outcome),
+                    Err(error) => tracing::error!(%error, "a task's runner ended unexpectedly"),
+                },
+                Some(_) = syncing.join_next() => {}
+                handed = feed.next() => match handed {
+                    Some(Ok(Handed::Task(handed))) => {
+                        let (task, sender_card) = *handed;
+                        if let Some(refused) = board.take(task, sender_card) {
+                            let node = self.node.clone();
+                            syncing.spawn(async move { calls::fail_quietly(&node, &refused, board::FULL).await });
+                        }
+                    }
+                    // What happened to the open tasks while nobody listened has to be asked for.
+                    Some(Ok(Handed::Resumed)) => {
+                        for (id, conversation) in board.open() {
+                            let node = self.node.clone();
+                            syncing.spawn(async move { catch_up(&node, &id, &conversation).await });
+                        }
+                    }
+                    Some(Err(error)) => return Err(error),
+                    None => return Err(self.node.session().unavailable()),
+                },
+            }
+        }
+    }
+
+    /// Ends the tasks whose handlers were aborted.
+    async fn farewell(&self, board: &Board) -> Result<(), Error> {
+        let open = board
+            .open()
+            .into_iter()
+            .filter(|(_, conversation)| !conversation.is_over());
+        let calls = open.map(|(id, _)| {
+            let node = self.node.clone();
+            async move { calls::fail_quietly(&node, &id, "the agent is shutting down").await }
+        });
+        if tokio::time::timeout(FAREWELL_LIMIT, futures::future::join_all(calls))
+            .await
+            .is_err()
+        {
+            tracing::warn!("not all tasks of aborted handlers could be ended in time");
+        }
+        Ok(())
+    }
+}
+
+impl IntoFuture for Serve {
+    type Output = Result<(), Error>;
+    type IntoFuture = BoxFuture<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Claims a task, runs its handler, and sees to it that the task ends.
+async fn run_one(
+    node: Node,
+    handler: Arc<Handler>,
+    waiting: Waiting,
+    conversation: Arc<Conversation>,
+) -> Outcome {
+    let id = waiting.id.clone();
+    if let Err(error) = calls::claim(&node, &id).await {
+        tracing::debug!(task = id, %error, "the task was not claimed");
+        return if error.is_retryable() {
+            Outcome::NotStarted
+        } else {
+            Outcome::Over
+        };
+    }
+    let (task, sender_card) = match whole(&node, waiting).await {
+        Ok(whole) => whole,
+        Err(error) => {
+            calls::fail_quietly(&node, &id, &format!("the agent could not read the task: {error}")).await;
+            return Outcome::Over;
+        }
+    };
+    conversation.open_with(&task);
+    let incoming = IncomingTask::new(node.clone(), task, sender_card, Arc::clone(&conversation));
+    let outcome = AssertUnwindSafe(async move { handler(incoming).await })
+        .catch_unwind()
+        .await;
+    let reason = match outcome {
+        Ok(Ok(())) => "handler returned without completing the task".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => format!("handler panicked: {}", panic_text(panic.as_ref())),
+    };
+    if !conversation.is_over() {
+        tracing::warn!(task = id, reason, "the task fails");
+        calls::fail_quietly(&node, &id, &reason).await;
+    }
+    Outcome::Over
+}
+
+/// The task with all it holds: what was kept while it waited, or else asked for now.
+async fn whole(node: &Node, waiting: Waiting) -> Result<(Task, Option<AgentCard>), Error> {
+    if let Some(held) = waiting.held {
+        return Ok(*held);
+    }
+    let task = get_task(node, &waiting.id).await?;
+    let card = match &task.originator {
+        Some(peer) => node.card_of(peer).await.ok(),
+        None => None,
+    };
+    Ok((task, card))
+}
+
+/// Brings an open task up to date after the connection was lost.
+async fn catch_up(node: &Node, id: &str, conversation: &Conversation) {
+    match get_task(node, id).await {
+        Ok(task) => conversation.update(&task),
+        Err(error) if error.kind() == ErrorKind::TaskNotFound => conversation.cancel(),
+        Err(error) => tracing::warn!(task = id, %error, "how the task stands could not be learnt"),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+/// A task with its sender's card, translated.
+fn translate(answer: v1::SubscribeIncomingTasksResponse) -> Option<(Task, Option<AgentCard>)> {
+    let task = Task::from(answer.task?);
+    (!task.id.is_empty()).then(|| (task, answer.sender_card.map(AgentCard::from)))
+}
+
+/// Whether a task handed over in this state is new.
+fn is_new(status: TaskStatus) -> bool {
+    status == TaskStatus::Submitted
+}

@@ -1,0 +1,212 @@
+//! Which tasks wait, which are open, which are over: pure bookkeeping of the serving loop. A task is
+//! started once per process, also when the daemon hands it over again. Bounded in tasks and bytes.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use agentanycast_proto::v1;
+use prost::Message as _;
+
+use crate::{
+    card::AgentCard,
+    serve::{conversation::Conversation, is_new},
+    task::Task,
+};
+
+/// Most tasks that wait for a free handler; a task beyond is refused.
+const MAX_WAITING: usize = 100_000;
+
+/// Why a task beyond [`MAX_WAITING`] is refused.
+pub(super) const FULL: &str = "the agent has too many tasks waiting";
+
+/// Most bytes of waiting tasks that are kept; what is beyond is asked for again when its turn comes.
+const MAX_HELD_BYTES: usize = 32 << 20;
+
+/// How many ended tasks are remembered, so that a repeated hand-over is known as such. The daemon
+/// repeats only what was never claimed, so this guards a short window.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// A task that waits for a free handler.
+pub(super) struct Waiting {
+    pub(super) id: String,
+    /// The task and its sender's card; `None` when there was no room to keep them.
+    pub(super) held: Option<Box<(Task, Option<AgentCard>)>>,
+    size: usize,
+}
+
+/// How the run of a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was somebody else's, or its handler ran.
+    Over,
+    /// It could not be claimed because the daemon was away; it may be handed over again.
+    NotStarted,
+}
+
+#[derive(Default)]
+pub(super) struct Board {
+    waiting: VecDeque<Waiting>,
+    waiting_ids: HashSet<String>,
+    held_bytes: usize,
+    open: HashMap<String, Arc<Conversation>>,
+    over: HashSet<String>,
+    over_order: VecDeque<String>,
+}
+
+impl Board {
+    /// Takes what the daemon handed over. Returns the id of a task that has to be refused.
+    pub(super) fn take(&mut self, task: Task, sender_card: Option<AgentCard>) -> Option<String> {
+        if let Some(conversation) = self.open.get(&task.id) {
+            conversation.update(&task);
+            return None;
+        }
+        if task.status.is_terminal() {
+            self.forget_waiting(&task.id);
+            return None;
+        }
+        if !is_new(task.status) || self.over.contains(&task.id) || self.waiting_ids.contains(&task.id) {
+            tracing::debug!(task = task.id, status = %task.status, "not a task for this process");
+            return None;
+        }
+        if self.waiting.len() >= MAX_WAITING {
+            return Some(task.id);
+        }
+        self.enqueue(task, sender_card);
+        None
+    }
+
+    fn enqueue(&mut self, task: Task, sender_card: Option<AgentCard>) {
+        let id = task.id.clone();
+        self.waiting_ids.insert(id.clone());
+        // Measured only when tasks pile up: an empty queue always has room for one.
+        let size = if self.waiting.is_empty() {
+            0
+        } else {
+            v1::Task::from(task.clone()).encoded_len()
+        };
+        let held = self.held_bytes + size <= MAX_HELD_BYTES;
+        let size = if held { size } else { 0 };
+        self.held_bytes += size;
+        self.waiting.push_back(Waiting {
+            id,
+            held: held.then(|| Box::new((task, sender_card))),
+            size,
+        });
+    }
+
+    fn forget_waiting(&mut self, id: &str) {
+        if self.waiting_ids.remove(id)
+            && let Some(position) = self.waiting.iter().position(|waiting| waiting.id == id)
+            && let Some(waiting) = self.waiting.remove(position)
+        {
+            self.held_bytes -= waiting.size;
+        }
+    }
+
+    /// Opens the task that has waited longest.
+    pub(super) fn start_next(&mut self) -> Option<(Waiting, Arc<Conversation>)> {
+        let waiting = self.waiting.pop_front()?;
+        self.waiting_ids.remove(&waiting.id);
+        self.held_bytes -= waiting.size;
+        let conversation = Arc::new(Conversation::default());
+        self.open.insert(waiting.id.clone(), Arc::clone(&conversation));
+        Some((waiting, conversation))
+    }
+
+    /// Closes an open task.
+    pub(super) fn finish(&mut self, id: &str, outcome: Outcome) {
+        self.open.remove(id);
+        if outcome == Outcome::Over && self.over.insert(id.to_owned()) {
+            self.over_order.push_back(id.to_owned());
+            if self.over_order.len() > MAX_REMEMBERED
+                && let Some(oldest) = self.over_order.pop_front()
+            {
+                self.over.remove(&oldest);
+            }
+        }
+    }
+
+    /// The open tasks.
+    pub(super) fn open(&self) -> Vec<(String, Arc<Conversation>)> {
+        self.open
+            .iter()
+            .map(|(id, conversation)| (id.clone(), Arc::clone(conversation)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(id: &str, status: v1::TaskStatus) -> Task {
+        v1::Task {
+            task_id: id.to_owned(),
+            status: status.into(),
+            ..v1::Task::default()
+        }
+        .into()
+    }
+
+    #[test]
+    fn a_task_handed_over_again_is_started_once() {
+        let mut board = Board::default();
+        for _ in 0..2 {
+            assert_eq!(board.take(task("t", v1::TaskStatus::Submitted), None), None);
+        }
+        assert_eq!(board.start_next().unwrap().0.id, "t");
+        board.take(task("t", v1::TaskStatus::Submitted), None);
+        assert!(board.start_next().is_none());
+        board.finish("t", Outcome::Over);
+        board.take(task("t", v1::TaskStatus::Submitted), None);
+        assert!(board.start_next().is_none());
+    }
+
+    #[test]
+    fn a_task_that_was_not_claimed_may_come_again() {
+        let mut board = Board::default();
+        board.take(task("t", v1::TaskStatus::Submitted), None);
+        board.start_next().unwrap();
+        board.finish("t", Outcome::NotStarted);
+        board.take(task("t", v1::TaskStatus::Submitted), None);
+        assert!(board.start_next().is_some());
+    }
+
+    #[test]
+    fn cancel_reaches_a_waiting_and_an_open_task() {
+        let mut board = Board::default();
+        board.take(task("a", v1::TaskStatus::Submitted), None);
+        board.take(task("b", v1::TaskStatus::Submitted), None);
+        board.take(task("b", v1::TaskStatus::Canceled), None);
+        let (_, conversation) = board.start_next().unwrap();
+        assert!(board.start_next().is_none());
+        board.take(task("a", v1::TaskStatus::Canceled), None);
+        assert!(conversation.cancelled().is_cancelled());
+    }
+
+    #[test]
+    fn somebody_elses_task_is_left_alone() {
+        let mut board = Board::default();
+        board.take(task("t", v1::TaskStatus::Working), None);
+        assert!(board.start_next().is_none());
+    }
+
+    #[test]
+    fn waiting_tasks_are_bounded_in_bytes() {
+        let mut board = Board::default();
+        for id in ["a", "b", "c"] {
+            let mut large = task(id, v1::TaskStatus::Submitted);
+            large
+                .messages
+                .push(crate::Message::text("x".repeat(MAX_HELD_BYTES * 2 / 3)));
+            board.take(large, None);
+        }
+        let held: Vec<bool> = std::iter::from_fn(|| board.start_next())
+            .map(|(w, _)| w.held.is_some())
+            .collect();
+        assert_eq!(held, [true, true, false]);
+        assert_eq!(board.held_bytes, 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! The calls by which an agent moves its task on. Each may be made again after a lost answer: when the
+//! daemon then refuses the change, the task tells whether the first attempt did it.
+
+use agentanycast_proto::v1;
+
+use crate::{
+    error::{Error, ErrorKind, Subject},
+    handle::get_task,
+    message::{Artifact, Message},
+    node::Node,
+    session::NodeClient,
+    task::TaskStatus,
+};
+
+/// Claims a new task: the first to say WORKING has it. If the answer was lost and the task is WORKING
+/// then, the claim counts as ours: the other reading would leave the task without anybody to do it.
+pub(super) async fn claim(node: &Node, id: &str) -> Result<(), Error> {
+    update(node, id, TaskStatus::Working, None).await
+}
+
+/// Reports a state with a message.
+pub(super) async fn update(
+    node: &Node,
+    id: &str,
+    status: TaskStatus,
+    message: Option<Message>,
+) -> Result<(), Error> {
+    let rpc = |mut client: NodeClient, request| async move { client.update_task_status(request).await };
+    let message = message.map(v1::Message::from);
+    let request = v1::UpdateTaskStatusRequest {
+        task_id: id.to_owned(),
+        status: status.into(),
+        message,
+    };
+    let answer = node.session().call_knowing(Subject::Task, request, rpc).await;
+    settle(node, id, status, answer).await
+}
+
+pub(super) async fn complete(
+    node: &Node,
+    id: &str,
+    artifacts: Vec<Artifact>,
+    message: Option<Message>,
+) -> Result<(), Error> {
+    let rpc = |mut client: NodeClient, request| async move { client.complete_task(request).await };
+    let request = v1::CompleteTaskRequest {
+        task_id: id.to_owned(),
+        artifacts: artifacts.into_iter().map(Into::into).collect(),
+        message: message.map(Into::into),
+    };
+    let answer = node.session().call_knowing(Subject::Task, request, rpc).await;
+    settle(node, id, TaskStatus::Completed, answer).await
+}
+
+pub(super) async fn fail(node: &Node, id: &str, reason: &str) -> Result<(), Error> {
+    let rpc = |mut client: NodeClient, request| async move { client.fail_task(request).await };
+    let request = v1::FailTaskRequest {
+        task_id: id.to_owned(),
+        error_message: reason.to_owned(),
+    };
+    let answer = node.session().call_knowing(Subject::Task, request, rpc).await;
+    settle(node, id, TaskStatus::Failed, answer).await
+}
+
+/// Fails a task where nobody can be told that it did not work.
+pub(super) async fn fail_quietly(node: &Node, id: &str, reason: &str) {
+    match fail(node, id, reason).await {
+        Ok(()) => {}
+        // Somebody else was quicker to end it.
+        Err(error) if error.kind() == ErrorKind::Conflict => {}
+        Err(error) => tracing::warn!(task = id, %error, "the task could not be ended as failed"),
+    }
+}
+
+/// Resolves a refusal after a lost answer.
+async fn settle<T>(
+    node: &Node,
+    id: &str,
+    wanted: TaskStatus,
+    answer: (Result<T, Error>, bool),
+) -> Result<(), Error> {
+    match answer {
+        (Ok(_), _) => Ok(()),
+        (Err(error), true) if error.kind() == ErrorKind::Conflict => {
+            let task = get_task(node, id).await?;
+            if task.status == wanted { Ok(()) } else { Err(error) }
+        }
+        (Err(error), _) => Err(error),
+    }
+}

@@ -1,0 +1,148 @@
+//! What one open task's handler has heard and has yet to hear: further messages, and the cancel. Fed by
+//! the serving loop, read by the handler; both may see the same state of the task twice.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    message::Message,
+    task::{Task, TaskStatus},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    heard: Mutex<Heard>,
+    arrived: Notify,
+    cancelled: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// Ids of the messages that the handler knows: those it got and those it sent.
+    known: HashSet<String>,
+    all: Vec<Message>,
+    unread: VecDeque<Message>,
+    /// The handler ended the task itself.
+    ended: bool,
+}
+
+impl Conversation {
+    // A panic while the lock is held leaves the lists whole: each change is one push or insert.
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handler starts, with these messages.
+    pub(super) fn open_with(&self, task: &Task) {
+        let mut heard = self.heard();
+        heard
+            .known
+            .extend(task.messages.iter().map(|message| message.id.clone()));
+        heard.all.clone_from(&task.messages);
+    }
+
+    /// Takes the task in a later state.
+    pub(super) fn update(&self, task: &Task) {
+        if task.status.is_terminal() {
+            self.cancel();
+            return;
+        }
+        // While input is required the last message is the question, and before that nothing is new.
+        if task.status != TaskStatus::Working {
+            return;
+        }
+        let mut heard = self.heard();
+        for message in &task.messages {
+            if heard.known.insert(message.id.clone()) {
+                heard.all.push(message.clone());
+                heard.unread.push_back(message.clone());
+            }
+        }
+        drop(heard);
+        self.arrived.notify_one();
+    }
+
+    /// The handler sends this message; should it come back in the task it is not an answer.
+    pub(super) fn says(&self, message: &Message) {
+        self.heard().known.insert(message.id.clone());
+    }
+
+    /// All messages that were heard, oldest first.
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.heard().all.clone()
+    }
+
+    /// The next further message; `None` when the task was canceled.
+    pub(super) async fn next(&self) -> Option<Message> {
+        loop {
+            // `notify_one` keeps a permit, so a message that arrives before the wait is not missed.
+            if let Some(message) = self.heard().unread.pop_front() {
+                return Some(message);
+            }
+            tokio::select! {
+                () = self.cancelled.cancelled() => return None,
+                () = self.arrived.notified() => {}
+            }
+        }
+    }
+
+    pub(super) fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
+    }
+
+    /// The task was ended by somebody else.
+    pub(super) fn cancel(&self) {
+        if !self.heard().ended {
+            self.cancelled.cancel();
+        }
+    }
+
+    /// The handler ended the task.
+    pub(super) fn end(&self) {
+        self.heard().ended = true;
+    }
+
+    /// Whether the task has ended, by the handler or by somebody else.
+    pub(super) fn is_over(&self) -> bool {
+        self.heard().ended || self.cancelled.is_cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_proto::v1;
+
+    use super::*;
+
+    fn task(status: v1::TaskStatus, messages: &[&Message]) -> Task {
+        let messages = messages.iter().map(|message| (*message).clone().into()).collect();
+        v1::Task {
+            task_id: "t".to_owned(),
+            status: status.into(),
+            messages,
+            ..v1::Task::default()
+        }
+        .into()
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_heard_once_and_the_question_never() {
+        let (first, question, answer) = (Message::text("a"), Message::agent_text("?"), Message::text("b"));
+        let conversation = Conversation::default();
+        conversation.open_with(&task(v1::TaskStatus::Submitted, &[&first]));
+        conversation.says(&question);
+        conversation.update(&task(v1::TaskStatus::InputRequired, &[&first, &question]));
+        for _ in 0..2 {
+            conversation.update(&task(v1::TaskStatus::Working, &[&first, &question, &answer]));
+        }
+        assert_eq!(conversation.next().await.unwrap().id, answer.id);
+        conversation.update(&task(v1::TaskStatus::Canceled, &[]));
+        assert!(conversation.next().await.is_none());
+        assert_eq!(conversation.messages().len(), 2);
+    }
+}

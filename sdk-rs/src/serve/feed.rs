@@ -1,0 +1,77 @@
+//! What the daemon hands over, as one stream over lost connections.
+
+use std::time::Duration;
+
+use agentanycast_proto::v1;
+use async_stream::stream;
+
+use crate::{
+    card::AgentCard,
+    error::{self, Error, ErrorKind, Subject},
+    handle::BoxStream,
+    node::Node,
+    serve::translate,
+    session::{Backoff, NodeClient},
+    task::Task,
+};
+
+/// Something from the daemon.
+pub(super) enum Handed {
+    /// A task (new, further along, or canceled) with its sender's card.
+    Task(Box<(Task, Option<AgentCard>)>),
+    /// The subscription was lost and is open again; what happened between was not handed over.
+    Resumed,
+}
+
+/// Subscribes, and again after each loss, until the daemon has been away for longer than `patience`.
+pub(super) fn incoming(node: Node, patience: Option<Duration>) -> BoxStream<Result<Handed, Error>> {
+    Box::pin(stream! {
+           let mut backoff = Backoff::new(patience);
+           let mut opened = false;
+           loop {
+               let loss = match subscribe(&node).await {
+                   Ok(mut events) => {
+                       if opened {
+                           yield Ok(Handed::Resumed);
+                       }
+                       opened = true;
+                       loop {
+                           match events.message().await {
+                               Ok(Some(answer)) => {
+                                   backoff.reset();
+                                   if let Some(task) = translate(answer) {
+    yield Ok(Handed::Task(Box::new(task)));
+                                   }
+                               }
+                               Ok(None) => break node.session().unavailable(),
+                               Err(status) if error::is_stream_loss(&status) => {
+                                   break node.session().unavailable().because(status);
+                               }
+                               Err(status) => {
+                                   yield Err(error::from_status(status, Subject::Node));
+                                   return;
+                               }
+                           }
+                       }
+                   }
+                   Err(error) if matches!(error.kind(), ErrorKind::DaemonUnavailable | ErrorKind::Timeout) => error,
+                   Err(error) => {
+                       yield Err(error);
+                       return;
+                   }
+               };
+               tracing::warn!(error = %loss, "no tasks come in; subscribing again");
+               if !backoff.pause().await {
+                   yield Err(loss);
+                   return;
+               }
+           }
+       })
+}
+
+async fn subscribe(node: &Node) -> Result<tonic::Streaming<v1::SubscribeIncomingTasksResponse>, Error> {
+    let rpc = |mut client: NodeClient, request| async move { client.subscribe_incoming_tasks(request).await };
+    node.session()
+        .call(Subject::Node, v1::SubscribeIncomingTasksRequest {}, rpc)
+        .await
+}

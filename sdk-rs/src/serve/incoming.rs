@@ -1,0 +1,222 @@
+//! A task that came in, as its handler sees it.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    card::AgentCard,
+    error::{Error, ErrorKind},
+    message::{Artifact, Message, Role},
+    node::Node,
+    peer_id::PeerId,
+    serve::{calls, conversation::Conversation, writer::ArtifactWriter},
+    task::{Task, TaskStatus},
+};
+
+/// A task that came in and was claimed by this process.
+///
+/// ```no_run
+/// # async fn run(node: agentanycast::Node) -> Result<(), agentanycast::Error> {
+/// use agentanycast::Artifact;
+///
+/// node.serve(|task| async move {
+///     let answer = task.ask("In which language?").await?;
+///     let mut report = task.stream_artifact("report", "text/plain").await?;
+///     report.write(format!("You said {}.", answer.text_content())).await?;
+///     report.finish().await?;
+///     task.complete([]).await?;
+///     Ok(())
+/// })
+/// .await
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct IncomingTask {
+    node: Node,
+    task: Task,
+    sender_card: Option<AgentCard>,
+    conversation: Arc<Conversation>,
+    first: Message,
+}
+
+impl IncomingTask {
+    pub(super) fn new(
+        node: Node,
+        task: Task,
+        sender_card: Option<AgentCard>,
+        conversation: Arc<Conversation>,
+    ) -> Self {
+        let nothing = || Message {
+            id: String::new(),
+            role: Role::User,
+            parts: Vec::new(),
+            created_at: None,
+        };
+        let first = task.messages.first().cloned().unwrap_or_else(nothing);
+        Self {
+            node,
+            task,
+            sender_card,
+            conversation,
+            first,
+        }
+    }
+
+    /// Names the task on both sides.
+    pub fn id(&self) -> &str {
+        &self.task.id
+    }
+
+    /// The conversation that it belongs to.
+    pub fn context_id(&self) -> &str {
+        &self.task.context_id
+    }
+
+    /// What is asked: the first message.
+    pub fn message(&self) -> &Message {
+        &self.first
+    }
+
+    /// All that the sender has said so far, oldest first.
+    pub fn messages(&self) -> Vec<Message> {
+        self.conversation.messages()
+    }
+
+    /// The peer that asks; `None` if the daemon does not know.
+    pub fn sender(&self) -> Option<&PeerId> {
+        self.task.originator.as_ref()
+    }
+
+    /// The card of the agent that asks, if its daemon has sent one.
+    pub fn sender_card(&self) -> Option<&AgentCard> {
+        self.sender_card.as_ref()
+    }
+
+    /// The skill that is asked for; empty when the task was sent to this peer as such.
+    pub fn skill(&self) -> &str {
+        &self.task.skill
+    }
+
+    /// What the sender attached.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.task.metadata
+    }
+
+    /// The task as it came in.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// Cancelled when the sender cancels the task, or the daemon ends it (a deadline, for one). The
+    /// handler should stop then; whatever it reports is refused as a `Conflict`.
+    pub fn cancelled(&self) -> CancellationToken {
+        self.conversation.cancelled().clone()
+    }
+
+    /// Reports progress.
+    pub async fn working(&self, text: impl Into<Message>) -> Result<(), Error> {
+        let message = self.by_agent(text.into());
+        calls::update(&self.node, self.id(), TaskStatus::Working, Some(message)).await
+    }
+
+    /// Asks the sender for input and waits for the answer. Fails with kind `Canceled` when the task is
+    /// canceled meanwhile.
+    pub async fn ask(&self, question: impl Into<Message>) -> Result<Message, Error> {
+        let question = self.by_agent(question.into());
+        calls::update(&self.node, self.id(), TaskStatus::InputRequired, Some(question)).await?;
+        let canceled = || Error::new(ErrorKind::Canceled, format!("task {} was canceled", self.id()));
+        self.conversation.next().await.ok_or_else(canceled)
+    }
+
+    /// Starts an artifact that is sent piece by piece. It is part of the task once
+    /// [`ArtifactWriter::finish`] has returned; do not pass it to [`IncomingTask::complete`] again.
+    pub async fn stream_artifact(
+        &self,
+        name: impl Into<String>,
+        media_type: impl Into<String>,
+    ) -> Result<ArtifactWriter, Error> {
+        ArtifactWriter::open(&self.node, self.id(), name.into(), media_type.into()).await
+    }
+
+    /// Ends the task with its results.
+    pub async fn complete(&self, artifacts: impl IntoIterator<Item = Artifact>) -> Result<(), Error> {
+        calls::complete(&self.node, self.id(), artifacts.into_iter().collect(), None).await?;
+        self.conversation.end();
+        Ok(())
+    }
+
+    /// Ends the task with its results and a closing message.
+    pub async fn complete_with(
+        &self,
+        artifacts: impl IntoIterator<Item = Artifact>,
+        message: impl Into<Message>,
+    ) -> Result<(), Error> {
+        let message = self.by_agent(message.into());
+        calls::complete(
+            &self.node,
+            self.id(),
+            artifacts.into_iter().collect(),
+            Some(message),
+        )
+        .await?;
+        self.conversation.end();
+        Ok(())
+    }
+
+    /// Ends the task with an error that the sender sees.
+    pub async fn fail(&self, reason: impl AsRef<str>) -> Result<(), Error> {
+        calls::fail(&self.node, self.id(), reason.as_ref()).await?;
+        self.conversation.end();
+        Ok(())
+    }
+
+    fn by_agent(&self, message: Message) -> Message {
+        let message = message.with_role(Role::Agent);
+        self.conversation.says(&message);
+        message
+    }
+}
+
+/// Why a handler gave up; its text becomes the reason of the failed task. Made from any error by `?`,
+/// or from text by [`HandlerError::new`].
+///
+/// ```
+/// use agentanycast::HandlerError;
+///
+/// fn parse(text: &str) -> Result<i64, HandlerError> {
+///     let number: i64 = text.parse()?;
+///     if number < 0 {
+///         return Err(HandlerError::new("negative numbers are not handled"));
+///     }
+///     Ok(number)
+/// }
+/// assert!(parse("x").unwrap_err().to_string().contains("invalid digit"));
+/// ```
+pub struct HandlerError(String);
+
+impl HandlerError {
+    /// With this reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+// Not an `std::error::Error` itself: that would forbid the conversion from all of them.
+impl<E: std::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HandlerError({:?})", self.0)
+    }
+}
