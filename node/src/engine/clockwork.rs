@@ -158,7 +158,7 @@ impl Core {
             .get(&peer)
             .is_some_and(|queue| !queue.outbox.is_empty())
         {
-            self.effect(Effect::Wanted { peer, wanted: true });
+            self.want(peer, true);
         }
     }
 
@@ -268,7 +268,7 @@ impl Core {
         }
         let waited_for: Vec<PeerId> = self.queues.keys().copied().collect();
         for peer in waited_for {
-            self.effect(Effect::Wanted { peer, wanted: true });
+            self.want(peer, true);
         }
         Ok(())
     }

@@ -59,6 +59,8 @@ pub struct Core {
     pub(super) feed: Feed,
     pub(super) claims: HashMap<String, u64>,
     pub(super) connected: HashSet<PeerId>,
+    /// Peers that the network is asked to reach.
+    wanted: HashSet<PeerId>,
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
     pub(super) counters: Counters,
@@ -91,6 +93,7 @@ impl Core {
             feed: Feed::new(now.mono),
             claims: HashMap::new(),
             connected: HashSet::new(),
+            wanted: HashSet::new(),
             peers: super::peers::Peers::load(&*store)?,
             idempotency: super::idempotency::Keys::load(&*store)?,
             counters: Counters::default(),
@@ -117,6 +120,11 @@ impl Core {
             self.turns += 1;
         }
         std::mem::take(&mut self.turn)
+    }
+
+    /// True when the running turn has an effect.
+    pub fn has_effects(&self) -> bool {
+        !self.turn.effects.is_empty()
     }
 
     /// The first `turns` batches are durable.
@@ -348,7 +356,7 @@ impl Core {
             }
             self.dirty.insert(peer);
             if first && !self.connected.contains(&peer) {
-                self.turn.effects.push(Effect::Wanted { peer, wanted: true });
+                self.want(peer, true);
             }
         }
         Ok(())
@@ -367,6 +375,14 @@ impl Core {
             .queues
             .entry(peer)
             .or_insert_with(|| Queue::load(None, 1, retry_delays.clone())))
+    }
+
+    /// Asks for a peer to be reached, or lets it go.
+    pub(super) fn want(&mut self, peer: PeerId, wanted: bool) {
+        let changed = if wanted { self.wanted.insert(peer) } else { self.wanted.remove(&peer) };
+        if changed {
+            self.effect(Effect::Wanted { peer, wanted });
+        }
     }
 
     /// Makes sure that a stream to the peer is open or opening, for acknowledgements.
@@ -432,7 +448,7 @@ impl Core {
             queue.left(peer, entry, &mut self.turn.batch);
             self.dirty.insert(peer);
             if queue.outbox.is_empty() {
-                self.turn.effects.push(Effect::Wanted { peer, wanted: false });
+                self.want(peer, false);
             }
         }
     }

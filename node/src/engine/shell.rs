@@ -2,7 +2,7 @@
 //! barrier. See `engine.rs`.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -28,7 +28,7 @@ use crate::{
     spool::Spool,
     store::{
         Store, StoreError,
-        commit::{Committer, Progress},
+        commit::{Committer, Progress, Urgency},
     },
 };
 
@@ -179,7 +179,6 @@ impl Loaded {
                 next_listener: 0,
             },
             links: HashMap::new(),
-            wanted: HashSet::new(),
             plane: Plane::new(engine.clone(), registry),
             net,
             reports,
@@ -215,7 +214,6 @@ struct Shell {
     pending_bytes: usize,
     audience: Audience,
     links: HashMap<PeerId, Link>,
-    wanted: HashSet<PeerId>,
     plane: Plane,
     net: net::Handle,
     reports: mpsc::Sender<Report>,
@@ -283,7 +281,8 @@ impl Shell {
             }
             net::Event::Frame { peer, frame: inbound } => {
                 let done = self.core.on_frame(now, peer, &inbound.bytes);
-                frame = Some(inbound);
+                // What has no effect needs no barrier before the peer may send more.
+                frame = self.core.has_effects().then_some(inbound);
                 done
             }
             net::Event::Card { peer, card } => {
@@ -349,6 +348,8 @@ impl Shell {
             }
             return;
         }
+        let nobody_waits = release.is_none() && frame.is_none() && turn.effects.is_empty();
+        let urgency = if nobody_waits { Urgency::Lazy } else { Urgency::Awaited };
         let mut bytes = 0;
         if !turn.batch.is_empty() {
             bytes = turn
@@ -357,9 +358,9 @@ impl Shell {
                 .iter()
                 .map(|(_, value)| value.as_ref().map_or(0, Vec::len))
                 .sum();
-            self.submitted = self.committer.submit(turn.batch);
+            self.submitted = self.committer.submit(turn.batch, urgency);
         }
-        if release.is_none() && frame.is_none() && turn.effects.is_empty() {
+        if nobody_waits {
             return;
         }
         self.pending_bytes += bytes;
@@ -409,7 +410,7 @@ impl Shell {
             Effect::OpenStream { peer, stream } => self.open_stream(peer, stream),
             Effect::Send { peer, stream, frame } => self.write(peer, Some(stream), frame),
             Effect::Ack { peer, frame } => self.write(peer, None, frame),
-            Effect::Wanted { peer, wanted } => self.want(peer, wanted),
+            Effect::Wanted { peer, wanted } => self.net.set_wanted(peer, wanted),
             Effect::Changed(change) => self.audience.subscribers.publish(&change),
             Effect::Incoming {
                 listener,
@@ -455,17 +456,6 @@ impl Shell {
         let Some(link) = self.links.get(&peer) else { return };
         if stream.is_none_or(|stream| stream == link.stream) && link.frames.try_send(frame).is_err() {
             self.links.remove(&peer);
-        }
-    }
-
-    fn want(&mut self, peer: PeerId, wanted: bool) {
-        let changed = if wanted {
-            self.wanted.insert(peer)
-        } else {
-            self.wanted.remove(&peer)
-        };
-        if changed {
-            self.net.set_wanted(peer, wanted);
         }
     }
 }

@@ -2,6 +2,9 @@
 //! passes one barrier, and reports how far everything is durable. The more comes in at once, the
 //! less each pays.
 //!
+//! A batch that nobody waits for (what an acknowledgement leaves behind) does not begin a barrier of
+//! its own: it goes with the next one that somebody waits for, or after [`LAZY`].
+//!
 //! Order is kept: batches take effect in the order of [`Committer::submit`], and progress is
 //! reported as a count that only grows. After a failed write nothing more is written: the state in
 //! memory is ahead of the disk then, and only a restart may go on (fail-stop).
@@ -9,6 +12,7 @@
 use std::{
     sync::{Arc, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc as tokio_mpsc;
@@ -21,6 +25,9 @@ const GROUP: usize = 1024;
 /// Most bytes in one group.
 const GROUP_BYTES: usize = 8 << 20;
 
+/// How long a batch that nobody waits for may wait for company.
+const LAZY: Duration = Duration::from_millis(50);
+
 /// What the writer reports.
 #[derive(Debug, Clone)]
 pub enum Progress {
@@ -30,9 +37,18 @@ pub enum Progress {
     Failed(StoreError),
 }
 
+/// Whether somebody waits for a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// An answer or an effect is held back until it is durable.
+    Awaited,
+    /// Nothing is: losing it in a crash costs a repetition at most.
+    Lazy,
+}
+
 /// The sending side. The caller bounds how many batches it submits ahead of `Durable`.
 pub struct Committer {
-    batches: mpsc::Sender<Batch>,
+    batches: mpsc::Sender<(Batch, Urgency)>,
     submitted: u64,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -57,10 +73,10 @@ impl Committer {
     }
 
     /// Hands a batch over; returns its number, to compare with [`Progress::Durable`].
-    pub fn submit(&mut self, batch: Batch) -> u64 {
+    pub fn submit(&mut self, batch: Batch, urgency: Urgency) -> u64 {
         self.submitted += 1;
         // The thread ends only after a failure, which has been reported by then.
-        let _ = self.batches.send(batch);
+        let _ = self.batches.send((batch, urgency));
         self.submitted
     }
 }
@@ -75,14 +91,21 @@ impl Drop for Committer {
     }
 }
 
-fn run(store: &dyn Store, inbox: &mpsc::Receiver<Batch>, progress: &tokio_mpsc::UnboundedSender<Progress>) {
+fn run(store: &dyn Store, inbox: &mpsc::Receiver<(Batch, Urgency)>, progress: &tokio_mpsc::UnboundedSender<Progress>) {
     let mut durable = 0;
-    while let Ok(first) = inbox.recv() {
-        let mut group = first;
+    while let Ok((mut group, mut urgency)) = inbox.recv() {
+        let began = Instant::now();
         let mut batches = 1;
         let mut bytes = weight(&group);
         while batches < GROUP && bytes < GROUP_BYTES {
-            let Ok(next) = inbox.try_recv() else { break };
+            let next = match urgency {
+                Urgency::Awaited => inbox.try_recv().ok(),
+                Urgency::Lazy => inbox.recv_timeout(LAZY.saturating_sub(began.elapsed())).ok(),
+            };
+            let Some((next, its_urgency)) = next else { break };
+            if its_urgency == Urgency::Awaited {
+                urgency = Urgency::Awaited;
+            }
             bytes += weight(&next);
             group.changes.extend(next.changes);
             batches += 1;
