@@ -29,14 +29,14 @@ async fn updates_go_on_and_the_end_comes_once() {
     let mut updates = fake.node().await.task_handle("t").updates();
     assert_eq!(updates.next().await.unwrap().unwrap().status, TaskStatus::Working);
     fake.restart();
-    fake.until("a new subscription", |state| state.subscriptions == 2)
-        .await;
-    fake.put("t", Status::Completed, Vec::new());
+    let completing = async {
+        fake.until("a new subscription", |state| state.subscriptions == 2)
+            .await;
+        fake.put("t", Status::Completed, Vec::new());
+    };
+    let (next, ()) = tokio::join!(updates.next(), completing);
     // The state known from before is not repeated.
-    assert_eq!(
-        updates.next().await.unwrap().unwrap().status,
-        TaskStatus::Completed
-    );
+    assert_eq!(next.unwrap().unwrap().status, TaskStatus::Completed);
     assert!(updates.next().await.is_none());
 }
 

@@ -27,6 +27,8 @@ struct Heard {
     known: HashSet<String>,
     all: Vec<Message>,
     unread: VecDeque<Message>,
+    /// The handler has got its task; what is heard before is part of that.
+    opened: bool,
     /// The handler ended the task itself.
     ended: bool,
 }
@@ -40,6 +42,7 @@ impl Conversation {
     /// The handler starts, with these messages.
     pub(super) fn open_with(&self, task: &Task) {
         let mut heard = self.heard();
+        heard.opened = true;
         heard
             .known
             .extend(task.messages.iter().map(|message| message.id.clone()));
@@ -57,6 +60,9 @@ impl Conversation {
             return;
         }
         let mut heard = self.heard();
+        if !heard.opened {
+            return;
+        }
         for message in &task.messages {
             if heard.known.insert(message.id.clone()) {
                 heard.all.push(message.clone());
@@ -134,6 +140,7 @@ mod tests {
     async fn an_answer_is_heard_once_and_the_question_never() {
         let (first, question, answer) = (Message::text("a"), Message::agent_text("?"), Message::text("b"));
         let conversation = Conversation::default();
+        conversation.update(&task(v1::TaskStatus::Working, &[&first]));
         conversation.open_with(&task(v1::TaskStatus::Submitted, &[&first]));
         conversation.says(&question);
         conversation.update(&task(v1::TaskStatus::InputRequired, &[&first, &question]));
