@@ -373,10 +373,7 @@ impl Daemon {
     pub async fn stop(&mut self) {
         self.terminate();
         let status = self.ended(DRAIN).await;
-        assert!(
-            status.success(),
-            "the daemon ended with {status} after SIGTERM"
-        );
+        assert!(status.success(), "the daemon ended with {status} after SIGTERM");
     }
 
     /// Sends SIGTERM.
@@ -406,7 +403,9 @@ impl Daemon {
         let ended = self.child.try_wait().expect("the daemon's state is known");
         assert!(ended.is_some(), "the daemon still runs");
         let bare = |address: &String| {
-            let address = address.split_once("/p2p/").map_or(address.as_str(), |(bare, _)| bare);
+            let address = address
+                .split_once("/p2p/")
+                .map_or(address.as_str(), |(bare, _)| bare);
             address.to_owned()
         };
         self.spec.clone().listen(self.addresses.iter().map(bare))

@@ -19,7 +19,9 @@ pub type Rpc = NodeServiceClient<Channel>;
 /// # Panics
 /// When nobody answers.
 pub async fn connect(address: &str) -> Rpc {
-    try_connect(address).await.unwrap_or_else(|error| panic!("{address}: {error}"))
+    try_connect(address)
+        .await
+        .unwrap_or_else(|error| panic!("{address}: {error}"))
 }
 
 /// As [`connect`], where failure is a result.
@@ -51,7 +53,9 @@ pub fn text(text: &str) -> Message {
 /// A part of one text.
 pub fn text_part(text: &str) -> Part {
     Part {
-        content: Some(Content::TextPart(TextPart { text: text.to_owned() })),
+        content: Some(Content::TextPart(TextPart {
+            text: text.to_owned(),
+        })),
         ..Part::default()
     }
 }
@@ -99,7 +103,9 @@ pub async fn get(rpc: &mut Rpc, task_id: &str) -> Result<Task, Status> {
 
 /// Listens for tasks.
 pub async fn listen(rpc: &mut Rpc) -> Streaming<v1::SubscribeIncomingTasksResponse> {
-    let answer = rpc.subscribe_incoming_tasks(v1::SubscribeIncomingTasksRequest {}).await;
+    let answer = rpc
+        .subscribe_incoming_tasks(v1::SubscribeIncomingTasksRequest {})
+        .await;
     answer.unwrap().into_inner()
 }
 
