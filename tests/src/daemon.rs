@@ -158,6 +158,12 @@ impl Builder {
         self
     }
 
+    /// Forgets the bootstrap peers.
+    pub fn without_bootstrap(mut self) -> Self {
+        self.bootstrap.clear();
+        self
+    }
+
     /// The multiaddrs to listen on, instead of the default ones.
     pub fn listen<A: Into<String>>(mut self, multiaddrs: impl IntoIterator<Item = A>) -> Self {
         self.listen = multiaddrs.into_iter().map(Into::into).collect();
