@@ -1,1 +1,22 @@
-//! Placeholder.
+//! Fixtures for the end-to-end tests: real daemons in temporary homes, pairs of them, agents on them.
+//!
+//! A fixture fails its test by a panic that says what was expected and what the daemon said. It ends
+//! only processes that it started itself, and waits for conditions with deadlines, never for time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a fixture fails its test by a panic"
+)]
+
+pub mod agent;
+pub mod daemon;
+pub mod ending;
+pub mod pair;
+pub mod rpc;
+pub mod wait;
+
+pub use daemon::{Builder, Daemon};
+pub use pair::{Pair, Transport};
+pub use wait::{LIMIT, eventually, within};

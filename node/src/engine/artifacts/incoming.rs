@@ -91,7 +91,13 @@ impl Receiver {
             tokio::select! {
                 biased;
                 () = stop.token.cancelled() => {
-                    self.break_off(StreamEndReason::Canceled, "the task has ended").await;
+                    // What came before the end of the task counts; its own end may be among it.
+                    while let Ok(piece) = pieces.try_recv() {
+                        batch.push(piece);
+                    }
+                    if !self.take(&mut batch).await? {
+                        self.break_off(StreamEndReason::Canceled, "the task has ended").await;
+                    }
                     return Ok(());
                 }
                 taken = pieces.recv_many(&mut batch, BATCH) => {
@@ -190,15 +196,8 @@ impl Receiver {
         envelope_id: String,
         end: StreamEnd,
     ) -> Result<bool, WriteError> {
-        if self.writer.is_none() && end.reason != StreamEndReason::Complete as i32 {
-            // Nothing of it ever came; its readers learn that nothing will.
-            let start = StreamStart {
-                task_id: self.task.clone(),
-                artifact_id: self.artifact.clone(),
-                ..StreamStart::default()
-            };
-            self.state.on_start(start.encoded_len());
-            self.writer = Some(self.engine.spool().create(&start).await?);
+        if end.reason != StreamEndReason::Complete as i32 {
+            self.begin_empty().await?;
         }
         match self.state.on_end() {
             Verdict::Reject(reject) => {
@@ -209,6 +208,21 @@ impl Receiver {
         }
         self.answer(peer, envelope_id, None).await;
         Ok(true)
+    }
+
+    /// Of an artifact of which nothing ever came there has to be a file all the same, so that its readers
+    /// learn that nothing will.
+    async fn begin_empty(&mut self) -> Result<(), WriteError> {
+        if self.writer.is_none() {
+            let start = StreamStart {
+                task_id: self.task.clone(),
+                artifact_id: self.artifact.clone(),
+                ..StreamStart::default()
+            };
+            self.state.on_start(start.encoded_len());
+            self.writer = Some(self.engine.spool().create(&start).await?);
+        }
+        Ok(())
     }
 
     /// Makes the end durable: first in the file, then in the task.
@@ -237,7 +251,11 @@ impl Receiver {
             reason: reason as i32,
             error_message: message.to_owned(),
         };
-        if let Err(error) = self.finish(end).await {
+        let ended = match self.begin_empty().await {
+            Ok(()) => self.finish(end).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
             tracing::warn!(task = self.task, artifact = self.artifact, %error, "an artifact could not be ended");
         }
     }

@@ -1,0 +1,37 @@
+//! Agents to send tasks to, served by the SDK until they are dropped.
+
+use std::future::Future;
+
+use agentanycast::{Artifact, HandlerError, IncomingTask, Node};
+use tokio::task::JoinHandle;
+
+/// An agent that serves; dropping it ends it, as a crash of its process would.
+#[derive(Debug)]
+pub struct Agent(JoinHandle<()>);
+
+impl Agent {
+    /// Serves with this handler.
+    pub fn serve<H, F>(node: &Node, handler: H) -> Self
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        let serve = node.serve(handler);
+        Self(tokio::spawn(async move { serve.await.unwrap() }))
+    }
+
+    /// Answers each task with `echo: ` and what it was sent.
+    pub fn echo(node: &Node) -> Self {
+        Self::serve(node, |task| async move {
+            let answer = format!("echo: {}", task.message().text_content());
+            task.complete([Artifact::text(answer)]).await?;
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,44 @@
+//! Waiting for a condition, with a deadline and a panic that names what was waited for.
+
+use std::{future::Future, time::Duration};
+
+/// How long a condition may take: far more than it needs, since machines that run tests are busy.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// How often a condition is looked at. Nothing depends on it but the time that a test takes.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Waits until `condition` gives a value, at most [`LIMIT`].
+///
+/// # Panics
+/// When it has not by then.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, condition: impl FnMut() -> F) -> T {
+    eventually_within(LIMIT, what, condition).await
+}
+
+/// As [`eventually`], with a limit of its own.
+pub async fn eventually_within<T, F: Future<Output = Option<T>>>(
+    limit: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> F,
+) -> T {
+    let holds = async {
+        loop {
+            if let Some(value) = condition().await {
+                return value;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    let outcome = tokio::time::timeout(limit, holds).await;
+    outcome.unwrap_or_else(|_| panic!("within {limit:?} this did not come about: {what}"))
+}
+
+/// Waits for `future`, at most [`LIMIT`].
+///
+/// # Panics
+/// When it takes longer.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let outcome = tokio::time::timeout(LIMIT, future).await;
+    outcome.unwrap_or_else(|_| panic!("within {LIMIT:?} this did not end: {what}"))
+}

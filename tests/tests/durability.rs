@@ -1,0 +1,318 @@
+//! What was accepted survives: a SIGKILL of either daemon at any point, a peer that is away, an agent that
+//! is. Each test names the moment of the loss; the end is always that the task completes, once.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use agentanycast::{Artifact, Target, TaskHandle, TaskStatus};
+use agentanycast_proto::v1;
+use agentanycast_tests::{
+    Daemon, Pair, Transport,
+    agent::Agent,
+    ending::completed,
+    eventually,
+    pair::connected,
+    rpc::{self, next_task},
+    within,
+};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{Mutex, Notify};
+
+/// Waits until the task is in this state at `handle`'s daemon.
+async fn becomes(handle: &TaskHandle, status: TaskStatus) {
+    eventually(&format!("the task is {status}"), || async {
+        let task = handle.snapshot().await.ok()?;
+        (task.status == status).then_some(())
+    })
+    .await;
+}
+
+/// Bob took the task, and said so to Alice and to an agent; then it dies, before the agent said anything.
+#[tokio::test]
+async fn the_receiver_is_killed_before_the_task_is_claimed() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let alice = pair.alice.node().await;
+    let mut first_agent = pair.bob.rpc().await;
+    let mut incoming = rpc::listen(&mut first_agent).await;
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "hello")
+        .await
+        .unwrap();
+    assert_eq!(next_task(&mut incoming).await.task_id, handle.id());
+    pair.bob.kill().await;
+    pair.bob.restart().await;
+    let bob = pair.bob.node().await;
+    let _agent = Agent::echo(&bob);
+    assert_eq!(completed(&handle).await.text_content(), "echo: hello");
+}
+
+/// Bob dies while its agent works; the agent goes on, and answers to the restarted daemon.
+#[tokio::test]
+async fn the_receiver_is_killed_while_its_agent_works() {
+    for transport in [Transport::Tcp, Transport::Quic] {
+        let mut pair = Pair::start(transport).await;
+        let (alice, bob) = pair.nodes().await;
+        let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let marks = (Arc::clone(&started), Arc::clone(&go_on), Arc::clone(&runs));
+        let _agent = Agent::serve(&bob, move |task| {
+            let (started, go_on, runs) = marks.clone();
+            async move {
+                runs.fetch_add(1, Ordering::SeqCst);
+                task.working("on it").await?;
+                started.notify_one();
+                go_on.notified().await;
+                task.complete([Artifact::text("done after all")]).await?;
+                Ok(())
+            }
+        });
+        let handle = alice
+            .send_task(Target::Peer(pair.bob.peer_id().clone()), "x")
+            .await
+            .unwrap();
+        within("the agent starts", started.notified()).await;
+        becomes(&handle, TaskStatus::Working).await;
+        pair.bob.kill().await;
+        pair.bob.restart().await;
+        go_on.notify_one();
+        assert_eq!(completed(&handle).await.text_content(), "done after all");
+        assert_eq!(runs.load(Ordering::SeqCst), 1, "the handler ran again");
+    }
+}
+
+/// Bob's agent answers while Alice is dead; Alice gets the answer when it is back.
+#[tokio::test]
+async fn the_sender_is_killed_while_the_agent_works() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let marks = (Arc::clone(&started), Arc::clone(&go_on));
+    let _agent = Agent::serve(&bob, move |task| {
+        let (started, go_on) = marks.clone();
+        async move {
+            started.notify_one();
+            go_on.notified().await;
+            task.complete([Artifact::text("while you were out")]).await?;
+            Ok(())
+        }
+    });
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "x")
+        .await
+        .unwrap();
+    within("the agent starts", started.notified()).await;
+    pair.alice.kill().await;
+    go_on.notify_one();
+    becomes(&bob.task_handle(handle.id()), TaskStatus::Completed).await;
+    pair.alice.restart().await;
+    // The same handle: the SDK has found the restarted daemon by itself.
+    assert_eq!(completed(&handle).await.text_content(), "while you were out");
+}
+
+/// Alice dies right after the last of many sends was accepted; every one of them is delivered, once.
+#[tokio::test]
+async fn the_sender_is_killed_in_the_middle_of_sending() {
+    const TASKS: usize = 100;
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let _agent = Agent::serve(&bob, move |task| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            task.complete([Artifact::text(task.message().text_content())])
+                .await?;
+            Ok(())
+        }
+    });
+    let sends = (0..TASKS).map(|number| {
+        let target = Target::Peer(pair.bob.peer_id().clone());
+        let alice = alice.clone();
+        async move { alice.send_task(target, format!("{number}")).await.unwrap() }
+    });
+    let handles = within("all are accepted", futures::future::join_all(sends)).await;
+    pair.alice.kill().await;
+    pair.alice.restart().await;
+    for (number, handle) in handles.iter().enumerate() {
+        assert_eq!(completed(handle).await.text_content(), number.to_string());
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), TASKS);
+}
+
+/// The task waits in Alice's queue until Bob is back; so it does when Alice was restarted meanwhile.
+#[tokio::test]
+async fn a_peer_that_is_away_gets_its_task_when_it_is_back() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let alice = pair.alice.node().await;
+    pair.bob.stop().await;
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    let early = alice.send_task(target.clone(), "first").await.unwrap();
+    pair.alice.kill().await;
+    pair.alice.restart().await;
+    let late = alice.send_task(target, "second").await.unwrap();
+    assert_eq!(early.snapshot().await.unwrap().status, TaskStatus::Submitted);
+    pair.bob.restart().await;
+    let mut bob = pair.bob.rpc().await;
+    let mut incoming = rpc::listen(&mut bob).await;
+    for handle in [early, late] {
+        let task = next_task(&mut incoming).await;
+        assert_eq!(
+            task.task_id,
+            handle.id(),
+            "the tasks come in the order in which they were sent"
+        );
+        rpc::complete(&mut bob, &task.task_id, "here").await.unwrap();
+        assert_eq!(completed(&handle).await.text_content(), "here");
+    }
+}
+
+/// Nobody dials Alice: it is Alice that has to look for Bob where it was before, also after its own restart.
+#[tokio::test]
+async fn the_sender_looks_for_a_peer_that_is_away() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let alice = pair.alice.node().await;
+    connected(&alice, &pair.bob).await;
+    pair.bob.stop().await;
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "hello")
+        .await
+        .unwrap();
+    pair.alice.stop().await;
+    pair.alice.restart().await;
+    pair.bob = pair.bob.stopped().without_bootstrap().start().await;
+    let bob = pair.bob.node().await;
+    let _agent = Agent::echo(&bob);
+    assert_eq!(completed(&handle).await.text_content(), "echo: hello");
+}
+
+/// A task that nobody listened for is handed to the next listener, also after a restart.
+#[tokio::test]
+async fn a_task_waits_for_an_agent() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "hello")
+        .await
+        .unwrap();
+    becomes(&bob.task_handle(handle.id()), TaskStatus::Submitted).await;
+    {
+        // This listener goes away without a word.
+        let mut agent = pair.bob.rpc().await;
+        let mut incoming = rpc::listen(&mut agent).await;
+        assert_eq!(next_task(&mut incoming).await.task_id, handle.id());
+    }
+    {
+        let mut agent = pair.bob.rpc().await;
+        let mut incoming = rpc::listen(&mut agent).await;
+        assert_eq!(next_task(&mut incoming).await.task_id, handle.id());
+    }
+    pair.bob.stop().await;
+    pair.bob.restart().await;
+    let _agent = Agent::echo(&bob);
+    assert_eq!(completed(&handle).await.text_content(), "echo: hello");
+}
+
+/// Once an agent has claimed a task, nobody else gets it: not a later listener, not after a restart.
+#[tokio::test]
+async fn a_claimed_task_is_not_handed_out_again() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut alice = pair.alice.rpc().await;
+    let mut owner = pair.bob.rpc().await;
+    let mut incoming = rpc::listen(&mut owner).await;
+    let claimed = rpc::send(&mut alice, pair.bob.peer_id(), "claimed").await.task_id;
+    assert_eq!(next_task(&mut incoming).await.task_id, claimed);
+    rpc::update(&mut owner, &claimed, v1::TaskStatus::Working)
+        .await
+        .unwrap();
+    for restart in [false, true] {
+        if restart {
+            pair.bob.kill().await;
+            pair.bob.restart().await;
+        }
+        let mut other = pair.bob.rpc().await;
+        let mut later = rpc::listen(&mut other).await;
+        let fresh = rpc::send(&mut alice, pair.bob.peer_id(), "fresh").await.task_id;
+        assert_eq!(next_task(&mut later).await.task_id, fresh);
+        rpc::complete(&mut other, &fresh, "x").await.unwrap();
+    }
+    let mut owner = pair.bob.rpc().await;
+    rpc::complete(&mut owner, &claimed, "by its owner").await.unwrap();
+    let handle = pair.alice.node().await.task_handle(claimed);
+    assert_eq!(completed(&handle).await.text_content(), "by its owner");
+}
+
+/// The reader's daemon dies in the middle of an artifact; the rest follows, and the whole is what was sent.
+#[tokio::test]
+async fn an_artifact_goes_on_after_its_reader_was_killed() {
+    const HALF: usize = 4 << 20;
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let (half_way, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let id = Arc::new(Mutex::new(String::new()));
+    let marks = (Arc::clone(&half_way), Arc::clone(&go_on), Arc::clone(&id));
+    let _agent = Agent::serve(&bob, move |task| {
+        let (half_way, go_on, id) = marks.clone();
+        async move {
+            let mut artifact = task
+                .stream_artifact("two halves", "application/octet-stream")
+                .await?;
+            artifact.artifact_id().clone_into(&mut *id.lock().await);
+            artifact.write(vec![1; HALF]).await?;
+            half_way.notify_one();
+            go_on.notified().await;
+            artifact.write(vec![2; HALF]).await?;
+            artifact.finish().await?;
+            task.complete([]).await?;
+            Ok(())
+        }
+    });
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "x")
+        .await
+        .unwrap();
+    within("half of it is written", half_way.notified()).await;
+    pair.alice.kill().await;
+    go_on.notify_one();
+    pair.alice.restart().await;
+    completed(&handle).await;
+    let bytes = handle.read_artifact(id.lock().await.clone()).await.unwrap();
+    let expected = Sha256::new()
+        .chain_update(vec![1; HALF])
+        .chain_update(vec![2; HALF])
+        .finalize();
+    assert_eq!(Sha256::digest(&bytes), expected);
+}
+
+/// A store that is damaged is put aside, and the node starts as who it was.
+#[tokio::test]
+async fn a_damaged_store_is_put_aside() {
+    let mut daemon = Daemon::builder().start().await;
+    let id = daemon.peer_id().clone();
+    daemon.kill().await;
+    let data = daemon.home().path().join("data");
+    let database = find_file(&data, "db").expect("the store's file");
+    std::fs::write(&database, b"this was a database").unwrap();
+    std::fs::write(database.with_file_name("conf"), b"and this its configuration").unwrap();
+    daemon.restart().await;
+    assert_eq!(daemon.peer_id(), &id);
+    let aside = std::fs::read_dir(daemon.home().path())
+        .unwrap()
+        .chain(std::fs::read_dir(&data).unwrap());
+    let names: Vec<String> = aside
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert!(names.iter().any(|name| name.contains(".corrupt-")), "{names:?}");
+}
+
+/// The file of this name somewhere below.
+fn find_file(directory: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    std::fs::read_dir(directory).ok()?.find_map(|entry| {
+        let path = entry.ok()?.path();
+        match path.is_dir() {
+            true => find_file(&path, name),
+            false => (path.file_name()? == name).then_some(path),
+        }
+    })
+}

@@ -1,0 +1,122 @@
+//! Large messages: what fits arrives whole, what does not is refused with a reason and harms nobody.
+
+use agentanycast::{Artifact, ErrorKind, Message, Part, Target};
+use agentanycast_proto::v1;
+use agentanycast_tests::{
+    Pair, Transport,
+    agent::Agent,
+    ending::completed,
+    rpc::{self, next_task},
+};
+
+/// The length of what came back, and its first and last byte.
+fn raw(bytes: usize) -> Part {
+    Part::raw(vec![7; bytes], "application/octet-stream")
+}
+
+#[tokio::test]
+async fn a_message_of_8_mib_arrives_whole() {
+    let pair = Pair::start(Transport::Quic).await;
+    let (alice, bob) = pair.nodes().await;
+    let _agent = Agent::serve(&bob, |task| async move {
+        let part = task.message().parts[0].clone();
+        task.complete([Artifact::new("back", [part])]).await?;
+        Ok(())
+    });
+    let message = Message::new([raw(8 << 20)]);
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), message)
+        .await
+        .unwrap();
+    let task = completed(&handle).await;
+    let bytes = match &task.artifacts[0].parts[0].content {
+        agentanycast::Content::Raw { data, .. } => data.clone(),
+        _ => handle.read_artifact(&task.artifacts[0].id).await.unwrap(),
+    };
+    assert!(bytes.len() == 8 << 20 && bytes.iter().all(|byte| *byte == 7));
+}
+
+/// What no frame can hold is refused when it is sent, and the road stays open.
+#[tokio::test]
+async fn a_message_larger_than_a_frame_is_refused() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let _agent = Agent::echo(&bob);
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    let refused = alice
+        .send_task(target.clone(), Message::new([raw(17 << 20)]))
+        .await;
+    let error = refused.expect_err("17 MiB do not fit");
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::LimitExceeded | ErrorKind::InvalidArgument
+        ),
+        "{error:?}"
+    );
+    let handle = alice.send_task(target, "small").await.unwrap();
+    assert_eq!(completed(&handle).await.text_content(), "echo: small");
+}
+
+/// A client with the usual limit of 4 MiB gets a large artifact by reference, and reads it as a stream.
+#[tokio::test]
+async fn a_large_artifact_is_listed_by_reference() {
+    const BYTES: usize = 5 << 20;
+    let pair = Pair::start(Transport::Tcp).await;
+    let bob = pair.bob.node().await;
+    let _agent = Agent::serve(&bob, |task| async move {
+        task.complete([Artifact::new("large", [raw(BYTES)])]).await?;
+        Ok(())
+    });
+    let mut alice = pair.alice.rpc().await;
+    let sent = rpc::send(&mut alice, pair.bob.peer_id(), "much").await;
+    // The generated client's own limit is 4 MiB; an answer above would fail here.
+    let channel = rpc::channel(pair.alice.grpc()).await.unwrap();
+    let mut modest = v1::node_service_client::NodeServiceClient::new(channel);
+    let request = v1::SubscribeTaskUpdatesRequest {
+        task_id: sent.task_id.clone(),
+    };
+    let mut updates = modest.subscribe_task_updates(request).await.unwrap().into_inner();
+    let mut last = None;
+    while let Some(update) = updates.message().await.unwrap() {
+        last = Some(update);
+    }
+    let last = last.expect("at least one update");
+    assert_eq!(last.status(), v1::TaskStatus::Completed);
+    let task = rpc::get(&mut modest, &sent.task_id).await.unwrap();
+    for listed in [&last.artifacts[0], &task.artifacts[0]] {
+        let expected = format!("agentanycast-stream:{}/{}", sent.task_id, listed.artifact_id);
+        match &listed.parts[0].content {
+            Some(v1::part::Content::UrlPart(part)) => assert_eq!(part.url, expected),
+            _ => panic!("the artifact is not listed by reference"),
+        }
+        assert_eq!((listed.name.as_str(), listed.size_bytes), ("large", BYTES as u64));
+    }
+    let handle = pair.alice.node().await.task_handle(sent.task_id);
+    let bytes = handle
+        .read_artifact(&task.artifacts[0].artifact_id)
+        .await
+        .unwrap();
+    assert!(bytes.len() == BYTES && bytes.iter().all(|byte| *byte == 7));
+}
+
+/// A flood of large messages to a peer that takes them slowly: all arrive, in order.
+#[tokio::test]
+async fn many_large_messages_arrive_in_order() {
+    const TASKS: usize = 40;
+    let pair = Pair::start(Transport::Tcp).await;
+    let (mut alice, mut bob) = (pair.alice.rpc().await, pair.bob.rpc().await);
+    let mut ids = Vec::new();
+    let filler = "x".repeat(512 << 10);
+    for number in 0..TASKS {
+        ids.push(
+            rpc::send(&mut alice, pair.bob.peer_id(), &format!("{number} {filler}"))
+                .await
+                .task_id,
+        );
+    }
+    let mut incoming = rpc::listen(&mut bob).await;
+    for id in ids {
+        assert_eq!(next_task(&mut incoming).await.task_id, id);
+    }
+}

@@ -1,0 +1,254 @@
+//! Starting and stopping: what the command line takes, what the daemon refuses to start with, what it
+//! leaves behind.
+
+use std::{
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    process::{Output, Stdio},
+};
+
+use agentanycast_proto::v1;
+use agentanycast_tests::{Builder, Daemon, Pair, Transport, daemon::Home, pair::connected, rpc, within};
+
+/// The code, and what standard error says.
+fn said(output: &Output) -> (Option<i32>, String) {
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// Refused as a mistake of the user: code 2, one line, and the value is named.
+fn refused(case: &str, output: &Output, named: &str) {
+    let (code, text) = said(output);
+    assert_eq!(code, Some(2), "{case}: {text}");
+    assert_eq!(text.lines().count(), 1, "{case}: {text}");
+    assert!(text.contains(named), "{case}: {text}");
+    assert!(output.stdout.is_empty(), "{case} announced something");
+}
+
+#[tokio::test]
+async fn mistakes_on_the_command_line_are_one_line_each() {
+    let cases = [
+        ("unknown flag", "--no-such-flag=1", "--no-such-flag"),
+        ("bad level", "--log-level=loud", "loud"),
+        ("bad address", "--bootstrap-peers=localhost", "localhost"),
+        ("bad transport", "--transport=pigeon", "pigeon"),
+        ("a word", "start", "start"),
+        ("not built: MCP", "--mcp-listen=127.0.0.1:0", "mcp"),
+        ("not built: bridge", "--bridge-listen=127.0.0.1:0", "bridge"),
+        ("not built: NATS", "--nats-broker=nats://127.0.0.1:1", "nats"),
+        ("not available", "--enable-webtransport", "webtransport"),
+    ];
+    for (case, argument, named) in cases {
+        refused(
+            case,
+            &Daemon::builder().args([argument]).run_to_end().await,
+            named,
+        );
+    }
+    let home = Home::new();
+    let open = Builder::new(home).grpc("tcp://0.0.0.0:0");
+    refused("open to others", &open.run_to_end().await, "--grpc-allow-remote");
+}
+
+#[tokio::test]
+async fn mistakes_in_the_file_and_the_environment_are_named() {
+    let file = |toml: &str| Daemon::builder().config(toml);
+    refused("unknown key", &file("colour = 1\n").run_to_end().await, "colour");
+    refused(
+        "bad type",
+        &file("\nlog_level = 3\n").run_to_end().await,
+        "config.toml:2",
+    );
+    let env = Daemon::builder().env("AGENTANYCAST_ENABLE_MDNS", "perhaps");
+    refused(
+        "bad variable",
+        &env.run_to_end().await,
+        "AGENTANYCAST_ENABLE_MDNS",
+    );
+    let missing = Daemon::builder().args(["--config=/nowhere/config.toml"]);
+    refused(
+        "no such file",
+        &missing.run_to_end().await,
+        "/nowhere/config.toml",
+    );
+}
+
+#[tokio::test]
+async fn the_configuration_is_shown_with_its_sources() {
+    let spec = Daemon::builder().config("offline_queue_ttl = \"2h\"\n").args([
+        "-log-level",
+        "debug",
+        "--print-config",
+    ]);
+    let output = spec.run_to_end().await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", said(&output).1);
+    let line = |key: &str| {
+        let found = text.lines().find(|line| line.starts_with(key));
+        found.unwrap_or_else(|| panic!("{key} is missing in:\n{text}"))
+    };
+    assert!(line("log_level").contains("debug") && line("log_level").contains("--log-level"));
+    assert!(line("offline_queue_ttl").contains("2h") && line("offline_queue_ttl").contains("config.toml:1"));
+    assert!(
+        line("enable_mdns").contains("false") && line("enable_mdns").contains("AGENTANYCAST_ENABLE_MDNS")
+    );
+    assert!(line("log_format").contains("default"));
+    let version = Daemon::builder().args(["--version"]).run_to_end().await;
+    assert!(
+        version.status.success() && String::from_utf8_lossy(&version.stdout).starts_with("agentanycastd ")
+    );
+}
+
+/// The key file is used, or it is an error; it is never replaced.
+#[tokio::test]
+async fn a_wrong_key_file_is_left_alone() {
+    let short = Home::new();
+    std::fs::write(short.path().join("key"), b"short").unwrap();
+    let open = {
+        let mut daemon = Daemon::builder().start().await;
+        daemon.stop().await;
+        let key = daemon.home().path().join("key");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+        daemon.home().clone()
+    };
+    for home in [short, open] {
+        let key = home.path().join("key");
+        let before = std::fs::read(&key).unwrap();
+        let output = Builder::new(home.clone()).run_to_end().await;
+        let (code, text) = said(&output);
+        assert!(code != Some(0), "{text}");
+        assert!(
+            text.contains(&*key.to_string_lossy()),
+            "the file is not named: {text}"
+        );
+        assert_eq!(std::fs::read(&key).unwrap(), before);
+    }
+}
+
+#[tokio::test]
+async fn files_are_for_the_owner_alone() {
+    let daemon = Daemon::builder().start().await;
+    let mode = |name: &str| {
+        let path = daemon.home().path().join(name);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(
+        (mode("key"), mode("daemon.sock"), mode("data")),
+        (0o600, 0o600, 0o700)
+    );
+    assert_eq!(std::fs::read(daemon.home().path().join("key")).unwrap().len(), 68);
+}
+
+/// A socket that a killed daemon left is replaced; one that answers is an error.
+#[tokio::test]
+async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+    let mut daemon = Daemon::builder().start().await;
+    let id = daemon.peer_id().clone();
+    daemon.kill().await;
+    assert!(daemon.home().socket().exists());
+    daemon.restart().await;
+    assert_eq!(daemon.peer_id(), &id);
+    let second = Daemon::builder().grpc(daemon.grpc()).run_to_end().await;
+    let (code, text) = said(&second);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("daemon.sock") && text.contains("another"), "{text}");
+    let same_home = Builder::new(daemon.home().clone()).run_to_end().await;
+    assert_eq!(same_home.status.code(), Some(1), "{}", said(&same_home).1);
+    // The first one has not noticed.
+    daemon.node().await.info().await.unwrap();
+}
+
+/// SIGTERM ends it well and in time, with a peer connected and every kind of stream open.
+#[tokio::test]
+async fn a_busy_daemon_stops() {
+    let mut pair = Pair::start(Transport::Quic).await;
+    let mut bob = pair.bob.rpc().await;
+    let mut incoming = rpc::listen(&mut bob).await;
+    let mut alice = pair.alice.rpc().await;
+    let task_id = rpc::send(&mut alice, pair.bob.peer_id(), "x").await.task_id;
+    assert_eq!(rpc::next_task(&mut incoming).await.task_id, task_id);
+    let request = v1::SubscribeTaskUpdatesRequest { task_id };
+    let _updates = bob.subscribe_task_updates(request).await.unwrap();
+    pair.bob.stop().await;
+    assert!(!pair.bob.home().socket().exists(), "the socket is left behind");
+    let end = within("the stream ends with its daemon", async {
+        loop {
+            match incoming.message().await {
+                Ok(Some(_)) => {}
+                other => break other,
+            }
+        }
+    })
+    .await;
+    assert!(end.is_err(), "the stream ended as if there were no more tasks");
+    pair.alice.stop().await;
+}
+
+/// A bootstrap peer that is down does not hold up the start, and is connected once it is up.
+#[tokio::test]
+async fn a_bootstrap_peer_that_is_down_is_waited_for() {
+    for transport in [Transport::Tcp, Transport::Quic] {
+        let mut alice = Daemon::builder().listen([transport.listen()]).start().await;
+        alice.stop().await;
+        let bob = Daemon::builder().bootstrap(&alice.addresses()[0]).start().await;
+        alice.restart().await;
+        connected(&bob.node().await, &alice).await;
+    }
+}
+
+#[tokio::test]
+async fn agents_connect_over_tcp_too() {
+    // Free a moment ago; nobody else is likely to take it.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let daemon = Daemon::builder()
+        .grpc(format!("tcp://127.0.0.1:{port}"))
+        .start()
+        .await;
+    let info = daemon.node().await.info().await.unwrap();
+    assert_eq!(info.peer_id.as_ref(), Some(daemon.peer_id()));
+}
+
+/// Only the user that runs the daemon may call, whatever the file's mode says.
+#[tokio::test]
+async fn another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let daemon = Daemon::builder().start().await;
+    let everyone = |path: &std::path::Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    };
+    everyone(daemon.home().path());
+    everyone(&daemon.home().socket());
+    // The program has to be where the other user can read it.
+    let probe = daemon.home().path().join("probe");
+    std::fs::copy(env!("CARGO_BIN_EXE_probe"), &probe).unwrap();
+    everyone(&probe);
+    let ask = |user: Option<u32>| {
+        let mut command = tokio::process::Command::new(&probe);
+        command
+            .arg(daemon.grpc())
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        async move {
+            let output = within("the probe ends", command.output()).await.unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        }
+    };
+    assert_eq!(ask(None).await, "answered\n");
+    let outcome = ask(Some(NOBODY)).await;
+    assert!(outcome.starts_with("refused: "), "{outcome:?}");
+    assert_eq!(ask(None).await, "answered\n");
+}
