@@ -11,7 +11,8 @@ use std::{
     ops::Bound,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use super::{Batch, Pair, Store, StoreError};
@@ -21,6 +22,12 @@ const CACHE: u64 = 64 << 20;
 
 /// sled's segment size, in bytes; fixed when the database is made.
 const SEGMENT: usize = 8 << 20;
+
+/// Longest wait for sled's own lock.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// The tree, and its only key, that every database has from its birth on.
+const BIRTH: &str = "birth";
 
 /// The database in `<directory>/tasks`.
 pub struct DiskStore {
@@ -105,7 +112,7 @@ impl Failure {
     fn explain(self, path: &Path) -> StoreError {
         let cause = match self {
             Self::Damaged(cause) => cause,
-            Self::Refused(error) if error.to_string().contains("could not acquire lock") => {
+            Self::Refused(error) if is_lock(&error) => {
                 return StoreError::Locked { path: path.to_owned() };
             }
             Self::Refused(error) => error.to_string(),
@@ -128,9 +135,53 @@ impl From<sled::Error> for Failure {
     }
 }
 
+/// Opens the database, made first when it is not there.
+fn open_at(path: &Path) -> Result<(sled::Db, File), Failure> {
+    if !path.exists() {
+        make(path)?;
+    }
+    let db = open_sled(path)?;
+    // Over some damages sled opens as if nothing had ever been written.
+    if !db.open_tree(BIRTH)?.contains_key(BIRTH)? {
+        return Err(Failure::Damaged("its beginning is missing".into()));
+    }
+    let file = File::open(path.join("db")).map_err(sled::Error::Io)?;
+    Ok((db, file))
+}
+
+/// Makes the database beside its place and moves it there once its birth mark is durable, so that
+/// a database without one is a damaged one.
+fn make(path: &Path) -> Result<(), Failure> {
+    let unborn = path.with_extension("new");
+    let made = || -> sled::Result<()> {
+        if unborn.exists() {
+            fs::remove_dir_all(&unborn)?;
+        }
+        let db = open_sled(&unborn)?;
+        db.open_tree(BIRTH)?.insert(BIRTH, &[])?;
+        db.flush()?;
+        File::open(unborn.join("db"))?.sync_data()?;
+        drop(db);
+        Ok(fs::rename(&unborn, path)?)
+    };
+    made().map_err(Failure::Refused)
+}
+
+/// Opens sled, and waits a little for a lock that sled's own threads let go of late: no other daemon
+/// is here, since ours is the outer lock.
+fn open_sled(path: &Path) -> sled::Result<sled::Db> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match open_sled_once(path) {
+            Err(error) if is_lock(&error) && Instant::now() < deadline => thread::sleep(LOCK_WAIT / 100),
+            opened => return opened,
+        }
+    }
+}
+
 /// Opens sled and reads the way to its first and last key. On damaged files sled may panic instead
 /// of answering; nothing of it is used after that, so no half-changed state can be seen.
-fn open_at(path: &Path) -> Result<(sled::Db, File), Failure> {
+fn open_sled_once(path: &Path) -> sled::Result<sled::Db> {
     let opened = panic::catch_unwind(AssertUnwindSafe(|| {
         let config = sled::Config::new().path(path).cache_capacity(CACHE).segment_size(SEGMENT);
         let db = config.flush_every_ms(None).mode(sled::Mode::HighThroughput).open()?;
@@ -138,9 +189,11 @@ fn open_at(path: &Path) -> Result<(sled::Db, File), Failure> {
         db.last()?;
         Ok(db)
     }));
-    let db = opened.unwrap_or_else(|_| Err(sled::Error::ReportableBug("sled panicked while opening".into())))?;
-    let file = File::open(path.join("db")).map_err(sled::Error::Io)?;
-    Ok((db, file))
+    opened.unwrap_or_else(|_| Err(sled::Error::ReportableBug("sled panicked while opening".into())))
+}
+
+fn is_lock(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(cause) if cause.to_string().contains("could not acquire lock"))
 }
 
 fn remove_half_written_snapshots(path: &Path) -> io::Result<()> {

@@ -198,16 +198,18 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Overwrites `count` bytes of every file of the database, among the first `within` ones.
+/// Changes `count` bytes of one file of the database, among its first `within` ones.
 fn damage(database: &Path, random: &mut StdRng, count: usize, within: usize) {
-    for entry in fs::read_dir(database).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
-        let mut bytes = fs::read(entry.path()).unwrap();
-        for _ in 0..count.min(bytes.len()) {
-            let at = random.random_range(0..bytes.len().min(within));
-            bytes[at] ^= random.random_range(1..=255_u8);
-        }
-        fs::write(entry.path(), bytes).unwrap();
+    let paths = fs::read_dir(database).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.is_file()).collect();
+    files.sort();
+    let file = &files[random.random_range(0..files.len())];
+    let mut bytes = fs::read(file).unwrap();
+    for _ in 0..count {
+        let at = random.random_range(0..bytes.len().min(within));
+        bytes[at] ^= random.random_range(1..=255_u8);
     }
+    fs::write(file, bytes).unwrap();
 }
 
 #[test]
@@ -220,7 +222,7 @@ fn a_damaged_database_is_moved_aside_and_never_stops_the_daemon() {
     }
     drop(store);
     let mut moved = 0;
-    for seed in 0..24 {
+    for seed in 0..40 {
         let mut random = StdRng::seed_from_u64(seed);
         let damaged = home.path().join(format!("damaged-{seed}"));
         copy(&sound, &damaged);
@@ -235,6 +237,10 @@ fn a_damaged_database_is_moved_aside_and_never_stops_the_daemon() {
             write(&opened.store, |batch| batch.put(b"new".to_vec(), b"1".to_vec()));
             drop(opened);
             assert_eq!(open(&damaged).get(b"new").unwrap().as_deref(), Some(&b"1"[..]));
+        } else {
+            // sled takes a damaged end of its log for a write that was cut off, and drops it; what
+            // is left can be read.
+            assert!(all(&opened.store, b"").len() <= 200, "seed {seed}");
         }
     }
     assert!(moved > 0, "no damage was noticed");
