@@ -52,9 +52,12 @@ impl Batch {
     }
 
     /// Sets a value of any length: the keys are `key` followed by the number of the piece, two
-    /// bytes big-endian. Removed by [`Batch::delete_large`], read by [`get_large`].
+    /// bytes big-endian. The last piece is shorter than [`MAX_VALUE`], if need be empty, so that
+    /// the end shows whatever an earlier, longer value left behind. Removed by
+    /// [`Batch::delete_large`], read by [`get_large`].
     pub fn put_large(&mut self, key: &[u8], value: &[u8]) {
-        let pieces = value.chunks(MAX_VALUE).chain(value.is_empty().then_some(&[][..]));
+        let end = value.len().is_multiple_of(MAX_VALUE).then_some(&[][..]);
+        let pieces = value.chunks(MAX_VALUE).chain(end);
         for (number, piece) in (0_u16..).zip(pieces) {
             self.put(piece_key(key, number), piece.to_vec());
         }
@@ -67,7 +70,7 @@ impl Batch {
 
     /// Removes a value of `bytes` bytes that [`Batch::put_large`] set.
     pub fn delete_large(&mut self, key: &[u8], bytes: usize) {
-        for number in 0..bytes.div_ceil(MAX_VALUE).max(1) {
+        for number in 0..=bytes / MAX_VALUE {
             self.delete(piece_key(key, number as u16));
         }
     }

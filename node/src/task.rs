@@ -4,7 +4,11 @@
 //! them, and lets out what this file decides. States and transitions are those of the wire
 //! contract (docs/protocol.md, "Tasks"); terminal states never change.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message, TaskStatus};
@@ -234,7 +238,8 @@ pub struct Task {
 /// nothing longer.
 pub const MAX_ID: usize = 256;
 
-/// Most messages a task keeps. 1 000 progress messages are ordinary; ten times that is a runaway.
+/// Most messages a task keeps, besides the one that ends it. 1 000 progress messages are ordinary;
+/// ten times that is a runaway.
 pub const MAX_MESSAGES: usize = 10_000;
 
 /// Most results of a task.
@@ -289,14 +294,11 @@ impl Task {
             from: self.status,
             to: next,
         })?;
-        if message.is_some() {
+        // The last word always finds room: a full task must still be able to end.
+        if message.is_some() && !next.is_terminal() {
             self.room_for_message()?;
         }
-        let new = results
-            .iter()
-            .filter(|new| self.position(&new.artifact_id).is_none())
-            .count();
-        if self.results.len() + new > MAX_RESULTS {
+        if self.results.len() + self.count_new(&results) > MAX_RESULTS {
             return Err(self.full("artifacts", MAX_RESULTS));
         }
         for artifact in results {
@@ -377,6 +379,16 @@ impl Task {
             return None; // Nameless results are each their own.
         }
         self.results.iter().position(|known| known.id() == artifact_id)
+    }
+
+    /// How many of `results` the task does not have yet, each id counted once.
+    fn count_new(&self, results: &[Artifact]) -> usize {
+        let (nameless, named): (Vec<_>, Vec<_>) = results
+            .iter()
+            .map(|result| result.artifact_id.as_str())
+            .partition(|id| id.is_empty());
+        let unknown = named.into_iter().filter(|id| self.position(id).is_none());
+        nameless.len() + unknown.collect::<HashSet<_>>().len()
     }
 
     fn put_result(&mut self, artifact: Artifact) {

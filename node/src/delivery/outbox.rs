@@ -258,10 +258,18 @@ impl Outbox {
                 given_up.push(waiting.entry.sequence);
                 continue;
             }
-            let delay = self.retry_delays.get(waiting.sent as usize).copied();
+            let last = self
+                .retry_delays
+                .last()
+                .filter(|_| waiting.entry.kind == Kind::Ephemeral);
+            let delay = self
+                .retry_delays
+                .get(waiting.sent as usize)
+                .or(last)
+                .copied()
+                .unwrap_or(REMINDER);
             waiting.sent = waiting.sent.saturating_add(1);
-            waiting.retry_at =
-                Some(now + jittered(delay.unwrap_or(REMINDER), waiting.entry.sequence, waiting.sent));
+            waiting.retry_at = Some(now + jittered(delay, waiting.entry.sequence, waiting.sent));
             actions.push(Action::Send(waiting.entry.sequence));
         }
         for sequence in given_up {

@@ -379,7 +379,11 @@ impl Core {
 
     /// Asks for a peer to be reached, or lets it go.
     pub(super) fn want(&mut self, peer: PeerId, wanted: bool) {
-        let changed = if wanted { self.wanted.insert(peer) } else { self.wanted.remove(&peer) };
+        let changed = if wanted {
+            self.wanted.insert(peer)
+        } else {
+            self.wanted.remove(&peer)
+        };
         if changed {
             self.effect(Effect::Wanted { peer, wanted });
         }

@@ -349,7 +349,11 @@ impl Shell {
             return;
         }
         let nobody_waits = release.is_none() && frame.is_none() && turn.effects.is_empty();
-        let urgency = if nobody_waits { Urgency::Lazy } else { Urgency::Awaited };
+        let urgency = if nobody_waits {
+            Urgency::Lazy
+        } else {
+            Urgency::Awaited
+        };
         let mut bytes = 0;
         if !turn.batch.is_empty() {
             bytes = turn

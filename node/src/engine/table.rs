@@ -12,6 +12,7 @@ use std::{
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::Message;
 use lru::LruCache;
+use prost::Message as _;
 
 use super::records::{self, HeadRecord, ResultRecord, StateRecord, tag};
 use crate::{
@@ -180,18 +181,22 @@ impl TaskTable {
             );
         }
         for (at, result) in task.results.iter().enumerate() {
-            if !slot
-                .saved_results
-                .get(at)
-                .is_some_and(|saved| Arc::ptr_eq(saved, result))
-            {
-                let record = ResultRecord::of(result);
-                slot.bytes += records::weight(&record) + streamed_bytes(result);
-                batch.put_large(
-                    &records::numbered(tag::RESULT, name, at as u64),
-                    &records::encode(&record),
-                );
+            let saved = slot.saved_results.get(at);
+            if saved.is_some_and(|saved| Arc::ptr_eq(saved, result)) {
+                continue;
             }
+            let key = records::numbered(tag::RESULT, name, at as u64);
+            if let Some(saved) = saved {
+                // A shorter result must not keep pieces of the longer one that it replaces.
+                let old = ResultRecord::of(saved);
+                batch.delete_large(&key, old.encoded_len());
+                slot.bytes = slot
+                    .bytes
+                    .saturating_sub(records::weight(&old) + streamed_bytes(saved));
+            }
+            let record = ResultRecord::of(result);
+            slot.bytes += records::weight(&record) + streamed_bytes(result);
+            batch.put_large(&key, &records::encode(&record));
         }
         slot.saved_messages = task.messages.len();
         slot.saved_results.clone_from(&task.results);

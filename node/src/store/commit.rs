@@ -57,11 +57,18 @@ impl Committer {
     /// Starts the writer. Progress comes on the returned channel; at most a few messages wait
     /// there, since a later one replaces an earlier one in meaning.
     pub fn start(store: Arc<dyn Store>) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<Progress>)> {
+        Self::start_with(store, LAZY)
+    }
+
+    fn start_with(
+        store: Arc<dyn Store>,
+        lazy: Duration,
+    ) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<Progress>)> {
         let (batches, inbox) = mpsc::channel();
         let (progress, reports) = tokio_mpsc::unbounded_channel();
         let thread = thread::Builder::new()
             .name("store".into())
-            .spawn(move || run(&*store, &inbox, &progress))?;
+            .spawn(move || run(&*store, lazy, &inbox, &progress))?;
         Ok((
             Self {
                 batches,
@@ -91,7 +98,12 @@ impl Drop for Committer {
     }
 }
 
-fn run(store: &dyn Store, inbox: &mpsc::Receiver<(Batch, Urgency)>, progress: &tokio_mpsc::UnboundedSender<Progress>) {
+fn run(
+    store: &dyn Store,
+    lazy: Duration,
+    inbox: &mpsc::Receiver<(Batch, Urgency)>,
+    progress: &tokio_mpsc::UnboundedSender<Progress>,
+) {
     let mut durable = 0;
     while let Ok((mut group, mut urgency)) = inbox.recv() {
         let began = Instant::now();
@@ -100,7 +112,7 @@ fn run(store: &dyn Store, inbox: &mpsc::Receiver<(Batch, Urgency)>, progress: &t
         while batches < GROUP && bytes < GROUP_BYTES {
             let next = match urgency {
                 Urgency::Awaited => inbox.try_recv().ok(),
-                Urgency::Lazy => inbox.recv_timeout(LAZY.saturating_sub(began.elapsed())).ok(),
+                Urgency::Lazy => inbox.recv_timeout(lazy.saturating_sub(began.elapsed())).ok(),
             };
             let Some((next, its_urgency)) = next else { break };
             if its_urgency == Urgency::Awaited {

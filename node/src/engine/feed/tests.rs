@@ -1,1 +1,266 @@
-//! Tests.
+//! The feed against a model that knows only what it was told and what it handed out.
+
+use std::collections::BTreeSet;
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+const NOW: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+enum Event {
+    Offer { task: u8, news: bool },
+    Withdraw { task: u8 },
+    Attach,
+    Detach { which: usize },
+    Credit { which: usize, count: usize },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => (0_u8..60, prop::bool::weighted(0.2)).prop_map(|(task, news)| Event::Offer { task, news }),
+        3 => (0_u8..60).prop_map(|task| Event::Withdraw { task }),
+        2 => Just(Event::Attach),
+        1 => any::<usize>().prop_map(|which| Event::Detach { which }),
+        2 => (any::<usize>(), 1_usize..8).prop_map(|(which, count)| Event::Credit { which, count }),
+    ]
+}
+
+#[derive(Debug)]
+struct Standing {
+    /// When it was offered, for the last time.
+    at: usize,
+    news: bool,
+    held: BTreeSet<ListenerId>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    attached: usize,
+    credit: usize,
+    /// When the last task it was given had been offered.
+    last: usize,
+}
+
+#[derive(Default)]
+struct Model {
+    clock: usize,
+    next_listener: ListenerId,
+    offers: BTreeMap<String, Standing>,
+    readers: BTreeMap<ListenerId, Reader>,
+    told: BTreeSet<(ListenerId, String, usize)>,
+}
+
+impl Model {
+    fn tick(&mut self) -> usize {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn pick(&self, which: usize) -> Option<ListenerId> {
+        self.readers
+            .keys()
+            .nth(which % self.readers.len().max(1))
+            .copied()
+    }
+
+    fn offer(&mut self, task: &str, news: bool) {
+        let at = self.tick();
+        self.offers.insert(
+            task.to_owned(),
+            Standing {
+                at,
+                news,
+                held: BTreeSet::new(),
+            },
+        );
+    }
+
+    fn detach(&mut self, id: ListenerId) {
+        self.readers.remove(&id);
+        // Orphans are offered again in the order in which they stood.
+        let mut orphans = Vec::new();
+        for (task, standing) in &mut self.offers {
+            if standing.held.remove(&id) && standing.held.is_empty() && !standing.news {
+                orphans.push((standing.at, task.clone()));
+            }
+        }
+        orphans.sort();
+        for (_, task) in orphans {
+            self.offer(&task, false);
+        }
+    }
+
+    fn happen(&mut self, event: &Event, feed: &mut Feed) -> Vec<Delivery> {
+        match *event {
+            Event::Offer { task, news } => {
+                self.offer(&task.to_string(), news);
+                feed.offer(&task.to_string(), news)
+            }
+            Event::Withdraw { task } => {
+                self.offers.remove(&task.to_string());
+                feed.withdraw(&task.to_string());
+                Vec::new()
+            }
+            Event::Attach => {
+                self.next_listener += 1;
+                let attached = self.tick();
+                self.readers.insert(
+                    self.next_listener,
+                    Reader {
+                        attached,
+                        credit: CREDIT,
+                        last: 0,
+                    },
+                );
+                feed.attach(self.next_listener)
+            }
+            Event::Detach { which } => {
+                let Some(id) = self.pick(which) else {
+                    return feed.detach(99_999, NOW);
+                };
+                self.detach(id);
+                feed.detach(id, NOW)
+            }
+            Event::Credit { which, count } => {
+                let Some(id) = self.pick(which) else {
+                    return Vec::new();
+                };
+                if let Some(reader) = self.readers.get_mut(&id) {
+                    reader.credit = (reader.credit + count).min(CREDIT);
+                }
+                feed.credit(id, count)
+            }
+        }
+    }
+
+    fn deliver(&mut self, deliveries: Vec<Delivery>) -> Result<(), TestCaseError> {
+        for (id, task) in deliveries {
+            let reader = self.readers.get_mut(&id);
+            prop_assert!(reader.is_some(), "{task} went to {id}, who does not listen");
+            let standing = self.offers.get_mut(&task);
+            prop_assert!(standing.is_some(), "{task} was not on offer");
+            if let (Some(reader), Some(standing)) = (reader, standing) {
+                prop_assert!(reader.credit > 0, "{id} has no room");
+                reader.credit -= 1;
+                prop_assert!(standing.at > reader.last, "{task} came to {id} out of order");
+                reader.last = standing.at;
+                standing.held.insert(id);
+                prop_assert!(
+                    self.told.insert((id, task.clone(), standing.at)),
+                    "{task} came to {id} twice"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, feed: &Feed) -> Result<(), TestCaseError> {
+        prop_assert_eq!(feed.idle_since().is_none(), !self.readers.is_empty());
+        let room = self.readers.values().any(|reader| reader.credit > 0);
+        for (task, standing) in &self.offers {
+            let told = self
+                .told
+                .iter()
+                .any(|(_, known, at)| known == task && *at == standing.at);
+            prop_assert!(!room || told, "{task} waits although somebody has room");
+        }
+        Ok(())
+    }
+
+    /// With room for everybody, whoever listened before a task was offered has it.
+    fn check_all_told(&self) -> Result<(), TestCaseError> {
+        for (task, standing) in &self.offers {
+            for (id, _) in self
+                .readers
+                .iter()
+                .filter(|(_, reader)| reader.attached < standing.at)
+            {
+                prop_assert!(
+                    self.told.contains(&(*id, task.clone(), standing.at)),
+                    "{id} never got {task}"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_hands_out_what_the_model_allows_and_owes(events in vec(event(), 0..400)) {
+        let mut feed = Feed::new(NOW);
+        let mut model = Model::default();
+        for event in &events {
+            let deliveries = model.happen(event, &mut feed);
+            model.deliver(deliveries)?;
+            model.check(&feed)?;
+        }
+        for _ in 0..events.len().div_ceil(CREDIT) + 1 {
+            for which in 0..model.readers.len() {
+                let deliveries = model.happen(&Event::Credit { which, count: CREDIT }, &mut feed);
+                model.deliver(deliveries)?;
+            }
+        }
+        model.check_all_told()?;
+        prop_assert!(model.readers.is_empty() || feed.news == 0, "news that everybody knows is kept");
+    }
+}
+
+#[test]
+fn a_task_offered_to_nobody_waits_for_the_first_listener() {
+    let mut feed = Feed::new(NOW);
+    assert_eq!(feed.offer("t", false), []);
+    assert_eq!(feed.idle_since(), Some(NOW));
+    assert_eq!(feed.attach(1), [(1, "t".to_owned())]);
+    assert_eq!(feed.attach(2), [], "the first listener may still take it");
+    assert_eq!(feed.detach(1, NOW), [(2, "t".to_owned())]);
+}
+
+#[test]
+fn a_slow_listener_gets_no_more_than_its_credit() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1);
+    let given = (0..CREDIT + 5)
+        .flat_map(|task| feed.offer(&task.to_string(), false))
+        .count();
+    assert_eq!(given, CREDIT);
+    assert_eq!(feed.credit(1, 2).len(), 2);
+    assert_eq!(feed.credit(1, CREDIT * 10).len(), 3);
+}
+
+#[test]
+fn news_is_told_once_and_forgotten() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1);
+    assert_eq!(feed.offer("t", true).len(), 1);
+    assert_eq!((feed.news, feed.offers.len()), (0, 0));
+    assert_eq!(feed.detach(1, NOW), []);
+    assert_eq!(feed.attach(2), []);
+}
+
+#[test]
+fn news_that_nobody_hears_has_a_bound() {
+    let mut feed = Feed::new(NOW);
+    for task in 0..MAX_NEWS + 10 {
+        feed.offer(&task.to_string(), true);
+    }
+    assert_eq!(
+        (feed.news, feed.offers.len(), feed.by_task.len()),
+        (MAX_NEWS, MAX_NEWS, MAX_NEWS)
+    );
+    assert!(!feed.by_task.contains_key("0"), "the oldest went first");
+}
+
+#[test]
+fn acting_without_listening_is_a_sign_of_life() {
+    let mut feed = Feed::new(NOW);
+    feed.touch(NOW * 5);
+    assert_eq!(feed.idle_since(), Some(NOW * 5));
+    feed.attach(1);
+    feed.touch(NOW * 6);
+    assert_eq!(feed.idle_since(), None);
+    feed.detach(1, NOW * 7);
+    assert_eq!(feed.idle_since(), Some(NOW * 7));
+}
