@@ -63,11 +63,18 @@ impl Context {
             .await
             .map_err(|error| match error.kind() {
                 ErrorKind::DaemonUnavailable => {
-                    let place = self
-                        .daemon
-                        .clone()
-                        .unwrap_or_else(|| self.home.display().to_string());
-                    let message = format!("no daemon is running at {place}; start one with `anycast daemon`");
+                    let message = match &self.daemon {
+                        Some(address) => format!("no daemon is running at {address}"),
+                        None => {
+                            let home = self.home.display();
+                            let option = if self.home_given {
+                                format!("--home {home} ")
+                            } else {
+                                String::new()
+                            };
+                            format!("no daemon is running at {home}; start one with `anycast {option}daemon`")
+                        }
+                    };
                     Failure::new(Code::Daemon, "DaemonUnavailable", message)
                 }
                 _ => error.into(),
