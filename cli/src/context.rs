@@ -63,15 +63,24 @@ impl Context {
             .await
             .map_err(|error| match error.kind() {
                 ErrorKind::DaemonUnavailable => {
-                    let place = self
-                        .daemon
-                        .clone()
-                        .unwrap_or_else(|| self.home.display().to_string());
-                    let message = format!("no daemon is running at {place}; start one with `anycast daemon`");
+                    let message = self.nobody_there();
                     Failure::new(Code::Daemon, "DaemonUnavailable", message)
                 }
                 _ => error.into(),
             })
+    }
+
+    fn nobody_there(&self) -> String {
+        if let Some(address) = &self.daemon {
+            return format!("no daemon is running at {address}");
+        }
+        let home = self.home.display();
+        let option = if self.home_given {
+            format!("--home {home} ")
+        } else {
+            String::new()
+        };
+        format!("no daemon is running at {home}; start one with `anycast {option}daemon`")
     }
 
     /// The daemon that runs, or one that is started for as long as the node is kept.

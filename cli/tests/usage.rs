@@ -68,6 +68,12 @@ fn a_missing_file_is_named() {
 fn without_a_daemon_status_says_how_to_start_one() {
     let failed = anycast(&["status"]).code(3);
     assert!(stderr(&failed).contains("anycast daemon"), "{}", stderr(&failed));
+    let failed = anycast(&["status", "--home", "/nowhere"]).code(3);
+    assert!(
+        stderr(&failed).contains("anycast --home /nowhere daemon"),
+        "{}",
+        stderr(&failed)
+    );
     let failed = anycast(&["--json", "status"]).code(3);
     let document: serde_json::Value = serde_json::from_str(&stdout(&failed)).expect("JSON");
     assert_eq!(document["error"]["kind"], "DaemonUnavailable");

@@ -4,15 +4,19 @@
 use std::{
     collections::{HashSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     message::Message,
     task::{Task, TaskStatus},
 };
+
+/// How long the end of a task waits for the ends of artifacts that its handler dropped.
+const CLOSING_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
@@ -29,6 +33,8 @@ struct Heard {
     unread: VecDeque<Message>,
     /// The handler has got its task; what is heard before is part of that.
     opened: bool,
+    /// Artifacts whose writers were dropped and whose ends are still under way.
+    closing: Vec<JoinHandle<()>>,
     /// The handler ended the task itself.
     ended: bool,
 }
@@ -94,6 +100,22 @@ impl Conversation {
                 () = self.cancelled.cancelled() => return None,
                 () = self.arrived.notified() => {}
             }
+        }
+    }
+
+    /// Remembers an artifact that is being ended because its writer was dropped.
+    pub(super) fn closes(&self, ending: JoinHandle<()>) {
+        self.heard().closing.push(ending);
+    }
+
+    /// Waits until those are ended: a task with an open artifact cannot complete.
+    pub(super) async fn closed(&self) {
+        let closing = std::mem::take(&mut self.heard().closing);
+        if tokio::time::timeout(CLOSING_LIMIT, futures::future::join_all(closing))
+            .await
+            .is_err()
+        {
+            tracing::debug!("a dropped artifact could not be ended in time");
         }
     }
 

@@ -136,11 +136,19 @@ impl IncomingTask {
         name: impl Into<String>,
         media_type: impl Into<String>,
     ) -> Result<ArtifactWriter, Error> {
-        ArtifactWriter::open(&self.node, self.id(), name.into(), media_type.into()).await
+        ArtifactWriter::open(
+            &self.node,
+            &self.conversation,
+            self.id(),
+            name.into(),
+            media_type.into(),
+        )
+        .await
     }
 
     /// Ends the task with its results.
     pub async fn complete(&self, artifacts: impl IntoIterator<Item = Artifact>) -> Result<(), Error> {
+        self.conversation.closed().await;
         calls::complete(&self.node, self.id(), artifacts.into_iter().collect(), None).await?;
         self.conversation.end();
         Ok(())
@@ -153,6 +161,7 @@ impl IncomingTask {
         message: impl Into<Message>,
     ) -> Result<(), Error> {
         let message = self.by_agent(message.into());
+        self.conversation.closed().await;
         calls::complete(
             &self.node,
             self.id(),
@@ -166,6 +175,7 @@ impl IncomingTask {
 
     /// Ends the task with an error that the sender sees.
     pub async fn fail(&self, reason: impl AsRef<str>) -> Result<(), Error> {
+        self.conversation.closed().await;
         calls::fail(&self.node, self.id(), reason.as_ref()).await?;
         self.conversation.end();
         Ok(())

@@ -1,6 +1,8 @@
 //! An artifact that is sent piece by piece. A pump task owns the gRPC stream; the writer feeds it
 //! through a short channel, so a reader that stops reading stops the writer.
 
+use std::sync::Arc;
+
 use agentanycast_proto::v1::{self, send_streaming_artifact_request::Event};
 use async_stream::stream;
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use tonic::Status;
 use crate::{
     error::{self, Error, ErrorKind, Subject},
     node::Node,
+    serve::conversation::Conversation,
 };
 
 /// Bytes of one chunk at most: what every node takes.
@@ -28,6 +31,7 @@ pub struct ArtifactWriter {
     next_sequence: i32,
     /// Taken when the pump has ended.
     pump: Option<Pump>,
+    conversation: Arc<Conversation>,
 }
 
 #[derive(Debug)]
@@ -39,6 +43,7 @@ struct Pump {
 impl ArtifactWriter {
     pub(super) async fn open(
         node: &Node,
+        conversation: &Arc<Conversation>,
         task_id: &str,
         artifact_name: String,
         media_type: String,
@@ -60,6 +65,7 @@ impl ArtifactWriter {
             artifact_id,
             next_sequence: 0,
             pump,
+            conversation: Arc::clone(conversation),
         };
         let start = v1::StreamStart {
             task_id: writer.task_id.clone(),
@@ -159,6 +165,20 @@ impl ArtifactWriter {
     fn ended_early(&self) -> Error {
         let message = format!("artifact {} ended before it was whole", self.artifact_id);
         Error::new(ErrorKind::ArtifactAborted, message)
+    }
+}
+
+impl Drop for ArtifactWriter {
+    fn drop(&mut self) {
+        // Without its sender the pump ends the artifact as broken; the task's end waits for that.
+        let Some(Pump { events, outcome }) = self.pump.take() else {
+            return;
+        };
+        drop(events);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.conversation
+                .closes(runtime.spawn(async move { drop(outcome.await) }));
+        }
     }
 }
 
