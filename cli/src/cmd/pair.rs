@@ -20,10 +20,8 @@ use crate::{
 /// What the first agent says to the second.
 const GREETING: &str = "Hello from the other side of the network";
 
-/// The settings of both daemons: this host only, ports that the system chooses.
-const CONFIG: &str = r#"listen_addrs = ["/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0"]
-enable_mdns = false
-"#;
+/// Where the two daemons listen: a free TCP and UDP port, on this machine only.
+const LISTEN: &str = "--listen=/ip4/127.0.0.1/tcp/0,/ip4/127.0.0.1/udp/0/quic-v1";
 
 /// One daemon of the pair.
 struct Side {
@@ -61,12 +59,10 @@ async fn exchange(context: &Context) -> Result<(), Failure> {
 
 async fn start(name: &str, bootstrap: &[String]) -> Result<Side, Failure> {
     let home = tempfile::Builder::new().prefix("anycast-").tempdir()?;
-    let config = home.path().join("config.toml");
-    std::fs::write(&config, CONFIG)?;
     let mut builder = Node::builder()
         .home(home.path())
         .daemon_command(own_program()?, ["daemon"])
-        .daemon_arg(format!("--config={}", config.display()))
+        .daemon_arg(LISTEN)
         .daemon_env("AGENTANYCAST_ENABLE_MDNS", "false")
         .card(demo::card(&format!("agent-{name}")));
     for address in bootstrap {
