@@ -1,0 +1,56 @@
+// Sends tasks with the published TypeScript SDK to an agent as agent.py is one, and checks how they end.
+// Prints each scenario when it has passed; anything unexpected is an error and code 1.
+//
+// Usage: asker.mjs daemon ADDRESS PEER SCENARIO… with the scenarios many, fail, cancel, card.
+
+import assert from "node:assert/strict";
+
+import { Node, TaskCanceledError, TaskFailedError } from "agentanycast";
+
+const LIMIT = 60_000;
+const MANY = 50;
+
+const [, address, peerId, ...names] = process.argv.slice(2);
+const node = new Node({ card: { name: "TypeScript asker", skills: [] }, daemonAddr: address });
+const send = (text) => node.sendTask({ role: "user", parts: [{ text }] }, { peerId });
+
+async function echo(number) {
+  const handle = await send(`echo ${number}`);
+  const task = await handle.wait(LIMIT);
+  assert.equal(task.artifacts[0].parts[0].text, String(number));
+}
+
+const scenarios = {
+  async many() {
+    for (let number = 0; number < MANY; number++) await echo(number);
+    await Promise.all(Array.from({ length: MANY }, (_, number) => echo(MANY + number)));
+  },
+  async fail() {
+    const handle = await send("fail no such city");
+    await assert.rejects(handle.wait(LIMIT), TaskFailedError);
+  },
+  async cancel() {
+    const handle = await send("slow");
+    const deadline = Date.now() + LIMIT;
+    while (handle.status !== "working") {
+      assert(Date.now() < deadline, `the task is ${handle.status}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    await handle.cancel();
+    await assert.rejects(handle.wait(LIMIT), TaskCanceledError);
+  },
+  async card() {
+    await node.connectPeer(peerId);
+    const card = await node.getCard(peerId);
+    assert.equal(card.peerId, peerId);
+    assert.deepEqual(card.skills.map((skill) => skill.id), ["echo"]);
+  },
+};
+
+await node.start();
+for (const name of names) {
+  await scenarios[name]();
+  process.stdout.write(`${name}\n`);
+}
+await node.stop();
+process.exit(0);

@@ -1,0 +1,17 @@
+// The TypeScript SDK imports its generated files without `.js`, as bundlers take it and Node.js does not.
+// This resolver adds the ending, as a bundler would; the package stays as it is published.
+// Usage: node --import ./bundler.mjs SCRIPT
+
+import { register } from "node:module";
+import { isMainThread } from "node:worker_threads";
+
+if (isMainThread) register(import.meta.url);
+
+export async function resolve(specifier, context, next) {
+  try {
+    return await next(specifier, context);
+  } catch (error) {
+    if (error.code !== "ERR_MODULE_NOT_FOUND" || !/^\.\.?\//.test(specifier)) throw error;
+    return next(`${specifier}.js`, context);
+  }
+}

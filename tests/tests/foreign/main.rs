@@ -1,0 +1,14 @@
+//! Clients and peers that we did not write, as they are published: the Python and the TypeScript SDK on our
+//! daemon, js-libp2p against our wire protocol, and the published descriptors against our own.
+//!
+//! Needs what `tests/foreign/setup` makes, or what `AGENTANYCAST_TEST_PYTHON` (the python of a venv) and
+//! `AGENTANYCAST_TEST_NODE_MODULES` name.
+
+mod descriptors;
+mod libp2p;
+mod peer;
+
+mod python;
+mod script;
+mod stage;
+mod typescript;

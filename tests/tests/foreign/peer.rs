@@ -1,0 +1,139 @@
+//! The peer on js-libp2p, as tests drive it: what it is told, what it has heard, and envelopes as JSON.
+
+use std::path::Path;
+
+use agentanycast::PeerId;
+use agentanycast_tests::{Daemon, Transport};
+use serde_json::{Value, json};
+
+use crate::{script::Script, stage::Stage};
+
+/// A peer that runs.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    _stage: Stage,
+    script: Script,
+    /// Who it is.
+    pub(crate) id: PeerId,
+    /// Where it listens, with its id.
+    pub(crate) address: String,
+    /// Every envelope that it has got, oldest first, with the number of the stream that it came on.
+    pub(crate) heard: Vec<(u64, Value)>,
+}
+
+impl Peer {
+    /// Starts it.
+    pub(crate) async fn start() -> Self {
+        let stage = Stage::new(Transport::Tcp);
+        let mut command = stage.node("peer.mjs");
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/proto"));
+        let mut script = Script::start(command);
+        let ready = script.json().await;
+        assert_eq!(ready["event"], "ready");
+        Self {
+            _stage: stage,
+            script,
+            id: ready["peer_id"].as_str().unwrap().parse().unwrap(),
+            address: ready["addresses"][0].as_str().unwrap().to_owned(),
+            heard: Vec::new(),
+        }
+    }
+
+    /// Starts it and connects it to this daemon.
+    pub(crate) async fn connected_to(daemon: &Daemon) -> Self {
+        let mut peer = Self::start().await;
+        peer.tell(json!({"do": "dial", "address": daemon.tcp()}), "dialed")
+            .await;
+        peer
+    }
+
+    /// Tells it something, and waits until it says that it is done.
+    pub(crate) async fn tell(&mut self, what: Value, done: &str) -> Value {
+        self.script.tell(&what).await;
+        self.event(done).await
+    }
+
+    /// Sends envelopes, each on a stream of its own.
+    pub(crate) async fn send(&mut self, envelopes: &[Value]) {
+        self.tell(json!({"do": "send", "envelopes": envelopes}), "sent")
+            .await;
+    }
+
+    /// The next event of this name; envelopes that come meanwhile are kept.
+    pub(crate) async fn event(&mut self, name: &str) -> Value {
+        loop {
+            let event = self.next().await;
+            if event["event"] == name {
+                return event;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Value {
+        let event = self.script.json().await;
+        if event["event"] == "envelope" {
+            self.heard
+                .push((event["stream"].as_u64().unwrap(), event["envelope"].clone()));
+        }
+        event
+    }
+
+    /// The first envelope, of those heard and those to come, that `wanted` gives a value for.
+    pub(crate) async fn envelope<T>(&mut self, wanted: impl Fn(&Value) -> Option<T>) -> T {
+        loop {
+            if let Some(found) = self.heard.iter().find_map(|(_, envelope)| wanted(envelope)) {
+                return found;
+            }
+            self.next().await;
+        }
+    }
+
+    /// The ACK of this envelope.
+    pub(crate) async fn ack_of(&mut self, envelope: &Value) -> Value {
+        let id = envelope["envelope_id"].clone();
+        self.envelope(|heard| (heard["ack"]["acknowledged_envelope_id"] == id).then(|| heard["ack"].clone()))
+            .await
+    }
+
+    /// The first envelope of this kind for this task.
+    pub(crate) async fn of_task(&mut self, payload: &str, task_id: &str) -> Value {
+        self.envelope(|heard| (heard[payload]["task_id"] == task_id).then(|| heard.clone()))
+            .await
+    }
+}
+
+/// An envelope; `payload` is the name of its field, from which its type follows.
+pub(crate) fn envelope(payload: &str, content: Value) -> Value {
+    json!({
+        "envelope_id": uuid::Uuid::new_v4().to_string(),
+        "type": format!("ENVELOPE_TYPE_{}", payload.to_uppercase()),
+        "timestamp": {"seconds": 1_700_000_000},
+        payload: content,
+    })
+}
+
+/// A new task of one text, as deployed peers send it; its id is `task_of` it.
+pub(crate) fn send_task(text: &str) -> Value {
+    let id = uuid::Uuid::new_v4().to_string();
+    let message = json!({
+        "message_id": uuid::Uuid::new_v4().to_string(),
+        "role": "MESSAGE_ROLE_USER",
+        "parts": [{"text_part": {"text": text}}],
+    });
+    envelope("send_task", json!({"task_id": id, "message": message}))
+}
+
+/// The task of a SEND_TASK.
+pub(crate) fn task_of(envelope: &Value) -> String {
+    envelope["send_task"]["task_id"].as_str().unwrap().to_owned()
+}
+
+/// An ACK; deployed peers leave the outcome out.
+pub(crate) fn ack(of: &Value) -> Value {
+    envelope("ack", json!({"acknowledged_envelope_id": of["envelope_id"]}))
+}
+
+/// An artifact of one text.
+pub(crate) fn artifact(text: &str) -> Value {
+    json!({"artifact_id": "a", "name": "result", "parts": [{"text_part": {"text": text}}]})
+}

@@ -1,0 +1,194 @@
+//! The Python package `agentanycast` 0.7.3: its command line and its `Node`, unmodified.
+
+use std::net::TcpListener;
+
+use agentanycast::TaskStatus;
+use agentanycast_tests::{Daemon, Transport, daemon::Home, eventually, pair::connected};
+
+use crate::{script::Script, stage::Stage};
+
+/// How the asker's daemon learns where the agent's is.
+#[derive(Clone, Copy)]
+enum Introduction {
+    /// The variable of the daemon.
+    Variable,
+    /// The option `--relay`, which the SDK passes on as bootstrap peer.
+    Relay,
+}
+
+/// `agentanycast demo` in one home, `agentanycast send` from another.
+async fn demo_and_send(transport: Transport, introduction: Introduction) {
+    let stage = Stage::new(transport);
+    let mut command = stage.python_cli();
+    command.args(["demo", "--home", &stage.agent_home()]);
+    let mut demo = Script::start(command);
+    let line = demo.line_with("Peer ID:").await;
+    let peer = line.split_whitespace().last().unwrap().to_owned();
+    demo.line_with("Waiting for incoming tasks").await;
+    let address = stage.announced().await;
+    assert!(transport.is_in(&address), "{address}");
+
+    let mut other = Stage::new(transport);
+    if let Introduction::Variable = introduction {
+        other = other.bootstrap(&address);
+    }
+    let mut command = other.python_cli();
+    command.args(["send", "--home", &other.agent_home(), &peer, "Hello, world!"]);
+    if let Introduction::Relay = introduction {
+        command.args(["--relay", &address]);
+    }
+    let said = Script::start(command).succeed().await.join("\n");
+    assert!(
+        said.contains("Task completed") && said.contains("Echo: Hello, world!"),
+        "{said}"
+    );
+    demo.line_with("Hello, world!").await;
+    assert!(
+        other.running().is_empty(),
+        "the SDK stopped its daemon, which still runs"
+    );
+
+    demo.interrupt();
+    demo.end().await;
+    eventually("the demo's daemon ends with it", || async {
+        stage.running().is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_command_line_over_quic() {
+    demo_and_send(Transport::Quic, Introduction::Variable).await;
+}
+
+#[tokio::test]
+async fn the_command_line_over_tcp() {
+    demo_and_send(Transport::Tcp, Introduction::Relay).await;
+}
+
+/// `agentanycast status` says who the node is and ends.
+#[tokio::test]
+async fn the_command_line_shows_the_status() {
+    let stage = Stage::new(Transport::Quic);
+    let mut command = stage.python_cli();
+    command.args(["status", "--home", &stage.agent_home()]);
+    let said = Script::start(command).succeed().await.join("\n");
+    assert!(
+        said.contains("Peer ID:    12D3KooW") && said.contains("0 connected"),
+        "{said}"
+    );
+}
+
+/// Starts the agent; the peer that it is.
+pub(crate) async fn agent(stage: &Stage, kind: &str, place: &str) -> (Script, String) {
+    let mut command = stage.python("agent.py");
+    command.args([kind, place]);
+    let mut agent = Script::start(command);
+    let peer = agent.json().await["peer_id"].as_str().unwrap().to_owned();
+    (agent, peer)
+}
+
+/// Runs scenarios of the asker.
+pub(crate) async fn ask(stage: &Stage, kind: &str, place: &str, peer: &str, scenarios: &[&str]) {
+    let mut command = stage.python("asker.py");
+    command.args([kind, place, peer]).args(scenarios);
+    let mut asker = Script::start(command);
+    for scenario in scenarios {
+        assert_eq!(asker.line().await, *scenario);
+    }
+    asker.succeed().await;
+}
+
+/// Both sides start their daemons themselves.
+async fn two_nodes(transport: Transport) {
+    let stage = Stage::new(transport);
+    let (agent, peer) = agent(&stage, "home", &stage.agent_home()).await;
+    let other = Stage::new(transport).bootstrap(&stage.announced().await);
+    let scenarios = ["many", "fail", "cancel", "talk", "card"];
+    ask(&other, "home", &other.agent_home(), &peer, &scenarios).await;
+    agent.succeed().await;
+    assert!(stage.running().is_empty() && other.running().is_empty());
+}
+
+#[tokio::test]
+async fn two_nodes_over_quic() {
+    two_nodes(Transport::Quic).await;
+}
+
+#[tokio::test]
+async fn two_nodes_over_tcp() {
+    two_nodes(Transport::Tcp).await;
+}
+
+/// `daemon_addr=` with `unix://` on one side and `tcp://` on the other.
+#[tokio::test]
+async fn on_daemons_that_run_already() {
+    let bob = Daemon::builder().start().await;
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let alice = Daemon::builder()
+        .grpc(format!("tcp://127.0.0.1:{port}"))
+        .bootstrap(bob.tcp())
+        .start()
+        .await;
+    let stage = Stage::new(Transport::Tcp);
+    let (agent, peer) = agent(&stage, "daemon", bob.grpc()).await;
+    assert_eq!(peer, bob.peer_id().to_string());
+    ask(
+        &stage,
+        "daemon",
+        alice.grpc(),
+        &peer,
+        &["many", "fail", "cancel", "talk", "card"],
+    )
+    .await;
+    agent.succeed().await;
+}
+
+/// A cancel and a further message reach the handler, with the task as it stands.
+#[tokio::test]
+async fn the_handler_learns_what_the_sender_does() {
+    let bob = Daemon::builder().start().await;
+    let alice = Daemon::builder().bootstrap(bob.quic()).start().await;
+    let asker = alice.node().await;
+    connected(&asker, &bob).await;
+    let stage = Stage::new(Transport::Quic);
+    let (mut agent, _) = agent(&stage, "daemon", bob.grpc()).await;
+    let target = agentanycast::Target::Peer(bob.peer_id().clone());
+    let handle = asker.send_task(target, "slow").await.unwrap();
+    let seen = agent.json().await;
+    assert_eq!(seen["task"], handle.id());
+    assert_eq!(seen["sender"], alice.peer_id().to_string());
+    assert_eq!(seen["status"], "submitted");
+    eventually("the agent works", || async {
+        let task = handle.snapshot().await.unwrap();
+        (task.status == TaskStatus::Working).then_some(())
+    })
+    .await;
+    handle.cancel().await.unwrap();
+    agent
+        .json_with(|seen| (seen["status"] == "canceled").then_some(()))
+        .await;
+    agent.succeed().await;
+}
+
+/// The agent's process dies without a word; its tasks go to the one that comes after it.
+#[tokio::test]
+async fn an_agent_that_dies_is_replaced() {
+    let home = Home::new();
+    let bob = agentanycast_tests::Builder::new(home).start().await;
+    let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
+    let stage = Stage::new(Transport::Tcp);
+    let (first, peer) = agent(&stage, "daemon", bob.grpc()).await;
+    drop(first);
+    let asker = alice.node().await;
+    let target = agentanycast::Target::Peer(peer.parse().unwrap());
+    let handle = asker.send_task(target, "echo still here").await.unwrap();
+    let (second, _) = agent(&stage, "daemon", bob.grpc()).await;
+    let task = agentanycast_tests::ending::completed(&handle).await;
+    assert_eq!(task.text_content(), "still here");
+    second.succeed().await;
+}
