@@ -349,7 +349,7 @@ impl Daemon {
 
     /// A connection by the SDK.
     pub async fn node(&self) -> Node {
-        within("the daemon takes the SDK", Node::connect(self.grpc()))
+        within("the daemon takes the SDK", Box::pin(Node::connect(self.grpc())))
             .await
             .unwrap()
     }

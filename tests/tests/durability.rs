@@ -1,6 +1,13 @@
 //! What was accepted survives: a SIGKILL of either daemon at any point, a peer that is away, an agent that
 //! is. Each test names the moment of the loss; the end is always that the task completes, once.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
+
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -310,9 +317,9 @@ async fn a_damaged_store_is_put_aside() {
 fn find_file(directory: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
     std::fs::read_dir(directory).ok()?.find_map(|entry| {
         let path = entry.ok()?.path();
-        match path.is_dir() {
-            true => find_file(&path, name),
-            false => (path.file_name()? == name).then_some(path),
+        if path.is_dir() {
+            return find_file(&path, name);
         }
+        (path.file_name()? == name).then_some(path)
     })
 }

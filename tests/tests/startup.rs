@@ -1,6 +1,13 @@
 //! Starting and stopping: what the command line takes, what the daemon refuses to start with, what it
 //! leaves behind.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
+
 use std::{
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
@@ -9,6 +16,9 @@ use std::{
 
 use agentanycast_proto::v1;
 use agentanycast_tests::{Builder, Daemon, Pair, Transport, daemon::Home, pair::connected, rpc, within};
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65_534;
 
 /// The code, and what standard error says.
 fn said(output: &Output) -> (Option<i32>, String) {
@@ -221,7 +231,6 @@ async fn another_user_is_refused() {
         eprintln!("SKIPPED: only root can become another user");
         return;
     }
-    const NOBODY: u32 = 65_534;
     let daemon = Daemon::builder().start().await;
     let everyone = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();

@@ -4,6 +4,13 @@
 //! Needs what `tests/foreign/setup` makes, or what `AGENTANYCAST_TEST_PYTHON` (the python of a venv) and
 //! `AGENTANYCAST_TEST_NODE_MODULES` name.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
+
 mod descriptors;
 mod libp2p;
 mod peer;

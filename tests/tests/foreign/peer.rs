@@ -103,6 +103,10 @@ impl Peer {
 }
 
 /// An envelope; `payload` is the name of its field, from which its type follows.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is made by `json!` in every call"
+)]
 pub(crate) fn envelope(payload: &str, content: Value) -> Value {
     json!({
         "envelope_id": uuid::Uuid::new_v4().to_string(),

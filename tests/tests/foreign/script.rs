@@ -39,7 +39,7 @@ impl Script {
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&complaints);
         each_line(child.stderr.take().unwrap(), move |line| {
-            kept.lock().unwrap().push(line)
+            kept.lock().unwrap().push(line);
         });
         Self {
             input: child.stdin.take(),

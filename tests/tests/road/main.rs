@@ -1,6 +1,13 @@
 //! The main road between two daemons: a task goes out, is worked on, and its end comes back. One file
 //! per matter; all over the loopback, with the Rust SDK, and with bare gRPC where the SDK is too polite.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
+
 mod calls;
 mod conversation;
 mod ends;

@@ -4,6 +4,10 @@ use agentanycast::{AgentCard, ErrorKind, Road, Skill};
 use agentanycast_proto::v1;
 use agentanycast_tests::{Daemon, Pair, Transport, eventually, pair::connected, rpc};
 use futures::StreamExt as _;
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
 
 #[tokio::test]
 async fn health_and_reflection_answer() {
@@ -20,10 +24,6 @@ async fn health_and_reflection_answer() {
             tonic_health::pb::health_check_response::ServingStatus::Serving
         );
     }
-    use tonic_reflection::pb::v1::{
-        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
-        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
-    };
     let request = ServerReflectionRequest {
         message_request: Some(MessageRequest::ListServices(String::new())),
         ..ServerReflectionRequest::default()
