@@ -230,7 +230,7 @@ impl Core {
 
     /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
     pub fn ack_stream(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>, next: Option<i32>) {
-        let frame = self.ack_frame(now, envelope_id, refused, next);
+        let frame = self.ack_frame(now, peer, envelope_id, refused, next);
         self.send_ack(peer, frame);
     }
 

@@ -445,7 +445,7 @@ impl Core {
 
     /// Acknowledges an envelope, once this turn is durable.
     pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
-        let frame = self.ack_frame(now, envelope_id, refused, None);
+        let frame = self.ack_frame(now, peer, envelope_id, refused, None);
         self.send_ack(peer, frame);
     }
 
@@ -455,7 +455,14 @@ impl Core {
     }
 
     /// The encoded acknowledgement of an envelope.
-    pub(super) fn ack_frame(&mut self, now: Now, envelope_id: String, refused: Option<&str>, next: Option<i32>) -> Bytes {
+    pub(super) fn ack_frame(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        envelope_id: String,
+        refused: Option<&str>,
+        next: Option<i32>,
+    ) -> Bytes {
         let payload = Payload::Ack(AckPayload {
             acknowledged_envelope_id: envelope_id,
             outcome: if refused.is_some() { AckOutcome::Rejected } else { AckOutcome::Accepted } as i32,
@@ -463,7 +470,8 @@ impl Core {
             next_sequence: next,
         });
         let id = self.new_id();
-        envelope(id, now, payload, "").encode_to_vec().into()
+        let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
+        A2aEnvelope { sender_epoch, ..envelope(id, now, payload, "") }.encode_to_vec().into()
     }
 
     /// Puts an envelope into the peer's queue. It was checked to fit.

@@ -15,7 +15,10 @@ use super::{
     table::Slot,
 };
 use crate::{
-    delivery::outbox::{Entry, Kind},
+    delivery::{
+        inbox::{self, MAX_METADATA, MAX_METADATA_KEY},
+        outbox::{Entry, Kind},
+    },
     store::StoreError,
     task::{MAX_ID, Role, Status, Task},
 };
@@ -92,6 +95,11 @@ impl Core {
         let peer = request.peer.ok_or_else(|| EngineError::Invalid("the task has no target".into()))?;
         if request.context_id.len() > MAX_ID || request.skill.len() > MAX_ID {
             return Err(EngineError::Invalid(format!("context_id and skill_id may have {MAX_ID} bytes at most")));
+        }
+        if !inbox::metadata_fits(&request.metadata) {
+            return Err(EngineError::Invalid(format!(
+                "metadata may have {MAX_METADATA} entries at most, with keys of {MAX_METADATA_KEY} bytes at most"
+            )));
         }
         let deadline = deadline_of(&request.metadata)?;
         self.room_for_task()?;
