@@ -327,3 +327,6 @@ pub(crate) fn human(duration: Duration) -> String {
         _ => format!("{seconds} s"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,8 @@
 //! Pure. What does not pass is malformed: it is counted and never acknowledged, since its sender
 //! could not make sense of an answer either (docs/protocol.md, "Envelopes").
 
+use std::collections::BTreeMap;
+
 use agentanycast_proto::v1::{
     A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload,
     StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
@@ -13,15 +15,20 @@ use prost::Message as _;
 
 use crate::task::MAX_ID;
 
-/// Most entries of a map that a peer sends along, and longest key, in bytes.
-const MAX_METADATA: usize = 256;
-const MAX_METADATA_KEY: usize = 256;
+/// Most entries of a task's metadata. Clients use a handful.
+pub const MAX_METADATA: usize = 256;
+
+/// Longest key of a task's metadata, in bytes.
+pub const MAX_METADATA_KEY: usize = 256;
 
 /// An envelope that can be acted on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inbound {
     /// The sender's name for it.
     pub id: String,
+    /// The sender's outbox; 0 from peers that do not number their envelopes. Acknowledgements have it
+    /// too, without a sequence: a peer shows by them that it is one of ours.
+    pub epoch: u64,
     /// `(epoch, sequence)`, from peers that number their envelopes.
     pub place: Option<(u64, u64)>,
     /// W3C trace context; may be empty.
@@ -70,8 +77,10 @@ impl Inbound {
         check_fields(&payload)?;
         let place = (envelope.sender_epoch != 0 && envelope.sequence != 0)
             .then_some((envelope.sender_epoch, envelope.sequence));
+        let epoch = envelope.sender_epoch;
         Ok(Self {
             id: envelope.envelope_id,
+            epoch,
             place,
             trace_parent: envelope.trace_parent,
             payload,
@@ -96,8 +105,7 @@ fn check_fields(payload: &Payload) -> Result<(), Malformed> {
             if send.context_id.len() > MAX_ID || send.target_skill_id.len() > MAX_ID {
                 return Err(Malformed::Field("a context id or skill id over 256 bytes"));
             }
-            let metadata = &send.metadata;
-            if metadata.len() > MAX_METADATA || metadata.keys().any(|key| key.len() > MAX_METADATA_KEY) {
+            if !metadata_fits(&send.metadata) {
                 return Err(Malformed::Field(
                     "more than 256 metadata entries, or a key over 256 bytes",
                 ));
@@ -111,6 +119,11 @@ fn check_fields(payload: &Payload) -> Result<(), Malformed> {
         }
         _ => Ok(()),
     }
+}
+
+/// True when a task may have this metadata.
+pub fn metadata_fits(metadata: &BTreeMap<String, String>) -> bool {
+    metadata.len() <= MAX_METADATA && metadata.keys().all(|key| key.len() <= MAX_METADATA_KEY)
 }
 
 /// The type that goes with a payload.

@@ -250,7 +250,7 @@ impl Core {
         refused: Option<&str>,
         next: Option<i32>,
     ) {
-        let frame = self.ack_frame(now, envelope_id, refused, next);
+        let frame = self.ack_frame(now, peer, envelope_id, refused, next);
         self.send_ack(peer, frame);
     }
 

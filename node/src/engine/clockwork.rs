@@ -25,7 +25,7 @@ const COLLECTION: Duration = Duration::from_secs(1);
 const COLLECTED: usize = 200;
 
 /// Open tasks asked about when their assignee is back.
-const ASKED: usize = 1000;
+pub(super) const ASKED: usize = 1000;
 
 impl Core {
     /// True when [`Core::tick`] has something to wait for in the next moments.
@@ -153,12 +153,12 @@ impl Core {
             return;
         };
         self.on_stream_closed(peer, stream);
-        if self
-            .queues
-            .get(&peer)
-            .is_some_and(|queue| !queue.outbox.is_empty())
-        {
-            self.want(peer, true);
+        let durable = self.durable();
+        match self.queues.get(&peer) {
+            Some(queue) if !queue.outbox.is_empty() => self.want(peer, true),
+            // An empty queue is in the store; in memory it would stay for every peer that ever came.
+            Some(queue) if queue.commit <= durable => drop(self.queues.remove(&peer)),
+            _ => {}
         }
     }
 

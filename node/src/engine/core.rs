@@ -293,7 +293,7 @@ impl Core {
 
     /// Acknowledges an envelope, once this turn is durable.
     pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
-        let frame = self.ack_frame(now, envelope_id, refused, None);
+        let frame = self.ack_frame(now, peer, envelope_id, refused, None);
         self.send_ack(peer, frame);
     }
 
@@ -306,6 +306,7 @@ impl Core {
     pub(super) fn ack_frame(
         &mut self,
         now: Now,
+        peer: PeerId,
         envelope_id: String,
         refused: Option<&str>,
         next: Option<i32>,
@@ -321,7 +322,13 @@ impl Core {
             next_sequence: next,
         });
         let id = self.new_id();
-        envelope(id, now, payload, "").encode_to_vec().into()
+        let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
+        A2aEnvelope {
+            sender_epoch,
+            ..envelope(id, now, payload, "")
+        }
+        .encode_to_vec()
+        .into()
     }
 
     /// Puts an envelope into the peer's queue. It was checked to fit.

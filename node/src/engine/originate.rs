@@ -16,7 +16,10 @@ use super::{
     turn::{Effect, EngineError, Now},
 };
 use crate::{
-    delivery::outbox::{Entry, Kind},
+    delivery::{
+        inbox::{self, MAX_METADATA, MAX_METADATA_KEY},
+        outbox::{Entry, Kind},
+    },
     store::StoreError,
     task::{MAX_ID, Role, Status, Task},
 };
@@ -99,6 +102,11 @@ impl Core {
         if request.context_id.len() > MAX_ID || request.skill.len() > MAX_ID {
             return Err(EngineError::Invalid(format!(
                 "context_id and skill_id may have {MAX_ID} bytes at most"
+            )));
+        }
+        if !inbox::metadata_fits(&request.metadata) {
+            return Err(EngineError::Invalid(format!(
+                "metadata may have {MAX_METADATA} entries at most, with keys of {MAX_METADATA_KEY} bytes at most"
             )));
         }
         let deadline = deadline_of(&request.metadata)?;

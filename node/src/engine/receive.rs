@@ -33,6 +33,12 @@ use crate::{
 /// Peers whose refusals are logged by name; of more, the counter tells.
 const LOGGED_PEERS: usize = 10_000;
 
+/// Answers to questions about tasks that wait for one peer; it asks about as many at once.
+const MAX_ANSWERS: usize = super::clockwork::ASKED;
+
+/// Bytes of such answers, unless a single one is larger: they are in memory only.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
 /// What to answer.
 enum Verdict {
     /// Its effect is in the batch.
@@ -60,6 +66,11 @@ impl Core {
                 return Ok(());
             }
         };
+        if inbound.epoch != 0 && !self.is_ours(peer)? {
+            // Known from now on, also if nothing but acknowledgements ever comes.
+            self.seen(peer)?.applied.insert(inbound.epoch, 0);
+            self.keep_seen(peer)?;
+        }
         match inbound.payload {
             Payload::Ack(ack) => return self.on_ack(now, peer, ack),
             Payload::StreamStart(_) | Payload::StreamChunk(_) | Payload::StreamEnd(_)
@@ -71,8 +82,10 @@ impl Core {
         }
         if self.is_duplicate(peer, &inbound)? {
             self.counters.duplicates += 1;
-            let refusal = self.seen(peer)?.refusal(&inbound.id).map(str::to_owned);
-            let refusal = refusal.or_else(|| self.refused_before(peer, &inbound.payload));
+            let refusal = match self.seen(peer)?.refusal(&inbound.id).map(str::to_owned) {
+                None => self.refused_before(peer, &inbound.payload)?,
+                known => known,
+            };
             self.ack(now, peer, inbound.id, refusal.as_deref());
             return Ok(());
         }
@@ -262,7 +275,9 @@ impl Core {
         }
         let new: Vec<Arc<Output>> = slot.task.results[before..].to_vec();
         self.put_changed(slot, new);
-        self.task_arrived(peer, id);
+        if !self.is_ours(peer)? {
+            self.task_arrived(peer, id);
+        }
         Ok(Verdict::Accept)
     }
 
@@ -292,8 +307,14 @@ impl Core {
         if fits(payload.encoded_len(), "task").is_err()
             && let Some(task) = &mut payload.task
         {
-            task.messages.clear();
-            task.artifacts.clear();
+            task.messages.clear(); // The originator takes over the end and the results only.
+        }
+        if let Err(error) = fits(payload.encoded_len(), "task") {
+            return Ok(error.into());
+        }
+        if !self.has_room_to_answer(peer, id, payload.encoded_len()) {
+            tracing::debug!(%peer, task = id, "a question is left unanswered: too many answers wait");
+            return Ok(Verdict::Accept);
         }
         self.send(
             now,
@@ -306,6 +327,26 @@ impl Core {
         Ok(Verdict::Accept)
     }
 
+    /// True when no answer about this task waits for the peer, and not too many others do.
+    fn has_room_to_answer(&self, peer: PeerId, id: &str, bytes: usize) -> bool {
+        let Some(queue) = self.queues.get(&peer) else {
+            return true;
+        };
+        let (mut count, mut total) = (0, bytes);
+        for entry in queue
+            .outbox
+            .entries()
+            .filter(|entry| entry.kind == Kind::Ephemeral)
+        {
+            if entry.task_id == id {
+                return false;
+            }
+            count += 1;
+            total += entry.bytes;
+        }
+        count < MAX_ANSWERS && (total <= MAX_ANSWER_BYTES || count == 0)
+    }
+
     /// The assignee's answer to our question: repairs what got lost, never undoes anything.
     fn on_get_task_response(
         &mut self,
@@ -313,7 +354,7 @@ impl Core {
         peer: PeerId,
         response: GetTaskResponsePayload,
     ) -> Result<Verdict, StoreError> {
-        let Some(theirs) = response.task else {
+        let Some(mut theirs) = response.task else {
             return Ok(Verdict::Refuse("the response has no task".into()));
         };
         let Some(next) = Status::from_wire(theirs.status) else {
@@ -327,6 +368,12 @@ impl Core {
         // whatever is still going on will be told by the assignee itself.
         if ours.is_terminal() || !next.is_terminal() {
             return Ok(Verdict::Accept);
+        }
+        // A streamed artifact is only listed there; what came as a stream stays as it came.
+        if let Some(ours) = self.tasks.read(&theirs.task_id)? {
+            theirs
+                .artifacts
+                .retain(|artifact| ours.stream(&artifact.artifact_id).is_none());
         }
         let message = theirs.status_message;
         match next {
@@ -449,8 +496,8 @@ impl Core {
         }
     }
 
-    /// Something came back for a task: its peer has it, even if the acknowledgement got lost (a
-    /// deployed peer sends that only once).
+    /// Something came back for a task: its deployed peer has it, even if the acknowledgement, which
+    /// such a peer sends only once, got lost.
     fn task_arrived(&mut self, peer: PeerId, id: &str) {
         let Some(queue) = self.queues.get_mut(&peer) else {
             return;
@@ -491,15 +538,24 @@ impl Core {
         Ok(self.store.get(&seen_id_key(peer, envelope_id))?.is_some())
     }
 
-    /// A duplicate SEND_TASK whose task is not here was refused the first time.
-    fn refused_before(&self, peer: PeerId, payload: &Payload) -> Option<String> {
+    /// A duplicate SEND_TASK whose task, or whose message, is not here was refused the first time.
+    fn refused_before(&mut self, peer: PeerId, payload: &Payload) -> Result<Option<String>, StoreError> {
         let Payload::SendTask(send) = payload else {
-            return None;
+            return Ok(None);
         };
-        match self.tasks.indexed(&send.task_id) {
-            Some(known) if known.is_assignee && known.peer == Some(peer) => None,
+        let message = send
+            .message
+            .as_ref()
+            .map_or("", |message| message.message_id.as_str());
+        Ok(match self.tasks.read(&send.task_id)? {
+            Some(task)
+                if task.role == Role::Assignee(peer)
+                    && (message.is_empty() || task.knows_message(message)) =>
+            {
+                None
+            }
             _ => Some("it was refused before, or its task was collected".into()),
-        }
+        })
     }
 
     pub(super) fn seen(&mut self, peer: PeerId) -> Result<&mut Seen, StoreError> {
@@ -528,16 +584,8 @@ impl Core {
             None if refused => return Ok(()),
             None => Some(seen.insert(&inbound.id)),
         };
-        let next_slot = seen.next_slot;
-        let (epochs, highest) = seen.applied.epochs().unzip();
-        let record = SeenRecord {
-            epochs,
-            highest,
-            next_slot,
-        };
+        self.keep_seen(peer)?;
         let name = peer.to_bytes();
-        self.batch()
-            .put(records::key(tag::SEEN, &name), records::encode(&record));
         let Some(slot) = slot else { return Ok(()) };
         if let Some(old) = slot.checked_sub(dedup::WINDOW) {
             let old_key = records::numbered(tag::SEEN_SLOT, &name, old);
@@ -559,6 +607,22 @@ impl Core {
             records::encode(&record),
         );
         self.batch().put(seen_id_key(peer, &inbound.id), Vec::new());
+        Ok(())
+    }
+
+    fn keep_seen(&mut self, peer: PeerId) -> Result<(), StoreError> {
+        let seen = self.seen(peer)?;
+        let next_slot = seen.next_slot;
+        let (epochs, highest) = seen.applied.epochs().unzip();
+        let record = SeenRecord {
+            epochs,
+            highest,
+            next_slot,
+        };
+        self.batch().put(
+            records::key(tag::SEEN, &peer.to_bytes()),
+            records::encode(&record),
+        );
         Ok(())
     }
 

@@ -1,0 +1,10 @@
+//! The engine's core: directed tests of one behaviour each over a network without faults, and a
+//! seeded simulation of two nodes over one with all of them ([`simulation`]).
+
+mod harness;
+mod lab;
+mod life;
+mod limits;
+mod peers;
+mod refusals;
+mod simulation;

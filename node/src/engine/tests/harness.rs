@@ -1,0 +1,163 @@
+//! One node: a core over a store in memory, and the pipeline behind it. Effects and answers are let
+//! out only when their batch is durable; a crash loses whatever was not.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{Artifact, Message, Part, TextPart, part::Content};
+
+use crate::{
+    engine::core::Core,
+    engine::turn::{Effect, Limits, Now},
+    store::{Batch, Store as _, StoreError, memory::MemoryStore},
+};
+
+pub(super) fn peer(number: u8) -> PeerId {
+    PeerId::from_bytes(&[&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[number; 32]].concat()).unwrap()
+}
+
+pub(super) fn limits() -> Limits {
+    Limits {
+        retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
+        offline_ttl: Some(Duration::from_secs(24 * 3600)),
+        agent_grace: Duration::from_secs(300),
+        retention: Duration::from_secs(7 * 24 * 3600),
+        retention_count: 100_000,
+        quota: 10 << 30,
+        max_open_tasks: 10_000,
+        max_artifact_bytes: 64 << 20,
+    }
+}
+
+pub(super) fn text(id: &str, text: &str) -> Message {
+    Message {
+        message_id: id.into(),
+        parts: vec![part(text)],
+        ..Message::default()
+    }
+}
+
+pub(super) fn artifact(id: &str, text: &str) -> Artifact {
+    Artifact {
+        artifact_id: id.into(),
+        parts: vec![part(text)],
+        ..Artifact::default()
+    }
+}
+
+fn part(text: &str) -> Part {
+    Part {
+        content: Some(Content::TextPart(TextPart { text: text.into() })),
+        ..Part::default()
+    }
+}
+
+/// What one turn let out, once it was durable; `reply` is whatever its caller waits for.
+pub(super) struct Released<R> {
+    pub(super) effects: Vec<Effect>,
+    pub(super) reply: Option<R>,
+}
+
+struct Pending<R> {
+    commit: u64,
+    released: Released<R>,
+}
+
+pub(super) struct Node<R> {
+    pub(super) me: PeerId,
+    pub(super) core: Core,
+    pub(super) store: Arc<MemoryStore>,
+    limits: Limits,
+    boots: u64,
+    seed: u64,
+    submitted: u64,
+    durable: u64,
+    batches: VecDeque<Batch>,
+    pending: VecDeque<Pending<R>>,
+}
+
+impl<R> Node<R> {
+    pub(super) fn new(number: u8, limits: Limits, now: Now, seed: u64) -> Self {
+        let (me, store) = (peer(number), Arc::new(MemoryStore::default()));
+        let core = Core::load(me, limits.clone(), store.clone(), now, seed).unwrap();
+        let (batches, pending) = (VecDeque::new(), VecDeque::new());
+        Self {
+            me,
+            core,
+            store,
+            limits,
+            boots: 0,
+            seed,
+            submitted: 0,
+            durable: 0,
+            batches,
+            pending,
+        }
+    }
+
+    /// Ends the turn: its batch goes to the writer, the rest waits for it.
+    pub(super) fn finish_turn(&mut self, now: Now, reply: Option<R>) {
+        let turn = self.core.take_turn(now);
+        if !turn.batch.is_empty() {
+            self.submitted += 1;
+            self.batches.push_back(turn.batch);
+        }
+        self.pending.push_back(Pending {
+            commit: self.submitted,
+            released: Released {
+                effects: turn.effects,
+                reply,
+            },
+        });
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    pub(super) fn waiting_batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    fn apply(&mut self, most: usize) -> Result<(), StoreError> {
+        for _ in 0..most.min(self.batches.len()) {
+            if let Some(batch) = self.batches.front() {
+                self.store.apply(batch)?;
+            }
+            self.batches.pop_front();
+            self.durable += 1;
+        }
+        Ok(())
+    }
+
+    /// The writer writes at most `most` batches and passes the barrier.
+    pub(super) fn commit(&mut self, most: usize) -> Result<Vec<Released<R>>, StoreError> {
+        self.apply(most)?;
+        self.store.barrier()?;
+        self.core.on_durable(self.durable);
+        let mut released = Vec::new();
+        while let Some(pending) = self
+            .pending
+            .pop_front_if(|pending| pending.commit <= self.durable)
+        {
+            released.push(pending.released);
+        }
+        Ok(released)
+    }
+
+    /// The process dies after it wrote `applied` more batches, with or without a last barrier, and
+    /// starts again. Nobody was told anything of them.
+    pub(super) fn crash(&mut self, now: Now, applied: usize, barrier: bool) {
+        self.apply(applied).unwrap();
+        if barrier {
+            self.store.barrier().unwrap();
+        }
+        self.store.crash();
+        self.boots += 1;
+        let seed = self.seed ^ (self.boots << 32);
+        self.core = Core::load(self.me, self.limits.clone(), self.store.clone(), now, seed).unwrap();
+        (self.submitted, self.durable) = (0, 0);
+        self.batches.clear();
+        self.pending.clear();
+    }
+}

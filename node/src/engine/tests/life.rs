@@ -1,0 +1,371 @@
+//! The life of a task between two nodes: claimed, asked about, completed, canceled, expired,
+//! abandoned, overdue.
+
+use std::time::Duration;
+
+use agentanycast_proto::v1::{EnvelopeType, TaskStatus, a2a_envelope::Payload};
+
+use super::{
+    harness::{limits, text},
+    lab::{A, B, Lab},
+};
+use crate::{
+    engine::{
+        assign::Caller,
+        originate::SendTask,
+        turn::{EngineError, Limits},
+    },
+    task::{Output, Status},
+};
+use Status::{Canceled, Completed, Failed, InputRequired, Submitted, Working};
+
+fn result(lab: &mut Lab, node: usize, id: &str) -> Vec<String> {
+    let task = lab.view(node, id);
+    let names = task.results.iter().map(|result| match &**result {
+        Output::Whole(artifact) => crate::engine::wire::text_of(&agentanycast_proto::v1::Message {
+            parts: artifact.parts.clone(),
+            ..Default::default()
+        }),
+        Output::Streamed(streamed) => streamed.name.clone(),
+    });
+    names.collect()
+}
+
+#[test]
+fn completing_a_submitted_task_tells_working_first() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.complete(B, &id, "result").unwrap();
+    let sent = lab.types_to(lab.id(A));
+    assert_eq!(sent, [EnvelopeType::TaskStatusUpdate, EnvelopeType::TaskComplete]);
+    let update = lab.last_to(lab.id(A), EnvelopeType::TaskStatusUpdate);
+    assert!(
+        matches!(&update.payload, Some(Payload::TaskStatusUpdate(update)) if update.status() == TaskStatus::Working)
+    );
+    assert_eq!(lab.seen(A, &id), [Working, Completed]);
+    assert_eq!(lab.seen(B, &id), [Completed], "here it is one step");
+    assert_eq!(result(&mut lab, A, &id), ["result"]);
+}
+
+#[test]
+fn a_failure_carries_its_reason() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.call(B, |core, now| core.fail(now, &id, "out of paper"))
+        .unwrap();
+    assert_eq!(
+        (lab.status(A, &id), lab.reason(A, &id)),
+        (Failed, "out of paper".into())
+    );
+    assert_eq!(
+        lab.types_to(lab.id(A)),
+        [EnvelopeType::TaskStatusUpdate, EnvelopeType::TaskFail]
+    );
+}
+
+#[test]
+fn a_thousand_updates_arrive_in_order() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    for number in 0..1000 {
+        let said = Some(text(&format!("p{number}"), ""));
+        let caller = Caller {
+            connection: 1,
+            is_alive: &|_| true,
+        };
+        lab.call(B, |core, now| core.update(now, &id, Working, said, &caller))
+            .unwrap();
+    }
+    let seen: Vec<String> = lab
+        .changes
+        .iter()
+        .filter(|(at, _)| *at == A)
+        .filter_map(|(_, change)| change.message.clone())
+        .map(|said| said.message_id.clone())
+        .collect();
+    assert!(
+        seen.iter()
+            .cloned()
+            .eq((0..1000).map(|number| format!("p{number}")))
+    );
+}
+
+#[test]
+fn the_first_to_claim_a_task_has_it() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
+    let second = Caller {
+        connection: 2,
+        is_alive: &|_| true,
+    };
+    let refused = lab.call(B, |core, now| core.update(now, &id, Working, None, &second));
+    assert!(
+        matches!(refused, Err(EngineError::Precondition(_))),
+        "{refused:?}"
+    );
+    lab.update(B, &id, Working).unwrap();
+    let after_it_died = Caller {
+        connection: 2,
+        is_alive: &|holder| holder != 1,
+    };
+    lab.call(B, |core, now| {
+        core.update(now, &id, Working, None, &after_it_died)
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_claimed_task_is_not_handed_over_again() {
+    let mut lab = Lab::pair();
+    let first = lab.listen(B);
+    let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
+    lab.call(B, |core, now| core.detach(now, first)).unwrap();
+    lab.listen(B);
+    lab.restart(B);
+    lab.listen(B);
+    assert_eq!(lab.handed_over(B, &id), [Submitted]);
+}
+
+#[test]
+fn an_unclaimed_task_is_handed_to_the_next_listener_also_after_a_restart() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    assert_eq!(lab.handed_over(B, &id), []);
+    let first = lab.listen(B);
+    lab.call(B, |core, now| core.detach(now, first)).unwrap();
+    lab.listen(B);
+    assert_eq!(lab.handed_over(B, &id).len(), 2);
+    lab.restart(B);
+    lab.listen(B);
+    assert_eq!(lab.handed_over(B, &id).len(), 3);
+}
+
+#[test]
+fn a_question_is_answered_and_the_task_goes_on() {
+    let mut lab = Lab::pair();
+    lab.listen(B);
+    let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
+    lab.update(B, &id, InputRequired).unwrap();
+    assert_eq!(lab.status(A, &id), InputRequired);
+    let answer = SendTask {
+        task_id: id.clone(),
+        message: text("m2", "yes"),
+        ..SendTask::default()
+    };
+    lab.call(A, |core, now| core.send_task(now, answer)).unwrap();
+    assert_eq!((lab.status(A, &id), lab.status(B, &id)), (Working, Working));
+    assert_eq!(
+        lab.view(B, &id)
+            .messages
+            .last()
+            .map(|last| last.message_id.clone()),
+        Some("m2".into())
+    );
+    assert_eq!(
+        lab.handed_over(B, &id),
+        [Submitted, Working],
+        "the answer reaches the agents"
+    );
+    lab.complete(B, &id, "done").unwrap();
+    assert_eq!(lab.seen(A, &id), [Working, InputRequired, Working, Completed]);
+}
+
+#[test]
+fn the_keys_in_the_metadata_do_the_same() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.update(B, &id, InputRequired).unwrap();
+    let metadata = [("task_id".to_owned(), id.clone())].into();
+    let b = lab.id(B);
+    let answered = lab
+        .send(
+            A,
+            b,
+            SendTask {
+                metadata,
+                ..SendTask::default()
+            },
+        )
+        .unwrap();
+    assert_eq!((answered.id, answered.status), (id, Working));
+}
+
+#[test]
+fn an_answer_nobody_asked_for_is_refused() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    let answer = || SendTask {
+        task_id: id.clone(),
+        message: text("m2", "?"),
+        ..SendTask::default()
+    };
+    let refused = lab.call(A, |core, now| core.send_task(now, answer()));
+    assert!(
+        matches!(refused, Err(EngineError::Precondition(_))),
+        "{refused:?}"
+    );
+    let refused = lab.call(B, |core, now| core.send_task(now, answer()));
+    assert!(matches!(refused, Err(EngineError::Denied(_))), "{refused:?}");
+}
+
+#[test]
+fn a_cancel_reaches_the_other_side() {
+    for (from, to) in [(A, B), (B, A)] {
+        let mut lab = Lab::pair();
+        lab.listen(B);
+        let id = lab.task();
+        lab.update(B, &id, Working).unwrap();
+        lab.call(from, |core, now| core.cancel(now, &id)).unwrap();
+        assert_eq!((lab.status(from, &id), lab.status(to, &id)), (Canceled, Canceled));
+        assert_eq!(
+            lab.handed_over(B, &id).last(),
+            Some(&Canceled),
+            "the agent hears of it"
+        );
+        let again = lab.call(from, |core, now| core.cancel(now, &id));
+        assert!(matches!(again, Err(EngineError::Precondition(_))), "{again:?}");
+    }
+}
+
+#[test]
+fn a_task_that_is_not_delivered_in_its_time_fails() {
+    let mut lab = Lab::with(Limits {
+        offline_ttl: Some(Duration::from_secs(60)),
+        ..limits()
+    });
+    let id = lab.task();
+    lab.advance(Duration::from_secs(58));
+    assert_eq!(lab.status(A, &id), Submitted);
+    lab.advance(Duration::from_secs(4));
+    assert_eq!(
+        (lab.status(A, &id), lab.reason(A, &id)),
+        (Failed, "not delivered within 1 min".into())
+    );
+    assert_eq!(lab.seen(A, &id), [Failed]);
+    lab.connect();
+    lab.advance(Duration::from_secs(1));
+    assert!(
+        lab.nodes[B].core.task(&id).is_err(),
+        "an expired envelope does not arrive later"
+    );
+}
+
+#[test]
+fn a_task_to_a_peer_that_is_away_waits_also_over_a_restart() {
+    let mut lab = Lab::new();
+    let id = lab.task();
+    lab.restart(A);
+    lab.advance(Duration::from_secs(3600));
+    lab.connect();
+    lab.complete(B, &id, "late").unwrap();
+    assert_eq!(
+        (lab.status(A, &id), result(&mut lab, A, &id)),
+        (Completed, vec!["late".to_owned()])
+    );
+}
+
+#[test]
+fn a_deadline_ends_a_task_on_both_sides() {
+    let mut lab = Lab::pair();
+    let metadata = [("deadline".to_owned(), "2026-01-01T00:01:00Z".to_owned())].into();
+    let b = lab.id(B);
+    let id = lab
+        .send(
+            A,
+            b,
+            SendTask {
+                metadata,
+                ..SendTask::default()
+            },
+        )
+        .unwrap()
+        .id;
+    lab.update(B, &id, Working).unwrap();
+    lab.advance(Duration::from_secs(59));
+    assert_eq!((lab.status(A, &id), lab.status(B, &id)), (Working, Working));
+    lab.advance(Duration::from_secs(2));
+    for node in [A, B] {
+        assert_eq!(
+            (lab.status(node, &id), lab.reason(node, &id)),
+            (Failed, "its deadline has passed".into())
+        );
+    }
+    let metadata = [("deadline".to_owned(), "tomorrow".to_owned())].into();
+    let refused = lab.send(
+        A,
+        b,
+        SendTask {
+            metadata,
+            ..SendTask::default()
+        },
+    );
+    assert!(
+        matches!(&refused, Err(EngineError::Invalid(why)) if why.contains("tomorrow")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn an_agent_that_stays_away_fails_its_task_and_the_originator_hears_why() {
+    let mut lab = Lab::pair();
+    let listener = lab.listen(B);
+    let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
+    lab.advance(Duration::from_secs(1000));
+    assert_eq!(lab.status(A, &id), Working, "it listens");
+    lab.call(B, |core, now| core.detach(now, listener)).unwrap();
+    lab.advance(Duration::from_secs(290));
+    assert_eq!(lab.status(A, &id), Working);
+    lab.advance(Duration::from_secs(20));
+    for node in [A, B] {
+        assert_eq!(
+            (lab.status(node, &id), lab.reason(node, &id)),
+            (Failed, "agent went away".into())
+        );
+    }
+}
+
+#[test]
+fn the_same_idempotency_key_names_the_same_task() {
+    let mut lab = Lab::pair();
+    let b = lab.id(B);
+    let keyed = |key: &str| SendTask {
+        idempotency_key: key.into(),
+        ..SendTask::default()
+    };
+    let first = lab.send(A, b, keyed("k")).unwrap();
+    assert_eq!(lab.send(A, b, keyed("k")).unwrap().id, first.id);
+    assert_ne!(lab.send(A, b, keyed("other")).unwrap().id, first.id);
+    assert_ne!(
+        lab.send(A, b, keyed("")).unwrap().id,
+        lab.send(A, b, keyed("")).unwrap().id
+    );
+    lab.restart(A);
+    assert_eq!(
+        lab.send(A, b, keyed("k")).unwrap().id,
+        first.id,
+        "also after a restart"
+    );
+    lab.advance(Duration::from_secs(25 * 3600));
+    assert_ne!(
+        lab.send(A, b, keyed("k")).unwrap().id,
+        first.id,
+        "a day later it is a new task"
+    );
+}
+
+#[test]
+fn a_task_to_oneself_is_delivered_here() {
+    let mut lab = Lab::new();
+    lab.listen(A);
+    let a = lab.id(A);
+    let id = lab.send(A, a, SendTask::default()).unwrap().id;
+    lab.update(A, &id, Working).unwrap();
+    lab.complete(A, &id, "self").unwrap();
+    assert_eq!(lab.seen(A, &id), [Working, Completed]);
+    assert_eq!(lab.handed_over(A, &id), [Submitted]);
+    assert_eq!(lab.nodes[A].core.queued(), 0);
+}

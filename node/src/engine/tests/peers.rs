@@ -1,0 +1,205 @@
+//! Deployed peers, which number nothing and know six types, and peers of our own, which can be asked
+//! what became of a task.
+
+use std::time::Duration;
+
+use agentanycast_proto::v1::{
+    AckOutcome, EnvelopeType, SendTaskPayload, StreamStart, TaskCompletePayload, TaskStatus,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
+};
+
+use super::{
+    harness::{artifact, limits, text},
+    lab::{A, B, Lab, ack_of, numbered, plain, stranger},
+};
+use crate::{
+    engine::{SendTask, StreamRoute, turn::Limits},
+    task::Status,
+};
+
+fn send_task(id: &str) -> Payload {
+    Payload::SendTask(SendTaskPayload {
+        task_id: id.into(),
+        message: Some(text("m", "x")),
+        ..Default::default()
+    })
+}
+
+const UNKNOWN_TO_DEPLOYED: [EnvelopeType; 5] = [
+    EnvelopeType::GetTask,
+    EnvelopeType::GetTaskResponse,
+    EnvelopeType::StreamStart,
+    EnvelopeType::StreamChunk,
+    EnvelopeType::StreamEnd,
+];
+
+#[test]
+fn a_deployed_peer_gets_only_what_it_knows() {
+    let mut lab = Lab::new();
+    lab.join(A, stranger());
+    let sent = lab.send(A, stranger(), SendTask::default()).unwrap();
+    let envelope = lab.last_to(stranger(), EnvelopeType::SendTask);
+    lab.receive(A, stranger(), ack_of(&envelope));
+    lab.receive(A, stranger(), send_task("theirs"));
+    let start = StreamStart {
+        task_id: "theirs".into(),
+        artifact_id: "s".into(),
+        ..StreamStart::default()
+    };
+    let route = lab.call(A, |core, now| core.start_stream(now, &start)).unwrap();
+    assert_eq!(route, StreamRoute::Whole);
+    lab.restart(A);
+    lab.join(A, stranger());
+    assert_eq!(lab.status(A, &sent.id), Status::Submitted);
+    let types = lab.types_to(stranger());
+    assert!(
+        types.iter().all(|kind| !UNKNOWN_TO_DEPLOYED.contains(kind)),
+        "{types:?}"
+    );
+}
+
+#[test]
+fn a_deployed_peer_that_reports_has_the_task_even_if_its_acknowledgement_got_lost() {
+    let mut lab = Lab::new();
+    lab.join(A, stranger());
+    let task = lab.send(A, stranger(), SendTask::default()).unwrap();
+    assert_eq!(lab.nodes[A].core.queued(), 1);
+    let working = TaskStatusUpdatePayload {
+        task_id: task.id.clone(),
+        status: TaskStatus::Working as i32,
+        message: None,
+    };
+    lab.receive(A, stranger(), Payload::TaskStatusUpdate(working));
+    assert_eq!(lab.nodes[A].core.queued(), 0);
+    assert_eq!(lab.status(A, &task.id), Status::Working);
+}
+
+#[test]
+fn a_deployed_peers_duplicates_are_known_after_a_flood_of_others_and_a_restart() {
+    let mut lab = Lab::new();
+    lab.join(B, stranger());
+    let first = plain("first", send_task("t"));
+    lab.deliver(B, stranger(), &first);
+    lab.complete(B, "t", "done").unwrap();
+    for number in 0..1100 {
+        lab.deliver(
+            B,
+            stranger(),
+            &plain(&format!("other-{number}"), send_task(&format!("t{number}"))),
+        );
+    }
+    lab.restart(B);
+    lab.join(B, stranger());
+    lab.deliver(B, stranger(), &first);
+    assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
+    assert!(
+        lab.acks_of("first")
+            .iter()
+            .all(|(outcome, _)| *outcome == AckOutcome::Accepted)
+    );
+}
+
+/// A task whose result expired on its way: the originator was away for longer than the queue waits.
+fn with_lost_result() -> (Lab, String) {
+    let mut lab = Lab::with(Limits {
+        offline_ttl: Some(Duration::from_secs(60)),
+        ..limits()
+    });
+    lab.connect();
+    lab.listen(B);
+    let id = lab.task();
+    (lab, id)
+}
+
+#[test]
+fn a_lost_result_is_asked_for_after_a_reconnect() {
+    let (mut lab, id) = with_lost_result();
+    lab.update(B, &id, Status::Working).unwrap();
+    lab.disconnect();
+    lab.complete(B, &id, "the result").unwrap();
+    lab.advance(Duration::from_secs(120));
+    assert_eq!(lab.nodes[B].core.queued(), 0, "it expired");
+    lab.connect();
+    assert!(lab.types_to(lab.id(B)).contains(&EnvelopeType::GetTask));
+    let task = lab.view(A, &id);
+    assert_eq!((task.status, task.results.len()), (Status::Completed, 1));
+}
+
+#[test]
+fn a_lost_result_is_asked_for_even_if_nothing_but_acknowledgements_came_before() {
+    let (mut lab, id) = with_lost_result();
+    lab.disconnect();
+    lab.complete(B, &id, "the result").unwrap();
+    lab.advance(Duration::from_secs(120));
+    lab.restart(A);
+    lab.connect();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+}
+
+#[test]
+fn questions_about_other_peoples_tasks_are_refused() {
+    let mut lab = Lab::pair();
+    lab.join(B, stranger());
+    let id = lab.task();
+    let get = agentanycast_proto::v1::GetTaskPayload { task_id: id };
+    let envelope = lab.receive(B, stranger(), Payload::GetTask(get));
+    assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Rejected);
+    assert_eq!(lab.types_to(stranger()), []);
+}
+
+#[test]
+fn a_flood_of_questions_does_not_fill_the_queue() {
+    let mut lab = Lab::new();
+    lab.join(B, stranger());
+    lab.deliver(B, stranger(), &numbered(1, send_task("t")));
+    for number in 2..500 {
+        let get = agentanycast_proto::v1::GetTaskPayload { task_id: "t".into() };
+        lab.deliver(B, stranger(), &numbered(number, Payload::GetTask(get)));
+    }
+    assert_eq!(lab.nodes[B].core.queued(), 1);
+}
+
+#[test]
+fn our_peers_get_streams_as_streams() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    let start = StreamStart {
+        task_id: id,
+        artifact_id: "s".into(),
+        ..StreamStart::default()
+    };
+    let a = lab.id(A);
+    assert_eq!(
+        lab.call(B, |core, now| core.start_stream(now, &start)).unwrap(),
+        StreamRoute::Peer(a)
+    );
+}
+
+#[test]
+fn a_deployed_assignee_may_complete_without_saying_working() {
+    let mut lab = Lab::new();
+    lab.join(A, stranger());
+    let task = lab.send(A, stranger(), SendTask::default()).unwrap();
+    let artifacts = vec![artifact("a", "r")];
+    let complete = TaskCompletePayload {
+        task_id: task.id.clone(),
+        artifacts,
+        message: None,
+    };
+    let envelope = lab.receive(A, stranger(), Payload::TaskComplete(complete));
+    assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Accepted);
+    assert_eq!(lab.status(A, &task.id), Status::Completed);
+}
+
+#[test]
+fn lost_acknowledgements_are_made_good_by_the_next_ones() {
+    let mut lab = Lab::pair();
+    lab.acks_are_lost = true;
+    let id = lab.task();
+    lab.complete(B, &id, "r").unwrap();
+    assert!(lab.nodes[A].core.queued() > 0 && lab.nodes[B].core.queued() > 0);
+    lab.acks_are_lost = false;
+    lab.advance(Duration::from_secs(3));
+    assert_eq!((lab.nodes[A].core.queued(), lab.nodes[B].core.queued()), (0, 0));
+    assert_eq!(lab.seen(A, &id), [Status::Working, Status::Completed]);
+}
