@@ -18,7 +18,7 @@ pub const WINDOW: usize = 256;
 pub const WINDOW_BYTES: usize = 4 << 20;
 
 /// After the retries a connected peer is reminded this often; a new stream reminds it at once.
-pub const REMINDER: Duration = Duration::from_secs(300);
+pub const REMINDER: Duration = Duration::from_mins(5);
 
 /// What an envelope is about, as far as its delivery matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

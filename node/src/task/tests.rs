@@ -19,15 +19,21 @@ const TABLE: [(Status, &[Status]); 7] = [
 ];
 
 /// What an agent may ask for in one call although a peer has to be told WORKING first.
-const BY_WAY_OF_WORKING: [(Status, &[Status]); 2] =
-    [(Submitted, &[Completed, Failed, InputRequired]), (InputRequired, &[Completed, Failed])];
+const BY_WAY_OF_WORKING: [(Status, &[Status]); 2] = [
+    (Submitted, &[Completed, Failed, InputRequired]),
+    (InputRequired, &[Completed, Failed]),
+];
 
 fn in_table(table: &[(Status, &[Status])], from: Status, to: Status) -> bool {
-    table.iter().any(|(state, nexts)| *state == from && nexts.contains(&to))
+    table
+        .iter()
+        .any(|(state, nexts)| *state == from && nexts.contains(&to))
 }
 
 fn pairs() -> impl Iterator<Item = (Status, Status)> {
-    Status::ALL.into_iter().flat_map(|from| Status::ALL.into_iter().map(move |to| (from, to)))
+    Status::ALL
+        .into_iter()
+        .flat_map(|from| Status::ALL.into_iter().map(move |to| (from, to)))
 }
 
 fn peer() -> PeerId {
@@ -53,17 +59,28 @@ fn task_in(status: Status) -> Task {
 }
 
 fn message(id: &str) -> Message {
-    Message { message_id: id.into(), ..Message::default() }
+    Message {
+        message_id: id.into(),
+        ..Message::default()
+    }
 }
 
 fn artifact(id: &str, name: &str) -> Artifact {
-    Artifact { artifact_id: id.into(), name: name.into(), ..Artifact::default() }
+    Artifact {
+        artifact_id: id.into(),
+        name: name.into(),
+        ..Artifact::default()
+    }
 }
 
 #[test]
 fn terminal_states_are_the_four_of_the_contract() {
     for status in Status::ALL {
-        assert_eq!(status.is_terminal(), matches!(status, Completed | Failed | Canceled | Rejected), "{status}");
+        assert_eq!(
+            status.is_terminal(),
+            matches!(status, Completed | Failed | Canceled | Rejected),
+            "{status}"
+        );
     }
 }
 
@@ -110,12 +127,22 @@ fn advance_changes_a_task_or_leaves_it_alone() {
                 assert!(allowed, "{from} -> {to}");
                 assert_eq!(task.status, to);
                 assert_eq!(task.updated_at, 9);
-                assert_eq!(task.status_message.as_deref(), task.messages.last().map(|last| &**last));
+                assert_eq!(
+                    task.status_message.as_deref(),
+                    task.messages.last().map(|last| &**last)
+                );
                 assert_eq!((task.messages.len(), task.results.len()), (2, 1));
             }
             Err(refused) => {
                 assert!(!allowed, "{from} -> {to}");
-                assert_eq!(refused, Refused::Transition { id: "t".into(), from, to });
+                assert_eq!(
+                    refused,
+                    Refused::Transition {
+                        id: "t".into(),
+                        from,
+                        to
+                    }
+                );
                 assert_eq!(task, before);
             }
         }
@@ -130,11 +157,20 @@ fn only_a_task_that_asked_takes_an_answer() {
         let answered = task.answer(9, message("m"));
         if status == InputRequired {
             assert_eq!(answered, Ok(()));
-            assert_eq!((task.status, task.messages.len(), task.updated_at), (Working, 2, 9));
+            assert_eq!(
+                (task.status, task.messages.len(), task.updated_at),
+                (Working, 2, 9)
+            );
             assert!(!task.claimed, "it is handed to the agents again");
             assert_eq!(task.status_message, None);
         } else {
-            assert_eq!(answered, Err(Refused::NotWaiting { id: "t".into(), status }));
+            assert_eq!(
+                answered,
+                Err(Refused::NotWaiting {
+                    id: "t".into(),
+                    status
+                })
+            );
             assert_eq!(task, before);
         }
     }
@@ -149,7 +185,10 @@ fn a_node_may_end_whatever_is_open_and_nothing_else() {
         assert_eq!(task.end(9, to, Some(message("why"))), allowed, "{from} -> {to}");
         if allowed {
             assert_eq!((task.status, task.updated_at), (to, 9));
-            assert_eq!(task.status_message.as_ref().map(|why| why.message_id.as_str()), Some("why"));
+            assert_eq!(
+                task.status_message.as_ref().map(|why| why.message_id.as_str()),
+                Some("why")
+            );
         } else {
             assert_eq!(task, before);
         }
@@ -169,14 +208,24 @@ fn states_survive_the_wire() {
 #[test]
 fn a_full_task_refuses_progress_but_can_still_end() {
     let mut full = task_in(Working);
-    full.messages = vec![Arc::new(message("m")); MAX_MESSAGES];
+    full.messages = (0..MAX_MESSAGES).map(|_| Arc::new(message("m"))).collect();
     let before = full.clone();
-    let refused = Refused::Full { id: "t".into(), what: "messages", limit: MAX_MESSAGES };
-    assert_eq!(full.advance(9, Working, Some(message("more")), Vec::new()), Err(refused));
+    let refused = Refused::Full {
+        id: "t".into(),
+        what: "messages",
+        limit: MAX_MESSAGES,
+    };
+    assert_eq!(
+        full.advance(9, Working, Some(message("more")), Vec::new()),
+        Err(refused)
+    );
     assert_eq!(full, before);
     for end in [Completed, Failed, Canceled] {
         let mut task = full.clone();
-        assert!(task.advance(9, end, Some(message("end")), Vec::new()).is_ok(), "{end}");
+        assert!(
+            task.advance(9, end, Some(message("end")), Vec::new()).is_ok(),
+            "{end}"
+        );
         assert_eq!(task.messages.len(), MAX_MESSAGES + 1);
     }
 }
@@ -184,11 +233,20 @@ fn a_full_task_refuses_progress_but_can_still_end() {
 #[test]
 fn results_have_a_bound_that_replacing_does_not_touch() {
     let mut task = task_in(Working);
-    let all: Vec<Artifact> = (0..MAX_RESULTS).map(|at| artifact(&at.to_string(), "x")).collect();
+    let all: Vec<Artifact> = (0..MAX_RESULTS)
+        .map(|at| artifact(&at.to_string(), "x"))
+        .collect();
     task.advance(2, Working, None, all.clone()).unwrap();
     let before = task.clone();
-    let refused = Refused::Full { id: "t".into(), what: "artifacts", limit: MAX_RESULTS };
-    assert_eq!(task.advance(3, Completed, None, vec![artifact("one more", "x")]), Err(refused.clone()));
+    let refused = Refused::Full {
+        id: "t".into(),
+        what: "artifacts",
+        limit: MAX_RESULTS,
+    };
+    assert_eq!(
+        task.advance(3, Completed, None, vec![artifact("one more", "x")]),
+        Err(refused.clone())
+    );
     assert_eq!(task.put_stream(stream("one more")), Err(refused));
     assert_eq!(task, before);
     assert!(task.put_stream(stream("17")).is_ok());
@@ -199,13 +257,19 @@ fn results_have_a_bound_that_replacing_does_not_touch() {
 #[test]
 fn an_artifact_named_twice_in_one_report_is_one_result() {
     let mut task = task_in(Working);
-    let twice = (0..MAX_RESULTS + 1).map(|_| artifact("same", "x")).collect();
+    let twice = (0..=MAX_RESULTS).map(|_| artifact("same", "x")).collect();
     assert!(task.advance(2, Completed, None, twice).is_ok());
     assert_eq!(task.results.len(), 1);
 }
 
 fn stream(id: &str) -> Streamed {
-    Streamed { artifact_id: id.into(), name: "s".into(), media_type: String::new(), bytes: 1, ended: None }
+    Streamed {
+        artifact_id: id.into(),
+        name: "s".into(),
+        media_type: String::new(),
+        bytes: 1,
+        ended: None,
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -240,7 +304,11 @@ struct Model {
 
 impl Model {
     fn result(&mut self, id: &str, name: &str) {
-        match self.results.iter_mut().find(|(known, _)| known == id && !id.is_empty()) {
+        match self
+            .results
+            .iter_mut()
+            .find(|(known, _)| known == id && !id.is_empty())
+        {
             Some(known) => name.clone_into(&mut known.1),
             None => self.results.push((id.to_owned(), name.to_owned())),
         }
@@ -253,7 +321,11 @@ impl Model {
 
 /// Number 0 stands for an artifact without an id: each of those is its own.
 fn artifact_id(number: u8) -> String {
-    if number == 0 { String::new() } else { number.to_string() }
+    if number == 0 {
+        String::new()
+    } else {
+        number.to_string()
+    }
 }
 
 fn names(task: &Task) -> Vec<(String, String)> {
@@ -261,7 +333,10 @@ fn names(task: &Task) -> Vec<(String, String)> {
         Output::Whole(artifact) => artifact.name.clone(),
         Output::Streamed(streamed) => streamed.name.clone(),
     };
-    task.results.iter().map(|result| (result.id().to_owned(), name(result))).collect()
+    task.results
+        .iter()
+        .map(|result| (result.id().to_owned(), name(result)))
+        .collect()
 }
 
 /// Does the command to both; true when the task accepted it.
@@ -269,13 +344,17 @@ fn step(number: usize, command: &Command, task: &mut Task, model: &mut Model) ->
     let (now, said) = (number as u64 + 2, format!("m{number}"));
     let accepted = match command {
         Command::Advance(next, speaks, results) => {
-            let artifacts = results.iter().map(|(id, name)| artifact(&artifact_id(*id), &name.to_string()));
+            let artifacts = results
+                .iter()
+                .map(|(id, name)| artifact(&artifact_id(*id), &name.to_string()));
             let done = task.advance(now, *next, speaks.then(|| message(&said)), artifacts.collect());
             prop_assert_eq!(done.is_ok(), model.allows(*next));
             if done.is_ok() {
                 model.status = *next;
                 model.messages.extend(speaks.then_some(said));
-                results.iter().for_each(|(id, name)| model.result(&artifact_id(*id), &name.to_string()));
+                for (id, name) in results {
+                    model.result(&artifact_id(*id), &name.to_string());
+                }
             }
             done.is_ok()
         }

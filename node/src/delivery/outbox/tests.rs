@@ -5,10 +5,21 @@ mod network;
 
 use super::*;
 
-pub(super) const DELAYS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
+pub(super) const DELAYS: [Duration; 3] = [
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
 
 pub(super) fn entry(sequence: u64, kind: Kind, bytes: usize) -> Entry {
-    Entry { sequence, id: format!("e{sequence}"), task_id: "t".into(), kind, bytes, expires_at: None }
+    Entry {
+        sequence,
+        id: format!("e{sequence}"),
+        task_id: "t".into(),
+        kind,
+        bytes,
+        expires_at: None,
+    }
 }
 
 fn outbox_with(kinds: &[Kind], bytes: usize) -> Outbox {
@@ -52,7 +63,7 @@ fn retries_come_after_2_4_and_8_seconds_then_reminders() {
     while now < Duration::from_secs(500) {
         now += Duration::from_millis(10);
         for sequence in sent(&outbox.poll(now, true)) {
-            gaps[sequence as usize].push(now - last[sequence as usize]);
+            gaps[sequence as usize].push(now.saturating_sub(last[sequence as usize]));
             last[sequence as usize] = now;
         }
     }
@@ -61,7 +72,10 @@ fn retries_come_after_2_4_and_8_seconds_then_reminders() {
         assert!(gaps.len() >= expected.len(), "{sequence}: {gaps:?}");
         for (gap, expected) in gaps.iter().zip(expected) {
             let slack = Duration::from_millis(10);
-            assert!(*gap >= expected * 8 / 10 && *gap <= expected * 12 / 10 + slack, "{sequence}: {gaps:?}");
+            assert!(
+                *gap >= expected * 8 / 10 && *gap <= expected * 12 / 10 + slack,
+                "{sequence}: {gaps:?}"
+            );
         }
     }
     let first: std::collections::BTreeSet<Duration> = gaps.iter().skip(1).map(|gaps| gaps[0]).collect();
@@ -71,7 +85,10 @@ fn retries_come_after_2_4_and_8_seconds_then_reminders() {
 #[test]
 fn at_most_a_window_is_in_flight() {
     let mut outbox = outbox_with(&[Kind::Durable; WINDOW + 10], 10);
-    assert_eq!(sent(&open(&mut outbox, Duration::ZERO)), (1..=WINDOW as u64).collect::<Vec<_>>());
+    assert_eq!(
+        sent(&open(&mut outbox, Duration::ZERO)),
+        (1..=WINDOW as u64).collect::<Vec<_>>()
+    );
     assert_eq!(sent(&outbox.poll(Duration::ZERO, true)), Vec::<u64>::new());
     assert!(outbox.on_ack("e5").is_some());
     assert_eq!(sent(&outbox.poll(Duration::ZERO, true)), [WINDOW as u64 + 1]);
@@ -100,7 +117,11 @@ fn an_acknowledgement_of_an_unknown_id_changes_nothing() {
         assert_eq!(format!("{outbox:?}"), before);
     }
     assert!(outbox.on_ack("e1").is_some());
-    assert_eq!(outbox.on_ack("e1"), None, "the second acknowledgement of the same envelope");
+    assert_eq!(
+        outbox.on_ack("e1"),
+        None,
+        "the second acknowledgement of the same envelope"
+    );
 }
 
 #[test]
@@ -115,12 +136,24 @@ fn a_new_stream_starts_from_the_lowest_unacknowledged() {
 
 #[test]
 fn questions_that_nobody_answers_never_block_the_rest() {
-    let kinds: Vec<Kind> = (0..WINDOW * 4).map(|at| if at % 2 == 0 { Kind::Ephemeral } else { Kind::Durable }).collect();
+    let kinds: Vec<Kind> = (0..WINDOW * 4)
+        .map(|at| {
+            if at % 2 == 0 {
+                Kind::Ephemeral
+            } else {
+                Kind::Durable
+            }
+        })
+        .collect();
     let mut outbox = outbox_with(&kinds, 10);
     let (mut now, mut given_up) = (Duration::ZERO, 0);
     let mut actions = open(&mut outbox, now);
     while !outbox.is_empty() {
-        assert!(now < Duration::from_secs(200), "{} entries are stuck", outbox.len());
+        assert!(
+            now < Duration::from_secs(200),
+            "{} entries are stuck",
+            outbox.len()
+        );
         for action in actions {
             match action {
                 // This peer acknowledges what it knows, and questions it does not know.
@@ -137,7 +170,11 @@ fn questions_that_nobody_answers_never_block_the_rest() {
         now += Duration::from_millis(100);
         actions = outbox.poll(now, true);
     }
-    assert_eq!(given_up + actions.len(), WINDOW * 2, "all questions were given up");
+    assert_eq!(
+        given_up + actions.len(),
+        WINDOW * 2,
+        "all questions were given up"
+    );
 }
 
 #[test]
@@ -147,7 +184,10 @@ fn a_question_is_given_up_once_the_retries_are_used_up() {
     let (mut now, mut times) = (Duration::ZERO, 1);
     while !outbox.is_empty() {
         now += Duration::from_millis(100);
-        assert!(now < Duration::from_secs(30), "it waits longer than the retries take");
+        assert!(
+            now < Duration::from_secs(30),
+            "it waits longer than the retries take"
+        );
         times += sent(&outbox.poll(now, true)).len();
     }
     assert_eq!(times, 4, "sent once and retried three times");
@@ -159,15 +199,25 @@ fn questions_go_with_the_stream_they_were_asked_on() {
     let mut outbox = outbox_with(&[Kind::Ephemeral, Kind::Durable, Kind::Ephemeral], 10);
     assert_eq!(outbox.on_stream_closed(), [], "not asked yet");
     open(&mut outbox, Duration::ZERO);
-    let lost: Vec<u64> = outbox.on_stream_closed().iter().map(|entry| entry.sequence).collect();
+    let lost: Vec<u64> = outbox
+        .on_stream_closed()
+        .iter()
+        .map(|entry| entry.sequence)
+        .collect();
     assert_eq!(lost, [1, 3]);
-    assert_eq!(outbox.entries().map(|entry| entry.sequence).collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        outbox.entries().map(|entry| entry.sequence).collect::<Vec<_>>(),
+        [2]
+    );
 }
 
 #[test]
 fn an_entry_expires_in_its_millisecond_and_not_before() {
     let mut outbox = Outbox::new(7, DELAYS.to_vec());
-    outbox.push(Entry { expires_at: Some(100), ..entry(1, Kind::SendTask, 10) });
+    outbox.push(Entry {
+        expires_at: Some(100),
+        ..entry(1, Kind::SendTask, 10)
+    });
     outbox.push(entry(2, Kind::Durable, 10));
     assert_eq!(outbox.expire(99), []);
     assert_eq!(outbox.expire(100).len(), 1);

@@ -59,12 +59,22 @@ impl Model {
     }
 
     fn pick(&self, which: usize) -> Option<ListenerId> {
-        self.readers.keys().nth(which % self.readers.len().max(1)).copied()
+        self.readers
+            .keys()
+            .nth(which % self.readers.len().max(1))
+            .copied()
     }
 
     fn offer(&mut self, task: &str, news: bool) {
         let at = self.tick();
-        self.offers.insert(task.to_owned(), Standing { at, news, held: BTreeSet::new() });
+        self.offers.insert(
+            task.to_owned(),
+            Standing {
+                at,
+                news,
+                held: BTreeSet::new(),
+            },
+        );
     }
 
     fn detach(&mut self, id: ListenerId) {
@@ -96,16 +106,27 @@ impl Model {
             Event::Attach => {
                 self.next_listener += 1;
                 let attached = self.tick();
-                self.readers.insert(self.next_listener, Reader { attached, credit: CREDIT, last: 0 });
+                self.readers.insert(
+                    self.next_listener,
+                    Reader {
+                        attached,
+                        credit: CREDIT,
+                        last: 0,
+                    },
+                );
                 feed.attach(self.next_listener)
             }
             Event::Detach { which } => {
-                let Some(id) = self.pick(which) else { return feed.detach(99_999, NOW) };
+                let Some(id) = self.pick(which) else {
+                    return feed.detach(99_999, NOW);
+                };
                 self.detach(id);
                 feed.detach(id, NOW)
             }
             Event::Credit { which, count } => {
-                let Some(id) = self.pick(which) else { return Vec::new() };
+                let Some(id) = self.pick(which) else {
+                    return Vec::new();
+                };
                 if let Some(reader) = self.readers.get_mut(&id) {
                     reader.credit = (reader.credit + count).min(CREDIT);
                 }
@@ -126,7 +147,10 @@ impl Model {
                 prop_assert!(standing.at > reader.last, "{task} came to {id} out of order");
                 reader.last = standing.at;
                 standing.held.insert(id);
-                prop_assert!(self.told.insert((id, task.clone(), standing.at)), "{task} came to {id} twice");
+                prop_assert!(
+                    self.told.insert((id, task.clone(), standing.at)),
+                    "{task} came to {id} twice"
+                );
             }
         }
         Ok(())
@@ -136,7 +160,10 @@ impl Model {
         prop_assert_eq!(feed.idle_since().is_none(), !self.readers.is_empty());
         let room = self.readers.values().any(|reader| reader.credit > 0);
         for (task, standing) in &self.offers {
-            let told = self.told.iter().any(|(_, known, at)| known == task && *at == standing.at);
+            let told = self
+                .told
+                .iter()
+                .any(|(_, known, at)| known == task && *at == standing.at);
             prop_assert!(!room || told, "{task} waits although somebody has room");
         }
         Ok(())
@@ -145,8 +172,15 @@ impl Model {
     /// With room for everybody, whoever listened before a task was offered has it.
     fn check_all_told(&self) -> Result<(), TestCaseError> {
         for (task, standing) in &self.offers {
-            for (id, _) in self.readers.iter().filter(|(_, reader)| reader.attached < standing.at) {
-                prop_assert!(self.told.contains(&(*id, task.clone(), standing.at)), "{id} never got {task}");
+            for (id, _) in self
+                .readers
+                .iter()
+                .filter(|(_, reader)| reader.attached < standing.at)
+            {
+                prop_assert!(
+                    self.told.contains(&(*id, task.clone(), standing.at)),
+                    "{id} never got {task}"
+                );
             }
         }
         Ok(())
@@ -163,7 +197,7 @@ proptest! {
             model.deliver(deliveries)?;
             model.check(&feed)?;
         }
-        for _ in 0..events.len().div_ceil(CREDIT) + 1 {
+        for _ in 0..=events.len().div_ceil(CREDIT) {
             for which in 0..model.readers.len() {
                 let deliveries = model.happen(&Event::Credit { which, count: CREDIT }, &mut feed);
                 model.deliver(deliveries)?;
@@ -188,7 +222,9 @@ fn a_task_offered_to_nobody_waits_for_the_first_listener() {
 fn a_slow_listener_gets_no_more_than_its_credit() {
     let mut feed = Feed::new(NOW);
     feed.attach(1);
-    let given = (0..CREDIT + 5).flat_map(|task| feed.offer(&task.to_string(), false)).count();
+    let given = (0..CREDIT + 5)
+        .flat_map(|task| feed.offer(&task.to_string(), false))
+        .count();
     assert_eq!(given, CREDIT);
     assert_eq!(feed.credit(1, 2).len(), 2);
     assert_eq!(feed.credit(1, CREDIT * 10).len(), 3);
@@ -210,7 +246,10 @@ fn news_that_nobody_hears_has_a_bound() {
     for task in 0..MAX_NEWS + 10 {
         feed.offer(&task.to_string(), true);
     }
-    assert_eq!((feed.news, feed.offers.len(), feed.by_task.len()), (MAX_NEWS, MAX_NEWS, MAX_NEWS));
+    assert_eq!(
+        (feed.news, feed.offers.len(), feed.by_task.len()),
+        (MAX_NEWS, MAX_NEWS, MAX_NEWS)
+    );
     assert!(!feed.by_task.contains_key("0"), "the oldest went first");
 }
 

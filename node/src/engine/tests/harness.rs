@@ -18,9 +18,9 @@ pub(super) fn peer(number: u8) -> PeerId {
 pub(super) fn limits() -> Limits {
     Limits {
         retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
-        offline_ttl: Some(Duration::from_secs(24 * 3600)),
-        agent_grace: Duration::from_secs(300),
-        retention: Duration::from_secs(7 * 24 * 3600),
+        offline_ttl: Some(Duration::from_hours(24)),
+        agent_grace: Duration::from_mins(5),
+        retention: Duration::from_hours(7 * 24),
         retention_count: 100_000,
         quota: 10 << 30,
         max_open_tasks: 10_000,
@@ -29,15 +29,26 @@ pub(super) fn limits() -> Limits {
 }
 
 pub(super) fn text(id: &str, text: &str) -> Message {
-    Message { message_id: id.into(), parts: vec![part(text)], ..Message::default() }
+    Message {
+        message_id: id.into(),
+        parts: vec![part(text)],
+        ..Message::default()
+    }
 }
 
 pub(super) fn artifact(id: &str, text: &str) -> Artifact {
-    Artifact { artifact_id: id.into(), parts: vec![part(text)], ..Artifact::default() }
+    Artifact {
+        artifact_id: id.into(),
+        parts: vec![part(text)],
+        ..Artifact::default()
+    }
 }
 
 fn part(text: &str) -> Part {
-    Part { content: Some(Content::TextPart(TextPart { text: text.into() })), ..Part::default() }
+    Part {
+        content: Some(Content::TextPart(TextPart { text: text.into() })),
+        ..Part::default()
+    }
 }
 
 /// What one turn let out, once it was durable; `reply` is whatever its caller waits for.
@@ -65,11 +76,23 @@ pub(super) struct Node<R> {
 }
 
 impl<R> Node<R> {
-    pub(super) fn new(number: u8, limits: Limits, now: Now, seed: u64) -> Self {
+    pub(super) fn new(number: u8, limits: &Limits, now: Now, seed: u64) -> Self {
+        let limits = limits.clone();
         let (me, store) = (peer(number), Arc::new(MemoryStore::default()));
         let core = Core::load(me, limits.clone(), store.clone(), now, seed).unwrap();
         let (batches, pending) = (VecDeque::new(), VecDeque::new());
-        Self { me, core, store, limits, boots: 0, seed, submitted: 0, durable: 0, batches, pending }
+        Self {
+            me,
+            core,
+            store,
+            limits,
+            boots: 0,
+            seed,
+            submitted: 0,
+            durable: 0,
+            batches,
+            pending,
+        }
     }
 
     /// Ends the turn: its batch goes to the writer, the rest waits for it.
@@ -79,7 +102,13 @@ impl<R> Node<R> {
             self.submitted += 1;
             self.batches.push_back(turn.batch);
         }
-        self.pending.push_back(Pending { commit: self.submitted, released: Released { effects: turn.effects, reply } });
+        self.pending.push_back(Pending {
+            commit: self.submitted,
+            released: Released {
+                effects: turn.effects,
+                reply,
+            },
+        });
     }
 
     pub(super) fn has_pending(&self) -> bool {
@@ -107,7 +136,10 @@ impl<R> Node<R> {
         self.store.barrier()?;
         self.core.on_durable(self.durable);
         let mut released = Vec::new();
-        while let Some(pending) = self.pending.pop_front_if(|pending| pending.commit <= self.durable) {
+        while let Some(pending) = self
+            .pending
+            .pop_front_if(|pending| pending.commit <= self.durable)
+        {
             released.push(pending.released);
         }
         Ok(released)

@@ -43,12 +43,17 @@ pub(super) struct Lab {
 
 impl Lab {
     pub(super) fn new() -> Self {
-        Self::with(limits())
+        Self::with(&limits())
     }
 
-    pub(super) fn with(limits: Limits) -> Self {
-        let now = Now { mono: Duration::ZERO, unix: START };
-        let nodes = (1..=2).map(|number| Node::new(number, limits.clone(), now, u64::from(number))).collect();
+    pub(super) fn with(limits: &Limits) -> Self {
+        let now = Now {
+            mono: Duration::ZERO,
+            unix: START,
+        };
+        let nodes = (1..=2)
+            .map(|number| Node::new(number, limits, now, u64::from(number)))
+            .collect();
         Self {
             now,
             nodes,
@@ -107,8 +112,21 @@ impl Lab {
     }
 
     pub(super) fn send(&mut self, from: usize, to: PeerId, request: SendTask) -> Result<Task, EngineError> {
-        let message = if request.message.parts.is_empty() { text("m1", "do it") } else { request.message.clone() };
-        self.call(from, |core, now| core.send_task(now, SendTask { peer: Some(to), message, ..request }))
+        let message = if request.message.parts.is_empty() {
+            text("m1", "do it")
+        } else {
+            request.message.clone()
+        };
+        self.call(from, |core, now| {
+            core.send_task(
+                now,
+                SendTask {
+                    peer: Some(to),
+                    message,
+                    ..request
+                },
+            )
+        })
     }
 
     /// A task from the first node to the second; its id.
@@ -117,11 +135,24 @@ impl Lab {
     }
 
     pub(super) fn update(&mut self, node: usize, id: &str, next: Status) -> Result<(), EngineError> {
-        self.call(node, |core, now| core.update(now, id, next, None, &Caller { connection: 1, is_alive: &|_| true }))
+        self.call(node, |core, now| {
+            core.update(
+                now,
+                id,
+                next,
+                None,
+                &Caller {
+                    connection: 1,
+                    is_alive: &|_| true,
+                },
+            )
+        })
     }
 
     pub(super) fn complete(&mut self, node: usize, id: &str, result: &str) -> Result<(), EngineError> {
-        self.call(node, |core, now| core.complete(now, id, vec![super::harness::artifact("a", result)], None))
+        self.call(node, |core, now| {
+            core.complete(now, id, vec![super::harness::artifact("a", result)], None)
+        })
     }
 
     pub(super) fn listen(&mut self, node: usize) -> ListenerId {
@@ -141,7 +172,11 @@ impl Lab {
 
     /// Why the task stands as it does, in words.
     pub(super) fn reason(&mut self, node: usize, id: &str) -> String {
-        self.view(node, id).status_message.as_deref().map(crate::engine::wire::text_of).unwrap_or_default()
+        self.view(node, id)
+            .status_message
+            .as_deref()
+            .map(crate::engine::wire::text_of)
+            .unwrap_or_default()
     }
 
     /// A peer that the test plays sends an envelope; returns its id.
@@ -154,7 +189,10 @@ impl Lab {
 
     pub(super) fn deliver(&mut self, node: usize, from: PeerId, envelope: &A2aEnvelope) {
         let now = self.now;
-        self.nodes[node].core.on_frame(now, from, &envelope.encode_to_vec()).unwrap();
+        self.nodes[node]
+            .core
+            .on_frame(now, from, &envelope.encode_to_vec())
+            .unwrap();
         self.settle();
     }
 
@@ -226,49 +264,77 @@ impl Lab {
 
     /// Types of what was sent to a peer, without acknowledgements.
     pub(super) fn types_to(&self, to: PeerId) -> Vec<EnvelopeType> {
-        let types = self.wire.iter().filter(|(_, receiver, _)| *receiver == to).map(|(_, _, envelope)| envelope.r#type());
+        let types = self
+            .wire
+            .iter()
+            .filter(|(_, receiver, _)| *receiver == to)
+            .map(|(_, _, envelope)| envelope.r#type());
         types.filter(|kind| *kind != EnvelopeType::Ack).collect()
     }
 
     /// The answers to an envelope: outcome and reason.
     pub(super) fn acks_of(&self, envelope_id: &str) -> Vec<(AckOutcome, String)> {
-        let acks = self.wire.iter().filter_map(|(_, _, envelope)| match &envelope.payload {
-            Some(Payload::Ack(ack)) if ack.acknowledged_envelope_id == envelope_id => Some(ack),
-            _ => None,
-        });
+        let acks = self
+            .wire
+            .iter()
+            .filter_map(|(_, _, envelope)| match &envelope.payload {
+                Some(Payload::Ack(ack)) if ack.acknowledged_envelope_id == envelope_id => Some(ack),
+                _ => None,
+            });
         acks.map(|ack| (ack.outcome(), ack.reason.clone())).collect()
     }
 
     /// The last envelope of a type that went to a peer.
     pub(super) fn last_to(&self, to: PeerId, kind: EnvelopeType) -> A2aEnvelope {
         let mut sent = self.wire.iter().rev().filter(|(_, receiver, _)| *receiver == to);
-        sent.find(|(_, _, envelope)| envelope.r#type() == kind).map(|(_, _, envelope)| envelope.clone()).unwrap()
+        sent.find(|(_, _, envelope)| envelope.r#type() == kind)
+            .map(|(_, _, envelope)| envelope.clone())
+            .unwrap()
     }
 
     /// What the subscribers at a node saw of a task.
     pub(super) fn seen(&self, node: usize, id: &str) -> Vec<Status> {
-        let changes = self.changes.iter().filter(|(at, change)| *at == node && change.task_id == id);
+        let changes = self
+            .changes
+            .iter()
+            .filter(|(at, change)| *at == node && change.task_id == id);
         changes.map(|(_, change)| change.status).collect()
     }
 
     pub(super) fn handed_over(&self, node: usize, id: &str) -> Vec<Status> {
-        self.incoming.iter().filter(|(at, _, task)| *at == node && task.id == id).map(|(_, _, task)| task.status).collect()
+        self.incoming
+            .iter()
+            .filter(|(at, _, task)| *at == node && task.id == id)
+            .map(|(_, _, task)| task.status)
+            .collect()
     }
 }
 
 /// An envelope of a deployed peer: without a place in a queue.
 pub(super) fn plain(id: &str, payload: Payload) -> A2aEnvelope {
     let kind = inbox::type_of(&payload) as i32;
-    A2aEnvelope { envelope_id: id.into(), r#type: kind, payload: Some(payload), ..A2aEnvelope::default() }
+    A2aEnvelope {
+        envelope_id: id.into(),
+        r#type: kind,
+        payload: Some(payload),
+        ..A2aEnvelope::default()
+    }
 }
 
 /// An envelope of a peer of ours.
 pub(super) fn numbered(sequence: u64, payload: Payload) -> A2aEnvelope {
-    A2aEnvelope { sender_epoch: 77, sequence, ..plain(&format!("numbered-{sequence}"), payload) }
+    A2aEnvelope {
+        sender_epoch: 77,
+        sequence,
+        ..plain(&format!("numbered-{sequence}"), payload)
+    }
 }
 
 pub(super) fn ack_of(envelope: &A2aEnvelope) -> Payload {
-    Payload::Ack(AckPayload { acknowledged_envelope_id: envelope.envelope_id.clone(), ..AckPayload::default() })
+    Payload::Ack(AckPayload {
+        acknowledged_envelope_id: envelope.envelope_id.clone(),
+        ..AckPayload::default()
+    })
 }
 
 /// A peer that is no node of the lab.

@@ -17,16 +17,25 @@ use crate::{
 };
 
 fn send_task(id: &str) -> Payload {
-    Payload::SendTask(SendTaskPayload { task_id: id.into(), message: Some(text("m", "x")), ..Default::default() })
+    Payload::SendTask(SendTaskPayload {
+        task_id: id.into(),
+        message: Some(text("m", "x")),
+        ..Default::default()
+    })
 }
 
 #[test]
 fn a_store_that_fails_lets_nothing_out() {
-    let now = Now { mono: std::time::Duration::ZERO, unix: 1 };
-    let mut node: Node<&str> = Node::new(1, limits(), now, 1);
+    let now = Now {
+        mono: std::time::Duration::ZERO,
+        unix: 1,
+    };
+    let mut node: Node<&str> = Node::new(1, &limits(), now, 1);
     node.commit(usize::MAX).unwrap();
     node.core.on_connected(now, stranger()).unwrap();
-    node.core.on_frame(now, stranger(), &numbered(1, send_task("t")).encode_to_vec()).unwrap();
+    node.core
+        .on_frame(now, stranger(), &numbered(1, send_task("t")).encode_to_vec())
+        .unwrap();
     node.store.fail_with(Some(StoreError::Io("no space".into())));
     node.finish_turn(now, Some("an answer"));
     assert!(node.commit(usize::MAX).is_err());
@@ -38,13 +47,19 @@ fn a_store_that_fails_lets_nothing_out() {
 
 #[test]
 fn too_many_open_tasks_are_refused_on_both_sides() {
-    let mut lab = Lab::with(Limits { max_open_tasks: 2, ..limits() });
+    let mut lab = Lab::with(&Limits {
+        max_open_tasks: 2,
+        ..limits()
+    });
     lab.connect();
     lab.join(B, stranger());
     let b = lab.id(B);
     let ids = [lab.task(), lab.task()];
     let refused = lab.send(A, b, SendTask::default());
-    assert!(matches!(&refused, Err(EngineError::Exhausted(why)) if why.contains("2 open tasks")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(EngineError::Exhausted(why)) if why.contains("2 open tasks")),
+        "{refused:?}"
+    );
     let envelope = lab.receive(B, stranger(), send_task("third"));
     assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Rejected);
     assert!(lab.nodes[B].core.task("third").is_err());
@@ -57,14 +72,33 @@ fn a_message_or_result_larger_than_a_frame_is_refused_and_nothing_happens() {
     let mut lab = Lab::pair();
     let b = lab.id(B);
     let large = "x".repeat(MAX_ENVELOPE);
-    let refused = lab.send(A, b, SendTask { message: text("m", &large), ..SendTask::default() });
-    assert!(matches!(&refused, Err(EngineError::Exhausted(_))), "{:?}", refused.map(|task| task.id));
-    assert_eq!((lab.nodes[A].core.queued(), lab.nodes[A].core.open_tasks()), (0, 0));
+    let refused = lab.send(
+        A,
+        b,
+        SendTask {
+            message: text("m", &large),
+            ..SendTask::default()
+        },
+    );
+    assert!(
+        matches!(&refused, Err(EngineError::Exhausted(_))),
+        "{:?}",
+        refused.map(|task| task.id)
+    );
+    assert_eq!(
+        (lab.nodes[A].core.queued(), lab.nodes[A].core.open_tasks()),
+        (0, 0)
+    );
 
     let id = lab.task();
-    let refused = lab.call(B, |core, now| core.complete(now, &id, vec![artifact("a", &large)], None));
+    let refused = lab.call(B, |core, now| {
+        core.complete(now, &id, vec![artifact("a", &large)], None)
+    });
     assert!(matches!(refused, Err(EngineError::Exhausted(_))));
-    assert_eq!((lab.status(A, &id), lab.status(B, &id)), (Status::Submitted, Status::Submitted));
+    assert_eq!(
+        (lab.status(A, &id), lab.status(B, &id)),
+        (Status::Submitted, Status::Submitted)
+    );
     let fits = "x".repeat(MAX_ENVELOPE - 4096);
     lab.complete(B, &id, &fits).unwrap();
     assert_eq!(lab.status(A, &id), Status::Completed);
@@ -77,17 +111,40 @@ fn what_the_receiver_could_not_read_is_not_sent() {
     let many = (0..300).map(|key| (key.to_string(), String::new())).collect();
     let long = [("k".repeat(300), String::new())].into();
     for request in [
-        SendTask { metadata: many, ..SendTask::default() },
-        SendTask { metadata: long, ..SendTask::default() },
-        SendTask { context_id: "c".repeat(300), ..SendTask::default() },
-        SendTask { skill: "s".repeat(300), ..SendTask::default() },
+        SendTask {
+            metadata: many,
+            ..SendTask::default()
+        },
+        SendTask {
+            metadata: long,
+            ..SendTask::default()
+        },
+        SendTask {
+            context_id: "c".repeat(300),
+            ..SendTask::default()
+        },
+        SendTask {
+            skill: "s".repeat(300),
+            ..SendTask::default()
+        },
     ] {
         let refused = lab.send(A, b, request);
         assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
     }
-    let empty = lab.call(A, |core, now| core.send_task(now, SendTask { peer: Some(b), ..SendTask::default() }));
+    let empty = lab.call(A, |core, now| {
+        core.send_task(
+            now,
+            SendTask {
+                peer: Some(b),
+                ..SendTask::default()
+            },
+        )
+    });
     assert!(matches!(empty, Err(EngineError::Invalid(_))));
-    let nowhere = SendTask { message: text("m", "x"), ..SendTask::default() };
+    let nowhere = SendTask {
+        message: text("m", "x"),
+        ..SendTask::default()
+    };
     let nowhere = lab.call(A, |core, now| core.send_task(now, nowhere));
     assert!(matches!(nowhere, Err(EngineError::Invalid(_))));
 }
@@ -97,8 +154,13 @@ fn a_shorter_result_replaces_a_longer_one_whole() {
     let mut lab = Lab::new();
     let a = lab.id(A);
     let id = lab.send(A, a, SendTask::default()).unwrap().id;
-    let twice = vec![artifact("a", &"x".repeat(300_000)), artifact("a", "short"), artifact("b", "other")];
-    lab.call(A, |core, now| core.complete(now, &id, twice, None)).unwrap();
+    let twice = vec![
+        artifact("a", &"x".repeat(300_000)),
+        artifact("a", "short"),
+        artifact("b", "other"),
+    ];
+    lab.call(A, |core, now| core.complete(now, &id, twice, None))
+        .unwrap();
     let before = lab.view(A, &id);
     lab.restart(A);
     assert_eq!(lab.view(A, &id), before);
@@ -107,7 +169,10 @@ fn a_shorter_result_replaces_a_longer_one_whole() {
 
 #[test]
 fn old_ended_tasks_are_collected_whole() {
-    let mut lab = Lab::with(Limits { retention: std::time::Duration::from_secs(3600), ..limits() });
+    let mut lab = Lab::with(&Limits {
+        retention: std::time::Duration::from_hours(1),
+        ..limits()
+    });
     lab.connect();
     let id = lab.task();
     let open = lab.task();

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use agentanycast_proto::v1::{
-    AckOutcome, EnvelopeType, SendTaskPayload, StreamStart, TaskCompletePayload, TaskStatus, TaskStatusUpdatePayload,
-    a2a_envelope::Payload,
+    AckOutcome, EnvelopeType, SendTaskPayload, StreamStart, TaskCompletePayload, TaskStatus,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 
 use super::{
@@ -18,7 +18,11 @@ use crate::{
 };
 
 fn send_task(id: &str) -> Payload {
-    Payload::SendTask(SendTaskPayload { task_id: id.into(), message: Some(text("m", "x")), ..Default::default() })
+    Payload::SendTask(SendTaskPayload {
+        task_id: id.into(),
+        message: Some(text("m", "x")),
+        ..Default::default()
+    })
 }
 
 const UNKNOWN_TO_DEPLOYED: [EnvelopeType; 5] = [
@@ -37,14 +41,21 @@ fn a_deployed_peer_gets_only_what_it_knows() {
     let envelope = lab.last_to(stranger(), EnvelopeType::SendTask);
     lab.receive(A, stranger(), ack_of(&envelope));
     lab.receive(A, stranger(), send_task("theirs"));
-    let start = StreamStart { task_id: "theirs".into(), artifact_id: "s".into(), ..StreamStart::default() };
+    let start = StreamStart {
+        task_id: "theirs".into(),
+        artifact_id: "s".into(),
+        ..StreamStart::default()
+    };
     let route = lab.call(A, |core, now| core.start_stream(now, &start)).unwrap();
     assert_eq!(route, StreamRoute::Whole);
     lab.restart(A);
     lab.join(A, stranger());
     assert_eq!(lab.status(A, &sent.id), Status::Submitted);
     let types = lab.types_to(stranger());
-    assert!(types.iter().all(|kind| !UNKNOWN_TO_DEPLOYED.contains(kind)), "{types:?}");
+    assert!(
+        types.iter().all(|kind| !UNKNOWN_TO_DEPLOYED.contains(kind)),
+        "{types:?}"
+    );
 }
 
 #[test]
@@ -53,8 +64,11 @@ fn a_deployed_peer_that_reports_has_the_task_even_if_its_acknowledgement_got_los
     lab.join(A, stranger());
     let task = lab.send(A, stranger(), SendTask::default()).unwrap();
     assert_eq!(lab.nodes[A].core.queued(), 1);
-    let working =
-        TaskStatusUpdatePayload { task_id: task.id.clone(), status: TaskStatus::Working as i32, message: None };
+    let working = TaskStatusUpdatePayload {
+        task_id: task.id.clone(),
+        status: TaskStatus::Working as i32,
+        message: None,
+    };
     lab.receive(A, stranger(), Payload::TaskStatusUpdate(working));
     assert_eq!(lab.nodes[A].core.queued(), 0);
     assert_eq!(lab.status(A, &task.id), Status::Working);
@@ -68,18 +82,29 @@ fn a_deployed_peers_duplicates_are_known_after_a_flood_of_others_and_a_restart()
     lab.deliver(B, stranger(), &first);
     lab.complete(B, "t", "done").unwrap();
     for number in 0..1100 {
-        lab.deliver(B, stranger(), &plain(&format!("other-{number}"), send_task(&format!("t{number}"))));
+        lab.deliver(
+            B,
+            stranger(),
+            &plain(&format!("other-{number}"), send_task(&format!("t{number}"))),
+        );
     }
     lab.restart(B);
     lab.join(B, stranger());
     lab.deliver(B, stranger(), &first);
     assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
-    assert!(lab.acks_of("first").iter().all(|(outcome, _)| *outcome == AckOutcome::Accepted));
+    assert!(
+        lab.acks_of("first")
+            .iter()
+            .all(|(outcome, _)| *outcome == AckOutcome::Accepted)
+    );
 }
 
 /// A task whose result expired on its way: the originator was away for longer than the queue waits.
 fn with_lost_result() -> (Lab, String) {
-    let mut lab = Lab::with(Limits { offline_ttl: Some(Duration::from_secs(60)), ..limits() });
+    let mut lab = Lab::with(&Limits {
+        offline_ttl: Some(Duration::from_mins(1)),
+        ..limits()
+    });
     lab.connect();
     lab.listen(B);
     let id = lab.task();
@@ -92,7 +117,7 @@ fn a_lost_result_is_asked_for_after_a_reconnect() {
     lab.update(B, &id, Status::Working).unwrap();
     lab.disconnect();
     lab.complete(B, &id, "the result").unwrap();
-    lab.advance(Duration::from_secs(120));
+    lab.advance(Duration::from_mins(2));
     assert_eq!(lab.nodes[B].core.queued(), 0, "it expired");
     lab.connect();
     assert!(lab.types_to(lab.id(B)).contains(&EnvelopeType::GetTask));
@@ -105,7 +130,7 @@ fn a_lost_result_is_asked_for_even_if_nothing_but_acknowledgements_came_before()
     let (mut lab, id) = with_lost_result();
     lab.disconnect();
     lab.complete(B, &id, "the result").unwrap();
-    lab.advance(Duration::from_secs(120));
+    lab.advance(Duration::from_mins(2));
     lab.restart(A);
     lab.connect();
     assert_eq!(lab.status(A, &id), Status::Completed);
@@ -138,9 +163,16 @@ fn a_flood_of_questions_does_not_fill_the_queue() {
 fn our_peers_get_streams_as_streams() {
     let mut lab = Lab::pair();
     let id = lab.task();
-    let start = StreamStart { task_id: id, artifact_id: "s".into(), ..StreamStart::default() };
+    let start = StreamStart {
+        task_id: id,
+        artifact_id: "s".into(),
+        ..StreamStart::default()
+    };
     let a = lab.id(A);
-    assert_eq!(lab.call(B, |core, now| core.start_stream(now, &start)).unwrap(), StreamRoute::Peer(a));
+    assert_eq!(
+        lab.call(B, |core, now| core.start_stream(now, &start)).unwrap(),
+        StreamRoute::Peer(a)
+    );
 }
 
 #[test]
@@ -149,7 +181,11 @@ fn a_deployed_assignee_may_complete_without_saying_working() {
     lab.join(A, stranger());
     let task = lab.send(A, stranger(), SendTask::default()).unwrap();
     let artifacts = vec![artifact("a", "r")];
-    let complete = TaskCompletePayload { task_id: task.id.clone(), artifacts, message: None };
+    let complete = TaskCompletePayload {
+        task_id: task.id.clone(),
+        artifacts,
+        message: None,
+    };
     let envelope = lab.receive(A, stranger(), Payload::TaskComplete(complete));
     assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Accepted);
     assert_eq!(lab.status(A, &task.id), Status::Completed);

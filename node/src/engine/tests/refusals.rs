@@ -2,8 +2,8 @@
 //! duplicates are answered as the first time.
 
 use agentanycast_proto::v1::{
-    AckOutcome, EnvelopeType, SendTaskPayload, TaskCancelPayload, TaskCompletePayload, TaskFailPayload, TaskStatus,
-    TaskStatusUpdatePayload, a2a_envelope::Payload,
+    AckOutcome, EnvelopeType, SendTaskPayload, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
+    TaskStatus, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 
 use super::{
@@ -14,16 +14,28 @@ use crate::task::{Role, Status};
 
 fn send_task(id: &str, message: &str) -> Payload {
     let message = Some(text(message, "do it"));
-    Payload::SendTask(SendTaskPayload { task_id: id.into(), message, ..SendTaskPayload::default() })
+    Payload::SendTask(SendTaskPayload {
+        task_id: id.into(),
+        message,
+        ..SendTaskPayload::default()
+    })
 }
 
 fn update(id: &str, status: TaskStatus) -> Payload {
-    Payload::TaskStatusUpdate(TaskStatusUpdatePayload { task_id: id.into(), status: status as i32, message: None })
+    Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+        task_id: id.into(),
+        status: status as i32,
+        message: None,
+    })
 }
 
 fn complete(id: &str) -> Payload {
     let artifacts = vec![artifact("forged", "forged")];
-    Payload::TaskComplete(TaskCompletePayload { task_id: id.into(), artifacts, message: None })
+    Payload::TaskComplete(TaskCompletePayload {
+        task_id: id.into(),
+        artifacts,
+        message: None,
+    })
 }
 
 fn cancel(id: &str) -> Payload {
@@ -31,7 +43,10 @@ fn cancel(id: &str) -> Payload {
 }
 
 fn outcome(lab: &Lab, envelope: &str) -> Vec<AckOutcome> {
-    lab.acks_of(envelope).into_iter().map(|(outcome, _)| outcome).collect()
+    lab.acks_of(envelope)
+        .into_iter()
+        .map(|(outcome, _)| outcome)
+        .collect()
 }
 
 #[test]
@@ -41,7 +56,10 @@ fn a_third_peer_can_do_nothing_to_a_task() {
         lab.join(node, stranger());
     }
     let id = lab.task();
-    let fail = Payload::TaskFail(TaskFailPayload { task_id: id.clone(), ..TaskFailPayload::default() });
+    let fail = Payload::TaskFail(TaskFailPayload {
+        task_id: id.clone(),
+        ..TaskFailPayload::default()
+    });
     let all = [
         update(&id, TaskStatus::Working),
         update(&id, TaskStatus::InputRequired),
@@ -54,7 +72,11 @@ fn a_third_peer_can_do_nothing_to_a_task() {
         for node in [A, B] {
             let before = lab.view(node, &id);
             let envelope = lab.receive(node, stranger(), payload.clone());
-            assert_eq!(outcome(&lab, &envelope), [AckOutcome::Rejected], "{payload:?} at {node}");
+            assert_eq!(
+                outcome(&lab, &envelope),
+                [AckOutcome::Rejected],
+                "{payload:?} at {node}"
+            );
             assert_eq!(lab.view(node, &id), before, "{payload:?} at {node}");
         }
     }
@@ -75,7 +97,10 @@ fn each_side_may_say_its_own_part_only() {
     assert_eq!(outcome(&lab, &envelope), [AckOutcome::Rejected]);
     let envelope = lab.receive(A, b, send_task(&id, "own"));
     assert_eq!(outcome(&lab, &envelope), [AckOutcome::Rejected]);
-    assert_eq!((lab.status(A, &id), lab.status(B, &id)), (Status::Submitted, Status::Submitted));
+    assert_eq!(
+        (lab.status(A, &id), lab.status(B, &id)),
+        (Status::Submitted, Status::Submitted)
+    );
 }
 
 #[test]
@@ -103,7 +128,10 @@ fn a_task_id_belongs_to_the_first_originator_that_used_it() {
     let task = lab.view(B, "same");
     assert_eq!((task.role, task.messages.len()), (Role::Assignee(first), 1));
     lab.complete(B, "same", "r").unwrap();
-    assert_eq!(lab.types_to(first), [EnvelopeType::TaskStatusUpdate, EnvelopeType::TaskComplete]);
+    assert_eq!(
+        lab.types_to(first),
+        [EnvelopeType::TaskStatusUpdate, EnvelopeType::TaskComplete]
+    );
     assert_eq!(lab.types_to(second), []);
 }
 
@@ -114,7 +142,11 @@ fn a_terminal_state_never_changes() {
     lab.complete(B, &id, "right").unwrap();
     let before = lab.view(A, &id);
     let b = lab.id(B);
-    for payload in [update(&id, TaskStatus::Working), update(&id, TaskStatus::Canceled), complete(&id)] {
+    for payload in [
+        update(&id, TaskStatus::Working),
+        update(&id, TaskStatus::Canceled),
+        complete(&id),
+    ] {
         let envelope = lab.receive(A, b, payload);
         assert_eq!(outcome(&lab, &envelope), [AckOutcome::Rejected]);
         assert_eq!(lab.view(A, &id), before);
@@ -123,7 +155,10 @@ fn a_terminal_state_never_changes() {
 
 #[test]
 fn a_duplicate_is_acknowledged_again_and_applied_once() {
-    for envelope in [plain("once", send_task("t", "m")), numbered(1, send_task("t", "m"))] {
+    for envelope in [
+        plain("once", send_task("t", "m")),
+        numbered(1, send_task("t", "m")),
+    ] {
         let mut lab = Lab::new();
         lab.join(B, stranger());
         lab.listen(B);
@@ -133,7 +168,12 @@ fn a_duplicate_is_acknowledged_again_and_applied_once() {
         lab.restart(B);
         lab.join(B, stranger());
         lab.deliver(B, stranger(), &envelope);
-        assert_eq!(outcome(&lab, &envelope.envelope_id), [AckOutcome::Accepted; 4], "{}", envelope.envelope_id);
+        assert_eq!(
+            outcome(&lab, &envelope.envelope_id),
+            [AckOutcome::Accepted; 4],
+            "{}",
+            envelope.envelope_id
+        );
         assert_eq!(lab.view(B, "t").messages.len(), 1);
         assert_eq!(lab.handed_over(B, "t"), [Status::Submitted]);
     }
@@ -142,7 +182,10 @@ fn a_duplicate_is_acknowledged_again_and_applied_once() {
 #[test]
 fn a_refused_envelope_that_comes_again_is_refused_again() {
     for restarts in [false, true] {
-        for envelope in [plain("no", send_task("t", "late")), numbered(9, send_task("t", "late"))] {
+        for envelope in [
+            plain("no", send_task("t", "late")),
+            numbered(9, send_task("t", "late")),
+        ] {
             let mut lab = Lab::new();
             lab.join(B, stranger());
             lab.receive(B, stranger(), send_task("t", "first"));
@@ -152,7 +195,11 @@ fn a_refused_envelope_that_comes_again_is_refused_again() {
                 lab.join(B, stranger());
             }
             lab.deliver(B, stranger(), &envelope);
-            assert_eq!(outcome(&lab, &envelope.envelope_id), [AckOutcome::Rejected; 2], "restarted: {restarts}");
+            assert_eq!(
+                outcome(&lab, &envelope.envelope_id),
+                [AckOutcome::Rejected; 2],
+                "restarted: {restarts}"
+            );
             assert_eq!(lab.view(B, "t").messages.len(), 1);
         }
     }
@@ -173,7 +220,9 @@ fn the_same_message_in_another_envelope_is_a_duplicate() {
 fn a_refused_task_ends_rejected_with_the_reason() {
     let mut lab = Lab::new();
     lab.join(A, stranger());
-    let task = lab.send(A, stranger(), crate::engine::SendTask::default()).unwrap();
+    let task = lab
+        .send(A, stranger(), crate::engine::SendTask::default())
+        .unwrap();
     let sent = lab.last_to(stranger(), EnvelopeType::SendTask);
     let refusal = agentanycast_proto::v1::AckPayload {
         acknowledged_envelope_id: sent.envelope_id,
@@ -182,7 +231,10 @@ fn a_refused_task_ends_rejected_with_the_reason() {
         next_sequence: None,
     };
     lab.receive(A, stranger(), Payload::Ack(refusal));
-    assert_eq!((lab.status(A, &task.id), lab.reason(A, &task.id)), (Status::Rejected, "not today".into()));
+    assert_eq!(
+        (lab.status(A, &task.id), lab.reason(A, &task.id)),
+        (Status::Rejected, "not today".into())
+    );
     assert_eq!(lab.nodes[A].core.queued(), 0);
 }
 

@@ -14,7 +14,10 @@ use self::world::World;
 const EVENTS: usize = 900;
 
 fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var(variable)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }
 
 #[test]
@@ -29,6 +32,9 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
             world.heal();
             world.check();
         });
-        assert!(run.is_ok(), "AGENTANYCAST_FIRST_SEED={seed} AGENTANYCAST_SEEDS=1 shows it again");
+        assert!(
+            run.is_ok(),
+            "AGENTANYCAST_FIRST_SEED={seed} AGENTANYCAST_SEEDS=1 shows it again"
+        );
     }
 }

@@ -18,7 +18,14 @@ struct Recorder {
 impl Recorder {
     fn new(fails_at_apply: bool) -> (Arc<Self>, Sender<bool>) {
         let (permit, permits) = mpsc::channel();
-        (Arc::new(Self { groups: Mutex::default(), permits: Mutex::new(permits), fails_at_apply }), permit)
+        (
+            Arc::new(Self {
+                groups: Mutex::default(),
+                permits: Mutex::new(permits),
+                fails_at_apply,
+            }),
+            permit,
+        )
     }
 
     fn groups(&self) -> Vec<Vec<Vec<u8>>> {
@@ -48,18 +55,31 @@ impl Store for Recorder {
     }
 
     fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.groups.lock().unwrap().push(batch.changes.iter().map(|(key, _)| key.clone()).collect());
-        if self.fails_at_apply { self.verdict() } else { Ok(()) }
+        self.groups
+            .lock()
+            .unwrap()
+            .push(batch.changes.iter().map(|(key, _)| key.clone()).collect());
+        if self.fails_at_apply {
+            self.verdict()
+        } else {
+            Ok(())
+        }
     }
 
     fn barrier(&self) -> Result<(), StoreError> {
-        if self.fails_at_apply { Ok(()) } else { self.verdict() }
+        if self.fails_at_apply {
+            Ok(())
+        } else {
+            self.verdict()
+        }
     }
 }
 
 fn batch(number: u64, bytes: usize) -> Batch {
     let mut batch = Batch::default();
-    batch.changes.push((number.to_be_bytes().to_vec(), Some(vec![0; bytes])));
+    batch
+        .changes
+        .push((number.to_be_bytes().to_vec(), Some(vec![0; bytes])));
     batch
 }
 
@@ -93,7 +113,10 @@ fn what_waits_during_a_barrier_becomes_one_group_in_order() {
     for number in 1..100 {
         assert_eq!(committer.submit(batch(number, 1)), number + 1);
     }
-    assert!(progress.try_recv().is_err(), "nothing is durable before the barrier has returned");
+    assert!(
+        progress.try_recv().is_err(),
+        "nothing is durable before the barrier has returned"
+    );
     permit.send(true).unwrap();
     assert_eq!(next(&mut progress), Ok(1));
     permit.send(true).unwrap();

@@ -47,7 +47,10 @@ fn a_batch_is_kept_across_a_restart_whole_and_in_order() {
     drop(store);
     let store = open(home.path());
     let expected: [(&[u8], &[u8]); 3] = [(b"a", b"1"), (b"b", b"2"), (b"d", b"1")];
-    assert_eq!(all(&store, b""), expected.map(|(key, value)| (key.to_vec(), value.to_vec())).into());
+    assert_eq!(
+        all(&store, b""),
+        expected.map(|(key, value)| (key.to_vec(), value.to_vec())).into()
+    );
     assert_eq!(store.get(b"c").unwrap(), None);
     assert!(store.size_on_disk() > 0);
 }
@@ -61,7 +64,9 @@ fn readers_see_a_batch_whole_or_not_at_all() {
         let writer = scope.spawn(|| {
             for round in 0..200_u8 {
                 let mut batch = Batch::default();
-                keys.iter().for_each(|key| batch.put(key.clone(), vec![round]));
+                for key in &keys {
+                    batch.put(key.clone(), vec![round]);
+                }
                 store.apply(&batch).unwrap();
             }
         });
@@ -81,7 +86,15 @@ fn readers_see_a_batch_whole_or_not_at_all() {
 fn large_values_are_split_and_come_back() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
-    let lengths = [0, 1, MAX_VALUE - 1, MAX_VALUE, MAX_VALUE + 1, 3 * MAX_VALUE, 5 << 20];
+    let lengths = [
+        0,
+        1,
+        MAX_VALUE - 1,
+        MAX_VALUE,
+        MAX_VALUE + 1,
+        3 * MAX_VALUE,
+        5 << 20,
+    ];
     let value = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 + length) as u8).collect() };
     for length in lengths {
         let key = length.to_be_bytes();
@@ -89,7 +102,11 @@ fn large_values_are_split_and_come_back() {
         assert!(all(&store, &key).values().all(|piece| piece.len() <= MAX_VALUE));
     }
     for length in lengths {
-        assert_eq!(get_large(&store, &length.to_be_bytes()).unwrap(), Some(value(length)), "{length} bytes");
+        assert_eq!(
+            get_large(&store, &length.to_be_bytes()).unwrap(),
+            Some(value(length)),
+            "{length} bytes"
+        );
     }
     for length in lengths {
         write(&store, |batch| batch.delete_large(&length.to_be_bytes(), length));
@@ -104,7 +121,10 @@ fn a_shorter_value_over_a_longer_one_is_read_alone() {
     let store = open(home.path());
     for length in [5 * MAX_VALUE + 3, 3 * MAX_VALUE, 2 * MAX_VALUE, MAX_VALUE, 1, 0] {
         write(&store, |batch| batch.put_large(b"k", &vec![length as u8; length]));
-        assert_eq!(get_large(&store, b"k").unwrap().map(|value| value.len()), Some(length));
+        assert_eq!(
+            get_large(&store, b"k").unwrap().map(|value| value.len()),
+            Some(length)
+        );
     }
 }
 
@@ -114,13 +134,19 @@ fn a_scan_goes_by_pages_and_keeps_to_its_prefix() {
     let store = open(home.path());
     write(&store, |batch| {
         for number in 0..2500_u16 {
-            batch.put([b"m".as_slice(), &number.to_be_bytes()].concat(), number.to_be_bytes().to_vec());
+            batch.put(
+                [b"m".as_slice(), &number.to_be_bytes()].concat(),
+                number.to_be_bytes().to_vec(),
+            );
         }
         batch.put(b"l\xff\xff".to_vec(), b"before".to_vec());
         batch.put(b"n".to_vec(), b"after".to_vec());
     });
     let first = store.scan(b"m", None, 10).unwrap();
-    assert_eq!(first.iter().map(|(_, value)| value[1]).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    assert_eq!(
+        first.iter().map(|(_, value)| value[1]).collect::<Vec<_>>(),
+        (0..10).collect::<Vec<_>>()
+    );
     let second = store.scan(b"m", Some(&first[9].0), 10).unwrap();
     assert_eq!(second[0].1, [0, 10]);
     let last = [b"m".as_slice(), &2498_u16.to_be_bytes()].concat();
@@ -128,7 +154,12 @@ fn a_scan_goes_by_pages_and_keeps_to_its_prefix() {
     assert_eq!(store.scan(b"m", None, 0).unwrap(), []);
     assert_eq!(store.scan(b"x", None, 10).unwrap(), []);
     let found = all(&store, b"m");
-    assert!(found.values().map(|value| u16::from_be_bytes([value[0], value[1]])).eq(0..2500));
+    assert!(
+        found
+            .values()
+            .map(|value| u16::from_be_bytes([value[0], value[1]]))
+            .eq(0..2500)
+    );
 }
 
 #[test]
@@ -150,7 +181,10 @@ fn a_second_daemon_touches_nothing_of_the_first() {
     fs::write(&in_progress, b"x").unwrap();
     let settings = home.path().join("tasks/conf");
     fs::write(&settings, vec![0xAB; 200]).unwrap();
-    assert!(matches!(DiskStore::open(home.path()), Err(StoreError::Locked { .. })));
+    assert!(matches!(
+        DiskStore::open(home.path()),
+        Err(StoreError::Locked { .. })
+    ));
     assert!(in_progress.exists() && settings.exists());
 }
 
@@ -159,8 +193,13 @@ fn a_place_that_cannot_be_used_is_named() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("file");
     fs::write(&file, "x").unwrap();
-    let error = DiskStore::open(&file).map(|opened| opened.moved_aside).unwrap_err();
-    assert!(matches!(&error, StoreError::Unusable { path, .. } if *path == file), "{error}");
+    let error = DiskStore::open(&file)
+        .map(|opened| opened.moved_aside)
+        .unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Unusable { path, .. } if *path == file),
+        "{error}"
+    );
 }
 
 #[test]
@@ -169,7 +208,10 @@ fn the_directory_is_private() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("deep/store");
     open(&directory);
-    assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(&directory).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
 }
 
 #[test]
@@ -218,7 +260,9 @@ fn a_damaged_database_is_moved_aside_and_never_stops_the_daemon() {
     let sound = home.path().join("sound");
     let store = open(&sound);
     for number in 0..200_u32 {
-        write(&store, |batch| batch.put(number.to_be_bytes().to_vec(), vec![number as u8; 2000]));
+        write(&store, |batch| {
+            batch.put(number.to_be_bytes().to_vec(), vec![number as u8; 2000]);
+        });
     }
     drop(store);
     let mut moved = 0;
@@ -231,8 +275,16 @@ fn a_damaged_database_is_moved_aside_and_never_stops_the_daemon() {
         let opened = DiskStore::open(&damaged).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         if let Some(aside) = &opened.moved_aside {
             moved += 1;
-            assert!(aside.join("db").exists(), "what was there is kept: {}", aside.display());
-            assert!(aside.file_name().is_some_and(|name| name.to_string_lossy().starts_with("data.corrupt-")));
+            assert!(
+                aside.join("db").exists(),
+                "what was there is kept: {}",
+                aside.display()
+            );
+            assert!(
+                aside
+                    .file_name()
+                    .is_some_and(|name| name.to_string_lossy().starts_with("data.corrupt-"))
+            );
             assert_eq!(all(&opened.store, b""), BTreeMap::new());
             write(&opened.store, |batch| batch.put(b"new".to_vec(), b"1".to_vec()));
             drop(opened);

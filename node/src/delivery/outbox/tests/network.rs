@@ -12,16 +12,30 @@ use crate::delivery::{dedup::Applied, outbox::Action};
 
 #[derive(Clone, Debug)]
 enum Event {
-    Push { kind: Kind, bytes: usize, lives: Option<u64> },
+    Push {
+        kind: Kind,
+        bytes: usize,
+        lives: Option<u64>,
+    },
     Time(u64),
     Connect,
-    Disconnect { survive: usize },
+    Disconnect {
+        survive: usize,
+    },
     Opened,
-    Break { survive: usize },
-    Arrive { road: usize },
+    Break {
+        survive: usize,
+    },
+    Arrive {
+        road: usize,
+    },
     Commit,
-    Acknowledge { which: usize },
-    LoseAck { which: usize },
+    Acknowledge {
+        which: usize,
+    },
+    LoseAck {
+        which: usize,
+    },
     StrangeAck,
     CrashSender,
     CrashReceiver,
@@ -135,21 +149,24 @@ impl World {
                 self.in_flight.clear();
                 self.outbox.on_stream_open();
             }
-            Event::Opened => {}
             Event::Break { survive } => self.lose_stream(survive),
             Event::Arrive { road } => self.arrive(road),
             Event::Commit => {
                 let answers = self.receiver.commit();
                 self.acks.extend(answers);
-                self.removing.drain(..).for_each(|sequence| drop(self.kept.remove(&sequence)));
+                self.removing
+                    .drain(..)
+                    .for_each(|sequence| drop(self.kept.remove(&sequence)));
             }
             Event::Acknowledge { which } if !self.acks.is_empty() => {
                 let id = self.acks.remove(which % self.acks.len());
                 let entry = self.outbox.on_ack(&id);
                 self.forget(entry);
             }
-            Event::LoseAck { which } if !self.acks.is_empty() => drop(self.acks.remove(which % self.acks.len())),
-            Event::Acknowledge { .. } | Event::LoseAck { .. } => {}
+            Event::LoseAck { which } if !self.acks.is_empty() => {
+                drop(self.acks.remove(which % self.acks.len()));
+            }
+            Event::Opened | Event::Acknowledge { .. } | Event::LoseAck { .. } => {}
             Event::StrangeAck => prop_assert_eq!(self.outbox.on_ack("nobody sent this"), None),
             Event::CrashSender => self.crash_sender(),
             Event::CrashReceiver => {
@@ -166,7 +183,10 @@ impl World {
     fn push(&mut self, kind: Kind, bytes: usize, lives: Option<u64>) {
         let sequence = self.outbox.next_sequence();
         let expires_at = lives.map(|lives| self.unix() + lives);
-        let entry = Entry { expires_at, ..super::entry(sequence, kind, bytes) };
+        let entry = Entry {
+            expires_at,
+            ..super::entry(sequence, kind, bytes)
+        };
         self.pushed.insert(sequence, entry.clone());
         if kind != Kind::Ephemeral {
             self.kept.insert(sequence, entry.clone());
@@ -185,7 +205,9 @@ impl World {
     }
 
     fn lose_stream(&mut self, survive: usize) {
-        if self.open && let Some(road) = self.roads.last_mut() {
+        if self.open
+            && let Some(road) = self.roads.last_mut()
+        {
             road.truncate(survive);
         }
         self.roads.retain(|road| !road.is_empty());
@@ -198,7 +220,9 @@ impl World {
 
     fn arrive(&mut self, road: usize) {
         let roads = self.roads.len().max(1);
-        let Some(road) = self.roads.get_mut(road % roads).filter(|road| !road.is_empty()) else { return };
+        let Some(road) = self.roads.get_mut(road % roads).filter(|road| !road.is_empty()) else {
+            return;
+        };
         let entry = road.remove(0);
         self.receiver.take(self.outbox.epoch(), &entry);
     }
@@ -215,7 +239,12 @@ impl World {
         self.removing.clear();
         self.acks.clear();
         let kept: Vec<Entry> = self.kept.values().cloned().collect();
-        self.outbox = Outbox::restore(self.outbox.epoch(), self.outbox.next_sequence(), kept, DELAYS.to_vec());
+        self.outbox = Outbox::restore(
+            self.outbox.epoch(),
+            self.outbox.next_sequence(),
+            kept,
+            DELAYS.to_vec(),
+        );
     }
 
     fn poll(&mut self) -> Result<(), TestCaseError> {
@@ -239,7 +268,10 @@ impl World {
         }
         prop_assert!(self.in_flight.len() <= WINDOW);
         let bytes: usize = self.in_flight.values().sum();
-        prop_assert!(bytes <= WINDOW_BYTES || self.in_flight.len() == 1, "{bytes} bytes in flight");
+        prop_assert!(
+            bytes <= WINDOW_BYTES || self.in_flight.len() == 1,
+            "{bytes} bytes in flight"
+        );
         Ok(())
     }
 
@@ -261,12 +293,18 @@ impl World {
             }
             self.happen(&Event::Time(100))?;
         }
-        Err(TestCaseError::fail(format!("{} entries never left", self.outbox.len())))
+        Err(TestCaseError::fail(format!(
+            "{} entries never left",
+            self.outbox.len()
+        )))
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
         let log = &self.receiver.log;
-        prop_assert!(log.is_sorted_by(|a, b| a < b), "applied out of order or twice: {log:?}");
+        prop_assert!(
+            log.is_sorted_by(|a, b| a < b),
+            "applied out of order or twice: {log:?}"
+        );
         let applied: BTreeSet<u64> = log.iter().copied().collect();
         for (sequence, entry) in &self.pushed {
             let owed = entry.kind != Kind::Ephemeral && !self.expired.contains(sequence);

@@ -21,9 +21,15 @@ use crate::{
 
 /// The answer to a call, heard once it is durable.
 pub(super) enum Reply {
-    Sent { key: usize, id: String },
+    Sent {
+        key: usize,
+        id: String,
+    },
     Looked(Box<Task>),
-    Stepped { id: String, done: Result<(), EngineError> },
+    Stepped {
+        id: String,
+        done: Result<(), EngineError>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +93,20 @@ impl People {
     /// A subscriber sees a change.
     pub(super) fn see(&mut self, change: &Change) {
         if change.status.is_terminal() {
-            self.ends.entry(change.task_id.clone()).or_default().push(change.status);
+            self.ends
+                .entry(change.task_id.clone())
+                .or_default()
+                .push(change.status);
         }
-        let said = change.message.as_ref().and_then(|said| said.message_id.strip_prefix('p')?.parse().ok());
+        let said = change
+            .message
+            .as_ref()
+            .and_then(|said| said.message_id.strip_prefix('p')?.parse().ok());
         if let Some(number) = said {
-            self.progress.entry(change.task_id.clone()).or_default().push(number);
+            self.progress
+                .entry(change.task_id.clone())
+                .or_default()
+                .push(number);
         }
     }
 }
@@ -108,7 +123,10 @@ fn plan(random: &mut StdRng) -> Vec<Step> {
 
 /// Messages of the originator: the first one and its answers.
 fn from_originator(task: &Task) -> usize {
-    task.messages.iter().filter(|message| message.message_id.starts_with("from-originator")).count()
+    task.messages
+        .iter()
+        .filter(|message| message.message_id.starts_with("from-originator"))
+        .count()
 }
 
 fn result_of(id: &str) -> String {
@@ -121,7 +139,9 @@ impl World {
         let people = &self.people[at];
         if !people.have_sent_all() && (people.sent.is_empty() || self.chance(50)) {
             let people = &self.people[at];
-            let key = (0..people.wanted).find(|key| !people.sent.contains_key(key)).unwrap_or(0);
+            let key = (0..people.wanted)
+                .find(|key| !people.sent.contains_key(key))
+                .unwrap_or(0);
             let request = SendTask {
                 peer: Some(self.nodes[1 - at].me),
                 message: text("from-originator-0", "do it"),
@@ -132,7 +152,10 @@ impl World {
             return self.turn(at, Some(Reply::Sent { key, id }));
         }
         for id in self.people[at].sent.values().cloned().collect::<Vec<_>>() {
-            let task = self.nodes[at].core.task(&id).expect("an accepted task is never lost");
+            let task = self.nodes[at]
+                .core
+                .task(&id)
+                .expect("an accepted task is never lost");
             self.turn(at, Some(Reply::Looked(Box::new(task))));
         }
         self.client_cancels(at);
@@ -143,7 +166,12 @@ impl World {
             return;
         }
         let people = &self.people[at];
-        let doomed = people.to_cancel.iter().filter_map(|key| people.sent.get(key)).cloned().collect::<Vec<_>>();
+        let doomed = people
+            .to_cancel
+            .iter()
+            .filter_map(|key| people.sent.get(key))
+            .cloned()
+            .collect::<Vec<_>>();
         for id in doomed {
             if self.nodes[at].core.cancel(self.now, &id).is_ok() {
                 self.people[at].canceled.insert(id);
@@ -167,7 +195,11 @@ impl World {
 
     fn answer(&mut self, at: usize, task: &Task) {
         let message = text(&format!("from-originator-{}", from_originator(task)), "yes");
-        let answer = SendTask { task_id: task.id.clone(), message, ..SendTask::default() };
+        let answer = SendTask {
+            task_id: task.id.clone(),
+            message,
+            ..SendTask::default()
+        };
         // Refused when it was answered or canceled a moment ago.
         let _ = self.nodes[at].core.send_task(self.now, answer);
         self.turn(at, None);
@@ -199,18 +231,25 @@ impl World {
             return; // It went to a connection that is gone.
         }
         let heard = from_originator(task);
-        let job = self.people[at].jobs.entry(task.id.clone()).or_insert_with(|| Job {
-            steps: plan(&mut self.random),
-            done: 0,
-            busy: false,
-            heard,
-            over: false,
-        });
+        let job = self.people[at]
+            .jobs
+            .entry(task.id.clone())
+            .or_insert_with(|| Job {
+                steps: plan(&mut self.random),
+                done: 0,
+                busy: false,
+                heard,
+                over: false,
+            });
         if task.status.is_terminal() {
             job.over = true;
         } else {
             let again = job.done > 0 && heard <= job.heard && job.steps[job.done - 1] != Step::Ask;
-            assert!(!again, "{} was claimed and is handed over again: {:?}", task.id, task.status);
+            assert!(
+                !again,
+                "{} was claimed and is handed over again: {:?}",
+                task.id, task.status
+            );
             job.heard = job.heard.max(heard);
         }
         self.nodes[at].core.credit(listener, 1).unwrap();
@@ -239,17 +278,34 @@ impl World {
 
     fn step(&mut self, at: usize, id: &str, step: Step) -> Result<(), EngineError> {
         let (now, core) = (self.now, &mut self.nodes[at].core);
-        let caller = Caller { connection: 1, is_alive: &|_| true };
+        let caller = Caller {
+            connection: 1,
+            is_alive: &|_| true,
+        };
         match step {
-            Step::Progress(number) => {
-                core.update(now, id, Status::Working, Some(text(&format!("p{number}"), "")), &caller)
-            }
+            Step::Progress(number) => core.update(
+                now,
+                id,
+                Status::Working,
+                Some(text(&format!("p{number}"), "")),
+                &caller,
+            ),
             Step::Ask => {
                 let answered = core.task(id).is_ok_and(|task| from_originator(&task) > 1);
-                if answered || core.task(id).is_ok_and(|task| task.status == Status::InputRequired) {
+                if answered
+                    || core
+                        .task(id)
+                        .is_ok_and(|task| task.status == Status::InputRequired)
+                {
                     return Ok(()); // The first try took effect, and only its answer was lost.
                 }
-                core.update(now, id, Status::InputRequired, Some(text("question", "sure?")), &caller)
+                core.update(
+                    now,
+                    id,
+                    Status::InputRequired,
+                    Some(text("question", "sure?")),
+                    &caller,
+                )
             }
             Step::Complete => core.complete(now, id, vec![artifact("a", &result_of(id))], None),
         }
@@ -257,7 +313,9 @@ impl World {
 
     fn stepped(&mut self, at: usize, id: &str, done: Result<(), EngineError>) {
         let status = self.nodes[at].core.task(id).unwrap().status;
-        let Some(job) = self.people[at].jobs.get_mut(id) else { return };
+        let Some(job) = self.people[at].jobs.get_mut(id) else {
+            return;
+        };
         job.busy = false;
         match done {
             Ok(()) => job.done += 1,
@@ -270,7 +328,10 @@ impl World {
     pub(super) fn check(&mut self) {
         for at in 0..2 {
             for id in self.people[at].sent.values().cloned().collect::<Vec<_>>() {
-                let mine = self.nodes[at].core.task(&id).expect("an accepted task is never lost");
+                let mine = self.nodes[at]
+                    .core
+                    .task(&id)
+                    .expect("an accepted task is never lost");
                 let theirs = self.nodes[1 - at].core.task(&id).expect("it was delivered");
                 self.check_end(at, &mine, &theirs);
                 self.check_progress(at, &mine);
@@ -280,14 +341,37 @@ impl World {
 
     fn check_end(&self, at: usize, mine: &Task, theirs: &Task) {
         let (id, people) = (&mine.id, &self.people[at]);
-        assert!(theirs.status.is_terminal(), "{id} is {} at its agent", theirs.status);
-        assert_eq!(from_originator(theirs), from_originator(mine).min(2), "messages of {id} were lost or doubled");
+        assert!(
+            theirs.status.is_terminal(),
+            "{id} is {} at its agent",
+            theirs.status
+        );
+        assert_eq!(
+            from_originator(theirs),
+            from_originator(mine).min(2),
+            "messages of {id} were lost or doubled"
+        );
         if people.canceled.contains(id) {
-            assert!(matches!(mine.status, Status::Canceled | Status::Completed), "{id} is {}", mine.status);
+            assert!(
+                matches!(mine.status, Status::Canceled | Status::Completed),
+                "{id} is {}",
+                mine.status
+            );
         } else {
             assert_eq!(mine.status, Status::Completed, "{id}: {:?}", mine.status_message);
             let results: Vec<String> = mine.results.iter().map(|result| content(result)).collect();
             assert_eq!(results, [result_of(id)]);
+            let ids = |task: &Task| {
+                task.messages
+                    .iter()
+                    .map(|said| said.message_id.clone())
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(
+                ids(mine),
+                ids(theirs),
+                "the two sides of {id} differ: something came twice, or not at all"
+            );
         }
         let ends = people.ends.get(id).map_or(0, Vec::len);
         assert!(ends <= 1, "subscribers saw {id} end {ends} times");
@@ -295,15 +379,26 @@ impl World {
 
     fn check_progress(&self, at: usize, mine: &Task) {
         let (id, job) = (&mine.id, self.people[1 - at].jobs.get(&mine.id));
-        let kept: Vec<usize> =
-            mine.messages.iter().filter_map(|said| said.message_id.strip_prefix('p')?.parse().ok()).collect();
+        let kept: Vec<usize> = mine
+            .messages
+            .iter()
+            .filter_map(|said| said.message_id.strip_prefix('p')?.parse().ok())
+            .collect();
         assert!(kept.is_sorted(), "progress of {id} is out of order: {kept:?}");
         let seen = self.people[at].progress.get(id).cloned().unwrap_or_default();
-        assert!(seen.is_sorted(), "subscribers saw the progress of {id} out of order: {seen:?}");
-        let Some(job) = job.filter(|_| mine.status == Status::Completed) else { return };
+        assert!(
+            seen.is_sorted(),
+            "subscribers saw the progress of {id} out of order: {seen:?}"
+        );
+        let Some(job) = job.filter(|_| mine.status == Status::Completed) else {
+            return;
+        };
         for step in &job.steps[..job.done] {
             if let Step::Progress(number) = step {
-                assert!(kept.contains(number), "progress {number} of {id} was confirmed and got lost");
+                assert!(
+                    kept.contains(number),
+                    "progress {number} of {id} was confirmed and got lost"
+                );
             }
         }
     }

@@ -55,12 +55,30 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
-        let now = Now { mono: Duration::ZERO, unix: 1_767_225_600_000 };
-        let node = |number: u8| Node::new(number, limits(), now, seed.wrapping_mul(31).wrapping_add(number.into()));
+        let now = Now {
+            mono: Duration::ZERO,
+            unix: 1_767_225_600_000,
+        };
+        let node = |number: u8| {
+            Node::new(
+                number,
+                &limits(),
+                now,
+                seed.wrapping_mul(31).wrapping_add(number.into()),
+            )
+        };
         let mut random = StdRng::seed_from_u64(seed);
         let people = [0, 1].map(|_| People::new(&mut random));
         let nodes = [node(1), node(2)];
-        Self { random, now, nodes, people, desks: Default::default(), pipes: Vec::new(), linked: false }
+        Self {
+            random,
+            now,
+            nodes,
+            people,
+            desks: Default::default(),
+            pipes: Vec::new(),
+            linked: false,
+        }
     }
 
     pub(super) fn chance(&mut self, percent: u32) -> bool {
@@ -97,7 +115,11 @@ impl World {
     }
 
     fn pass_some_time(&mut self) {
-        let ms = if self.chance(10) { 500 + self.below(4000) } else { self.below(60) };
+        let ms = if self.chance(10) {
+            500 + self.below(4000)
+        } else {
+            self.below(60)
+        };
         self.pass(Duration::from_millis(ms as u64));
     }
 
@@ -130,7 +152,12 @@ impl World {
     fn let_out(&mut self, at: usize, effect: Effect) {
         match effect {
             Effect::OpenStream { stream, .. } if self.linked => {
-                self.pipes.push(Pipe { from: at, stream, state: State::Opening, frames: VecDeque::new() });
+                self.pipes.push(Pipe {
+                    from: at,
+                    stream,
+                    state: State::Opening,
+                    frames: VecDeque::new(),
+                });
             }
             Effect::OpenStream { stream, .. } => self.desks[at].reports.push_back(Report::Closed(stream)),
             Effect::Send { stream, frame, .. } => self.put(at, Some(stream), frame),
@@ -143,7 +170,9 @@ impl World {
 
     /// Onto that stream, or onto the newest one.
     fn put(&mut self, at: usize, stream: Option<u64>, frame: Bytes) {
-        let Some(newest) = self.pipes.iter_mut().filter(|pipe| pipe.from == at).next_back() else { return };
+        let Some(newest) = self.pipes.iter_mut().rfind(|pipe| pipe.from == at) else {
+            return;
+        };
         if newest.state != State::Dead && stream.is_none_or(|stream| stream == newest.stream) {
             newest.frames.push_back(frame);
         }
@@ -155,7 +184,13 @@ impl World {
     }
 
     fn deliver(&mut self, which: usize) {
-        let Some(pipe) = self.pipes.get_mut(which).filter(|pipe| pipe.state != State::Opening) else { return };
+        let Some(pipe) = self
+            .pipes
+            .get_mut(which)
+            .filter(|pipe| pipe.state != State::Opening)
+        else {
+            return;
+        };
         let (from, frame) = (pipe.from, pipe.frames.pop_front());
         if let Some(frame) = frame {
             let (to, sender) = (1 - from, self.nodes[from].me);
@@ -166,12 +201,18 @@ impl World {
 
     fn open_one(&mut self) {
         let fails = self.chance(10);
-        let Some(pipe) = self.pipes.iter_mut().find(|pipe| pipe.state == State::Opening) else { return };
+        let Some(pipe) = self.pipes.iter_mut().find(|pipe| pipe.state == State::Opening) else {
+            return;
+        };
         if fails {
             pipe.frames.clear();
         }
         pipe.state = if fails { State::Dead } else { State::Open };
-        let report = if fails { Report::Closed(pipe.stream) } else { Report::Opened(pipe.stream) };
+        let report = if fails {
+            Report::Closed(pipe.stream)
+        } else {
+            Report::Opened(pipe.stream)
+        };
         self.desks[pipe.from].reports.push_back(report);
     }
 
@@ -183,25 +224,36 @@ impl World {
     /// A part of what is on it may still arrive, later than what goes on the next one.
     fn break_pipe(&mut self, which: usize) {
         let left = self.random.random_range(0..6);
-        let Some(pipe) = self.pipes.get_mut(which).filter(|pipe| pipe.state != State::Dead) else { return };
-        pipe.frames.truncate(if pipe.state == State::Open { left } else { 0 });
+        let Some(pipe) = self.pipes.get_mut(which).filter(|pipe| pipe.state != State::Dead) else {
+            return;
+        };
+        pipe.frames
+            .truncate(if pipe.state == State::Open { left } else { 0 });
         pipe.state = State::Dead;
-        self.desks[pipe.from].reports.push_back(Report::Closed(pipe.stream));
+        self.desks[pipe.from]
+            .reports
+            .push_back(Report::Closed(pipe.stream));
     }
 
     fn connect(&mut self) {
         if !self.linked {
             self.linked = true;
             self.pipes.retain(|pipe| !pipe.frames.is_empty());
-            self.desks.iter_mut().for_each(|desk| desk.notices.push_back(true));
+            self.desks
+                .iter_mut()
+                .for_each(|desk| desk.notices.push_back(true));
         }
     }
 
     fn disconnect(&mut self) {
         if self.linked {
             self.linked = false;
-            (0..self.pipes.len()).for_each(|which| self.break_pipe(which));
-            self.desks.iter_mut().for_each(|desk| desk.notices.push_back(false));
+            for which in 0..self.pipes.len() {
+                self.break_pipe(which);
+            }
+            self.desks
+                .iter_mut()
+                .for_each(|desk| desk.notices.push_back(false));
         }
     }
 
@@ -258,7 +310,9 @@ impl World {
             }
             for pipe in self.pipes.iter_mut().filter(|pipe| pipe.state == State::Opening) {
                 pipe.state = State::Open;
-                self.desks[pipe.from].reports.push_back(Report::Opened(pipe.stream));
+                self.desks[pipe.from]
+                    .reports
+                    .push_back(Report::Opened(pipe.stream));
             }
             for which in 0..self.pipes.len() {
                 while self.pipes.get(which).is_some_and(|pipe| !pipe.frames.is_empty()) {
@@ -276,7 +330,9 @@ impl World {
     fn is_done(&self) -> bool {
         let nodes = self.nodes.iter();
         self.people.iter().all(People::have_sent_all)
-            && nodes.clone().all(|node| node.core.open_tasks() == 0 && node.core.queued() == 0)
+            && nodes
+                .clone()
+                .all(|node| node.core.open_tasks() == 0 && node.core.queued() == 0)
             && nodes.clone().all(|node| node.waiting_batches() == 0)
     }
 }
