@@ -16,6 +16,7 @@ mod peers;
 mod queue;
 mod receive;
 mod records;
+mod seen;
 mod shell;
 mod subscribers;
 mod table;

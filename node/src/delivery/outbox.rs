@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Most envelopes sent and not yet acknowledged. At 16 ms round trip this is 16 000 per second.
+/// Most envelopes sent and not yet acknowledged, besides those whose retries are used up. At 16 ms round trip this is 16 000 per second.
 pub const WINDOW: usize = 256;
 
 /// Most bytes sent and not yet acknowledged, except that one envelope may always go.
@@ -73,6 +73,8 @@ struct Waiting {
     /// Times sent since the last stream was opened; 0 = not yet.
     sent: u32,
     retry_at: Option<Duration>,
+    /// Its retries are used up: it holds no place in the window any more.
+    parked: bool,
 }
 
 /// The queue of one peer.
@@ -85,6 +87,8 @@ pub struct Outbox {
     stream: Stream,
     /// Index into `waiting`: everything before it was sent on the open stream.
     cursor: usize,
+    /// Of those before the cursor that are not parked.
+    in_flight: usize,
     in_flight_bytes: usize,
     retry_delays: Vec<Duration>,
 }
@@ -107,6 +111,7 @@ impl Outbox {
                 entry,
                 sent: 0,
                 retry_at: None,
+                parked: false,
             })
             .collect();
         Self {
@@ -116,6 +121,7 @@ impl Outbox {
             by_id,
             stream: Stream::Closed,
             cursor: 0,
+            in_flight: 0,
             in_flight_bytes: 0,
             retry_delays,
         }
@@ -155,6 +161,7 @@ impl Outbox {
             entry,
             sent: 0,
             retry_at: None,
+            parked: false,
         });
     }
 
@@ -202,7 +209,10 @@ impl Outbox {
         let at = self.position(sequence)?;
         if at < self.cursor {
             self.cursor -= 1;
-            self.in_flight_bytes -= self.waiting[at].entry.bytes;
+            if !self.waiting[at].parked {
+                self.in_flight -= 1;
+                self.in_flight_bytes -= self.waiting[at].entry.bytes;
+            }
         }
         let waiting = self.waiting.remove(at)?;
         self.by_id.remove(&waiting.entry.id);
@@ -270,6 +280,12 @@ impl Outbox {
                 .unwrap_or(REMINDER);
             waiting.sent = waiting.sent.saturating_add(1);
             waiting.retry_at = Some(now + jittered(delay, waiting.entry.sequence, waiting.sent));
+            if waiting.sent as usize > retries && waiting.entry.kind != Kind::Ephemeral && !waiting.parked {
+                // A deployed peer acknowledges once; if that got lost, the rest must not wait for it.
+                waiting.parked = true;
+                self.in_flight -= 1;
+                self.in_flight_bytes -= waiting.entry.bytes;
+            }
             actions.push(Action::Send(waiting.entry.sequence));
         }
         for sequence in given_up {
@@ -278,14 +294,15 @@ impl Outbox {
     }
 
     fn send(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        while self.cursor < self.waiting.len() && self.cursor < WINDOW {
+        while self.cursor < self.waiting.len() && self.in_flight < WINDOW {
             let waiting = &mut self.waiting[self.cursor];
-            if self.cursor > 0 && self.in_flight_bytes + waiting.entry.bytes > WINDOW_BYTES {
+            if self.in_flight > 0 && self.in_flight_bytes + waiting.entry.bytes > WINDOW_BYTES {
                 break;
             }
             let delay = self.retry_delays.first().copied().unwrap_or(REMINDER);
             waiting.sent = 1;
             waiting.retry_at = Some(now + jittered(delay, waiting.entry.sequence, 1));
+            self.in_flight += 1;
             self.in_flight_bytes += waiting.entry.bytes;
             self.cursor += 1;
             actions.push(Action::Send(waiting.entry.sequence));
@@ -294,8 +311,10 @@ impl Outbox {
 
     fn rewind(&mut self) {
         self.cursor = 0;
+        self.in_flight = 0;
         self.in_flight_bytes = 0;
         for waiting in &mut self.waiting {
+            waiting.parked = false;
             waiting.sent = 0;
             waiting.retry_at = None;
         }

@@ -15,17 +15,12 @@ use prost::Message as _;
 use super::{
     core::Core,
     originate::{deadline_of, fits, trace_of},
-    records::{self, SeenRecord, SlotRecord, tag},
     table::Slot,
     turn::{Effect, EngineError, Now},
     wire,
 };
 use crate::{
-    delivery::{
-        dedup::{self, Applied, Seen},
-        inbox::Inbound,
-        outbox::Kind,
-    },
+    delivery::{inbox::Inbound, outbox::Kind},
     store::StoreError,
     task::{Output, Role, Status, Streamed, Task},
 };
@@ -521,122 +516,9 @@ impl Core {
         }
     }
 
-    /// True when the peer numbers its envelopes: it runs this implementation.
-    pub(super) fn is_ours(&mut self, peer: PeerId) -> Result<bool, StoreError> {
-        Ok(self.seen(peer)?.applied.epochs().next().is_some())
-    }
-
-    fn is_duplicate(&mut self, peer: PeerId, inbound: &Inbound) -> Result<bool, StoreError> {
-        let seen = self.seen(peer)?;
-        Ok(match inbound.place {
-            Some((epoch, sequence)) => seen.applied.contains(epoch, sequence),
-            None => seen.is_recent(&inbound.id) || self.id_is_on_disk(peer, &inbound.id)?,
-        })
-    }
-
-    fn id_is_on_disk(&self, peer: PeerId, envelope_id: &str) -> Result<bool, StoreError> {
-        Ok(self.store.get(&seen_id_key(peer, envelope_id))?.is_some())
-    }
-
-    /// A duplicate SEND_TASK whose task, or whose message, is not here was refused the first time.
-    fn refused_before(&mut self, peer: PeerId, payload: &Payload) -> Result<Option<String>, StoreError> {
-        let Payload::SendTask(send) = payload else {
-            return Ok(None);
-        };
-        let message = send
-            .message
-            .as_ref()
-            .map_or("", |message| message.message_id.as_str());
-        Ok(match self.tasks.read(&send.task_id)? {
-            Some(task)
-                if task.role == Role::Assignee(peer)
-                    && (message.is_empty() || task.knows_message(message)) =>
-            {
-                None
-            }
-            _ => Some("it was refused before, or its task was collected".into()),
-        })
-    }
-
-    pub(super) fn seen(&mut self, peer: PeerId) -> Result<&mut Seen, StoreError> {
-        if !self.seen.contains(&peer) {
-            let record = self.store.get(&records::key(tag::SEEN, &peer.to_bytes()))?;
-            let record: SeenRecord = record
-                .and_then(|bytes| records::decode(&bytes))
-                .unwrap_or_default();
-            let applied = Applied::restore(record.epochs.into_iter().zip(record.highest));
-            self.seen.put(peer, Seen::new(applied, record.next_slot));
-        }
-        Ok(self
-            .seen
-            .get_or_insert_mut(peer, || Seen::new(Applied::default(), 0)))
-    }
-
-    /// Marks an envelope as applied, in the batch of its effect. A refused one without a place in a
-    /// queue leaves no mark: it had no effect, and is refused again.
-    fn mark(&mut self, now: Now, peer: PeerId, inbound: &Inbound, refused: bool) -> Result<(), StoreError> {
-        let seen = self.seen(peer)?;
-        let slot = match inbound.place {
-            Some((epoch, sequence)) => {
-                seen.applied.insert(epoch, sequence);
-                None
-            }
-            None if refused => return Ok(()),
-            None => Some(seen.insert(&inbound.id)),
-        };
-        self.keep_seen(peer)?;
-        let name = peer.to_bytes();
-        let Some(slot) = slot else { return Ok(()) };
-        if let Some(old) = slot.checked_sub(dedup::WINDOW) {
-            let old_key = records::numbered(tag::SEEN_SLOT, &name, old);
-            let old_slot: Option<SlotRecord> = self
-                .store
-                .get(&old_key)?
-                .and_then(|bytes| records::decode(&bytes));
-            if let Some(old_slot) = old_slot {
-                self.batch().delete(seen_id_key(peer, &old_slot.envelope_id));
-            }
-            self.batch().delete(old_key);
-        }
-        let record = SlotRecord {
-            envelope_id: inbound.id.clone(),
-            at: now.unix,
-        };
-        self.batch().put(
-            records::numbered(tag::SEEN_SLOT, &name, slot),
-            records::encode(&record),
-        );
-        self.batch().put(seen_id_key(peer, &inbound.id), Vec::new());
-        Ok(())
-    }
-
-    fn keep_seen(&mut self, peer: PeerId) -> Result<(), StoreError> {
-        let seen = self.seen(peer)?;
-        let next_slot = seen.next_slot;
-        let (epochs, highest) = seen.applied.epochs().unzip();
-        let record = SeenRecord {
-            epochs,
-            highest,
-            next_slot,
-        };
-        self.batch().put(
-            records::key(tag::SEEN, &peer.to_bytes()),
-            records::encode(&record),
-        );
-        Ok(())
-    }
-
     fn log_once(&mut self, peer: PeerId, reason: &str) {
         if self.refusals_logged.len() < LOGGED_PEERS && self.refusals_logged.insert(peer) {
             tracing::warn!(%peer, reason, "refused an envelope; further ones of this peer are only counted");
         }
     }
-}
-
-fn seen_id_key(peer: PeerId, envelope_id: &str) -> Vec<u8> {
-    [
-        records::key(tag::SEEN_ID, &peer.to_bytes()),
-        envelope_id.as_bytes().to_vec(),
-    ]
-    .concat()
 }

@@ -208,7 +208,7 @@ fn states_survive_the_wire() {
 #[test]
 fn a_full_task_refuses_progress_but_can_still_end() {
     let mut full = task_in(Working);
-    full.messages = vec![Arc::new(message("m")); MAX_MESSAGES];
+    full.messages = (0..MAX_MESSAGES).map(|_| Arc::new(message("m"))).collect();
     let before = full.clone();
     let refused = Refused::Full {
         id: "t".into(),
@@ -257,7 +257,7 @@ fn results_have_a_bound_that_replacing_does_not_touch() {
 #[test]
 fn an_artifact_named_twice_in_one_report_is_one_result() {
     let mut task = task_in(Working);
-    let twice = (0..MAX_RESULTS + 1).map(|_| artifact("same", "x")).collect();
+    let twice = (0..=MAX_RESULTS).map(|_| artifact("same", "x")).collect();
     assert!(task.advance(2, Completed, None, twice).is_ok());
     assert_eq!(task.results.len(), 1);
 }
@@ -352,9 +352,9 @@ fn step(number: usize, command: &Command, task: &mut Task, model: &mut Model) ->
             if done.is_ok() {
                 model.status = *next;
                 model.messages.extend(speaks.then_some(said));
-                results
-                    .iter()
-                    .for_each(|(id, name)| model.result(&artifact_id(*id), &name.to_string()));
+                for (id, name) in results {
+                    model.result(&artifact_id(*id), &name.to_string());
+                }
             }
             done.is_ok()
         }

@@ -309,7 +309,8 @@ pub struct A2aEnvelope {
     pub trace_parent: ::prost::alloc::string::String,
     #[prost(string, tag = "31")]
     pub trace_state: ::prost::alloc::string::String,
-    /// Additive: drawn anew when the sender's outbox for this receiver is created; 0 = not sequenced.
+    /// Additive: drawn anew when the sender's outbox for this receiver is created; 0 = a node that does not
+    /// number its envelopes. ACKs and streams carry it without a sequence.
     #[prost(fixed64, tag = "100")]
     pub sender_epoch: u64,
     /// Additive: 1, 2, 3 … per receiver, in the order of sending.

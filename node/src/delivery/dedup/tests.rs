@@ -36,7 +36,7 @@ fn restoring_keeps_no_more_than_the_bound() {
 #[test]
 fn ids_are_remembered_up_to_the_bound_and_slots_never_repeat() {
     let mut seen = Seen::new(Applied::default(), 40);
-    for number in 0..IN_MEMORY.get() as u64 + 1 {
+    for number in 0..=IN_MEMORY.get() as u64 {
         assert_eq!(seen.insert(&number.to_string()), 40 + number);
     }
     assert!(!seen.is_recent("0"), "the oldest is on disk only");

@@ -63,7 +63,7 @@ fn retries_come_after_2_4_and_8_seconds_then_reminders() {
     while now < Duration::from_secs(500) {
         now += Duration::from_millis(10);
         for sequence in sent(&outbox.poll(now, true)) {
-            gaps[sequence as usize].push(now - last[sequence as usize]);
+            gaps[sequence as usize].push(now.saturating_sub(last[sequence as usize]));
             last[sequence as usize] = now;
         }
     }
@@ -234,4 +234,30 @@ fn a_stream_wanted_for_something_else_is_opened_once() {
     assert!(!outbox.want_stream(), "it is open");
     outbox.on_stream_closed();
     assert!(outbox.want_stream());
+}
+
+#[test]
+fn envelopes_that_nobody_acknowledged_in_time_hold_no_place_in_the_window() {
+    let mut outbox = outbox_with(&[Kind::Durable; WINDOW + 3], 10);
+    assert_eq!(sent(&open(&mut outbox, Duration::ZERO)).len(), WINDOW);
+    // 2 + 4 + 8 s, 20 % late at most: every retry is used up, and the last ones get their turn.
+    let mut now = Duration::ZERO;
+    let mut all = Vec::new();
+    while now < Duration::from_secs(18) {
+        now += Duration::from_millis(100);
+        all.extend(sent(&outbox.poll(now, true)));
+    }
+    for sequence in WINDOW as u64 + 1..=WINDOW as u64 + 3 {
+        assert!(
+            all.contains(&sequence),
+            "{sequence} waits behind envelopes without an answer"
+        );
+    }
+    // They are not lost: each still waits for its acknowledgement, and goes first on a new stream.
+    assert_eq!(outbox.len(), WINDOW + 3);
+    outbox.on_stream_closed();
+    assert_eq!(
+        sent(&open(&mut outbox, now)),
+        (1..=WINDOW as u64).collect::<Vec<_>>()
+    );
 }

@@ -19,9 +19,9 @@ pub(super) fn peer(number: u8) -> PeerId {
 pub(super) fn limits() -> Limits {
     Limits {
         retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
-        offline_ttl: Some(Duration::from_secs(24 * 3600)),
-        agent_grace: Duration::from_secs(300),
-        retention: Duration::from_secs(7 * 24 * 3600),
+        offline_ttl: Some(Duration::from_hours(24)),
+        agent_grace: Duration::from_mins(5),
+        retention: Duration::from_hours(7 * 24),
         retention_count: 100_000,
         quota: 10 << 30,
         max_open_tasks: 10_000,
@@ -77,7 +77,8 @@ pub(super) struct Node<R> {
 }
 
 impl<R> Node<R> {
-    pub(super) fn new(number: u8, limits: Limits, now: Now, seed: u64) -> Self {
+    pub(super) fn new(number: u8, limits: &Limits, now: Now, seed: u64) -> Self {
+        let limits = limits.clone();
         let (me, store) = (peer(number), Arc::new(MemoryStore::default()));
         let core = Core::load(me, limits.clone(), store.clone(), now, seed).unwrap();
         let (batches, pending) = (VecDeque::new(), VecDeque::new());

@@ -44,16 +44,16 @@ pub(super) struct Lab {
 
 impl Lab {
     pub(super) fn new() -> Self {
-        Self::with(limits())
+        Self::with(&limits())
     }
 
-    pub(super) fn with(limits: Limits) -> Self {
+    pub(super) fn with(limits: &Limits) -> Self {
         let now = Now {
             mono: Duration::ZERO,
             unix: START,
         };
         let nodes = (1..=2)
-            .map(|number| Node::new(number, limits.clone(), now, u64::from(number)))
+            .map(|number| Node::new(number, limits, now, u64::from(number)))
             .collect();
         Self {
             now,

@@ -232,8 +232,8 @@ fn a_cancel_reaches_the_other_side() {
 
 #[test]
 fn a_task_that_is_not_delivered_in_its_time_fails() {
-    let mut lab = Lab::with(Limits {
-        offline_ttl: Some(Duration::from_secs(60)),
+    let mut lab = Lab::with(&Limits {
+        offline_ttl: Some(Duration::from_mins(1)),
         ..limits()
     });
     let id = lab.task();
@@ -258,7 +258,7 @@ fn a_task_to_a_peer_that_is_away_waits_also_over_a_restart() {
     let mut lab = Lab::new();
     let id = lab.task();
     lab.restart(A);
-    lab.advance(Duration::from_secs(3600));
+    lab.advance(Duration::from_hours(1));
     lab.connect();
     lab.complete(B, &id, "late").unwrap();
     assert_eq!(
@@ -349,7 +349,7 @@ fn the_same_idempotency_key_names_the_same_task() {
         first.id,
         "also after a restart"
     );
-    lab.advance(Duration::from_secs(25 * 3600));
+    lab.advance(Duration::from_hours(25));
     assert_ne!(
         lab.send(A, b, keyed("k")).unwrap().id,
         first.id,

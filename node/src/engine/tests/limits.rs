@@ -31,7 +31,7 @@ fn a_store_that_fails_lets_nothing_out() {
         mono: std::time::Duration::ZERO,
         unix: 1,
     };
-    let mut node: Node<&str> = Node::new(1, limits(), now, 1);
+    let mut node: Node<&str> = Node::new(1, &limits(), now, 1);
     node.commit(usize::MAX).unwrap();
     node.core.on_connected(now, stranger()).unwrap();
     node.core
@@ -48,7 +48,7 @@ fn a_store_that_fails_lets_nothing_out() {
 
 #[test]
 fn too_many_open_tasks_are_refused_on_both_sides() {
-    let mut lab = Lab::with(Limits {
+    let mut lab = Lab::with(&Limits {
         max_open_tasks: 2,
         ..limits()
     });
@@ -170,8 +170,8 @@ fn a_shorter_result_replaces_a_longer_one_whole() {
 
 #[test]
 fn old_ended_tasks_are_collected_whole() {
-    let mut lab = Lab::with(Limits {
-        retention: std::time::Duration::from_secs(3600),
+    let mut lab = Lab::with(&Limits {
+        retention: std::time::Duration::from_hours(1),
         ..limits()
     });
     lab.connect();

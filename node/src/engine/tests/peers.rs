@@ -101,8 +101,8 @@ fn a_deployed_peers_duplicates_are_known_after_a_flood_of_others_and_a_restart()
 
 /// A task whose result expired on its way: the originator was away for longer than the queue waits.
 fn with_lost_result() -> (Lab, String) {
-    let mut lab = Lab::with(Limits {
-        offline_ttl: Some(Duration::from_secs(60)),
+    let mut lab = Lab::with(&Limits {
+        offline_ttl: Some(Duration::from_mins(1)),
         ..limits()
     });
     lab.connect();
@@ -117,7 +117,7 @@ fn a_lost_result_is_asked_for_after_a_reconnect() {
     lab.update(B, &id, Status::Working).unwrap();
     lab.disconnect();
     lab.complete(B, &id, "the result").unwrap();
-    lab.advance(Duration::from_secs(120));
+    lab.advance(Duration::from_mins(2));
     assert_eq!(lab.nodes[B].core.queued(), 0, "it expired");
     lab.connect();
     assert!(lab.types_to(lab.id(B)).contains(&EnvelopeType::GetTask));
@@ -130,7 +130,7 @@ fn a_lost_result_is_asked_for_even_if_nothing_but_acknowledgements_came_before()
     let (mut lab, id) = with_lost_result();
     lab.disconnect();
     lab.complete(B, &id, "the result").unwrap();
-    lab.advance(Duration::from_secs(120));
+    lab.advance(Duration::from_mins(2));
     lab.restart(A);
     lab.connect();
     assert_eq!(lab.status(A, &id), Status::Completed);

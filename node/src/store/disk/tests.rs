@@ -64,7 +64,9 @@ fn readers_see_a_batch_whole_or_not_at_all() {
         let writer = scope.spawn(|| {
             for round in 0..200_u8 {
                 let mut batch = Batch::default();
-                keys.iter().for_each(|key| batch.put(key.clone(), vec![round]));
+                for key in &keys {
+                    batch.put(key.clone(), vec![round]);
+                }
                 store.apply(&batch).unwrap();
             }
         });
@@ -259,7 +261,7 @@ fn a_damaged_database_is_moved_aside_and_never_stops_the_daemon() {
     let store = open(&sound);
     for number in 0..200_u32 {
         write(&store, |batch| {
-            batch.put(number.to_be_bytes().to_vec(), vec![number as u8; 2000])
+            batch.put(number.to_be_bytes().to_vec(), vec![number as u8; 2000]);
         });
     }
     drop(store);

@@ -361,6 +361,17 @@ impl World {
             assert_eq!(mine.status, Status::Completed, "{id}: {:?}", mine.status_message);
             let results: Vec<String> = mine.results.iter().map(|result| content(result)).collect();
             assert_eq!(results, [result_of(id)]);
+            let ids = |task: &Task| {
+                task.messages
+                    .iter()
+                    .map(|said| said.message_id.clone())
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(
+                ids(mine),
+                ids(theirs),
+                "the two sides of {id} differ: something came twice, or not at all"
+            );
         }
         let ends = people.ends.get(id).map_or(0, Vec::len);
         assert!(ends <= 1, "subscribers saw {id} end {ends} times");

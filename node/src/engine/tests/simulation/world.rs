@@ -62,7 +62,7 @@ impl World {
         let node = |number: u8| {
             Node::new(
                 number,
-                limits(),
+                &limits(),
                 now,
                 seed.wrapping_mul(31).wrapping_add(number.into()),
             )
@@ -170,7 +170,7 @@ impl World {
 
     /// Onto that stream, or onto the newest one.
     fn put(&mut self, at: usize, stream: Option<u64>, frame: Bytes) {
-        let Some(newest) = self.pipes.iter_mut().filter(|pipe| pipe.from == at).next_back() else {
+        let Some(newest) = self.pipes.iter_mut().rfind(|pipe| pipe.from == at) else {
             return;
         };
         if newest.state != State::Dead && stream.is_none_or(|stream| stream == newest.stream) {
@@ -248,7 +248,9 @@ impl World {
     fn disconnect(&mut self) {
         if self.linked {
             self.linked = false;
-            (0..self.pipes.len()).for_each(|which| self.break_pipe(which));
+            for which in 0..self.pipes.len() {
+                self.break_pipe(which);
+            }
             self.desks
                 .iter_mut()
                 .for_each(|desk| desk.notices.push_back(false));
