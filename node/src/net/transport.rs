@@ -24,6 +24,12 @@ const MAX_YAMUX_STREAMS: usize = 2048;
 /// Streams that a peer may have open at once on a QUIC connection; it waits when it has more to open.
 const MAX_QUIC_STREAMS: u32 = 1024;
 
+/// A QUIC connection without any packet for this long is dead. A peer that was killed says nothing (a killed
+/// TCP peer's system resets its connections), and what waits for it goes on only over a new connection.
+const QUIC_SILENCE: Duration = Duration::from_secs(5);
+/// How often an idle QUIC connection sends a packet: three may be lost.
+const QUIC_KEEP_ALIVE: Duration = Duration::from_millis(1200);
+
 /// UDP receive buffer below which bursts of large QUIC frames lose packets (measured at 64 KiB frames with
 /// 16 in flight; the usual default is 208 KiB).
 const GOOD_UDP_BUFFER: u64 = 2 << 20;
@@ -68,6 +74,8 @@ fn direct(keypair: &Keypair, with_quic: bool) -> Result<Boxed<Connected>, noise:
     let quic = if with_quic {
         let mut config = quic::Config::new(keypair);
         config.max_concurrent_stream_limit = MAX_QUIC_STREAMS;
+        config.max_idle_timeout = QUIC_SILENCE.as_millis() as u32;
+        config.keep_alive_interval = QUIC_KEEP_ALIVE;
         let transport = quic::tokio::Transport::new(config);
         OptionalTransport::some(transport.map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer))))
     } else {
