@@ -175,6 +175,23 @@ async fn a_peer_that_is_away_gets_its_task_when_it_is_back() {
     }
 }
 
+/// A peer that Alice has never met and cannot find: the task is delivered once that peer connects.
+#[tokio::test]
+async fn a_peer_that_was_never_met_gets_its_task() {
+    let alice = Daemon::builder().start().await;
+    let mut bob = Daemon::builder().start().await;
+    bob.stop().await;
+    let handle = alice
+        .node()
+        .await
+        .send_task(Target::Peer(bob.peer_id().clone()), "hello")
+        .await
+        .unwrap();
+    let bob = bob.stopped().bootstrap(alice.quic()).start().await;
+    let _agent = Agent::echo(&bob.node().await);
+    assert_eq!(completed(&handle).await.text_content(), "echo: hello");
+}
+
 /// Nobody dials Alice: it is Alice that has to look for Bob where it was before, also after its own restart.
 #[tokio::test]
 async fn the_sender_looks_for_a_peer_that_is_away() {
@@ -322,4 +339,51 @@ fn find_file(directory: &std::path::Path, name: &str) -> Option<std::path::PathB
         }
         (path.file_name()? == name).then_some(path)
     })
+}
+
+/// Both daemons die again and again, each in turn, while tasks flow both ways: every task that was accepted
+/// completes with its own answer.
+#[tokio::test]
+async fn tasks_flow_while_daemons_die() {
+    const TASKS: usize = 120;
+    const DEATHS: usize = 6;
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let _agents = (Agent::echo(&alice), Agent::echo(&bob));
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut all = tokio::task::JoinSet::new();
+    for (node, peer) in [(&alice, &pair.bob), (&bob, &pair.alice)] {
+        for number in 0..TASKS {
+            let (node, answered) = (node.clone(), Arc::clone(&answered));
+            let target = Target::Peer(peer.peer_id().clone());
+            all.spawn(async move {
+                let handle = node.send_task(target, format!("{number}")).await.unwrap();
+                let task = handle
+                    .wait()
+                    .await
+                    .unwrap_or_else(|error| panic!("{}: {error}", handle.id()));
+                assert_eq!(task.text_content(), format!("echo: {number}"));
+                answered.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+    }
+    for death in 0..DEATHS {
+        // Each time after some more have been answered, so that the daemons die in the midst of it.
+        let enough = death * TASKS / DEATHS;
+        eventually("tasks are answered", || async {
+            (answered.load(Ordering::SeqCst) >= enough).then_some(())
+        })
+        .await;
+        let daemon = if death % 2 == 0 {
+            &mut pair.bob
+        } else {
+            &mut pair.alice
+        };
+        daemon.kill().await;
+        daemon.restart().await;
+    }
+    while let Some(done) = within("all tasks are answered", all.join_next()).await {
+        done.unwrap();
+    }
+    assert_eq!(answered.load(Ordering::SeqCst), 2 * TASKS);
 }

@@ -4,6 +4,7 @@ echo TEXT   complete at once
 fail TEXT   fail with that text
 slow        report progress, then never end
 ask TEXT    ask for input; complete with all that was said
+large SIZE  complete with an artifact of that many bytes
 
 It prints one line of JSON when it serves, and one for each time that a handler is called. It ends when
 standard input does. Usage: agent.py home DIRECTORY | agent.py daemon ADDRESS
@@ -36,6 +37,8 @@ async def handle(task: IncomingTask) -> None:
         await task.complete(artifacts=[Artifact(name="echo", parts=[Part(text=rest)])])
     elif word == "fail":
         await task.fail(rest)
+    elif word == "large":
+        await task.complete(artifacts=[Artifact(name="large", parts=[Part(raw=b"7" * int(rest))])])
     elif word == "slow":
         await task.update_status("working")
     elif word == "ask" and len(said) == 1:

@@ -1,7 +1,7 @@
 """Sends tasks with the published Python SDK to an agent as agent.py is one, and checks how they end.
 
 Usage: asker.py home DIRECTORY PEER SCENARIO… | asker.py daemon ADDRESS PEER SCENARIO…
-Scenarios: many, fail, cancel, talk, card. Prints each when it has passed; anything unexpected is a traceback.
+Scenarios: many, fail, cancel, talk, large, card. Prints each when it has passed; anything unexpected is a traceback.
 """
 
 import asyncio
@@ -80,6 +80,20 @@ async def talk(node, peer):
     assert text_of(again) == text_of(task)
 
 
+async def large(node, peer):
+    """More than the SDK's gRPC library takes in one message: it comes by reference, and as a stream."""
+    size = 5 << 20
+    handle = await node.send_task(message(f"large {size}"), peer_id=peer)
+    task = await handle.wait(timeout=LIMIT)
+    [artifact] = task.artifacts
+    reference = f"agentanycast-stream:{task.task_id}/{artifact.artifact_id}"
+    assert artifact.parts[0].url == reference, artifact
+    content = b""
+    async for event in node._grpc.subscribe_task_stream(task.task_id):
+        content += event.stream_chunk.data
+    assert content == b"7" * size
+
+
 async def card(node, peer):
     await node.connect_peer(peer)
     found = await node.get_card(peer)
@@ -88,7 +102,7 @@ async def card(node, peer):
     assert peer in [entry["peer_id"] for entry in await node.list_peers()]
 
 
-SCENARIOS = {"many": many, "fail": fail, "cancel": cancel, "talk": talk, "card": card}
+SCENARIOS = {"many": many, "fail": fail, "cancel": cancel, "talk": talk, "large": large, "card": card}
 
 
 async def main():

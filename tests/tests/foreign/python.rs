@@ -104,7 +104,7 @@ async fn two_nodes(transport: Transport) {
     let stage = Stage::new(transport);
     let (agent, peer) = agent(&stage, "home", &stage.agent_home()).await;
     let other = Stage::new(transport).bootstrap(&stage.announced().await);
-    let scenarios = ["many", "fail", "cancel", "talk", "card"];
+    let scenarios = ["many", "fail", "cancel", "talk", "large", "card"];
     ask(&other, "home", &other.agent_home(), &peer, &scenarios).await;
     agent.succeed().await;
     assert!(stage.running().is_empty() && other.running().is_empty());

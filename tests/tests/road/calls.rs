@@ -278,3 +278,22 @@ async fn states_and_owners_are_kept() {
     let task = rpc::get(&mut bob, &id).await.unwrap();
     assert_eq!(rpc::text_of(&task.artifacts[0].parts), "done");
 }
+
+/// At the bound the caller is refused, in a way that deployed clients do not repeat; then it goes on.
+#[tokio::test]
+async fn the_bound_of_open_tasks_is_kept() {
+    let daemon = Daemon::builder().config("max_open_tasks = 3\n").start().await;
+    let mut rpc = daemon.rpc().await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(rpc::send(&mut rpc, daemon.peer_id(), "x").await.task_id);
+    }
+    let more = rpc::to_peer(daemon.peer_id(), text("one too many"));
+    check(
+        "a fourth task",
+        Code::ResourceExhausted,
+        rpc.send_task(more.clone()).await,
+    );
+    rpc::complete(&mut rpc, &ids[0], "x").await.unwrap();
+    rpc.send_task(more).await.unwrap();
+}

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use agentanycast::{ErrorKind, HandlerError, Target, TaskError, TaskStatus};
 use agentanycast_proto::v1;
 use agentanycast_tests::{
-    Pair, Transport,
+    Daemon, Pair, Transport,
     agent::Agent,
-    ending::not_completed,
+    ending::{completed, not_completed},
     eventually,
     rpc::{self, next_task},
     within,
@@ -114,4 +114,70 @@ async fn a_deadline_passes() {
         (theirs.status == TaskStatus::Failed).then_some(())
     })
     .await;
+}
+
+/// The agent claims the task, and its process goes away for longer than `agent_grace`.
+#[tokio::test]
+async fn an_agent_that_stays_away_fails_its_task() {
+    let bob = Daemon::builder().config("agent_grace = \"1s\"\n").start().await;
+    let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
+    let asker = alice.node().await;
+    let handle = asker
+        .send_task(Target::Peer(bob.peer_id().clone()), "x")
+        .await
+        .unwrap();
+    {
+        let mut agent = bob.rpc().await;
+        let mut incoming = rpc::listen(&mut agent).await;
+        let task_id = next_task(&mut incoming).await.task_id;
+        rpc::update(&mut agent, &task_id, v1::TaskStatus::Working)
+            .await
+            .unwrap();
+    }
+    match not_completed(&handle).await {
+        TaskError::Failed { reason, .. } => assert!(reason.contains("agent went away"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A peer that never comes: the task ends, and says why.
+#[tokio::test]
+async fn an_undelivered_task_expires() {
+    let alice = Daemon::builder()
+        .config("offline_queue_ttl = \"1s\"\n")
+        .start()
+        .await;
+    let nobody = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"
+        .parse()
+        .unwrap();
+    let handle = alice
+        .node()
+        .await
+        .send_task(Target::Peer(nobody), "x")
+        .await
+        .unwrap();
+    match not_completed(&handle).await {
+        TaskError::Failed { reason, .. } => assert!(reason.contains("not delivered within"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The originator cancels a task that its peer has never got; the agent is not bothered with it.
+#[tokio::test]
+async fn a_task_is_canceled_while_its_peer_is_away() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    pair.bob.stop().await;
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    let canceled = alice.send_task(target.clone(), "never mind").await.unwrap();
+    assert_eq!(canceled.cancel().await.unwrap().status, TaskStatus::Canceled);
+    let wanted = alice.send_task(target, "but this").await.unwrap();
+    pair.bob.restart().await;
+    let _agent = Agent::echo(&bob);
+    assert_eq!(completed(&wanted).await.text_content(), "echo: but this");
+    assert_eq!(canceled.snapshot().await.unwrap().status, TaskStatus::Canceled);
+    match bob.task_handle(canceled.id()).snapshot().await {
+        Ok(theirs) => assert_eq!(theirs.status, TaskStatus::Canceled),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::TaskNotFound),
+    }
 }

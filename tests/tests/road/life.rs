@@ -192,3 +192,33 @@ async fn the_first_claim_wins() {
     assert_eq!(lost.code(), tonic::Code::FailedPrecondition, "{lost}");
     rpc::complete(&mut one, &sent.task_id, "done").await.unwrap();
 }
+
+/// A reader that does not read: it may miss what was in between, but not the end.
+#[tokio::test]
+async fn a_slow_reader_still_sees_the_end() {
+    const UPDATES: usize = 3_000;
+    let daemon = Daemon::builder().start().await;
+    let (mut sender, mut agent) = (daemon.rpc().await, daemon.rpc().await);
+    let mut incoming = rpc::listen(&mut agent).await;
+    let id = rpc::send(&mut sender, daemon.peer_id(), "x").await.task_id;
+    let request = v1::SubscribeTaskUpdatesRequest { task_id: id.clone() };
+    let mut updates = sender.subscribe_task_updates(request).await.unwrap().into_inner();
+    next_task(&mut incoming).await;
+    let filler = "x".repeat(2_000);
+    for number in 0..UPDATES {
+        let request = v1::UpdateTaskStatusRequest {
+            task_id: id.clone(),
+            status: v1::TaskStatus::Working.into(),
+            message: Some(text(&format!("{number} {filler}"))),
+        };
+        agent.update_task_status(request).await.unwrap();
+    }
+    rpc::complete(&mut agent, &id, "done").await.unwrap();
+    let mut last = None;
+    while let Some(update) = within("an update comes", updates.message()).await.unwrap() {
+        last = Some(update);
+    }
+    let last = last.expect("at least the end");
+    assert_eq!(last.status(), v1::TaskStatus::Completed);
+    assert_eq!(rpc::text_of(&last.artifacts[0].parts), "done");
+}

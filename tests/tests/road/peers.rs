@@ -1,8 +1,10 @@
 //! What a daemon says about itself and its peers, and how it gets to know them.
 
-use agentanycast::{AgentCard, ErrorKind, Road, Skill};
+use agentanycast::{AgentCard, ErrorKind, Road, Skill, Target};
 use agentanycast_proto::v1;
-use agentanycast_tests::{Daemon, Pair, Transport, eventually, pair::connected, rpc};
+use agentanycast_tests::{
+    Daemon, Pair, Transport, agent::Agent, ending::completed, eventually, pair::connected, rpc,
+};
 use futures::StreamExt as _;
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
@@ -160,4 +162,35 @@ async fn neighbours_find_each_other() {
     if found.is_err() {
         eprintln!("SKIPPED: multicast does not work on this network");
     }
+}
+
+/// Both dial each other at the same time; there is one peer on each side, and the road works.
+#[tokio::test]
+async fn both_dial_each_other() {
+    let mut alice = Daemon::builder().start().await;
+    let mut bob = Daemon::builder().start().await;
+    alice.stop().await;
+    bob.stop().await;
+    let (to_alice, to_bob) = (alice.tcp().to_owned(), bob.quic().to_owned());
+    let (one, other) = (
+        alice.stopped().bootstrap(to_bob),
+        bob.stopped().bootstrap(to_alice),
+    );
+    let (alice, bob) = tokio::join!(one.start(), other.start());
+    let (here, there) = (alice.node().await, bob.node().await);
+    connected(&here, &bob).await;
+    connected(&there, &alice).await;
+    let _agent = Agent::echo(&there);
+    let handle = here
+        .send_task(Target::Peer(bob.peer_id().clone()), "hello")
+        .await
+        .unwrap();
+    assert_eq!(completed(&handle).await.text_content(), "echo: hello");
+    assert_eq!(
+        (
+            here.peers().await.unwrap().len(),
+            there.peers().await.unwrap().len()
+        ),
+        (1, 1)
+    );
 }
