@@ -13,7 +13,9 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use agentanycast::{Artifact, Target, TaskHandle, TaskStatus};
+use agentanycast::{
+    Artifact, ArtifactEvent, EndReason, HandlerError, Target, TaskError, TaskHandle, TaskStatus,
+};
 use agentanycast_proto::v1;
 use agentanycast_tests::{
     Daemon, Pair, Transport,
@@ -24,6 +26,7 @@ use agentanycast_tests::{
     rpc::{self, next_task},
     within,
 };
+use futures::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, Notify};
 
@@ -307,6 +310,44 @@ async fn an_artifact_goes_on_after_its_reader_was_killed() {
         .chain_update(vec![2; HALF])
         .finalize();
     assert_eq!(Sha256::digest(&bytes), expected);
+}
+
+/// The producer's daemon dies in the middle of an artifact: what it had not sent is lost, and the reader is
+/// told so instead of waiting for ever.
+#[tokio::test]
+async fn an_artifact_breaks_off_when_its_daemon_is_killed() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let _agent = Agent::serve(&bob, |task| async move {
+        let mut artifact = task.stream_artifact("endless", "text/plain").await?;
+        // Until the daemon is gone.
+        while artifact.write(vec![b'x'; 64 << 10]).await.is_ok() {}
+        Err(HandlerError::new("could not finish"))
+    });
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "x")
+        .await
+        .unwrap();
+    let mut events = handle.artifacts();
+    loop {
+        let event = within("the artifact begins", events.next()).await;
+        if let ArtifactEvent::Chunk { .. } = event.expect("it has not ended").unwrap() {
+            break;
+        }
+    }
+    pair.bob.kill().await;
+    pair.bob.restart().await;
+    let mut end = None;
+    while let Some(event) = within("the artifact ends", events.next()).await {
+        if let ArtifactEvent::End { reason, .. } = event.unwrap() {
+            end = Some(reason);
+        }
+    }
+    assert_eq!(end, Some(EndReason::Error));
+    match within("the task ends", handle.wait()).await {
+        Err(TaskError::Failed { reason, .. }) => assert_eq!(reason, "could not finish"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A store that is damaged is put aside, and the node starts as who it was.

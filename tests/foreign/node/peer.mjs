@@ -11,7 +11,8 @@
 //       {"do": "raw", "protocol", "hex"}  these bytes on a stream of their own
 //       {"do": "card", "card"}            exchanges cards; the card is answered to others from now on
 //       {"do": "set", …}                  ack: whether envelopes are acknowledged (true);
-//                                         close: whether a stream is closed after one envelope (false)
+//                                         close: whether a stream is closed after one envelope (false);
+//                                         ignore: types of envelopes that are never acknowledged ([])
 // Said: ready, dialed, hung_up, sent, raw_done, set, envelope, ack_sent, card_answer, card_received
 
 import { randomUUID } from "node:crypto";
@@ -58,7 +59,7 @@ const decode = (type, payload) =>
 const say = (event, facts = {}) =>
   process.stdout.write(`${JSON.stringify({ event, ...facts })}\n`);
 
-const settings = { ack: true, close: false };
+const settings = { ack: true, close: false, ignore: [] };
 let ownCard;
 let inbound = 0;
 
@@ -108,7 +109,8 @@ async function onEnvelopes(stream, connection) {
   for await (const frame of frames(stream)) {
     const envelope = decode(Envelope, frame);
     say("envelope", { stream: number, envelope });
-    if (settings.ack && envelope.type !== "ENVELOPE_TYPE_ACK") {
+    const ignored = ["ENVELOPE_TYPE_ACK", ...settings.ignore].includes(envelope.type);
+    if (settings.ack && !ignored) {
       await acknowledge(connection.remotePeer, envelope);
     }
     // What comes later on this stream is not read: a deployed peer that has waited too long does so too.

@@ -492,3 +492,127 @@ async fn a_peer_that_comes_back_gets_what_it_missed() {
     assert_eq!(result_of(&complete), "meanwhile");
     assert_eq!(states_of(&peer, &id), ["TASK_STATUS_WORKING", "TASK_COMPLETE"]);
 }
+
+/// Deployed peers do not know streamed artifacts and say nothing to them: they get the artifact whole.
+#[tokio::test]
+async fn a_peer_without_streams_gets_the_artifact_whole() {
+    let daemon = Daemon::builder()
+        .config("retry_delays = [\"200ms\", \"200ms\", \"200ms\"]\n")
+        .start()
+        .await;
+    let _agent = Agent::serve(&daemon.node().await, |task| async move {
+        let mut artifact = task.stream_artifact("pieces", "text/plain").await?;
+        for piece in ["one, ", "two, ", "three"] {
+            artifact.write(piece).await?;
+        }
+        artifact.finish().await?;
+        task.complete([]).await?;
+        Ok(())
+    });
+    let mut peer = Peer::connected_to(&daemon).await;
+    let unknown = ["START", "CHUNK", "END"].map(|name| format!("ENVELOPE_TYPE_STREAM_{name}"));
+    peer.tell(json!({"do": "set", "ignore": unknown}), "set").await;
+    let sent = send_task("pieces");
+    peer.send(std::slice::from_ref(&sent)).await;
+    let complete = peer.of_task("task_complete", &task_of(&sent)).await;
+    assert_eq!(complete["task_complete"]["artifacts"][0]["name"], "pieces");
+    assert_eq!(result_of(&complete), "one, two, three");
+}
+
+/// A peer that streams as deployed peers send everything: a stream per envelope.
+#[tokio::test]
+async fn the_peer_streams_an_artifact() {
+    const CHUNKS: usize = 50;
+    let daemon = Daemon::builder().start().await;
+    let node = daemon.node().await;
+    let mut peer = Peer::connected_to(&daemon).await;
+    let handle = node
+        .send_task(Target::Peer(peer.id.clone()), "pieces")
+        .await
+        .unwrap();
+    peer.of_task("send_task", handle.id()).await;
+    let of_it = |more: Value| {
+        let mut content = json!({"task_id": handle.id(), "artifact_id": "a"});
+        content
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        content
+    };
+    let working = json!({"task_id": handle.id(), "status": "TASK_STATUS_WORKING"});
+    let mut all = vec![
+        envelope("task_status_update", working),
+        envelope(
+            "stream_start",
+            of_it(json!({"artifact_name": "pieces", "media_type": "text/plain"})),
+        ),
+    ];
+    for number in 0..CHUNKS {
+        // protobufjs takes bytes as base64; "x" twice.
+        all.push(envelope(
+            "stream_chunk",
+            of_it(json!({"sequence": number, "data": "eHg="})),
+        ));
+    }
+    let end = envelope(
+        "stream_end",
+        of_it(json!({"reason": "STREAM_END_REASON_COMPLETE"})),
+    );
+    all.push(end.clone());
+    peer.send(&all).await;
+    peer.ack_of(&end).await;
+    let complete = envelope("task_complete", json!({"task_id": handle.id()}));
+    peer.send(&[complete]).await;
+    let task = completed(&handle).await;
+    assert_eq!(task.artifacts[0].name, "pieces");
+    assert_eq!(task.text_content(), "xx".repeat(CHUNKS));
+}
+
+/// The originator may ask how its task stands; nobody else learns anything.
+#[tokio::test]
+async fn the_peer_asks_for_its_task() {
+    let daemon = Daemon::builder().start().await;
+    let _agent = busy_echo(&daemon.node().await);
+    let mut peer = Peer::connected_to(&daemon).await;
+    let mut stranger = Peer::connected_to(&daemon).await;
+    let sent = send_task("hello");
+    let id = task_of(&sent);
+    peer.send(std::slice::from_ref(&sent)).await;
+    peer.of_task("task_complete", &id).await;
+    let question = || envelope("get_task", json!({"task_id": id}));
+    peer.send(&[question()]).await;
+    let answer = peer
+        .envelope(|heard| {
+            let task = heard["get_task_response"]["task"].clone();
+            (task["task_id"] == id).then_some(task)
+        })
+        .await;
+    assert_eq!(answer["status"], "TASK_STATUS_COMPLETED");
+    let foreign = question();
+    stranger.send(std::slice::from_ref(&foreign)).await;
+    assert_eq!(stranger.ack_of(&foreign).await["outcome"], "ACK_OUTCOME_REJECTED");
+}
+
+/// At the bound of open tasks a peer is refused with a reason, and taken again later.
+#[tokio::test]
+async fn a_peer_is_refused_at_the_bound() {
+    let daemon = Daemon::builder().config("max_open_tasks = 2\n").start().await;
+    let mut rpc = daemon.rpc().await;
+    let mut peer = Peer::connected_to(&daemon).await;
+    let tasks = ["one", "two", "three"].map(send_task);
+    peer.tell(json!({"do": "send_on_one", "envelopes": tasks}), "sent")
+        .await;
+    let refusal = peer.ack_of(&tasks[2]).await;
+    assert_eq!(refusal["outcome"], "ACK_OUTCOME_REJECTED");
+    assert!(
+        refusal["reason"]
+            .as_str()
+            .is_some_and(|reason| !reason.is_empty()),
+        "{refusal}"
+    );
+    rpc::complete(&mut rpc, &task_of(&tasks[0]), "x").await.unwrap();
+    let later = send_task("four");
+    peer.send(std::slice::from_ref(&later)).await;
+    let taken = peer.ack_of(&later).await;
+    assert_ne!(taken["outcome"], "ACK_OUTCOME_REJECTED", "{taken}");
+}
