@@ -20,6 +20,7 @@ mod seen;
 mod shell;
 mod subscribers;
 mod table;
+mod trace;
 mod turn;
 pub mod wire;
 

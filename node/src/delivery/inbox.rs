@@ -33,6 +33,8 @@ pub struct Inbound {
     pub place: Option<(u64, u64)>,
     /// W3C trace context; may be empty.
     pub trace_parent: String,
+    /// The rest of it; may be empty.
+    pub trace_state: String,
     /// What it says.
     pub payload: Payload,
 }
@@ -83,6 +85,7 @@ impl Inbound {
             epoch,
             place,
             trace_parent: envelope.trace_parent,
+            trace_state: envelope.trace_state,
             payload,
         })
     }

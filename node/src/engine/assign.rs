@@ -12,7 +12,8 @@ use prost::Message as _;
 use super::{
     core::Core,
     feed::ListenerId,
-    originate::{fits, trace_of},
+    originate::fits,
+    trace::Trace,
     turn::{EngineError, Now},
 };
 use crate::{
@@ -154,7 +155,14 @@ impl Core {
                 fits(payload_len(payload), "result")?;
             }
             for payload in payloads {
-                self.send(now, peer, &task.id, Kind::Durable, payload, trace_of(&task))?;
+                self.send(
+                    now,
+                    peer,
+                    &task.id,
+                    Kind::Durable,
+                    payload,
+                    Trace::of(&task.metadata),
+                )?;
             }
         }
         let new: Vec<Arc<Output>> = task.results[before.min(task.results.len())..].to_vec();
@@ -323,7 +331,7 @@ impl Core {
                         reason: StreamEndReason::Error as i32,
                         error_message: "the sending daemon was restarted".into(),
                     });
-                    self.send(now, peer, &id, Kind::Durable, payload, trace_of(&task))?;
+                    self.send(now, peer, &id, Kind::Durable, payload, Trace::of(&task.metadata))?;
                 }
             }
         }

@@ -10,6 +10,7 @@ use super::{
     core::Core,
     queue::Queue,
     records::{self, EntryRecord, OutboxRecord, tag},
+    trace::Trace,
     turn::{Effect, EngineError, Now},
 };
 use crate::{
@@ -141,7 +142,7 @@ impl Core {
             .collect();
         for id in open {
             let payload = Payload::GetTask(GetTaskPayload { task_id: id.clone() });
-            self.send(now, peer, &id, Kind::Ephemeral, payload, "")?;
+            self.send(now, peer, &id, Kind::Ephemeral, payload, Trace::default())?;
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ use super::{
     queue::Queue,
     records::{self, tag},
     table::{Slot, TaskTable},
+    trace::Trace,
     turn::{Change, Counters, Effect, Limits, Now, Turn},
 };
 use crate::{
@@ -325,7 +326,7 @@ impl Core {
         let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
         A2aEnvelope {
             sender_epoch,
-            ..envelope(id, now, payload, "")
+            ..envelope(id, now, payload, Trace::default())
         }
         .encode_to_vec()
         .into()
@@ -339,7 +340,7 @@ impl Core {
         task: &str,
         kind: Kind,
         payload: Payload,
-        trace: &str,
+        trace: Trace<'_>,
     ) -> Result<(), StoreError> {
         let id = self.new_id();
         self.queue(peer)?;
@@ -466,13 +467,14 @@ impl Core {
 }
 
 /// An envelope around a payload, without a place in a queue.
-pub(super) fn envelope(id: String, now: Now, payload: Payload, trace_parent: &str) -> A2aEnvelope {
+pub(super) fn envelope(id: String, now: Now, payload: Payload, trace: Trace<'_>) -> A2aEnvelope {
     A2aEnvelope {
         envelope_id: id,
         r#type: inbox::type_of(&payload) as i32,
         timestamp: Some(super::timestamp(now.unix)),
         payload: Some(payload),
-        trace_parent: trace_parent.to_owned(),
+        trace_parent: trace.parent.to_owned(),
+        trace_state: trace.state.to_owned(),
         ..A2aEnvelope::default()
     }
 }

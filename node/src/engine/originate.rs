@@ -13,6 +13,7 @@ use prost::Message as _;
 use super::{
     core::{Core, MAX_ENVELOPE},
     table::Slot,
+    trace::Trace,
     turn::{Effect, EngineError, Now},
 };
 use crate::{
@@ -213,7 +214,7 @@ impl Core {
             &task.id,
             Kind::SendTask,
             Payload::SendTask(payload),
-            trace_of(task),
+            Trace::of(&task.metadata),
         )?;
         Ok(())
     }
@@ -272,7 +273,7 @@ impl Core {
                 let payload = Payload::TaskCancel(TaskCancelPayload {
                     task_id: id.to_owned(),
                 });
-                self.send(now, peer, id, Kind::Durable, payload, trace_of(&task))?;
+                self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
             }
             Role::Assignee(peer) => {
                 let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
@@ -280,7 +281,7 @@ impl Core {
                     status: TaskStatus::Canceled as i32,
                     message: None,
                 });
-                self.send(now, peer, id, Kind::Durable, payload, trace_of(&task))?;
+                self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
             }
             Role::Both => {}
         }
@@ -384,11 +385,6 @@ impl Core {
             .created_at
             .get_or_insert_with(|| super::timestamp(now.unix));
     }
-}
-
-/// The W3C trace context that a task travels with.
-pub(super) fn trace_of(task: &Task) -> &str {
-    task.metadata.get("traceparent").map_or("", String::as_str)
 }
 
 /// Refuses a payload that makes an envelope larger than a frame.

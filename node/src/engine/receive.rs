@@ -14,8 +14,9 @@ use prost::Message as _;
 
 use super::{
     core::Core,
-    originate::{deadline_of, fits, trace_of},
+    originate::{deadline_of, fits},
     table::Slot,
+    trace::Trace,
     turn::{Effect, EngineError, Now},
     wire,
 };
@@ -84,7 +85,12 @@ impl Core {
             self.ack(now, peer, inbound.id, refusal.as_deref());
             return Ok(());
         }
-        let verdict = self.apply(now, peer, &inbound.trace_parent, inbound.payload.clone())?;
+        let verdict = self.apply(
+            now,
+            peer,
+            Trace::new(&inbound.trace_parent, &inbound.trace_state),
+            inbound.payload.clone(),
+        )?;
         let refusal = match verdict {
             Verdict::Later => return Ok(()),
             Verdict::Accept => None,
@@ -104,7 +110,7 @@ impl Core {
         &mut self,
         now: Now,
         peer: PeerId,
-        trace: &str,
+        trace: Trace<'_>,
         payload: Payload,
     ) -> Result<Verdict, StoreError> {
         match payload {
@@ -128,7 +134,7 @@ impl Core {
         &mut self,
         now: Now,
         peer: PeerId,
-        trace: &str,
+        trace: Trace<'_>,
         send: SendTaskPayload,
     ) -> Result<Verdict, StoreError> {
         let Some(message) = send.message else {
@@ -145,11 +151,7 @@ impl Core {
             Err(error) => return Ok(error.into()),
         };
         let mut metadata = send.metadata;
-        if !trace.is_empty() && trace.len() <= crate::task::MAX_ID {
-            metadata
-                .entry("traceparent".to_owned())
-                .or_insert_with(|| trace.to_owned());
-        }
+        trace.keep(&mut metadata);
         let task = Task {
             id: send.task_id,
             context_id: send.context_id,
@@ -317,7 +319,7 @@ impl Core {
             id,
             Kind::Ephemeral,
             Payload::GetTaskResponse(payload),
-            trace_of(&task),
+            Trace::of(&task.metadata),
         )?;
         Ok(Verdict::Accept)
     }

@@ -616,3 +616,44 @@ async fn a_peer_is_refused_at_the_bound() {
     let taken = peer.ack_of(&later).await;
     assert_ne!(taken["outcome"], "ACK_OUTCOME_REJECTED", "{taken}");
 }
+
+/// The W3C trace context goes both ways: with the task to the agent, and with what the agent reports.
+#[tokio::test]
+async fn the_trace_context_travels() {
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const STATE: &str = "vendor=value";
+    let daemon = Daemon::builder().start().await;
+    let node = daemon.node().await;
+    let _agent = Agent::serve(&node, |task| async move {
+        let (parent, state) = (&task.metadata()["traceparent"], &task.metadata()["tracestate"]);
+        task.complete([Artifact::text(format!("{parent} {state}"))])
+            .await?;
+        Ok(())
+    });
+    let mut peer = Peer::connected_to(&daemon).await;
+    let mut sent = send_task("traced");
+    sent["trace_parent"] = json!(PARENT);
+    sent["trace_state"] = json!(STATE);
+    peer.send(std::slice::from_ref(&sent)).await;
+    let complete = peer.of_task("task_complete", &task_of(&sent)).await;
+    assert_eq!(result_of(&complete), format!("{PARENT} {STATE}"));
+    assert_eq!(
+        (
+            complete["trace_parent"].as_str(),
+            complete["trace_state"].as_str()
+        ),
+        (Some(PARENT), Some(STATE))
+    );
+    let handle = node
+        .task(Target::Peer(peer.id.clone()), "traced")
+        .metadata("traceparent", PARENT)
+        .metadata("tracestate", STATE)
+        .send()
+        .await
+        .unwrap();
+    let ours = peer.of_task("send_task", handle.id()).await;
+    assert_eq!(
+        (ours["trace_parent"].as_str(), ours["trace_state"].as_str()),
+        (Some(PARENT), Some(STATE))
+    );
+}

@@ -17,6 +17,7 @@ use crate::{
     engine::{
         Engine, EngineError, StreamRoute,
         core::{MAX_ENVELOPE, envelope},
+        trace::Trace,
     },
     net::FrameWriter,
     spool::{SpoolWriter, WriteError},
@@ -409,7 +410,7 @@ impl ToPeer {
                 error_message,
             } => (id, Payload::StreamEnd(end_of(start, reason, &error_message))),
         };
-        envelope(id, self.engine.clock.now(), payload, "")
+        envelope(id, self.engine.clock.now(), payload, Trace::default())
             .encode_to_vec()
             .into()
     }

@@ -1,0 +1,77 @@
+//! The W3C trace context of a task: among its metadata under the names that the standard gives its
+//! headers, and in envelopes in two fields of their own.
+//!
+//! Pure. What is longer than an envelope has room for does not travel in these fields.
+
+use std::collections::BTreeMap;
+
+const PARENT: &str = "traceparent";
+const STATE: &str = "tracestate";
+
+/// Longest `traceparent`, in bytes: today's have 55, later versions may append to it.
+const MAX_PARENT: usize = 256;
+
+/// Longest `tracestate`, in bytes: what the standard asks everyone to pass on at least.
+const MAX_STATE: usize = 512;
+
+/// The trace context of one task; both parts may be empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trace<'a> {
+    /// `traceparent`.
+    pub(super) parent: &'a str,
+    /// `tracestate`; means nothing without the parent.
+    pub(super) state: &'a str,
+}
+
+impl<'a> Trace<'a> {
+    /// As two texts have it, of anyone's making.
+    pub(super) fn new(parent: &'a str, state: &'a str) -> Self {
+        if parent.is_empty() || parent.len() > MAX_PARENT {
+            return Self::default();
+        }
+        let state = if state.len() > MAX_STATE { "" } else { state };
+        Self { parent, state }
+    }
+
+    /// As a task's metadata has it.
+    pub(super) fn of(metadata: &'a BTreeMap<String, String>) -> Self {
+        let value = |key| metadata.get(key).map_or("", String::as_str);
+        Self::new(value(PARENT), value(STATE))
+    }
+
+    /// Writes it into metadata, unless that has one of its own.
+    pub(super) fn keep(self, metadata: &mut BTreeMap<String, String>) {
+        if self.parent.is_empty() || metadata.contains_key(PARENT) {
+            return;
+        }
+        metadata.insert(PARENT.to_owned(), self.parent.to_owned());
+        if self.state.is_empty() {
+            metadata.remove(STATE);
+        } else {
+            metadata.insert(STATE.to_owned(), self.state.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_survives_the_way_through_metadata() {
+        let mut metadata = BTreeMap::new();
+        Trace::new("00-a-b-01", "x=1").keep(&mut metadata);
+        assert_eq!(Trace::of(&metadata), Trace::new("00-a-b-01", "x=1"));
+        // The task's own context stands.
+        Trace::new("00-c-d-01", "y=2").keep(&mut metadata);
+        assert_eq!(Trace::of(&metadata).parent, "00-a-b-01");
+    }
+
+    #[test]
+    fn what_is_too_long_does_not_travel() {
+        let long = "x".repeat(MAX_STATE + 1);
+        assert_eq!(Trace::new(&long, "x=1"), Trace::default());
+        assert_eq!(Trace::new("00-a-b-01", &long), Trace::new("00-a-b-01", ""));
+        assert_eq!(Trace::new("", "x=1"), Trace::default());
+    }
+}
