@@ -19,4 +19,4 @@ pub mod wait;
 
 pub use daemon::{Builder, Daemon};
 pub use pair::{Pair, Transport};
-pub use wait::{LIMIT, eventually, within};
+pub use wait::{LIMIT, eventually, skipped, within};

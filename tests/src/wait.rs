@@ -1,6 +1,7 @@
-//! Waiting for a condition, with a deadline and a panic that names what was waited for.
+//! Waiting for a condition, with a deadline and a panic that names what was waited for; and saying aloud
+//! that a test had to be skipped.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, io::Write as _, time::Duration};
 
 /// How long a condition may take: far more than it needs, since machines that run tests are busy.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -41,4 +42,11 @@ pub async fn eventually_within<T, F: Future<Output = Option<T>>>(
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let outcome = tokio::time::timeout(LIMIT, future).await;
     outcome.unwrap_or_else(|_| panic!("within {LIMIT:?} this did not end: {what}"))
+}
+
+/// Says that the test at hand proves nothing here, and why; also when the output of tests is captured.
+pub fn skipped(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    // Not by a macro: those of a test that passes are not shown.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }

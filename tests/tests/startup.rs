@@ -15,7 +15,9 @@ use std::{
 };
 
 use agentanycast_proto::v1;
-use agentanycast_tests::{Builder, Daemon, Pair, Transport, daemon::Home, pair::connected, rpc, within};
+use agentanycast_tests::{
+    Builder, Daemon, Pair, Transport, daemon::Home, pair::connected, rpc, skipped, within,
+};
 
 /// A user that owns nothing.
 const NOBODY: u32 = 65_534;
@@ -228,7 +230,7 @@ async fn agents_connect_over_tcp_too() {
 #[tokio::test]
 async fn another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can become another user");
+        skipped("only root can become another user");
         return;
     }
     let daemon = Daemon::builder().start().await;

@@ -3,7 +3,7 @@
 use agentanycast::{AgentCard, ErrorKind, Road, Skill, Target};
 use agentanycast_proto::v1;
 use agentanycast_tests::{
-    Daemon, Pair, Transport, agent::Agent, ending::completed, eventually, pair::connected, rpc,
+    Daemon, Pair, Transport, agent::Agent, ending::completed, eventually, pair::connected, rpc, skipped,
 };
 use futures::StreamExt as _;
 use tonic_reflection::pb::v1::{
@@ -160,7 +160,7 @@ async fn neighbours_find_each_other() {
     let node = alice.node().await;
     let found = tokio::time::timeout(std::time::Duration::from_secs(10), connected(&node, &bob)).await;
     if found.is_err() {
-        eprintln!("SKIPPED: multicast does not work on this network");
+        skipped("multicast does not work on this network");
     }
 }
 
