@@ -1,7 +1,7 @@
 //! The engine's state and the tools that its parts share.
 //!
 //! No I/O but reading the store, no async, no clock and no randomness of its own: `now` and a seed
-//! come in. Every method changes the state and collects a [`Turn`]: one batch for the store and the
+//! come in. Every method changes the state and collects a `Turn`: one batch for the store and the
 //! effects that may be let out only once that batch is durable. `originate`, `assign`, `receive`
 //! and `clockwork` hold what can happen; this file holds what they have in common.
 

@@ -3,7 +3,7 @@
 //! less each pays.
 //!
 //! A batch that nobody waits for (what an acknowledgement leaves behind) does not begin a barrier of
-//! its own: it goes with the next one that somebody waits for, or after [`LAZY`].
+//! its own: it goes with the next one that somebody waits for, or after `LAZY`.
 //!
 //! Order is kept: batches take effect in the order of [`Committer::submit`], and progress is
 //! reported as a count that only grows. After a failed write nothing more is written: the state in

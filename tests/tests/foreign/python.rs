@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use agentanycast::TaskStatus;
-use agentanycast_tests::{Daemon, Transport, daemon::Home, eventually, pair::connected};
+use agentanycast_tests::{Daemon, Transport, ending::completed, eventually, pair::connected};
 
 use crate::{script::Script, stage::Stage};
 
@@ -178,8 +178,7 @@ async fn the_handler_learns_what_the_sender_does() {
 /// The agent's process dies without a word; its tasks go to the one that comes after it.
 #[tokio::test]
 async fn an_agent_that_dies_is_replaced() {
-    let home = Home::new();
-    let bob = agentanycast_tests::Builder::new(home).start().await;
+    let bob = Daemon::builder().start().await;
     let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
     let stage = Stage::new(Transport::Tcp);
     let (first, peer) = agent(&stage, "daemon", bob.grpc()).await;
@@ -188,7 +187,28 @@ async fn an_agent_that_dies_is_replaced() {
     let target = agentanycast::Target::Peer(peer.parse().unwrap());
     let handle = asker.send_task(target, "echo still here").await.unwrap();
     let (second, _) = agent(&stage, "daemon", bob.grpc()).await;
-    let task = agentanycast_tests::ending::completed(&handle).await;
+    let task = completed(&handle).await;
     assert_eq!(task.text_content(), "still here");
     second.succeed().await;
+}
+
+/// The daemon dies under the agent and comes back: the SDK subscribes again and serves on.
+#[tokio::test]
+async fn an_agent_outlives_its_daemon() {
+    let mut bob = Daemon::builder().start().await;
+    let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
+    let asker = alice.node().await;
+    let target = agentanycast::Target::Peer(bob.peer_id().clone());
+    let stage = Stage::new(Transport::Tcp);
+    let (agent, _) = agent(&stage, "daemon", bob.grpc()).await;
+    for text in ["before", "after"] {
+        let handle = asker
+            .send_task(target.clone(), format!("echo {text}"))
+            .await
+            .unwrap();
+        assert_eq!(completed(&handle).await.text_content(), text);
+        bob.kill().await;
+        bob.restart().await;
+    }
+    agent.succeed().await;
 }
