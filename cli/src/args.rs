@@ -71,7 +71,7 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SendArgs {
-    /// Peer id, did:key, or multiaddr that ends in /p2p/<peer id>; a skill or URL with --skill or --url
+    /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
     pub(crate) target: String,
     /// The text; @FILE sends a file, - reads standard input
     pub(crate) text: String,

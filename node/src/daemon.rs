@@ -261,6 +261,11 @@ fn serve(
     stop: CancellationToken,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let (health, health_service) = tonic_health::server::health_reporter();
+    // Older tools ask for the first version of reflection only.
+    let old_reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1alpha()?;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -280,6 +285,7 @@ fn serve(
         .layer(InterceptorLayer::new(gate))
         .add_service(health_service)
         .add_service(reflection)
+        .add_service(old_reflection)
         .add_service(node_service)
         .add_service(task_list);
     let engine = engine.clone();

@@ -260,8 +260,14 @@ impl Engine {
             .unwrap_or_else(|_| wire::listed(task, streamed))
     }
 
-    async fn end_stream(&self, start: StreamStart, ended: Ended, bytes: u64) -> Result<(), EngineError> {
-        self.call(move |core, _| core.end_stream(&start, ended, bytes))
+    async fn end_stream(
+        &self,
+        task: String,
+        artifact: String,
+        ended: Ended,
+        bytes: u64,
+    ) -> Result<(), EngineError> {
+        self.call(move |core, _| core.end_stream(&task, &artifact, ended, bytes))
             .await
     }
 }

@@ -120,6 +120,12 @@ pub enum Event {
         /// Who.
         peer: PeerId,
     },
+    /// One more direct connection to the peer stands; the ones before may be dead without knowing it, so
+    /// streams had better be opened anew.
+    Renewed {
+        /// Who.
+        peer: PeerId,
+    },
     /// The last connection to the peer is gone. Frames that were read before may still follow.
     Disconnected {
         /// Who.

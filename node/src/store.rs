@@ -7,6 +7,7 @@
 pub mod commit;
 pub mod disk;
 pub mod memory;
+pub mod watched;
 
 use std::path::PathBuf;
 
@@ -27,6 +28,9 @@ pub enum StoreError {
     /// Reading or writing failed.
     #[error("the store failed: {0}; check the disk, then restart the daemon")]
     Io(String),
+    /// A record is not what was written. Only what it belongs to is affected.
+    #[error("the stored record of {0} is damaged")]
+    Damaged(String),
     /// The directory cannot be made or read.
     #[error("cannot use the store {path}: {cause}")]
     Unusable {

@@ -193,6 +193,14 @@ pub enum Ended {
 }
 
 impl Output {
+    /// Content bytes that are kept as a file.
+    pub fn streamed_bytes(&self) -> u64 {
+        match self {
+            Self::Streamed(streamed) => streamed.bytes,
+            Self::Whole(_) => 0,
+        }
+    }
+
     /// The artifact's id.
     pub fn id(&self) -> &str {
         match self {

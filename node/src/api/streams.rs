@@ -56,7 +56,12 @@ pub(super) async fn read(
                         }
                     }
                     Output::Streamed(streamed) => {
-                        let mut reader = open(&api, &task, streamed, request.from_sequence).await?;
+                        let Some(mut reader) = open(&api, &task, streamed, request.from_sequence).await? else {
+                            for event in lost(&task.id, streamed) {
+                                yield event;
+                            }
+                            continue;
+                        };
                         while let Some(event) = reader.next().await.map_err(|error| unreadable(&error))? {
                             let ended = matches!(event, SpoolEvent::End(_));
                             yield translated(&task.id, &streamed.artifact_id, event);
@@ -87,8 +92,12 @@ fn wanted(task: &Task, artifact_id: &str) -> Vec<Arc<Output>> {
         .collect()
 }
 
-async fn open(api: &Api, task: &Task, streamed: &Streamed, from: i32) -> Result<SpoolReader, Status> {
+/// The reader of a stream; None: there is no file, and there will be none.
+async fn open(api: &Api, task: &Task, streamed: &Streamed, from: i32) -> Result<Option<SpoolReader>, Status> {
     let deadline = tokio::time::Instant::now() + FILE_APPEARS;
+    if streamed.ended.is_some() {
+        end_file(api, task, streamed).await;
+    }
     loop {
         match api
             .engine()
@@ -101,8 +110,49 @@ async fn open(api: &Api, task: &Task, streamed: &Streamed, from: i32) -> Result<
             {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
-            opened => return opened.map_err(|error| unreadable(&error)),
+            Err(ReadError::NotFound) => return Ok(None),
+            opened => return opened.map(Some).map_err(|error| unreadable(&error)),
         }
+    }
+}
+
+/// A daemon that fell between the end in the task and the end in the file left a file that readers
+/// would follow for ever: it gets its end now.
+async fn end_file(api: &Api, task: &Task, streamed: &Streamed) {
+    let spool = api.engine().spool();
+    let open =
+        matches!(spool.size(&task.id, &streamed.artifact_id).await, Ok(Some(size)) if size.end.is_none());
+    if open && let Ok(Some(mut writer)) = spool.resume(&task.id, &streamed.artifact_id).await {
+        // Somebody else may be about to write the true end; the first one stands.
+        let end = broken_off(&task.id, &streamed.artifact_id);
+        if let Err(error) = writer.finish(end).await {
+            tracing::warn!(task = task.id, artifact = streamed.artifact_id, %error, "an artifact could not be ended");
+        }
+    }
+}
+
+/// The events of a stream of which nothing is kept.
+fn lost(task_id: &str, streamed: &Streamed) -> [SubscribeTaskStreamResponse; 2] {
+    let start = StreamStart {
+        task_id: task_id.to_owned(),
+        artifact_id: streamed.artifact_id.clone(),
+        artifact_name: streamed.name.clone(),
+        media_type: streamed.media_type.clone(),
+        ..StreamStart::default()
+    };
+    let end = broken_off(task_id, &streamed.artifact_id);
+    [
+        event(reading::Event::StreamStart(start)),
+        event(reading::Event::StreamEnd(end)),
+    ]
+}
+
+fn broken_off(task_id: &str, artifact_id: &str) -> StreamEnd {
+    StreamEnd {
+        task_id: task_id.to_owned(),
+        artifact_id: artifact_id.to_owned(),
+        reason: StreamEndReason::Error as i32,
+        error_message: "the artifact broke off".into(),
     }
 }
 
@@ -223,9 +273,13 @@ pub(super) async fn send(
             }
             Some(sending::Event::StreamEnd(end)) => {
                 belongs(&end.task_id, &end.artifact_id)?;
-                let reason = match end.reason() {
-                    StreamEndReason::Unspecified => StreamEndReason::Complete,
-                    reason => reason,
+                let reason = match StreamEndReason::try_from(end.reason) {
+                    Ok(StreamEndReason::Unspecified) => StreamEndReason::Complete,
+                    Ok(reason) => reason,
+                    Err(_) => {
+                        let text = format!("{} is no reason that a stream can end for", end.reason);
+                        return Err(Status::invalid_argument(text));
+                    }
                 };
                 return finish(sender, reason, &end.error_message).await;
             }

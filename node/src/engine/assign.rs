@@ -70,7 +70,7 @@ impl Core {
         message: Option<Message>,
         caller: &Caller<'_>,
     ) -> Result<(), EngineError> {
-        self.check_claim(id, next, caller)?;
+        self.check_claim(id, caller)?;
         self.report(now, id, next, message, Vec::new())?;
         if !next.is_terminal() {
             self.claims.insert(id.to_owned(), caller.connection);
@@ -95,21 +95,20 @@ impl Core {
         self.report(now, id, Status::Failed, Some(message), Vec::new())
     }
 
-    fn check_claim(&self, id: &str, next: Status, caller: &Caller<'_>) -> Result<(), EngineError> {
-        let taken = self
-            .tasks
-            .indexed(id)
-            .is_some_and(|known| known.claimed && known.status == Status::Working);
-        let holder = self.claims.get(id).copied();
-        if next == Status::Working
-            && taken
-            && holder.is_some_and(|holder| holder != caller.connection && (caller.is_alive)(holder))
-        {
-            return Err(EngineError::Precondition(format!(
-                "task {id} is WORKING: another agent has claimed it and cannot become WORKING again"
-            )));
+    /// While the connection of the agent that claimed a task lives, no other may move the task on.
+    fn check_claim(&self, id: &str, caller: &Caller<'_>) -> Result<(), EngineError> {
+        let Some(known) = self.tasks.indexed(id).filter(|known| known.claimed) else {
+            return Ok(());
+        };
+        match self.claims.get(id) {
+            Some(&holder) if holder != caller.connection && (caller.is_alive)(holder) => {
+                Err(EngineError::Precondition(format!(
+                    "task {id} is {}: another agent has claimed it; only that one can move it on",
+                    known.status
+                )))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn report(
@@ -123,6 +122,7 @@ impl Core {
         let task = self.task_of_agent(id)?;
         self.feed.touch(now.mono);
         if next == Status::Completed
+            && !task.status.is_terminal()
             && let Some(open) = task.open_streams().next()
         {
             return Err(EngineError::Precondition(format!(
@@ -146,6 +146,10 @@ impl Core {
         message: Option<Message>,
         artifacts: Vec<Artifact>,
     ) -> Result<(), EngineError> {
+        if !next.is_terminal() {
+            let bytes = message.as_ref().map_or(0, Message::encoded_len);
+            self.room_in_task(&task, bytes)?;
+        }
         let before = task.results.len();
         let steps = task.advance(now.unix, next, message.clone(), artifacts.clone())?;
         task.claimed = true;
@@ -225,7 +229,16 @@ impl Core {
         if task.status != Status::Working {
             self.report(now, id, Status::Working, None, Vec::new())?;
         }
-        self.put_stream(id, streamed(start, 0, None))?;
+        self.put_stream(
+            id,
+            Streamed {
+                artifact_id: start.artifact_id.clone(),
+                name: start.artifact_name.clone(),
+                media_type: start.media_type.clone(),
+                bytes: 0,
+                ended: None,
+            },
+        )?;
         Ok(match task.role {
             Role::Assignee(peer) if self.is_ours(peer)? => StreamRoute::Peer(peer),
             Role::Assignee(_) => StreamRoute::Whole,
@@ -263,15 +276,25 @@ impl Core {
     }
 
     /// The stream of an artifact ended, sent or received.
-    pub fn end_stream(&mut self, start: &StreamStart, ended: Ended, bytes: u64) -> Result<(), EngineError> {
-        match self.tasks.read(&start.task_id)? {
-            Some(task)
-                if task
-                    .stream(&start.artifact_id)
-                    .is_some_and(|known| known.ended.is_none()) =>
-            {
-                self.put_stream(&start.task_id, streamed(start, bytes, Some(ended)))
-            }
+    pub fn end_stream(
+        &mut self,
+        id: &str,
+        artifact_id: &str,
+        ended: Ended,
+        bytes: u64,
+    ) -> Result<(), EngineError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        match task.stream(artifact_id) {
+            Some(known) if known.ended.is_none() => self.put_stream(
+                id,
+                Streamed {
+                    bytes,
+                    ended: Some(ended),
+                    ..known.clone()
+                },
+            ),
             _ => Ok(()),
         }
     }
@@ -312,14 +335,10 @@ impl Core {
                 continue;
             };
             for stream in task.open_streams() {
-                let start = StreamStart {
-                    task_id: id.clone(),
-                    artifact_id: stream.artifact_id.clone(),
-                    artifact_name: stream.name.clone(),
-                    media_type: stream.media_type.clone(),
-                    ..StreamStart::default()
-                };
-                if self.end_stream(&start, Ended::Error, stream.bytes).is_err() {
+                if self
+                    .end_stream(&id, &stream.artifact_id, Ended::Error, stream.bytes)
+                    .is_err()
+                {
                     continue;
                 }
                 if let Role::Assignee(peer) = task.role
@@ -336,16 +355,6 @@ impl Core {
             }
         }
         Ok(())
-    }
-}
-
-fn streamed(start: &StreamStart, bytes: u64, ended: Option<Ended>) -> Streamed {
-    Streamed {
-        artifact_id: start.artifact_id.clone(),
-        name: start.artifact_name.clone(),
-        media_type: start.media_type.clone(),
-        bytes,
-        ended,
     }
 }
 

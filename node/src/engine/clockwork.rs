@@ -1,7 +1,7 @@
 //! What time does: retries, expiry, deadlines, agents that stay away, the collection of old tasks;
 //! and what a new connection and a new start do.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, GetTaskPayload, a2a_envelope::Payload};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     delivery::outbox::{Kind, Outbox},
-    store::{self, StoreError},
+    store::{self, Store as _, StoreError},
     task::Status,
 };
 
@@ -84,6 +84,8 @@ impl Core {
             .tasks
             .all()
             .filter(|(_, known)| known.is_assignee && known.claimed && !known.status.is_terminal())
+            // Whoever streams an artifact is there, listening or not.
+            .filter(|(_, known)| !known.open_streams)
             .map(|(id, _)| id.clone())
             .collect();
         for id in &abandoned {
@@ -119,7 +121,7 @@ impl Core {
         if !self.is_ours(peer)? {
             return Ok(());
         }
-        let waiting: Vec<String> = self
+        let waiting: HashSet<String> = self
             .queues
             .get(&peer)
             .map(|queue| {
@@ -145,6 +147,13 @@ impl Core {
             self.send(now, peer, &id, Kind::Ephemeral, payload, Trace::default())?;
         }
         Ok(())
+    }
+
+    /// A newer connection to a peer is there: its envelope stream starts again on that one.
+    pub fn on_renewed(&mut self, peer: PeerId) {
+        if let Some(stream) = self.queues.get(&peer).map(|queue| queue.stream) {
+            self.on_stream_closed(peer, stream);
+        }
     }
 
     /// The last connection to a peer is gone.

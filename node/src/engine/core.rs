@@ -36,7 +36,7 @@ use crate::{
         inbox,
         outbox::{Action, Kind},
     },
-    store::{Batch, Store, StoreError},
+    store::{Batch, Store, StoreError, watched::Watched},
     task::{Output, Role, Status},
 };
 
@@ -50,7 +50,7 @@ const SEEN_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 pub struct Core {
     pub(super) me: PeerId,
     pub(super) limits: Limits,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Watched>,
     pub(super) tasks: TaskTable,
     pub(super) queues: BTreeMap<PeerId, Queue>,
     /// Queues to be polled at the end of the turn.
@@ -69,6 +69,8 @@ pub struct Core {
     pub(super) next_stream: u64,
     pub(super) refusals_logged: HashSet<PeerId>,
     rng: StdRng,
+    /// When the running turn is taken.
+    now: Now,
     pub(super) turn: Turn,
     turns: u64,
     durable: u64,
@@ -84,9 +86,11 @@ impl Core {
         now: Now,
         seed: u64,
     ) -> Result<Self, StoreError> {
+        let store = Arc::new(Watched::new(store));
+        let as_store: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
         let mut core = Self {
             me,
-            tasks: TaskTable::load(&store)?,
+            tasks: TaskTable::load(&as_store)?,
             queues: BTreeMap::new(),
             dirty: BTreeSet::new(),
             heavy: BTreeSet::new(),
@@ -102,6 +106,7 @@ impl Core {
             next_stream: 1,
             refusals_logged: HashSet::new(),
             rng: StdRng::seed_from_u64(seed),
+            now,
             turn: Turn::default(),
             turns: 0,
             durable: 0,
@@ -116,11 +121,18 @@ impl Core {
     /// What the inputs since the last call came to. Exactly one batch has to be submitted for each
     /// turn whose batch is not empty, in order.
     pub fn take_turn(&mut self, now: Now) -> Turn {
+        self.now = now;
         self.poll_queues(now);
         if !self.turn.batch.is_empty() {
             self.turns += 1;
         }
         std::mem::take(&mut self.turn)
+    }
+
+    /// An error when reading the store has failed since the last call: the state may be incomplete
+    /// then, and nothing more may be let out.
+    pub fn take_store_failure(&self) -> Result<(), StoreError> {
+        self.store.take_failure().map_or(Ok(()), Err)
     }
 
     /// True when the running turn has an effect.
@@ -439,18 +451,36 @@ impl Core {
                 let stream = queue.stream;
                 match queue.frame(&*self.store, peer, sequence) {
                     Ok(Some(frame)) => self.effect(Effect::Send { peer, stream, frame }),
-                    Ok(None) => {
-                        tracing::error!(%peer, sequence, "an envelope that waits is missing in the store");
-                    }
-                    Err(error) => {
-                        tracing::error!(%peer, sequence, %error, "an envelope that waits cannot be read");
-                    }
+                    Ok(None) => self.on_missing(peer, sequence),
+                    // The failure is remembered by the store's watch, and stops everything.
+                    Err(error) => tracing::error!(%peer, sequence, %error, "an envelope cannot be read"),
                 }
             }
             Action::GiveUp(entry) => {
                 tracing::debug!(%peer, envelope = entry.id, "the peer did not answer a question; it is dropped");
                 self.left_queue(peer, &entry);
             }
+        }
+    }
+
+    /// The bytes of an envelope that waits are gone from the store: it can never be delivered, and
+    /// its task must not wait for it in silence.
+    fn on_missing(&mut self, peer: PeerId, sequence: u64) {
+        let entry = self
+            .queues
+            .get_mut(&peer)
+            .and_then(|queue| queue.outbox.remove(sequence));
+        let Some(entry) = entry else { return };
+        tracing::error!(%peer, task = entry.task_id, sequence, "an envelope that waits is missing in the store");
+        self.left_queue(peer, &entry);
+        let now = self.now;
+        if let Err(error) = self.end(
+            now,
+            &entry.task_id,
+            Status::Failed,
+            "lost by this node's damaged store",
+        ) {
+            tracing::error!(task = entry.task_id, %error, "its task could not be ended");
         }
     }
 

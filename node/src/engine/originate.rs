@@ -28,6 +28,9 @@ use crate::{
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
 const ENVELOPE_OVERHEAD: usize = 1024;
 
+/// Most bytes of messages and whole results of one task: it is read whole whenever it is needed.
+const MAX_TASK_BYTES: u64 = 256 << 20;
+
 /// A task, or a further message of one, that the local agent sends.
 #[derive(Clone, Debug, Default)]
 pub struct SendTask {
@@ -192,6 +195,7 @@ impl Core {
             return Ok(());
         }
         let mut answered = task.clone();
+        self.room_in_task(task, request.message.encoded_len())?;
         answered.answer(now.unix, request.message)?;
         self.send_message_of(now, assignee, &answered)?;
         *task = answered;
@@ -308,19 +312,22 @@ impl Core {
     fn on_refused(&mut self, now: Now, peer: PeerId, entry: &Entry, reason: &str) -> Result<(), StoreError> {
         let reason: String = reason.chars().take(1000).collect();
         tracing::info!(%peer, task = entry.task_id, reason, "the peer refused an envelope");
-        let Some(task) = self.tasks.indexed(&entry.task_id) else {
-            return Ok(());
-        };
+        // Only the other side of a task has a say in it, whatever else was sent to this peer.
+        let known = self
+            .tasks
+            .indexed(&entry.task_id)
+            .filter(|known| known.peer == Some(peer));
+        let Some(task) = known else { return Ok(()) };
         let (is_assignee, status) = (task.is_assignee, task.status);
         match (is_assignee, entry.kind, status) {
             (false, Kind::SendTask, Status::Submitted) => {
                 self.end(now, &entry.task_id, Status::Rejected, &reason)?;
             }
             (false, Kind::SendTask, _) => {
-                self.end(
+                self.give_up(
                     now,
+                    peer,
                     &entry.task_id,
-                    Status::Failed,
                     &format!("refused by the assignee: {reason}"),
                 )?;
             }
@@ -352,7 +359,51 @@ impl Core {
         if entry.kind == Kind::SendTask {
             let ttl = self.limits.offline_ttl.unwrap_or_default();
             let reason = format!("not delivered within {}", super::human(ttl));
-            self.end(now, &entry.task_id, Status::Failed, &reason)?;
+            self.give_up(now, peer, &entry.task_id, &reason)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a task as FAILED at the originator. When the assignee has it (only a further message got
+    /// lost or was refused), it is told, so that it does not wait for ever.
+    fn give_up(&mut self, now: Now, peer: PeerId, id: &str, reason: &str) -> Result<(), StoreError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        let assignee_has_it = task.status != Status::Submitted;
+        if self.end(now, id, Status::Failed, reason)? && assignee_has_it {
+            let payload = Payload::TaskCancel(TaskCancelPayload {
+                task_id: id.to_owned(),
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses more progress than a task may hold, or than the store has room for. Ends are never
+    /// refused for that.
+    pub(super) fn room_in_task(&self, task: &Task, bytes: usize) -> Result<(), EngineError> {
+        let streamed: u64 = task.results.iter().map(|result| result.streamed_bytes()).sum();
+        let kept = self
+            .tasks
+            .indexed(&task.id)
+            .map_or(0, |known| known.bytes)
+            .saturating_sub(streamed);
+        if kept + bytes as u64 > MAX_TASK_BYTES {
+            return Err(EngineError::Exhausted(format!(
+                "the messages of task {} take {kept} bytes, the most one task may have is {MAX_TASK_BYTES}",
+                task.id
+            )));
+        }
+        self.room_in_store()
+    }
+
+    fn room_in_store(&self) -> Result<(), EngineError> {
+        if self.tasks.total_bytes() >= self.limits.quota && self.tasks.collectable(0, 0, 0).is_none() {
+            return Err(EngineError::Exhausted(format!(
+                "open tasks take {} bytes, the limit of this node (store_quota)",
+                self.limits.quota
+            )));
         }
         Ok(())
     }
@@ -364,13 +415,7 @@ impl Core {
                 "this node has {most} open tasks, its limit (max_open_tasks); wait until some have ended"
             )));
         }
-        if self.tasks.total_bytes() >= self.limits.quota && self.tasks.collectable(0, 0, 0).is_none() {
-            return Err(EngineError::Exhausted(format!(
-                "open tasks take {} bytes, the limit of this node (store_quota)",
-                self.limits.quota
-            )));
-        }
-        Ok(())
+        self.room_in_store()
     }
 
     /// Fills in what a message of the local agent may leave out.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamStart, TaskCompletePayload,
-    TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason, StreamStart,
+    TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use prost::Message as _;
 
@@ -23,11 +23,14 @@ use super::{
 use crate::{
     delivery::{inbox::Inbound, outbox::Kind},
     store::StoreError,
-    task::{Output, Role, Status, Streamed, Task},
+    task::{Ended, Output, Role, Status, Streamed, Task},
 };
 
 /// Peers whose refusals are logged by name; of more, the counter tells.
 const LOGGED_PEERS: usize = 10_000;
+
+/// Artifacts of one task that may be streamed at once: each takes a file and a buffer.
+const MAX_OPEN_STREAMS: usize = 64;
 
 /// Answers to questions about tasks that wait for one peer; it asks about as many at once.
 const MAX_ANSWERS: usize = super::clockwork::ASKED;
@@ -85,25 +88,57 @@ impl Core {
             self.ack(now, peer, inbound.id, refusal.as_deref());
             return Ok(());
         }
-        let verdict = self.apply(
-            now,
-            peer,
-            Trace::new(&inbound.trace_parent, &inbound.trace_state),
-            inbound.payload.clone(),
-        )?;
-        let refusal = match verdict {
-            Verdict::Later => return Ok(()),
-            Verdict::Accept => None,
-            Verdict::Refuse(reason) => Some(reason),
+        let Inbound {
+            id,
+            place,
+            trace_parent,
+            trace_state,
+            payload,
+            ..
+        } = inbound;
+        let sent_task = match &payload {
+            Payload::SendTask(send) => Some(send.task_id.clone()),
+            _ => None,
+        };
+        let refusal = match self.apply(now, peer, Trace::new(&trace_parent, &trace_state), payload) {
+            Ok(Verdict::Later) => return Ok(()),
+            Ok(Verdict::Accept) => None,
+            Ok(Verdict::Refuse(reason)) => Some(reason),
+            // One damaged record must not stop the node whenever a peer names it.
+            Err(error @ StoreError::Damaged(_)) => Some(error.to_string()),
+            Err(error) => return Err(error),
         };
         if let Some(reason) = &refusal {
             self.counters.refused += 1;
             self.log_once(peer, reason);
-            self.seen(peer)?.refuse(&inbound.id, reason);
+            self.seen(peer)?.refuse(&id, reason);
+            if let Some(task) = sent_task.filter(|_| place.is_none()) {
+                self.tell_rejected(now, peer, &task, reason)?;
+            }
         }
-        self.mark(now, peer, &inbound, refusal.is_some())?;
-        self.ack(now, peer, inbound.id, refusal.as_deref());
+        self.mark(now, peer, &id, place, refusal.is_some())?;
+        self.ack(now, peer, id, refusal.as_deref());
         Ok(())
+    }
+
+    /// A deployed originator does not read the outcome of an acknowledgement: it learns of a refused
+    /// task by a status update, unless the task is one that goes on here.
+    fn tell_rejected(&mut self, now: Now, peer: PeerId, task: &str, reason: &str) -> Result<(), StoreError> {
+        // A task that is this peer's own here, in either role, goes its own way.
+        let goes_on = self
+            .tasks
+            .indexed(task)
+            .is_some_and(|known| known.peer == Some(peer));
+        if goes_on || !self.has_room_to_answer(peer, task, reason.len()) {
+            return Ok(());
+        }
+        let message = self.note(now, reason);
+        let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+            task_id: task.to_owned(),
+            status: Status::Rejected.to_wire() as i32,
+            message: Some(message),
+        });
+        self.send(now, peer, task, Kind::Ephemeral, payload, Trace::default())
     }
 
     fn apply(
@@ -121,10 +156,9 @@ impl Core {
             Payload::TaskCancel(cancel) => self.on_cancel(now, peer, &cancel.task_id),
             Payload::GetTask(get) => self.on_get_task(now, peer, &get.task_id),
             Payload::GetTaskResponse(response) => self.on_get_task_response(now, peer, response),
-            Payload::StreamEnd(_) | Payload::StreamStart(_) | Payload::StreamChunk(_) => {
-                // Only the end of a stream travels in the queue, after its sender was restarted.
-                self.on_stream(now, peer, String::new(), payload)?;
-                Ok(Verdict::Accept)
+            Payload::StreamEnd(end) => self.on_broken_stream(peer, end),
+            Payload::StreamStart(_) | Payload::StreamChunk(_) => {
+                Ok(Verdict::Refuse("artifacts are streamed outside the queue".into()))
             }
             Payload::Ack(_) => Ok(Verdict::Later),
         }
@@ -265,6 +299,13 @@ impl Core {
             self.tasks.keep(slot);
             return Ok(Verdict::Refuse("an artifact id over 256 bytes".into()));
         }
+        let bytes = message.as_ref().map_or(0, Message::encoded_len);
+        if !next.is_terminal()
+            && let Err(error) = self.room_in_task(&slot.task, bytes)
+        {
+            self.tasks.keep(slot);
+            return Ok(error.into());
+        }
         let before = slot.task.results.len();
         if let Err(refused) = slot.task.advance(now.unix, next, message, artifacts) {
             self.tasks.keep(slot);
@@ -385,6 +426,29 @@ impl Core {
         }
     }
 
+    /// The end of a stream that travels in the queue: its sender was restarted, or gave up. The task says
+    /// so in this batch; the file follows.
+    fn on_broken_stream(&mut self, peer: PeerId, end: StreamEnd) -> Result<Verdict, StoreError> {
+        match self.tasks.indexed(&end.task_id) {
+            Some(known) if !known.is_assignee && known.peer == Some(peer) => {}
+            _ => return Ok(Verdict::Refuse(self.not_yours(peer, &end.task_id))),
+        }
+        let ended = match end.reason() {
+            StreamEndReason::Canceled => Ended::Canceled,
+            _ => Ended::Error,
+        };
+        if let Err(error) = self.end_stream(&end.task_id, &end.artifact_id, ended, 0) {
+            return Ok(error.into());
+        }
+        let payload = Payload::StreamEnd(end);
+        self.effect(Effect::StreamPiece {
+            peer,
+            envelope_id: String::new(),
+            payload,
+        });
+        Ok(Verdict::Accept)
+    }
+
     /// A piece of an artifact's stream. It is acknowledged by whoever writes it down.
     fn on_stream(
         &mut self,
@@ -399,8 +463,11 @@ impl Core {
             Payload::StreamEnd(end) => (&end.task_id, None),
             _ => return Ok(()),
         };
+        let is_chunk = matches!(payload, Payload::StreamChunk(_));
         let refusal = match self.tasks.indexed(task_id) {
-            Some(known) if !known.is_assignee && known.peer == Some(peer) => None,
+            Some(known) if !known.is_assignee && known.peer == Some(peer) => (is_chunk
+                && !known.open_streams)
+                .then(|| format!("no artifact of task {task_id} is being streamed")),
             _ => Some(self.not_yours(peer, task_id)),
         };
         let refusal = match (refusal, start) {
@@ -446,6 +513,11 @@ impl Core {
                 Some(format!("artifact {} is there already", start.artifact_id))
             } else if slot.task.status.is_terminal() {
                 Some(format!("task {} is {}", slot.task.id, slot.task.status))
+            } else if slot.task.open_streams().count() >= MAX_OPEN_STREAMS {
+                Some(format!(
+                    "{MAX_OPEN_STREAMS} artifacts of task {} are being streamed already",
+                    slot.task.id
+                ))
             } else {
                 let record = Streamed {
                     artifact_id: start.artifact_id.clone(),

@@ -14,7 +14,7 @@ use crate::{
         dedup::{self, Applied, Seen},
         inbox::Inbound,
     },
-    store::StoreError,
+    store::{Store as _, StoreError},
     task::Role,
 };
 
@@ -82,17 +82,18 @@ impl Core {
         &mut self,
         now: Now,
         peer: PeerId,
-        inbound: &Inbound,
+        envelope_id: &str,
+        place: Option<(u64, u64)>,
         refused: bool,
     ) -> Result<(), StoreError> {
         let seen = self.seen(peer)?;
-        let slot = match inbound.place {
+        let slot = match place {
             Some((epoch, sequence)) => {
                 seen.applied.insert(epoch, sequence);
                 None
             }
             None if refused => return Ok(()),
-            None => Some(seen.insert(&inbound.id)),
+            None => Some(seen.insert(envelope_id)),
         };
         self.keep_seen(peer)?;
         let name = peer.to_bytes();
@@ -109,14 +110,14 @@ impl Core {
             self.batch().delete(old_key);
         }
         let record = SlotRecord {
-            envelope_id: inbound.id.clone(),
+            envelope_id: envelope_id.to_owned(),
             at: now.unix,
         };
         self.batch().put(
             records::numbered(tag::SEEN_SLOT, &name, slot),
             records::encode(&record),
         );
-        self.batch().put(seen_id_key(peer, &inbound.id), Vec::new());
+        self.batch().put(seen_id_key(peer, envelope_id), Vec::new());
         Ok(())
     }
 

@@ -170,6 +170,7 @@ impl Loaded {
             committer: self.committer,
             clock: self.clock,
             submitted: 0,
+            lazy: false,
             durable: 0,
             pending: VecDeque::new(),
             pending_bytes: 0,
@@ -209,6 +210,8 @@ struct Shell {
     committer: Committer,
     clock: Clock,
     submitted: u64,
+    /// The last batch submitted is one that nobody waits for.
+    lazy: bool,
     durable: u64,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
@@ -267,6 +270,8 @@ impl Shell {
     fn on_call(&mut self, call: Call) {
         let now = self.clock.now();
         let release = call(&mut self.core, now);
+        let done = self.core.take_store_failure();
+        self.note(done);
         self.finish_turn(Some(release), None);
     }
 
@@ -275,6 +280,12 @@ impl Shell {
         let mut frame = None;
         let done = match event {
             net::Event::Connected { peer } => self.core.on_connected(now, peer),
+            net::Event::Renewed { peer } => {
+                // The old connection may be dead without knowing it.
+                self.links.remove(&peer);
+                self.core.on_renewed(peer);
+                Ok(())
+            }
             net::Event::Disconnected { peer } => {
                 self.core.on_disconnected(peer);
                 Ok(())
@@ -319,8 +330,12 @@ impl Shell {
     }
 
     fn note(&mut self, done: Result<(), StoreError>) {
-        if let Err(error) = done {
-            self.fail(&error);
+        match done {
+            Ok(()) => {}
+            Err(StoreError::Damaged(what)) => {
+                tracing::error!(what, "a stored record is damaged and is not used")
+            }
+            Err(error) => self.fail(&error),
         }
     }
 
@@ -342,6 +357,8 @@ impl Shell {
     /// Hands the turn's batch over; its answer and effects wait for the barrier.
     fn finish_turn(&mut self, release: Option<Release>, frame: Option<net::InboundFrame>) {
         let turn = self.core.take_turn(self.clock.now());
+        let done = self.core.take_store_failure();
+        self.note(done);
         if let Some(failure) = &self.failure {
             if let Some(release) = release {
                 release(Err(failure));
@@ -363,9 +380,15 @@ impl Shell {
                 .map(|(_, value)| value.as_ref().map_or(0, Vec::len))
                 .sum();
             self.submitted = self.committer.submit(turn.batch, urgency);
+            self.lazy = urgency == Urgency::Lazy;
         }
         if nobody_waits {
             return;
+        }
+        if self.lazy && self.submitted > self.durable {
+            // This turn has to wait for batches that nobody has waited for so far.
+            self.committer.hurry();
+            self.lazy = false;
         }
         self.pending_bytes += bytes;
         self.pending.push_back(Pending {

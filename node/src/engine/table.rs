@@ -254,7 +254,7 @@ impl TaskTable {
     fn read_from_store(&self, id: &str) -> Result<Option<Box<Slot>>, StoreError> {
         let name = id.as_bytes();
         let store = &*self.store;
-        let damaged = || StoreError::Io(format!("the record of task {id} is damaged"));
+        let damaged = || StoreError::Damaged(format!("task {id}"));
         let head = store::get_large(store, &records::key(tag::HEAD, name))?.ok_or_else(damaged)?;
         let state = store.get(&records::key(tag::STATE, name))?.ok_or_else(damaged)?;
         let head: HeadRecord = records::decode(&head).ok_or_else(damaged)?;

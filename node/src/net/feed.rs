@@ -14,6 +14,7 @@ use agentanycast_proto::v1::AgentCard;
 #[derive(Debug, PartialEq)]
 pub(super) enum Notice {
     Connected(PeerId),
+    Renewed(PeerId),
     Disconnected(PeerId),
     Card(PeerId, Box<AgentCard>),
     Addresses(PeerId, Vec<String>),
@@ -34,6 +35,8 @@ struct Entry {
     told: bool,
     /// The peer went and came back since the consumer was told that it is connected.
     bounced: bool,
+    /// A further connection stands since the consumer was told that the peer is connected.
+    renewed: bool,
     card: Option<Box<AgentCard>>,
     addresses: Option<Vec<String>>,
 }
@@ -43,9 +46,14 @@ impl Feed {
         self.news(peer, |entry| entry.connected = true);
     }
 
+    pub(super) fn renewed(&mut self, peer: PeerId) {
+        self.news(peer, |entry| entry.renewed = entry.told && entry.connected);
+    }
+
     pub(super) fn disconnected(&mut self, peer: PeerId) {
         self.news(peer, |entry| {
             entry.connected = false;
+            entry.renewed = false;
             entry.bounced = entry.told;
         });
     }
@@ -104,6 +112,9 @@ impl Entry {
         if self.connected && !self.told {
             self.told = true;
             return Some(Notice::Connected(peer));
+        }
+        if std::mem::take(&mut self.renewed) && !self.bounced {
+            return Some(Notice::Renewed(peer));
         }
         if let Some(card) = self.card.take() {
             return Some(Notice::Card(peer, card));

@@ -223,6 +223,7 @@ impl Host {
                     self.serve(stream);
                 }
             }
+            Notice::Renewed(peer) => room.send(Event::Renewed { peer }),
             Notice::Disconnected(peer) => room.send(Event::Disconnected { peer }),
             Notice::Card(peer, card) => room.send(Event::Card { peer, card: *card }),
             Notice::Addresses(peer, addrs) => room.send(Event::Addresses { peer, addrs }),

@@ -48,7 +48,7 @@ pub enum Urgency {
 
 /// The sending side. The caller bounds how many batches it submits ahead of `Durable`.
 pub struct Committer {
-    batches: mpsc::Sender<(Batch, Urgency)>,
+    batches: mpsc::Sender<(Option<Batch>, Urgency)>,
     submitted: u64,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -83,8 +83,13 @@ impl Committer {
     pub fn submit(&mut self, batch: Batch, urgency: Urgency) -> u64 {
         self.submitted += 1;
         // The thread ends only after a failure, which has been reported by then.
-        let _ = self.batches.send((batch, urgency));
+        let _ = self.batches.send((Some(batch), urgency));
         self.submitted
+    }
+
+    /// Lets what was submitted wait no longer for company: somebody waits for it now.
+    pub fn hurry(&self) {
+        let _ = self.batches.send((None, Urgency::Awaited));
     }
 }
 
@@ -101,11 +106,12 @@ impl Drop for Committer {
 fn run(
     store: &dyn Store,
     lazy: Duration,
-    inbox: &mpsc::Receiver<(Batch, Urgency)>,
+    inbox: &mpsc::Receiver<(Option<Batch>, Urgency)>,
     progress: &tokio_mpsc::UnboundedSender<Progress>,
 ) {
     let mut durable = 0;
-    while let Ok((mut group, mut urgency)) = inbox.recv() {
+    while let Ok((first, mut urgency)) = inbox.recv() {
+        let Some(mut group) = first else { continue };
         let began = Instant::now();
         let mut batches = 1;
         let mut bytes = weight(&group);
@@ -118,6 +124,7 @@ fn run(
             if its_urgency == Urgency::Awaited {
                 urgency = Urgency::Awaited;
             }
+            let Some(next) = next else { continue };
             bytes += weight(&next);
             group.changes.extend(next.changes);
             batches += 1;

@@ -44,7 +44,8 @@ pub(super) async fn receive(
     pieces: mpsc::Receiver<Piece>,
     stop: Stop,
 ) {
-    let max_bytes = engine.max_stream_bytes;
+    // What the store's quota leaves.
+    let max_bytes = engine.max_stream_bytes.saturating_sub(engine.spool().used());
     let mut receiver = Receiver {
         engine,
         task,
@@ -73,15 +74,12 @@ struct Receiver {
 
 impl Receiver {
     async fn run(&mut self, mut pieces: mpsc::Receiver<Piece>, stop: &Stop) -> Result<(), WriteError> {
-        if let Some(writer) = self.engine.spool().resume(&self.task, &self.artifact).await? {
-            self.state = Incoming::resume(
-                self.max_bytes,
-                writer.next_sequence(),
-                writer.bytes(),
-                writer.has_last(),
-                writer.end().is_some(),
-            );
-            self.writer = Some(writer);
+        if let Err(error) = self.resume().await {
+            if let Some(piece) = pieces.recv().await {
+                self.answer(piece.peer, piece.envelope_id, Some(error.to_string()))
+                    .await;
+            }
+            return Err(error);
         }
         let mut batch = Vec::with_capacity(BATCH);
         let mut peer = None;
@@ -126,6 +124,21 @@ impl Receiver {
         }
     }
 
+    /// Goes on with what is in the file, if there is one.
+    async fn resume(&mut self) -> Result<(), WriteError> {
+        if let Some(writer) = self.engine.spool().resume(&self.task, &self.artifact).await? {
+            self.state = Incoming::resume(
+                self.max_bytes.saturating_add(writer.bytes()),
+                writer.next_sequence(),
+                writer.bytes(),
+                writer.has_last(),
+                writer.end().is_some(),
+            );
+            self.writer = Some(writer);
+        }
+        Ok(())
+    }
+
     /// Acts on a batch of pieces, in order. True: the artifact has ended.
     async fn take(&mut self, batch: &mut Vec<Piece>) -> Result<bool, WriteError> {
         let mut accepted: Vec<StreamChunk> = Vec::new();
@@ -162,7 +175,13 @@ impl Receiver {
             Verdict::Reject(reject) => self.answer(peer, envelope_id, Some(reject.to_string())).await,
             Verdict::Accept | Verdict::Duplicate => {
                 if self.writer.is_none() {
-                    self.writer = Some(self.engine.spool().create(&start).await?);
+                    match self.engine.spool().create(&start).await {
+                        Ok(writer) => self.writer = Some(writer),
+                        Err(error) => {
+                            self.answer(peer, envelope_id, Some(error.to_string())).await;
+                            return Err(error);
+                        }
+                    }
                 }
                 self.answer(peer, envelope_id, None).await;
             }
@@ -236,11 +255,16 @@ impl Receiver {
             _ => Ended::Error,
         };
         writer.finish(end).await?;
-        let (start, bytes) = (writer.start().clone(), writer.bytes());
-        if let Err(error) = self.engine.end_stream(start, ended, bytes).await {
+        let bytes = writer.bytes();
+        self.keep_end(ended, bytes).await;
+        Ok(())
+    }
+
+    async fn keep_end(&self, ended: Ended, bytes: u64) {
+        let (task, artifact) = (self.task.clone(), self.artifact.clone());
+        if let Err(error) = self.engine.end_stream(task, artifact, ended, bytes).await {
             tracing::warn!(task = self.task, artifact = self.artifact, %error, "the end of an artifact was not kept");
         }
-        Ok(())
     }
 
     /// Ends the artifact from this side.
@@ -256,7 +280,8 @@ impl Receiver {
             Err(error) => Err(error),
         };
         if let Err(error) = ended {
-            tracing::warn!(task = self.task, artifact = self.artifact, %error, "an artifact could not be ended");
+            tracing::warn!(task = self.task, artifact = self.artifact, %error, "an artifact's file could not be ended");
+            self.keep_end(Ended::Error, 0).await;
         }
     }
 

@@ -180,11 +180,15 @@ impl ToFile {
     }
 
     async fn finish(&mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
-        let start = self.writer.start().clone();
-        self.writer.finish(end_of(&start, reason, message)).await?;
+        let StreamStart {
+            task_id, artifact_id, ..
+        } = self.writer.start().clone();
+        self.writer
+            .finish(end_of(self.writer.start(), reason, message))
+            .await?;
         Ok(self
             .engine
-            .end_stream(start, ended_as(reason), self.writer.bytes())
+            .end_stream(task_id, artifact_id, ended_as(reason), self.writer.bytes())
             .await?)
     }
 }
@@ -252,10 +256,12 @@ impl ToPeer {
         while !self.finished {
             self.step(true).await?;
         }
-        let start = self.state.stream_start().clone();
+        let StreamStart {
+            task_id, artifact_id, ..
+        } = self.state.stream_start().clone();
         Ok(self
             .engine
-            .end_stream(start, ended_as(reason), self.bytes)
+            .end_stream(task_id, artifact_id, ended_as(reason), self.bytes)
             .await?)
     }
 

@@ -2,8 +2,8 @@
 //! duplicates are answered as the first time.
 
 use agentanycast_proto::v1::{
-    AckOutcome, EnvelopeType, SendTaskPayload, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
-    TaskStatus, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    AckOutcome, AckPayload, EnvelopeType, SendTaskPayload, TaskCancelPayload, TaskCompletePayload,
+    TaskFailPayload, TaskStatus, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 
 use super::{
@@ -132,7 +132,31 @@ fn a_task_id_belongs_to_the_first_originator_that_used_it() {
         lab.types_to(first),
         [EnvelopeType::TaskStatusUpdate, EnvelopeType::TaskComplete]
     );
-    assert_eq!(lab.types_to(second), []);
+    // A deployed originator does not read the outcome, so it is told by a status as well.
+    assert_eq!(lab.types_to(second), [EnvelopeType::TaskStatusUpdate]);
+}
+
+#[test]
+fn a_refusal_by_somebody_else_changes_no_task() {
+    let mut lab = Lab::pair();
+    let (first, second) = (peer(7), peer(8));
+    lab.join(B, first);
+    lab.join(B, second);
+    lab.receive(B, first, send_task("same", "m1"));
+    lab.receive(B, second, send_task("same", "m2"));
+    // The second one refuses what it was told of its own refused task.
+    let told = lab
+        .wire
+        .iter()
+        .rev()
+        .find(|(_, to, envelope)| *to == second && envelope.r#type() == EnvelopeType::TaskStatusUpdate);
+    let refusal = AckPayload {
+        acknowledged_envelope_id: told.unwrap().2.envelope_id.clone(),
+        outcome: AckOutcome::Rejected as i32,
+        ..AckPayload::default()
+    };
+    lab.receive(B, second, Payload::Ack(refusal));
+    assert_eq!(lab.status(B, "same"), Status::Submitted);
 }
 
 #[test]
@@ -224,7 +248,7 @@ fn a_refused_task_ends_rejected_with_the_reason() {
         .send(A, stranger(), crate::engine::SendTask::default())
         .unwrap();
     let sent = lab.last_to(stranger(), EnvelopeType::SendTask);
-    let refusal = agentanycast_proto::v1::AckPayload {
+    let refusal = AckPayload {
         acknowledged_envelope_id: sent.envelope_id,
         outcome: AckOutcome::Rejected as i32,
         reason: "not today".into(),

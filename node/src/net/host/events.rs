@@ -142,6 +142,8 @@ impl Host {
             .opened(peer, connection, SystemTime::now());
         if first {
             self.feed.connected(peer);
+        } else if !relayed {
+            self.feed.renewed(peer);
         }
         if endpoint.is_dialer() && self.book.learn(peer.into(), &remote, Origin::Proven) {
             self.tell_addresses(peer);

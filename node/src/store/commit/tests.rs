@@ -211,10 +211,14 @@ fn a_batch_that_nobody_waits_for_goes_with_the_next_one() {
     committer.submit(batch(1, 1), Urgency::Awaited);
     assert_eq!(next(&mut progress), Ok(2));
     assert_eq!(store.groups(), [keys(0..2)]);
-    // Without company it goes when the committer ends …
+    // Somebody begins to wait for it …
     committer.submit(batch(2, 1), Urgency::Lazy);
-    drop(committer);
+    committer.hurry();
     assert_eq!(next(&mut progress), Ok(3));
+    // … or without company it goes when the committer ends.
+    committer.submit(batch(3, 1), Urgency::Lazy);
+    drop(committer);
+    assert_eq!(next(&mut progress), Ok(4));
 }
 
 #[test]

@@ -1,0 +1,55 @@
+//! A store that remembers its first failure, so that whoever reads through many layers need not
+//! carry it up through each: one look after a turn tells.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Batch, Pair, Store, StoreError};
+
+/// See the module's text.
+pub struct Watched {
+    inner: Arc<dyn Store>,
+    failure: Mutex<Option<StoreError>>,
+}
+
+impl Watched {
+    /// Around this store.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// The first failure, once.
+    pub fn take_failure(&self) -> Option<StoreError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn watch<T>(&self, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &done {
+            self.failure
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert_with(|| error.clone());
+        }
+        done
+    }
+}
+
+impl Store for Watched {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.watch(self.inner.get(key))
+    }
+
+    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError> {
+        self.watch(self.inner.scan(prefix, after, limit))
+    }
+
+    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.watch(self.inner.apply(batch))
+    }
+
+    fn barrier(&self) -> Result<(), StoreError> {
+        self.watch(self.inner.barrier())
+    }
+}
