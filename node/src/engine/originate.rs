@@ -408,6 +408,18 @@ impl Core {
         Ok(())
     }
 
+    /// Refuses a task of another node when it has its share of the open tasks already, so that one
+    /// peer cannot shut out the local agent and the other peers.
+    pub(super) fn room_for_task_from(&self, peer: PeerId) -> Result<(), EngineError> {
+        let share = (self.limits.max_open_tasks / 2).max(1);
+        if self.tasks.open_from(peer) >= share {
+            return Err(EngineError::Exhausted(format!(
+                "this peer has {share} open tasks here, its share of what this node takes; wait until some have ended"
+            )));
+        }
+        self.room_for_task()
+    }
+
     pub(super) fn room_for_task(&self) -> Result<(), EngineError> {
         let most = self.limits.max_open_tasks;
         if self.tasks.open() >= most {

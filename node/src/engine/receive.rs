@@ -177,7 +177,7 @@ impl Core {
         if self.tasks.indexed(&send.task_id).is_some() {
             return self.on_further_message(now, peer, &send.task_id, message);
         }
-        if let Err(error) = self.room_for_task() {
+        if let Err(error) = self.room_for_task_from(peer) {
             return Ok(error.into());
         }
         let deadline = match deadline_of(&send.metadata) {

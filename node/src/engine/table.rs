@@ -59,6 +59,8 @@ pub(super) struct TaskTable {
     by_time: BTreeSet<(u64, String)>,
     deadlines: BTreeSet<(u64, String)>,
     open: usize,
+    /// Open tasks that other nodes sent here.
+    assigned: HashMap<PeerId, usize>,
     total_bytes: u64,
 }
 
@@ -73,6 +75,7 @@ impl TaskTable {
             by_time: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             open: 0,
+            assigned: HashMap::new(),
             total_bytes: 0,
         };
         store::for_each(&**store, &[tag::STATE], |key, value| {
@@ -94,6 +97,11 @@ impl TaskTable {
     /// Number of tasks that have not ended.
     pub(super) fn open(&self) -> usize {
         self.open
+    }
+
+    /// Number of tasks from this peer that have not ended.
+    pub(super) fn open_from(&self, peer: PeerId) -> usize {
+        self.assigned.get(&peer).copied().unwrap_or(0)
     }
 
     /// Bytes of all messages and results, on disk.
@@ -304,6 +312,9 @@ impl TaskTable {
         self.total_bytes += new.bytes;
         if !new.status.is_terminal() {
             self.open += 1;
+            if let Some(peer) = new.peer.filter(|_| new.is_assignee) {
+                *self.assigned.entry(peer).or_default() += 1;
+            }
             if let Some(deadline) = new.deadline {
                 self.deadlines.insert((deadline, id.to_owned()));
             }
@@ -316,6 +327,14 @@ impl TaskTable {
         self.total_bytes -= old.bytes;
         if !old.status.is_terminal() {
             self.open -= 1;
+            if let Some(peer) = old.peer.filter(|_| old.is_assignee)
+                && let Some(count) = self.assigned.get_mut(&peer)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    self.assigned.remove(&peer);
+                }
+            }
             if let Some(deadline) = old.deadline {
                 self.deadlines.remove(&(deadline, id.to_owned()));
             }

@@ -369,3 +369,43 @@ fn a_task_to_oneself_is_delivered_here() {
     assert_eq!(lab.handed_over(A, &id), [Submitted]);
     assert_eq!(lab.nodes[A].core.queued(), 0);
 }
+
+#[test]
+fn nobody_moves_a_task_on_that_a_living_agent_has_claimed() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
+    for alive in [true, false] {
+        let other = lab.call(B, |core, now| {
+            let caller = Caller {
+                connection: 2,
+                is_alive: &|_| alive,
+            };
+            core.update(now, &id, InputRequired, None, &caller)
+        });
+        assert_eq!(other.is_err(), alive, "{other:?}");
+    }
+    assert_eq!(lab.status(A, &id), InputRequired);
+}
+
+#[test]
+fn a_further_message_that_expires_ends_the_task_on_both_sides() {
+    let mut lab = Lab::with(&Limits {
+        offline_ttl: Some(Duration::from_secs(60)),
+        ..limits()
+    });
+    lab.connect();
+    let id = lab.task();
+    lab.update(B, &id, InputRequired).unwrap();
+    lab.disconnect();
+    let answer = SendTask {
+        task_id: id.clone(),
+        message: text("m2", "an answer"),
+        ..SendTask::default()
+    };
+    lab.send(A, lab.id(B), answer).unwrap();
+    lab.advance(Duration::from_secs(62));
+    assert_eq!(lab.status(A, &id), Failed);
+    lab.connect();
+    assert_eq!(lab.status(B, &id), Canceled, "its agent does not wait for ever");
+}

@@ -4,7 +4,7 @@ use agentanycast_proto::v1::{AckOutcome, SendTaskPayload, a2a_envelope::Payload}
 use prost::Message as _;
 
 use super::{
-    harness::{Node, artifact, limits, text},
+    harness::{Node, artifact, limits, peer, text},
     lab::{A, B, Lab, numbered, stranger},
 };
 use crate::{
@@ -49,23 +49,43 @@ fn a_store_that_fails_lets_nothing_out() {
 #[test]
 fn too_many_open_tasks_are_refused_on_both_sides() {
     let mut lab = Lab::with(&Limits {
-        max_open_tasks: 2,
+        max_open_tasks: 4,
         ..limits()
     });
     lab.connect();
     lab.join(B, stranger());
-    let b = lab.id(B);
     let ids = [lab.task(), lab.task()];
-    let refused = lab.send(A, b, SendTask::default());
+    // The receiver: half of what it takes is one peer's share; the other half is for others.
+    let third = lab.task();
+    assert_eq!(lab.status(A, &third), Status::Rejected);
+    assert!(lab.reason(A, &third).contains("its share"));
+    for id in ["s1", "s2"] {
+        let envelope = lab.receive(B, stranger(), send_task(id));
+        assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Accepted);
+    }
+    let envelope = lab.receive(B, stranger(), send_task("s3"));
+    assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Rejected);
+    assert!(lab.nodes[B].core.task("s3").is_err());
+    // The sender: all of it is its own agent's.
+    let away = peer(9);
+    lab.send(A, away, SendTask::default()).unwrap();
+    lab.send(A, away, SendTask::default()).unwrap();
+    let refused = lab.send(A, away, SendTask::default());
     assert!(
-        matches!(&refused, Err(EngineError::Exhausted(why)) if why.contains("2 open tasks")),
+        matches!(&refused, Err(EngineError::Exhausted(why)) if why.contains("4 open tasks")),
         "{refused:?}"
     );
-    let envelope = lab.receive(B, stranger(), send_task("third"));
-    assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Rejected);
-    assert!(lab.nodes[B].core.task("third").is_err());
     lab.complete(B, &ids[0], "r").unwrap();
-    assert!(lab.send(A, b, SendTask::default()).is_ok(), "there is room again");
+    assert!(
+        lab.send(A, away, SendTask::default()).is_ok(),
+        "there is room again"
+    );
+    let again = lab.receive(B, stranger(), send_task("s4"));
+    assert_eq!(
+        lab.acks_of(&again)[0].0,
+        AckOutcome::Rejected,
+        "but not for a peer that has its share"
+    );
 }
 
 #[test]
