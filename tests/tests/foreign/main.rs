@@ -12,9 +12,9 @@
 )]
 
 mod descriptors;
+mod hostile;
 mod libp2p;
 mod peer;
-
 mod python;
 mod script;
 mod stage;

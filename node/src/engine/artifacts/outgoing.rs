@@ -225,7 +225,7 @@ impl ToPeer {
             finished: false,
             stop,
         };
-        road.expect(u32::MAX, start_id);
+        road.await_ack(u32::MAX, start_id);
         road
     }
 
@@ -242,7 +242,7 @@ impl ToPeer {
                 .state
                 .push_chunk(id.clone(), piece, last)
                 .map_err(|refused| refusal(&refused))?;
-            self.expect(sequence + 1, id);
+            self.await_ack(sequence + 1, id);
         }
         self.step(false).await
     }
@@ -252,7 +252,7 @@ impl ToPeer {
         self.state
             .end(id.clone(), reason, message)
             .map_err(|refused| refusal(&refused))?;
-        self.expect(u32::MAX, id);
+        self.await_ack(u32::MAX, id);
         while !self.finished {
             self.step(true).await?;
         }
@@ -375,7 +375,7 @@ impl ToPeer {
 
     /// Enters an envelope whose acknowledgement may come. `behind`: the first chunk behind it;
     /// `u32::MAX` for START and END, which stay until the sender goes.
-    fn expect(&mut self, behind: u32, id: String) {
+    fn await_ack(&mut self, behind: u32, id: String) {
         self.engine
             .artifacts
             .expect_ack(self.peer, id.clone(), self.ack_sender.clone());
