@@ -156,7 +156,7 @@ impl Core {
             Payload::TaskCancel(cancel) => self.on_cancel(now, peer, &cancel.task_id),
             Payload::GetTask(get) => self.on_get_task(now, peer, &get.task_id),
             Payload::GetTaskResponse(response) => self.on_get_task_response(now, peer, response),
-            Payload::StreamEnd(end) => self.on_broken_stream(peer, end),
+            Payload::StreamEnd(end) => Ok(self.on_broken_stream(peer, end)),
             Payload::StreamStart(_) | Payload::StreamChunk(_) => {
                 Ok(Verdict::Refuse("artifacts are streamed outside the queue".into()))
             }
@@ -428,17 +428,17 @@ impl Core {
 
     /// The end of a stream that travels in the queue: its sender was restarted, or gave up. The task says
     /// so in this batch; the file follows.
-    fn on_broken_stream(&mut self, peer: PeerId, end: StreamEnd) -> Result<Verdict, StoreError> {
+    fn on_broken_stream(&mut self, peer: PeerId, end: StreamEnd) -> Verdict {
         match self.tasks.indexed(&end.task_id) {
             Some(known) if !known.is_assignee && known.peer == Some(peer) => {}
-            _ => return Ok(Verdict::Refuse(self.not_yours(peer, &end.task_id))),
+            _ => return Verdict::Refuse(self.not_yours(peer, &end.task_id)),
         }
         let ended = match end.reason() {
             StreamEndReason::Canceled => Ended::Canceled,
             _ => Ended::Error,
         };
         if let Err(error) = self.end_stream(&end.task_id, &end.artifact_id, ended, 0) {
-            return Ok(error.into());
+            return error.into();
         }
         let payload = Payload::StreamEnd(end);
         self.effect(Effect::StreamPiece {
@@ -446,7 +446,7 @@ impl Core {
             envelope_id: String::new(),
             payload,
         });
-        Ok(Verdict::Accept)
+        Verdict::Accept
     }
 
     /// A piece of an artifact's stream. It is acknowledged by whoever writes it down.

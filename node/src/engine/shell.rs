@@ -333,7 +333,7 @@ impl Shell {
         match done {
             Ok(()) => {}
             Err(StoreError::Damaged(what)) => {
-                tracing::error!(what, "a stored record is damaged and is not used")
+                tracing::error!(what, "a stored record is damaged and is not used");
             }
             Err(error) => self.fail(&error),
         }

@@ -391,7 +391,7 @@ fn nobody_moves_a_task_on_that_a_living_agent_has_claimed() {
 #[test]
 fn a_further_message_that_expires_ends_the_task_on_both_sides() {
     let mut lab = Lab::with(&Limits {
-        offline_ttl: Some(Duration::from_secs(60)),
+        offline_ttl: Some(Duration::from_mins(1)),
         ..limits()
     });
     lab.connect();
