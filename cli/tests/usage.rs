@@ -1,4 +1,5 @@
-//! What can be tried without a daemon: help, usage errors, and the exit codes that scripts rely on.
+//! What can be tried without a daemon: help, usage errors, the exit codes that scripts rely on; and the
+//! README's first command, which brings its own daemons.
 
 use assert_cmd::Command;
 
@@ -77,4 +78,12 @@ fn without_a_daemon_status_says_how_to_start_one() {
     let failed = anycast(&["--json", "status"]).code(3);
     let document: serde_json::Value = serde_json::from_str(&stdout(&failed)).expect("JSON");
     assert_eq!(document["error"]["kind"], "DaemonUnavailable");
+}
+
+#[test]
+fn demo_pair_shows_a_task_answered() {
+    let text = stdout(&anycast(&["demo", "--pair"]).success());
+    for word in ["daemon A", "daemon B", "direct", "completed", "echo: Hello"] {
+        assert!(text.contains(word), "{word:?} is missing in:\n{text}");
+    }
 }
