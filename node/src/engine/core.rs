@@ -114,6 +114,7 @@ impl Core {
             store,
         };
         core.load_queues()?;
+        core.forget_old_ids(now)?;
         core.resume(now)?;
         Ok(core)
     }

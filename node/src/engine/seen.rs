@@ -1,6 +1,8 @@
 //! Which envelopes were applied before: the marks, in memory and in the batch of the envelope's
 //! effect.
 
+use std::sync::Arc;
+
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::a2a_envelope::Payload;
 
@@ -14,7 +16,7 @@ use crate::{
         dedup::{self, Applied, Seen},
         inbox::Inbound,
     },
-    store::{Store as _, StoreError},
+    store::{self, Store as _, StoreError},
     task::Role,
 };
 
@@ -119,6 +121,28 @@ impl Core {
         );
         self.batch().put(seen_id_key(peer, envelope_id), Vec::new());
         Ok(())
+    }
+
+    /// Forgets the ids of envelopes that no deployed peer sends again: those older than the time
+    /// that an envelope is kept for a peer. Done at the start, over the whole store.
+    pub(super) fn forget_old_ids(&mut self, now: Now) -> Result<(), StoreError> {
+        let Some(ttl) = self.limits.offline_ttl else {
+            return Ok(());
+        };
+        let before = now.unix.saturating_sub(ttl.as_millis() as u64);
+        let store = Arc::clone(&self.store);
+        let batch = &mut self.turn.batch;
+        store::for_each(&*store, &[tag::SEEN_SLOT], |key, value| {
+            let peer = records::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
+            let slot: Option<SlotRecord> = records::decode(value);
+            if let (Some(peer), Some(slot)) = (peer, slot)
+                && slot.at < before
+            {
+                batch.delete(seen_id_key(peer, &slot.envelope_id));
+                batch.delete(key.to_vec());
+            }
+            Ok(())
+        })
     }
 
     /// Writes down what is remembered of a peer.

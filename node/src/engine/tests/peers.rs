@@ -203,3 +203,22 @@ fn lost_acknowledgements_are_made_good_by_the_next_ones() {
     assert_eq!((lab.nodes[A].core.queued(), lab.nodes[B].core.queued()), (0, 0));
     assert_eq!(lab.seen(A, &id), [Status::Working, Status::Completed]);
 }
+
+#[test]
+fn ids_that_no_deployed_peer_sends_again_are_forgotten_at_the_next_start() {
+    let mut lab = Lab::with(&Limits {
+        offline_ttl: Some(Duration::from_mins(1)),
+        ..limits()
+    });
+    lab.join(B, stranger());
+    lab.deliver(B, stranger(), &plain("old", send_task("t")));
+    lab.advance(Duration::from_secs(50));
+    lab.deliver(B, stranger(), &plain("new", send_task("u")));
+    lab.advance(Duration::from_secs(50));
+    let before = lab.nodes[B].store.len();
+    lab.restart(B);
+    assert_eq!(lab.nodes[B].store.len(), before - 2, "the id and its place");
+    lab.join(B, stranger());
+    lab.deliver(B, stranger(), &plain("new", send_task("u")));
+    assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
+}
