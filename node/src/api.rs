@@ -18,7 +18,6 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::P2pExtension;
 use tonic::Status;
 
-use self::listen::Connections;
 use crate::{
     engine::{Engine, EngineError},
     net,
@@ -36,20 +35,18 @@ pub struct Api {
 struct Node {
     engine: Engine,
     net: net::Handle,
-    connections: Connections,
     started_at: SystemTime,
     max_artifact_bytes: u64,
 }
 
 impl Api {
     /// The service of a running node. `max_artifact_bytes`: larger streamed artifacts stay streams.
-    pub fn new(engine: Engine, net: net::Handle, connections: Connections, max_artifact_bytes: u64) -> Self {
+    pub fn new(engine: Engine, net: net::Handle, max_artifact_bytes: u64) -> Self {
         let started_at = SystemTime::now();
         Self {
             node: Arc::new(Node {
                 engine,
                 net,
-                connections,
                 started_at,
                 max_artifact_bytes,
             }),

@@ -156,12 +156,11 @@ impl Node {
         keep_what_is_bound(&engine, &net).await?;
 
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
-        let api = Api::new(
-            engine.clone(),
-            net.clone(),
-            listener.connections(),
-            config.max_artifact_bytes.0,
-        );
+        let agents = engine.clone();
+        listener
+            .connections()
+            .on_closed(move |connection| agents.caller_gone(connection.0));
+        let api = Api::new(engine.clone(), net.clone(), config.max_artifact_bytes.0);
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
         let server = serve(api, gate, listener, &engine, server_stop.clone())?;

@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::{
     artifacts::{ArtifactSender, SendError},
-    assign::{Caller, StreamRoute},
+    assign::StreamRoute,
     core::Core,
     originate::SendTask,
     shell::{Loaded, Parts, StartError, start},
@@ -190,28 +190,34 @@ impl Engine {
         Ok(listener)
     }
 
-    /// UpdateTaskStatus. `connection` is the caller's, `is_alive` tells whether one is still open.
+    /// UpdateTaskStatus. `connection` is the caller's.
     pub async fn update(
         &self,
         id: String,
         next: Status,
         message: Option<Message>,
         connection: u64,
-        is_alive: impl Fn(u64) -> bool + Send + 'static,
     ) -> Result<(), EngineError> {
-        self.call(move |core, now| {
-            core.update(
-                now,
-                &id,
-                next,
-                message,
-                &Caller {
-                    connection,
-                    is_alive: &is_alive,
-                },
-            )
-        })
-        .await
+        self.call(move |core, now| core.update(now, &id, next, message, connection))
+            .await
+    }
+
+    /// A gRPC connection is gone.
+    pub fn caller_gone(&self, connection: u64) {
+        self.post(Box::new(move |core, now| {
+            core.on_caller_gone(now, connection);
+            Box::new(|_| ())
+        }));
+    }
+
+    /// Hands a call over from where nothing can be awaited.
+    fn post(&self, call: Call) {
+        let calls = self.calls.clone();
+        if let Err(mpsc::error::TrySendError::Full(call)) = calls.try_send(call)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { calls.send(call).await });
+        }
     }
 
     /// CompleteTask. Artifacts that were streamed for an originator that does not know streams go
@@ -300,20 +306,15 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let (id, calls) = (self.id, self.engine.calls.clone());
-        let call: Call = Box::new(move |core, now| {
+        let id = self.id;
+        self.engine.post(Box::new(move |core, now| {
             let _ = core.detach(now, id);
             Box::new(move |audience| {
                 if let Ok(audience) = audience {
                     audience.remove_listener(id);
                 }
             })
-        });
-        if let Err(mpsc::error::TrySendError::Full(call)) = calls.try_send(call)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(async move { calls.send(call).await });
-        }
+        }));
     }
 }
 

@@ -282,10 +282,8 @@ impl NodeService for Api {
         let next = task::Status::from_wire(request.status).ok_or_else(|| {
             Status::invalid_argument(format!("status {} is none that a task can have", request.status))
         })?;
-        let connections = self.node.connections.clone();
-        let is_alive = move |other| connections.is_alive(super::listen::ConnectionId(other));
         self.engine()
-            .update(request.task_id, next, request.message, connection, is_alive)
+            .update(request.task_id, next, request.message, connection)
             .await
             .map_err(|error| status_of(&error))?;
         Ok(Response::new(UpdateTaskStatusResponse {}))

@@ -1,6 +1,6 @@
 //! What the assignee's agent does: listens, claims, reports, asks, completes, fails, streams.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
@@ -22,12 +22,13 @@ use crate::{
     task::{Ended, MAX_ID, Output, Role, Status, Streamed, Task},
 };
 
-/// Who calls: the number of a gRPC connection, and whether another one is still open.
-pub struct Caller<'a> {
-    /// This connection.
-    pub connection: u64,
-    /// Whether a connection is open.
-    pub is_alive: &'a dyn Fn(u64) -> bool,
+/// Who works on a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    /// The gRPC connection that claimed it.
+    connection: u64,
+    /// Since when that connection is gone.
+    lost_at: Option<Duration>,
 }
 
 /// Where a streamed artifact goes.
@@ -61,19 +62,25 @@ impl Core {
         Ok(self.hand_over(deliveries)?)
     }
 
-    /// UpdateTaskStatus: moves a task on. The first WORKING claims it for its connection.
+    /// UpdateTaskStatus: moves a task on. The first one claims it for its connection.
     pub fn update(
         &mut self,
         now: Now,
         id: &str,
         next: Status,
         message: Option<Message>,
-        caller: &Caller<'_>,
+        connection: u64,
     ) -> Result<(), EngineError> {
-        self.check_claim(id, caller)?;
+        self.check_claim(id, connection)?;
         self.report(now, id, next, message, Vec::new())?;
         if !next.is_terminal() {
-            self.claims.insert(id.to_owned(), caller.connection);
+            self.claims.insert(
+                id.to_owned(),
+                Claim {
+                    connection,
+                    lost_at: None,
+                },
+            );
         }
         Ok(())
     }
@@ -96,12 +103,12 @@ impl Core {
     }
 
     /// While the connection of the agent that claimed a task lives, no other may move the task on.
-    fn check_claim(&self, id: &str, caller: &Caller<'_>) -> Result<(), EngineError> {
+    fn check_claim(&self, id: &str, connection: u64) -> Result<(), EngineError> {
         let Some(known) = self.tasks.indexed(id).filter(|known| known.claimed) else {
             return Ok(());
         };
         match self.claims.get(id) {
-            Some(&holder) if holder != caller.connection && (caller.is_alive)(holder) => {
+            Some(claim) if claim.connection != connection && claim.lost_at.is_none() => {
                 Err(EngineError::Precondition(format!(
                     "task {id} is {}: another agent has claimed it; only that one can move it on",
                     known.status
@@ -109,6 +116,30 @@ impl Core {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A gRPC connection is gone: what it claimed may be taken over, and fails if nobody does.
+    pub fn on_caller_gone(&mut self, now: Now, connection: u64) {
+        for claim in self
+            .claims
+            .values_mut()
+            .filter(|claim| claim.connection == connection)
+        {
+            claim.lost_at = Some(now.mono);
+        }
+    }
+
+    /// Tasks whose claimer's connection has been gone for longer than `grace`.
+    pub(super) fn lost_claims(&self, now: Now, grace: Duration) -> Vec<String> {
+        self.claims
+            .iter()
+            .filter(|(_, claim)| {
+                claim
+                    .lost_at
+                    .is_some_and(|at| now.mono.saturating_sub(at) > grace)
+            })
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 
     fn report(

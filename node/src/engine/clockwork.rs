@@ -71,27 +71,29 @@ impl Core {
         Ok(())
     }
 
+    /// Ends what nobody works on any more: tasks whose agent's connection has been gone for the grace
+    /// time without another taking over, and every claimed task when no agent at all is there.
     fn fail_abandoned(&mut self, now: Now) -> Result<(), StoreError> {
         let grace = self.limits.agent_grace;
-        if self
-            .feed
-            .idle_since()
-            .is_none_or(|since| now.mono.saturating_sub(since) <= grace)
-        {
-            return Ok(());
+        let mut abandoned = self.lost_claims(now, grace);
+        let idle = self.feed.idle_since();
+        if idle.is_some_and(|since| now.mono.saturating_sub(since) > grace) {
+            abandoned.extend(
+                self.tasks
+                    .all()
+                    .filter(|(_, known)| known.is_assignee)
+                    .map(|(id, _)| id.clone()),
+            );
+            self.feed.touch(now.mono);
         }
-        let abandoned: Vec<String> = self
-            .tasks
-            .all()
-            .filter(|(_, known)| known.is_assignee && known.claimed && !known.status.is_terminal())
-            // Whoever streams an artifact is there, listening or not.
-            .filter(|(_, known)| !known.open_streams)
-            .map(|(id, _)| id.clone())
-            .collect();
         for id in &abandoned {
-            self.abandon(now, id, "agent went away")?;
+            let known = self.tasks.indexed(id);
+            // Whoever streams an artifact is there, listening or not.
+            if known.is_some_and(|known| known.claimed && !known.status.is_terminal() && !known.open_streams)
+            {
+                self.abandon(now, id, "agent went away")?;
+            }
         }
-        self.feed.touch(now.mono);
         Ok(())
     }
 

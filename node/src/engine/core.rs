@@ -58,7 +58,7 @@ pub struct Core {
     heavy: BTreeSet<PeerId>,
     pub(super) seen: LruCache<PeerId, Seen>,
     pub(super) feed: Feed,
-    pub(super) claims: HashMap<String, u64>,
+    pub(super) claims: HashMap<String, super::assign::Claim>,
     pub(super) connected: HashSet<PeerId>,
     /// Peers that the network is asked to reach.
     wanted: HashSet<PeerId>,

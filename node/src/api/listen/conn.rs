@@ -2,10 +2,10 @@
 
 use std::{
     collections::HashSet,
-    io,
+    fmt, io,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
@@ -38,10 +38,21 @@ pub struct CallerInfo {
 #[derive(Clone, Debug, Default)]
 pub struct Connections(Arc<Register>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Register {
     last: AtomicU64,
     alive: Mutex<HashSet<ConnectionId>>,
+    on_closed: OnceLock<OnClosed>,
+}
+
+type OnClosed = Box<dyn Fn(ConnectionId) + Send + Sync>;
+
+impl fmt::Debug for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Register")
+            .field("alive", &self.alive)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Connections {
@@ -53,6 +64,11 @@ impl Connections {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .contains(&connection)
+    }
+
+    /// Calls `f` with every connection that is gone from now on. Only the first caller is heard.
+    pub fn on_closed(&self, f: impl Fn(ConnectionId) + Send + Sync + 'static) {
+        let _ = self.0.on_closed.set(Box::new(f));
     }
 
     /// Registers a new connection until the returned entry is dropped.
@@ -87,6 +103,9 @@ impl Drop for Alive {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&self.id);
+        if let Some(on_closed) = self.connections.0.on_closed.get() {
+            on_closed(self.id);
+        }
     }
 }
 

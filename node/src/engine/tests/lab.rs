@@ -12,7 +12,6 @@ use super::harness::{Node, limits, peer, text};
 use crate::{
     delivery::inbox,
     engine::{
-        assign::Caller,
         core::Core,
         feed::ListenerId,
         originate::SendTask,
@@ -136,18 +135,7 @@ impl Lab {
     }
 
     pub(super) fn update(&mut self, node: usize, id: &str, next: Status) -> Result<(), EngineError> {
-        self.call(node, |core, now| {
-            core.update(
-                now,
-                id,
-                next,
-                None,
-                &Caller {
-                    connection: 1,
-                    is_alive: &|_| true,
-                },
-            )
-        })
+        self.call(node, |core, now| core.update(now, id, next, None, 1))
     }
 
     pub(super) fn complete(&mut self, node: usize, id: &str, result: &str) -> Result<(), EngineError> {

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     engine::{
-        assign::Caller,
         originate::SendTask,
         turn::{EngineError, Limits},
     },
@@ -69,11 +68,7 @@ fn a_thousand_updates_arrive_in_order() {
     let id = lab.task();
     for number in 0..1000 {
         let said = Some(text(&format!("p{number}"), ""));
-        let caller = Caller {
-            connection: 1,
-            is_alive: &|_| true,
-        };
-        lab.call(B, |core, now| core.update(now, &id, Working, said, &caller))
+        lab.call(B, |core, now| core.update(now, &id, Working, said, 1))
             .unwrap();
     }
     let seen: Vec<String> = lab
@@ -95,24 +90,15 @@ fn the_first_to_claim_a_task_has_it() {
     let mut lab = Lab::pair();
     let id = lab.task();
     lab.update(B, &id, Working).unwrap();
-    let second = Caller {
-        connection: 2,
-        is_alive: &|_| true,
-    };
-    let refused = lab.call(B, |core, now| core.update(now, &id, Working, None, &second));
+    let refused = lab.call(B, |core, now| core.update(now, &id, Working, None, 2));
     assert!(
         matches!(refused, Err(EngineError::Precondition(_))),
         "{refused:?}"
     );
     lab.update(B, &id, Working).unwrap();
-    let after_it_died = Caller {
-        connection: 2,
-        is_alive: &|holder| holder != 1,
-    };
-    lab.call(B, |core, now| {
-        core.update(now, &id, Working, None, &after_it_died)
-    })
-    .unwrap();
+    lab.nodes[B].core.on_caller_gone(lab.now, 1);
+    lab.call(B, |core, now| core.update(now, &id, Working, None, 2))
+        .unwrap();
 }
 
 #[test]
@@ -375,15 +361,10 @@ fn nobody_moves_a_task_on_that_a_living_agent_has_claimed() {
     let mut lab = Lab::pair();
     let id = lab.task();
     lab.update(B, &id, Working).unwrap();
-    for alive in [true, false] {
-        let other = lab.call(B, |core, now| {
-            let caller = Caller {
-                connection: 2,
-                is_alive: &|_| alive,
-            };
-            core.update(now, &id, InputRequired, None, &caller)
-        });
-        assert_eq!(other.is_err(), alive, "{other:?}");
+    for gone in [2, 1] {
+        lab.nodes[B].core.on_caller_gone(lab.now, gone);
+        let other = lab.call(B, |core, now| core.update(now, &id, InputRequired, None, 3));
+        assert_eq!(other.is_ok(), gone == 1, "{other:?}");
     }
     assert_eq!(lab.status(A, &id), InputRequired);
 }
@@ -408,4 +389,25 @@ fn a_further_message_that_expires_ends_the_task_on_both_sides() {
     assert_eq!(lab.status(A, &id), Failed);
     lab.connect();
     assert_eq!(lab.status(B, &id), Canceled, "its agent does not wait for ever");
+}
+
+#[test]
+fn a_task_whose_agent_is_gone_fails_though_another_agent_listens() {
+    let mut lab = Lab::pair();
+    lab.listen(B);
+    let (left, taken_over) = (lab.task(), lab.task());
+    for id in [&left, &taken_over] {
+        lab.update(B, id, Working).unwrap();
+    }
+    lab.nodes[B].core.on_caller_gone(lab.now, 1);
+    lab.call(B, |core, now| core.update(now, &taken_over, Working, None, 2))
+        .unwrap();
+    lab.advance(Duration::from_secs(290));
+    assert_eq!(lab.status(A, &left), Working);
+    lab.advance(Duration::from_secs(20));
+    assert_eq!(
+        (lab.status(A, &left), lab.reason(A, &left)),
+        (Failed, "agent went away".into())
+    );
+    assert_eq!(lab.status(A, &taken_over), Working);
 }

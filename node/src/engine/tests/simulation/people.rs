@@ -9,7 +9,6 @@ use rand::{RngExt as _, rngs::StdRng};
 use super::world::World;
 use crate::{
     engine::{
-        assign::Caller,
         feed::ListenerId,
         originate::SendTask,
         tests::harness::{artifact, text},
@@ -278,18 +277,10 @@ impl World {
 
     fn step(&mut self, at: usize, id: &str, step: Step) -> Result<(), EngineError> {
         let (now, core) = (self.now, &mut self.nodes[at].core);
-        let caller = Caller {
-            connection: 1,
-            is_alive: &|_| true,
-        };
         match step {
-            Step::Progress(number) => core.update(
-                now,
-                id,
-                Status::Working,
-                Some(text(&format!("p{number}"), "")),
-                &caller,
-            ),
+            Step::Progress(number) => {
+                core.update(now, id, Status::Working, Some(text(&format!("p{number}"), "")), 1)
+            }
             Step::Ask => {
                 let answered = core.task(id).is_ok_and(|task| from_originator(&task) > 1);
                 if answered
@@ -299,13 +290,7 @@ impl World {
                 {
                     return Ok(()); // The first try took effect, and only its answer was lost.
                 }
-                core.update(
-                    now,
-                    id,
-                    Status::InputRequired,
-                    Some(text("question", "sure?")),
-                    &caller,
-                )
+                core.update(now, id, Status::InputRequired, Some(text("question", "sure?")), 1)
             }
             Step::Complete => core.complete(now, id, vec![artifact("a", &result_of(id))], None),
         }
