@@ -4,7 +4,7 @@
 use std::{future::Future, io::Write as _, time::Duration};
 
 /// How long a condition may take: far more than it needs, since machines that run tests are busy.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// How often a condition is looked at. Nothing depends on it but the time that a test takes.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

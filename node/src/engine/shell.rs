@@ -287,6 +287,7 @@ impl Shell {
                 Ok(())
             }
             net::Event::Disconnected { peer } => {
+                self.links.remove(&peer);
                 self.core.on_disconnected(peer);
                 Ok(())
             }

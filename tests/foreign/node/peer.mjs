@@ -12,8 +12,9 @@
 //       {"do": "card", "card"}            exchanges cards; the card is answered to others from now on
 //       {"do": "set", …}                  ack: whether envelopes are acknowledged (true);
 //                                         close: whether a stream is closed after one envelope (false);
+//                                         idle: seconds without a frame after which a stream is reset (0 = never);
 //                                         ignore: types of envelopes that are never acknowledged ([])
-// Said: ready, dialed, hung_up, sent, raw_done, set, envelope, ack_sent, card_answer, card_received
+// Said: ready, dialed, hung_up, sent, raw_done, set, envelope, idle, ack_sent, card_answer, card_received
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
@@ -59,7 +60,7 @@ const decode = (type, payload) =>
 const say = (event, facts = {}) =>
   process.stdout.write(`${JSON.stringify({ event, ...facts })}\n`);
 
-const settings = { ack: true, close: false, ignore: [] };
+const settings = { ack: true, close: false, idle: 0, ignore: [] };
 let ownCard;
 let inbound = 0;
 
@@ -106,7 +107,18 @@ async function acknowledge(peer, envelope) {
 
 async function onEnvelopes(stream, connection) {
   const number = ++inbound;
+  let timer;
+  const rearm = () => {
+    clearTimeout(timer);
+    if (settings.idle > 0) timer = setTimeout(() => giveUp(), settings.idle * 1000);
+  };
+  const giveUp = () => {
+    stream.abort(new Error("idle"));
+    say("idle", { stream: number });
+  };
+  rearm();
   for await (const frame of frames(stream)) {
+    rearm();
     const envelope = decode(Envelope, frame);
     say("envelope", { stream: number, envelope });
     const ignored = ["ENVELOPE_TYPE_ACK", ...settings.ignore].includes(envelope.type);
@@ -116,6 +128,7 @@ async function onEnvelopes(stream, connection) {
     // What comes later on this stream is not read: a deployed peer that has waited too long does so too.
     if (settings.close) break;
   }
+  clearTimeout(timer);
   await stream.close().catch(() => {});
 }
 

@@ -235,6 +235,23 @@ async fn streams_that_the_peer_closes_are_opened_again() {
     assert!(streams.len() > UPDATES, "only {} streams", streams.len());
 }
 
+/// Deployed daemons wait 30 s for the next frame and then drop the stream.
+#[tokio::test]
+async fn a_stream_that_was_idle_for_30_seconds_is_opened_again() {
+    let daemon = Daemon::builder().start().await;
+    let _agent = busy_echo(&daemon.node().await);
+    let mut peer = Peer::connected_to(&daemon).await;
+    peer.tell(json!({"do": "set", "idle": 30}), "set").await;
+    let before = send_task("before");
+    peer.send(std::slice::from_ref(&before)).await;
+    peer.of_task("task_complete", &task_of(&before)).await;
+    peer.event("idle").await;
+    let after = send_task("after");
+    peer.send(std::slice::from_ref(&after)).await;
+    let complete = peer.of_task("task_complete", &task_of(&after)).await;
+    assert_eq!(result_of(&complete), "echo: after");
+}
+
 /// Without an ACK the same envelope comes again, byte for byte; with one it stops.
 #[tokio::test]
 async fn an_envelope_without_ack_comes_again() {

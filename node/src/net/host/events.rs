@@ -111,11 +111,12 @@ impl Host {
                 result,
             }) => match result {
                 Ok(rtt) => self.shared.roster_mut().pinged(peer.into(), connection, rtt),
-                Err(ping::Failure::Unsupported) => {}
-                Err(error) => {
-                    tracing::debug!(%peer, %error, "connection closed: it does not answer pings");
+                Err(ping::Failure::Timeout) => {
+                    tracing::debug!(%peer, "connection closed: it does not answer pings");
                     self.swarm.close_connection(connection);
                 }
+                // Not every peer speaks ping; over a lazily negotiated stream that looks like any failure.
+                Err(error) => tracing::debug!(%peer, %error, "no ping"),
             },
             BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
             BehaviourEvent::Dcutr(event) => match event.result {
