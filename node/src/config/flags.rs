@@ -59,6 +59,7 @@ fn command() -> Command {
         .action(ArgAction::SetTrue)
         .help("Print every setting with its source, and end");
     Command::new("agentanycastd")
+        .bin_name("agentanycastd")
         .version(env!("CARGO_PKG_VERSION"))
         .about("The AgentAnycast node: connects the agents on this machine to agents elsewhere")
         .after_help(

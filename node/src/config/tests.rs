@@ -333,6 +333,17 @@ fn a_secret_is_never_shown() {
     }
 }
 
+#[test]
+fn what_is_printed_is_a_file_that_means_the_same() {
+    let mut given = Given::args(&["--print-config", "--listen=/ip6/::1/tcp/7", "--key=/a \"b\" #c"]);
+    given.file = Some("retry_delays = ['1500ms']\noffline_queue_ttl = '0'\n[mcp]\nlisten = ':1'".into());
+    let printed = given.printed();
+    given.args.remove(0);
+    let (config, _) = given.run();
+    assert_eq!(config.offline_queue_ttl, None);
+    assert_eq!(Given::file(&printed).run().0, config);
+}
+
 mod refusals;
 
 /// Settings whose values a test can draw freely, with words for them.
