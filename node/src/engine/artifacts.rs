@@ -126,7 +126,7 @@ impl Plane {
 
     /// A stream was accepted, for the first time or again.
     pub(super) fn on_start(&mut self, peer: PeerId, start: StreamStart, envelope_id: String) {
-        let receiver = self.receiver(&start);
+        let receiver = self.receiver((start.task_id.clone(), start.artifact_id.clone()));
         let _ = receiver.try_send(Piece {
             peer,
             envelope_id,
@@ -147,11 +147,7 @@ impl Plane {
         ) {
             (Some(receiver), _) => receiver.clone(),
             // The end of a stream whose sender was restarted may come first after our own restart.
-            (None, Payload::StreamEnd(_)) => self.receiver(&StreamStart {
-                task_id: key.0,
-                artifact_id: key.1,
-                ..StreamStart::default()
-            }),
+            (None, Payload::StreamEnd(_)) => self.receiver(key),
             (None, _) => return, // START comes first on every stream; its sender starts again.
         };
         // Full: its sender does not keep to the window, and gets no acknowledgement.
@@ -182,14 +178,13 @@ impl Plane {
         });
     }
 
-    fn receiver(&mut self, start: &StreamStart) -> mpsc::Sender<Piece> {
-        let key = (start.task_id.clone(), start.artifact_id.clone());
+    fn receiver(&mut self, key: (String, String)) -> mpsc::Sender<Piece> {
         if let Some(receiver) = self.receivers.get(&key).filter(|receiver| !receiver.is_closed()) {
             return receiver.clone();
         }
         self.receivers.retain(|_, receiver| !receiver.is_closed());
         let (sender, pieces) = mpsc::channel(PIECES);
-        let stop = self.registry.stop_of(&start.task_id);
+        let stop = self.registry.stop_of(&key.0);
         tokio::spawn(incoming::receive(self.engine.clone(), key.clone(), pieces, stop));
         self.receivers.insert(key, sender.clone());
         sender

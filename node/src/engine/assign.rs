@@ -293,19 +293,6 @@ impl Core {
         Ok(complete.collect())
     }
 
-    /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
-    pub fn ack_stream(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        envelope_id: String,
-        refused: Option<&str>,
-        next: Option<i32>,
-    ) {
-        let frame = self.ack_frame(now, peer, envelope_id, refused, next);
-        self.send_ack(peer, frame);
-    }
-
     /// The stream of an artifact ended, sent or received.
     pub fn end_stream(
         &mut self,

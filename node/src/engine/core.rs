@@ -307,17 +307,25 @@ impl Core {
 
     /// Acknowledges an envelope, once this turn is durable.
     pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
-        let frame = self.ack_frame(now, peer, envelope_id, refused, None);
-        self.send_ack(peer, frame);
+        self.ack_stream(now, peer, envelope_id, refused, None);
     }
 
-    pub(super) fn send_ack(&mut self, peer: PeerId, frame: Bytes) {
+    /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
+    pub fn ack_stream(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        envelope_id: String,
+        refused: Option<&str>,
+        next: Option<i32>,
+    ) {
+        let frame = self.ack_frame(now, peer, envelope_id, refused, next);
         self.want_stream(peer);
         self.effect(Effect::Ack { peer, frame });
     }
 
     /// The encoded acknowledgement of an envelope.
-    pub(super) fn ack_frame(
+    fn ack_frame(
         &mut self,
         now: Now,
         peer: PeerId,

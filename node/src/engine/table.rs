@@ -200,10 +200,10 @@ impl TaskTable {
                 batch.delete_large(&key, old.encoded_len());
                 slot.bytes = slot
                     .bytes
-                    .saturating_sub(records::weight(&old) + streamed_bytes(saved));
+                    .saturating_sub(records::weight(&old) + saved.streamed_bytes());
             }
             let record = ResultRecord::of(result);
-            slot.bytes += records::weight(&record) + streamed_bytes(result);
+            slot.bytes += records::weight(&record) + result.streamed_bytes();
             batch.put_large(&key, &records::encode(&record));
         }
         slot.saved_messages = task.messages.len();
@@ -353,13 +353,6 @@ impl Slot {
             bytes: 0,
             commit: 0,
         })
-    }
-}
-
-fn streamed_bytes(result: &Output) -> u64 {
-    match result {
-        Output::Streamed(streamed) => streamed.bytes,
-        Output::Whole(_) => 0,
     }
 }
 
