@@ -14,6 +14,7 @@ pub mod agent;
 pub mod daemon;
 pub mod ending;
 pub mod pair;
+pub mod process;
 pub mod rpc;
 pub mod wait;
 
