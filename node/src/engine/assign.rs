@@ -43,6 +43,22 @@ pub enum StreamRoute {
     Whole,
 }
 
+/// What completing a task came to.
+#[derive(Debug)]
+pub enum Due {
+    /// It is complete.
+    Nothing,
+    /// Nothing was done: these finished streams have to go along whole first.
+    Streams {
+        /// The streams that its originator has not got.
+        streams: Vec<Streamed>,
+        /// What was given, to be given again.
+        artifacts: Vec<Artifact>,
+        /// What was given, to be given again.
+        message: Option<Message>,
+    },
+}
+
 impl Core {
     /// An agent begins to listen for tasks.
     pub fn attach(&mut self, listener: ListenerId) -> Result<(), EngineError> {
@@ -94,6 +110,26 @@ impl Core {
         message: Option<Message>,
     ) -> Result<(), EngineError> {
         self.report(now, id, Status::Completed, message, artifacts)
+    }
+
+    /// CompleteTask, unless streams of the task have to go along whole.
+    pub fn complete_unless_streams_are_due(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifacts: Vec<Artifact>,
+        message: Option<Message>,
+    ) -> Result<Due, EngineError> {
+        let streams = self.streams_to_send_whole(id)?;
+        if streams.is_empty() {
+            self.complete(now, id, artifacts, message)?;
+            return Ok(Due::Nothing);
+        }
+        Ok(Due::Streams {
+            streams,
+            artifacts,
+            message,
+        })
     }
 
     /// FailTask: ends a task with an error.
@@ -278,14 +314,21 @@ impl Core {
     }
 
     /// Finished streams that its originator has not got: they go along whole when the task completes.
-    pub fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+    fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+        let Some(peer) = self
+            .tasks
+            .indexed(id)
+            .filter(|known| known.is_assignee)
+            .and_then(|known| known.peer)
+        else {
+            return Ok(Vec::new());
+        };
+        if self.is_ours(peer)? {
+            return Ok(Vec::new());
+        }
         let Some(task) = self.tasks.read(id)? else {
             return Ok(Vec::new());
         };
-        match task.role {
-            Role::Assignee(peer) if !self.is_ours(peer)? => {}
-            _ => return Ok(Vec::new()),
-        }
         let complete = task.results.iter().filter_map(|result| match &**result {
             Output::Streamed(streamed) if streamed.ended == Some(Ended::Complete) => Some(streamed.clone()),
             _ => None,
