@@ -14,9 +14,9 @@ use crate::load::quantile;
 const RECORD: usize = 1024;
 /// Records of the large batch.
 const BATCH: usize = 64;
-/// Batches of one record and of many in a slice.
-const SINGLES: usize = 60;
-const BATCHES: usize = 12;
+/// How long a slice tries each size of batch; on a disk that is busy, or slow, it does so a few times at least.
+const LENGTH: Duration = Duration::from_millis(15);
+const LEAST: usize = 9;
 /// Keys that are written in turn, so that the database does not grow with the run.
 const KEYS: u64 = 16 << 10;
 
@@ -32,12 +32,25 @@ pub(crate) struct Barrier {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     /// One record until it was synced, the median.
-    pub(crate) single: Duration,
+    single: Duration,
     /// 64 records until they were synced, the median.
-    pub(crate) batch: Duration,
+    batch: Duration,
 }
 
 impl Measured {
+    /// One record until it was synced, in microseconds.
+    pub(crate) fn single_us(self) -> f64 {
+        self.single.as_secs_f64() * 1e6
+    }
+
+    /// Between the two.
+    pub(crate) fn mean(self, other: Self) -> Self {
+        Self {
+            single: (self.single + other.single) / 2,
+            batch: (self.batch + other.batch) / 2,
+        }
+    }
+
     /// Records per second in batches of 64.
     pub(crate) fn batched_rate(self) -> f64 {
         BATCH as f64 / self.batch.as_secs_f64()
@@ -67,16 +80,20 @@ impl Barrier {
         barrier
     }
 
-    /// Measures, for about 20 ms.
+    /// Measures, for about 30 ms.
     pub(crate) fn slice(&mut self) -> Measured {
         Measured {
-            single: self.median(SINGLES, 1),
-            batch: self.median(BATCHES, BATCH),
+            single: self.median(1),
+            batch: self.median(BATCH),
         }
     }
 
-    fn median(&mut self, times: usize, records: usize) -> Duration {
-        let mut took: Vec<_> = (0..times).map(|_| self.once(records)).collect();
+    fn median(&mut self, records: usize) -> Duration {
+        let began = Instant::now();
+        let mut took = Vec::new();
+        while took.len() < LEAST || began.elapsed() < LENGTH {
+            took.push(self.once(records));
+        }
         took.sort_unstable();
         quantile(&took, 0.5)
     }

@@ -24,6 +24,16 @@ pub(crate) struct Slice {
     pub(crate) all: usize,
 }
 
+impl Slice {
+    pub(crate) fn p50_ms(&self) -> f64 {
+        self.p50.as_secs_f64() * 1e3
+    }
+
+    pub(crate) fn p99_ms(&self) -> f64 {
+        self.p99.as_secs_f64() * 1e3
+    }
+}
+
 /// Runs `once` by `workers` workers for about `length`.
 pub(crate) async fn slice<F: Future<Output = ()>>(
     workers: usize,

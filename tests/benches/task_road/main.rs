@@ -22,6 +22,7 @@ mod load;
 mod options;
 mod ours;
 mod report;
+mod row;
 mod run;
 mod streaming;
 mod usage;

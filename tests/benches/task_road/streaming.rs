@@ -8,10 +8,10 @@ use crate::{
     bare::Bare,
     cell::Cell,
     ends::Agents,
-    load::median,
     options::Options,
     ours::Ours,
-    report::{Memory, StreamRow},
+    row::{StreamRoad, StreamRow},
+    usage::{Memory, Times},
 };
 
 /// Bytes of a chunk: the most that every node takes.
@@ -21,24 +21,34 @@ const CHUNK: usize = 64 << 10;
 pub(crate) async fn measure(cell: Cell, options: &Options, agents: &Agents) -> StreamRow {
     let bare = Bare::start(cell.transport, agents).await;
     let ours = Ours::start(&options.daemon, cell.transport, agents).await;
-    let before = Memory::of(&ours.pids());
+    let (bare_pids, our_pids) = (bare.pids(), ours.pids());
+    let memory = Memory::of(&our_pids);
+    let mut row = StreamRow {
+        cell,
+        mib: options.stream_mib,
+        bare: StreamRoad::default(),
+        ours: StreamRoad::default(),
+        before: memory,
+        after: memory,
+    };
     let chunks = (options.stream_mib << 20) / CHUNK;
     let payload = Bytes::from(vec![7; CHUNK]);
-    let (mut bare_rates, mut our_rates) = (Vec::new(), Vec::new());
     for _ in 0..options.stream_rounds {
-        let began = Instant::now();
+        let (before, began) = (Times::now(&bare_pids), Instant::now());
         bare.stream(payload.clone(), chunks).await;
-        bare_rates.push(options.stream_mib as f64 / began.elapsed().as_secs_f64());
-        let began = Instant::now();
+        let took = began.elapsed();
+        row.bare
+            .rates
+            .push(options.stream_mib as f64 / took.as_secs_f64());
+        row.bare.times.add(Times::now(&bare_pids).since(before));
+        let (before, began) = (Times::now(&our_pids), Instant::now());
         ours.stream(CHUNK, chunks).await;
-        our_rates.push(options.stream_mib as f64 / began.elapsed().as_secs_f64());
+        let took = began.elapsed();
+        row.ours
+            .rates
+            .push(options.stream_mib as f64 / took.as_secs_f64());
+        row.ours.times.add(Times::now(&our_pids).since(before));
     }
-    StreamRow {
-        cell: cell.to_string(),
-        mib: options.stream_mib,
-        bare: median(bare_rates),
-        ours: median(our_rates),
-        before,
-        after: Memory::of(&ours.pids()),
-    }
+    row.after = Memory::of(&our_pids);
+    row
 }

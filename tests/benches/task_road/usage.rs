@@ -4,6 +4,7 @@
 use std::{fs, time::Duration};
 
 use rustix::process::Pid;
+use serde_json::{Value, json};
 
 /// The kernel counts processor time for programs in hundredths of a second, on every architecture.
 const TICK: Duration = Duration::from_millis(10);
@@ -16,8 +17,8 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    /// Of this process and its threads, since it started.
-    pub(crate) fn of(pid: Pid) -> Self {
+    /// Of a process and its threads, since it started.
+    fn of(pid: Pid) -> Self {
         let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
         let stat = fs::read_to_string(path).expect("the process runs");
         // The name in parentheses may hold anything; the state is the first field behind it.
@@ -33,21 +34,12 @@ impl Cpu {
         }
     }
 
-    /// Of all of them.
-    pub(crate) fn of_all(pids: &[Pid]) -> Self {
-        let mut sum = Self::default();
-        for pid in pids {
-            sum.add(Self::of(*pid));
-        }
-        sum
-    }
-
-    pub(crate) fn add(&mut self, other: Self) {
+    fn add(&mut self, other: Self) {
         self.user += other.user;
         self.system += other.system;
     }
 
-    pub(crate) fn since(self, before: Self) -> Self {
+    fn since(self, before: Self) -> Self {
         Self {
             user: self.user - before.user,
             system: self.system - before.system,
@@ -59,16 +51,72 @@ impl Cpu {
     }
 }
 
-/// Memory in use, in bytes.
+/// Processor time of two nodes, and of the ends (this process).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) nodes: Cpu,
+    pub(crate) ends: Cpu,
+}
+
+impl Times {
+    pub(crate) fn now(nodes: &[Pid]) -> Self {
+        let mut times = Self {
+            nodes: Cpu::default(),
+            ends: Cpu::of(rustix::process::getpid()),
+        };
+        for pid in nodes {
+            times.nodes.add(Cpu::of(*pid));
+        }
+        times
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.nodes.add(other.nodes);
+        self.ends.add(other.ends);
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            nodes: self.nodes.since(before.nodes),
+            ends: self.ends.since(before.ends),
+        }
+    }
+}
+
+/// Memory of the sender's daemon and of the agent's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rss {
-    pub(crate) now: u64,
-    pub(crate) peak: u64,
+pub(crate) struct Memory([Rss; 2]);
+
+impl Memory {
+    pub(crate) fn of(pids: &[Pid]) -> Self {
+        Self([Rss::of(pids[0]), Rss::of(pids[1])])
+    }
+
+    /// In MiB.
+    pub(crate) fn now(self) -> String {
+        format!("{}+{}", self.0[0].now >> 20, self.0[1].now >> 20)
+    }
+
+    /// The most that it ever was, in MiB.
+    pub(crate) fn peak(self) -> String {
+        format!("{}+{}", self.0[0].peak >> 20, self.0[1].peak >> 20)
+    }
+
+    pub(crate) fn json(self) -> Value {
+        let [sender, agent] = self.0.map(|rss| json!({"rss": rss.now, "peak": rss.peak}));
+        json!({"sender": sender, "agent": agent})
+    }
+}
+
+/// Memory of a process, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Rss {
+    now: u64,
+    peak: u64,
 }
 
 impl Rss {
-    /// Of this process.
-    pub(crate) fn of(pid: Pid) -> Self {
+    fn of(pid: Pid) -> Self {
         let path = format!("/proc/{}/status", pid.as_raw_nonzero());
         let status = fs::read_to_string(path).expect("the process runs");
         let bytes = |key: &str| -> u64 {
