@@ -38,7 +38,7 @@ pub(crate) struct Bare {
     nodes: [Node; 2],
     agents: Agents,
     serving: JoinHandle<()>,
-    _home: TempDir,
+    home: TempDir,
 }
 
 struct Node {
@@ -100,7 +100,7 @@ impl Bare {
             nodes: [asking, answering],
             agents: agents.clone(),
             serving,
-            _home: home,
+            home,
         };
         bare.wait_for_sockets().await;
         bare
@@ -108,9 +108,9 @@ impl Bare {
 
     async fn wait_for_sockets(&self) {
         let sockets = [
-            self._home.path().join("asking"),
+            self.home.path().join("asking"),
             self.agent.clone(),
-            self._home.path().join("agent"),
+            self.home.path().join("agent"),
         ];
         agentanycast_tests::eventually("the bare nodes' sockets are there", || async {
             sockets.iter().all(|socket| socket.exists()).then_some(())

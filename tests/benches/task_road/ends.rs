@@ -11,9 +11,6 @@ pub(crate) struct Agents(Handle);
 
 impl Agents {
     pub(crate) fn start() -> Self {
-        if std::env::var_os("TOGETHER").is_some() {
-            return Self(Handle::current());
-        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

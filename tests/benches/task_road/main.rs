@@ -24,6 +24,7 @@ mod ours;
 mod report;
 mod row;
 mod run;
+mod stale;
 mod streaming;
 mod usage;
 

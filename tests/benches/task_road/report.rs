@@ -18,8 +18,11 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(options: &Options) -> Self {
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let run = format!(
-            "{} rounds of {} ms per cell, {} × {} MiB streamed",
+            "{} processors, load {} before; {} rounds of {} ms per cell, {} × {} MiB streamed",
+            std::thread::available_parallelism().map_or(0, usize::from),
+            load.split(' ').next().unwrap_or_default(),
             options.rounds,
             options.slice.as_millis(),
             options.stream_rounds,

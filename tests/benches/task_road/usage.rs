@@ -41,8 +41,8 @@ impl Cpu {
 
     fn since(self, before: Self) -> Self {
         Self {
-            user: self.user - before.user,
-            system: self.system - before.system,
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
         }
     }
 
