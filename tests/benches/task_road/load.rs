@@ -1,5 +1,6 @@
-//! A slice of load: so many workers, each with one task after the other, for so long. What is under way at the
-//! end is finished and not counted; neither is what ended while the slice was warming up.
+//! A slice of load: so many workers, each with one task after the other, for so long. What ends while the slice
+//! warms up is not counted, and neither is what is under way at its end; the slice is longer than asked for
+//! when the road is so slow that hardly anything would be counted.
 
 use std::{
     cell::RefCell,
@@ -8,8 +9,11 @@ use std::{
 
 use futures::future::join_all;
 
-/// What a slice begins with and does not count: caches and windows warm up.
+/// What a slice begins with and does not count, at least: caches and windows warm up.
 const LEAD: Duration = Duration::from_millis(100);
+
+/// Longer than any slice takes on a road that moves.
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// What a slice came to.
 #[derive(Debug)]
@@ -17,10 +21,10 @@ pub(crate) struct Slice {
     /// Tasks per second.
     pub(crate) rate: f64,
     /// Half of the tasks took no longer.
-    pub(crate) p50: Duration,
+    p50: Duration,
     /// 99 of 100 tasks took no longer.
-    pub(crate) p99: Duration,
-    /// All tasks, also those that were not timed.
+    p99: Duration,
+    /// All tasks, also those that were not counted.
     pub(crate) all: usize,
 }
 
@@ -34,39 +38,83 @@ impl Slice {
     }
 }
 
+/// What has been counted so far.
+struct Count {
+    /// Tasks to see before counting begins, and to count before it ends: half of what is in flight at once.
+    least: usize,
+    length: Duration,
+    started: Instant,
+    /// From when on tasks are counted, and until when.
+    began: Option<Instant>,
+    ended: Option<Instant>,
+    took: Vec<Duration>,
+    all: usize,
+}
+
+impl Count {
+    /// A task that took so long is over; whether there is to be another one.
+    fn task(&mut self, took: Duration, now: Instant) -> bool {
+        self.all += 1;
+        if self.ended.is_some() {
+            return false;
+        }
+        let Some(began) = self.began else {
+            let warm = now >= self.started + LEAD && self.all >= self.least;
+            self.began = warm.then_some(now);
+            return true;
+        };
+        self.took.push(took);
+        if now >= began + self.length && self.took.len() >= self.least {
+            self.ended = Some(now);
+        }
+        self.ended.is_none()
+    }
+
+    fn slice(mut self) -> Slice {
+        self.took.sort_unstable();
+        let counted = self.began.zip(self.ended).map(|(began, ended)| ended - began);
+        let counted = counted.expect("the workers went on until the end");
+        Slice {
+            rate: self.took.len() as f64 / counted.as_secs_f64(),
+            p50: quantile(&self.took, 0.50),
+            p99: quantile(&self.took, 0.99),
+            all: self.all,
+        }
+    }
+}
+
 /// Runs `once` by `workers` workers for about `length`.
+///
+/// # Panics
+/// When it does not come to its end.
 pub(crate) async fn slice<F: Future<Output = ()>>(
     workers: usize,
     length: Duration,
     once: impl Fn() -> F,
 ) -> Slice {
-    let begins = Instant::now() + LEAD;
-    let ends = begins + length;
-    let took = RefCell::new(Vec::new());
-    let all = RefCell::new(0);
+    let count = RefCell::new(Count {
+        least: workers.div_ceil(2),
+        length,
+        started: Instant::now(),
+        began: None,
+        ended: None,
+        took: Vec::new(),
+        all: 0,
+    });
     let work = || async {
         loop {
             let started = Instant::now();
-            if started >= ends {
-                return;
-            }
             once().await;
             let now = Instant::now();
-            *all.borrow_mut() += 1;
-            if now >= begins && now < ends {
-                took.borrow_mut().push(now - started);
+            if !count.borrow_mut().task(now - started, now) {
+                return;
             }
         }
     };
-    join_all((0..workers).map(|_| work())).await;
-    let mut took = took.into_inner();
-    took.sort_unstable();
-    Slice {
-        rate: took.len() as f64 / length.as_secs_f64(),
-        p50: quantile(&took, 0.50),
-        p99: quantile(&took, 0.99),
-        all: all.into_inner(),
-    }
+    let all = join_all((0..workers).map(|_| work()));
+    let ended = tokio::time::timeout(LIMIT, all).await;
+    ended.unwrap_or_else(|_| panic!("the road stands: {} tasks in {LIMIT:?}", count.borrow().all));
+    count.into_inner().slice()
 }
 
 /// The value that this share of the sorted ones does not exceed; zero of none.

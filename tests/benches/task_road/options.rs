@@ -16,7 +16,7 @@ Measures the task road against the bare road and the bare barrier.
   --slice MS         length of a slice (ours; the bare ones take half of it) (1500)
   --stream-mib N     size of the streamed artifact (1024)
   --stream-rounds N  how often it is streamed (3)
-  --quick            3 rounds of 250 ms, 256 MiB once
+  --quick            3 rounds of 150 ms, 256 MiB once
   --daemon PATH      the daemon's program (target/release/agentanycastd)
   --json PATH        also write the figures there
   --list             show the cells
@@ -69,7 +69,7 @@ impl Options {
                 "--stream-mib" => options.stream_mib = number(&value()?)?,
                 "--stream-rounds" => options.stream_rounds = number(&value()?)?,
                 "--quick" => {
-                    (options.rounds, options.slice) = (3, Duration::from_millis(250));
+                    (options.rounds, options.slice) = (3, Duration::from_millis(150));
                     (options.stream_rounds, options.stream_mib) = (1, 256);
                 }
                 "--daemon" => options.daemon = value()?.into(),
