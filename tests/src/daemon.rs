@@ -46,9 +46,14 @@ pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its executable");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
     let program = profile.join("agentanycastd");
+    let release = if profile.ends_with("release") {
+        " --release"
+    } else {
+        ""
+    };
     assert!(
         program.is_file(),
-        "{} is missing; build it with `cargo build -p agentanycast-node` (`cargo test --workspace` does)",
+        "{} is missing; build it with `cargo build{release} -p agentanycast-node`",
         program.display()
     );
     program
@@ -120,6 +125,7 @@ pub struct Builder {
     mdns: bool,
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
+    program: Option<PathBuf>,
 }
 
 impl Builder {
@@ -137,7 +143,14 @@ impl Builder {
             mdns: false,
             args: Vec::new(),
             env: Vec::new(),
+            program: None,
         }
+    }
+
+    /// Runs this program instead of the one beside the test.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
     }
 
     /// Adds arguments.
@@ -194,7 +207,7 @@ impl Builder {
     /// The command, to be run as it is.
     pub fn command(&self) -> Command {
         let home = self.home.path();
-        let mut command = Command::new(program());
+        let mut command = Command::new(self.program.clone().unwrap_or_else(program));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);

@@ -11,6 +11,7 @@
 )]
 
 pub mod agent;
+pub mod bare;
 pub mod daemon;
 pub mod ending;
 pub mod pair;
