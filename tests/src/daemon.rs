@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    lab::Namespace,
     rpc::{self, Rpc},
     wait::{LIMIT, within},
 };
@@ -114,6 +115,7 @@ impl Default for Home {
 #[must_use = "a daemon is started by `start`"]
 pub struct Builder {
     home: Home,
+    namespace: Option<Namespace>,
     grpc: String,
     listen: Vec<String>,
     bootstrap: Vec<String>,
@@ -128,6 +130,7 @@ impl Builder {
         let grpc = format!("unix://{}", home.socket().display());
         Self {
             home,
+            namespace: None,
             grpc,
             listen: vec![
                 "/ip4/127.0.0.1/tcp/0".to_owned(),
@@ -138,6 +141,12 @@ impl Builder {
             args: Vec::new(),
             env: Vec::new(),
         }
+    }
+
+    /// Runs it in this network namespace. Agents reach it as ever, since its socket is a file.
+    pub fn in_namespace(mut self, namespace: &Namespace) -> Self {
+        self.namespace = Some(namespace.clone());
+        self
     }
 
     /// Adds arguments.
@@ -194,7 +203,10 @@ impl Builder {
     /// The command, to be run as it is.
     pub fn command(&self) -> Command {
         let home = self.home.path();
-        let mut command = Command::new(program());
+        let mut command = match &self.namespace {
+            Some(namespace) => Command::from(namespace.command(&program())),
+            None => Command::new(program()),
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);

@@ -13,6 +13,7 @@
 pub mod agent;
 pub mod daemon;
 pub mod ending;
+pub mod lab;
 pub mod pair;
 pub mod rpc;
 pub mod wait;
