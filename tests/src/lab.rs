@@ -136,8 +136,12 @@ impl Lab {
             .concat());
             ip(&["-n", end.name(), "link", "set", "dev", &device, "up"]);
         }
+        let end = |namespace: &Namespace, address: &str| {
+            let address = address.split('/').next().unwrap_or_default().to_owned();
+            (namespace.clone(), address)
+        };
         Link {
-            ends: [one.clone(), other.clone()],
+            ends: [end(one, address), end(other, its_address)],
             device,
         }
     }
@@ -214,14 +218,15 @@ impl Drop for Inner {
 /// A link between two namespaces. It can be cut at once, as often as one likes.
 #[derive(Clone, Debug)]
 pub struct Link {
-    ends: [Namespace; 2],
+    /// Each with the address there.
+    ends: [(Namespace, String); 2],
     device: String,
 }
 
 impl Link {
-    /// Cuts it: nothing passes any more, in either direction. At both ends, and for what is only passed on
-    /// there, a TCP connection is reset at the next segment that it tries to send and a new one is refused;
-    /// anything else vanishes. Cutting it twice is cutting it once.
+    /// Cuts it: nothing passes any more, in either direction. The TCP connections of both ends break at once
+    /// (where the kernel does not allow that, at the next segment, as those that are only passed on there);
+    /// new ones are refused; anything else vanishes. Cutting it twice is cutting it once.
     ///
     /// # Panics
     /// When the rules are refused.
@@ -241,11 +246,16 @@ impl Link {
             chain("output", &out_of),
             chain("forward", &format!("{into} {out_of}")),
         );
-        for end in &self.ends {
+        for (end, _) in &self.ends {
             // The empty table makes the removal legal when there is none.
             end.nft(&format!(
                 "table inet {device} {{ }}; delete table inet {device}; {table}"
             ));
+        }
+        for (end, address) in &self.ends {
+            // A connection on which nobody speaks would not notice for long.
+            let kill = ["--kill", "--tcp", "--numeric", "src", address];
+            let _ = run(end.command(Path::new("ss")).args(kill));
         }
     }
 
@@ -255,7 +265,7 @@ impl Link {
     /// When the rules cannot be removed.
     pub fn mend(&self) {
         let device = &self.device;
-        for end in &self.ends {
+        for (end, _) in &self.ends {
             end.nft(&format!("table inet {device} {{ }}; delete table inet {device};"));
         }
     }
