@@ -399,6 +399,16 @@ impl Daemon {
         kill_process(self.pid(), Signal::TERM).expect("the daemon runs");
     }
 
+    /// Stops it from doing anything (SIGSTOP), while its connections stay.
+    pub fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("the daemon runs");
+    }
+
+    /// Lets it go on after [`Daemon::freeze`].
+    pub fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("the daemon runs");
+    }
+
     /// How it ended, if it does within `limit`.
     ///
     /// # Panics

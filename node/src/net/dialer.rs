@@ -17,9 +17,10 @@ pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
 /// Share of a wait that jitter adds or takes, so that many nodes do not dial in step.
 const JITTER: f64 = 0.2;
-/// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`]; a shorter one
-/// is a peer that refuses us after the handshake and keeps its longer waits.
-const STABLE_AFTER: Duration = Duration::from_mins(1);
+/// A connection that stood this long, or as long as the wait that would come next, makes the next loss start
+/// again at [`FIRST_DELAY`]. A shorter one is a peer that refuses us after the handshake, which it does within
+/// moments, and keeps its longer waits. A link that breaks every few seconds must not end up with the longest.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// What is dialled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,7 +203,7 @@ impl Dialer {
             if let Phase::Connected { peer: held, since } = state.phase
                 && held == peer
             {
-                if now.saturating_duration_since(since) >= STABLE_AFTER {
+                if now.saturating_duration_since(since) >= STABLE_AFTER.min(state.delay) {
                     state.delay = FIRST_DELAY;
                 }
                 self.wait(&target, now, jitter);

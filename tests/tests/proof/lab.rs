@@ -1,30 +1,24 @@
 //! The laboratory itself: a cut link ends connections and lets none begin, a mended one lets them begin
 //! again; and a router that masquerades lets a daemon out. What is proved by means of it is worth as much.
 
-use agentanycast_tests::{Daemon, Transport, eventually, lab::Lab, pair::connected};
+use agentanycast_tests::{
+    Daemon, Pair, Transport,
+    lab::Lab,
+    pair::{alone, connected},
+};
 
 #[tokio::test]
 async fn a_link_is_cut_and_mended() {
     for transport in [Transport::Tcp, Transport::Quic] {
         let Some(lab) = Lab::open() else { return };
-        let (one, other) = (lab.namespace("alice"), lab.namespace("bob"));
-        let link = lab.link(&one, "10.77.0.1/24", &other, "10.77.0.2/24");
-        let listen = |ip| [transport.listen().replace("127.0.0.1", ip)];
-        let alice = Daemon::builder().in_namespace(&one).listen(listen("10.77.0.1"));
-        let alice = alice.start().await;
-        let bob = Daemon::builder().in_namespace(&other).listen(listen("10.77.0.2"));
-        let bob = bob.bootstrap(&alice.addresses()[0]).start().await;
+        let (Pair { alice, bob }, link) = Pair::apart(&lab, transport).await;
         let (here, there) = (alice.node().await, bob.node().await);
         for _ in 0..2 {
             connected(&here, &bob).await;
             connected(&there, &alice).await;
             link.cut();
-            for node in [&here, &there] {
-                eventually("the connection is gone", || async {
-                    node.peers().await.unwrap().is_empty().then_some(())
-                })
-                .await;
-            }
+            alone(&here).await;
+            alone(&there).await;
             let refused = there
                 .connect_peer(alice.peer_id(), [alice.addresses()[0].as_str()])
                 .await;

@@ -49,7 +49,19 @@ fn only_a_stable_connection_resets_the_waits() {
     let mut dialer = Dialer::new(8);
     let target = Target::Address("/dns/relay.example/tcp/4001".to_owned());
     dialer.pin(target.clone(), now);
-    for (stood, wait) in [(1, 1), (1, 2), (1, 4), (60, 1), (1, 2)] {
+    // Moments; as long as the next wait; moments until the next wait is long; what is stable by any measure.
+    let losses = [
+        (0, 1),
+        (1, 2),
+        (4, 1),
+        (0, 2),
+        (0, 4),
+        (3, 8),
+        (9, 16),
+        (10, 1),
+        (2, 1),
+    ];
+    for (stood, wait) in losses {
         assert_eq!(dialer.due(now, 9), std::slice::from_ref(&target));
         dialer.attached(&target, peer(3), now);
         assert_eq!(dialer.next_at(), None);
