@@ -17,10 +17,9 @@ pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
 /// Share of a wait that jitter adds or takes, so that many nodes do not dial in step.
 const JITTER: f64 = 0.2;
-/// A connection that stood this long, or as long as the wait that would come next, makes the next loss start
-/// again at [`FIRST_DELAY`]. A shorter one is a peer that refuses us after the handshake, which it does within
-/// moments, and keeps its longer waits. A link that breaks every few seconds must not end up with the longest.
-const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`], also when its peer never
+/// said who it is.
+const STABLE_AFTER: Duration = Duration::from_mins(1);
 
 /// What is dialled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -188,6 +187,19 @@ impl Dialer {
         }
     }
 
+    /// `peer` has introduced itself on its connection, so it does not refuse us: the next loss starts again at
+    /// [`FIRST_DELAY`], however short the connection was. A peer that is full closes right after the handshake,
+    /// without an introduction, and is asked less and less often. A link that keeps breaking must not be.
+    pub(super) fn introduced(&mut self, peer: PeerId) {
+        for state in self.targets.values_mut() {
+            if let Phase::Connected { peer: held, .. } = state.phase
+                && held == peer
+            {
+                state.delay = FIRST_DELAY;
+            }
+        }
+    }
+
     /// The last connection to `peer` is gone.
     pub(super) fn disconnected(&mut self, peer: PeerId, now: Instant, jitter: f64) {
         // Address targets are the few of the configuration; peer targets are found by their key.
@@ -203,7 +215,7 @@ impl Dialer {
             if let Phase::Connected { peer: held, since } = state.phase
                 && held == peer
             {
-                if now.saturating_duration_since(since) >= STABLE_AFTER.min(state.delay) {
+                if now.saturating_duration_since(since) >= STABLE_AFTER {
                     state.delay = FIRST_DELAY;
                 }
                 self.wait(&target, now, jitter);
