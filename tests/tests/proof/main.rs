@@ -9,6 +9,7 @@
 )]
 
 mod away;
+mod crash;
 mod lab;
 mod order;
 
