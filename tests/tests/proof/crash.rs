@@ -11,7 +11,8 @@
 //! `AGENTANYCAST_CRASH_SEED` repeats the random choices of a run, which says its seed. The long version:
 //!
 //! ```sh
-//! AGENTANYCAST_CRASH_ROUNDS=100 cargo test --release -p agentanycast-tests --test proof crash
+//! cargo build -p agentanycast-node
+//! AGENTANYCAST_CRASH_ROUNDS=100 cargo test -p agentanycast-tests --test proof crash
 //! ```
 
 mod agents;
@@ -23,7 +24,7 @@ mod wire;
 use std::{collections::HashMap, io::Write as _, sync::Arc, time::Instant};
 
 use agentanycast::{Node, Task, TaskFilter, TaskStatus};
-use agentanycast_tests::{Pair, Transport, eventually};
+use agentanycast_tests::{Daemon, Pair, Transport, eventually};
 use futures::future::join_all;
 use rand::{SeedableRng as _, rngs::StdRng};
 
@@ -117,12 +118,15 @@ async fn one_round(pair: &mut Pair, ledger: &Arc<Ledger>, seed: u64, round: usiz
     };
     tokio::join!(tasks, plan.carry_out(pair, ledger));
     ledger.next_round();
-    originators::read_again(&alice, ledger).await;
+    // All of them, also those of the rounds before: none has changed.
+    originators::read(&alice, ledger, &ledger.accepted()).await;
 }
 
 /// At the end both daemons have the same tasks, all of them completed, also those whose SendTask got no
 /// answer and was given up; and none is there twice.
 async fn audit(pair: &Pair, ledger: &Ledger) {
+    no_errors(&pair.alice);
+    no_errors(&pair.bob);
     let (alice, bob) = pair.nodes().await;
     for (who, node) in [("the originator", &alice), ("the assignee", &bob)] {
         let tasks = all_completed(who, node).await;
@@ -140,6 +144,13 @@ async fn audit(pair: &Pair, ledger: &Ledger) {
             }
         }
     }
+}
+
+/// Nothing went wrong that a daemon got over by itself.
+fn no_errors(daemon: &Daemon) {
+    let log = std::fs::read_to_string(daemon.home().path().join("daemon.err")).unwrap();
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains("\"ERROR\"")).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
 }
 
 async fn all_completed(who: &str, node: &Node) -> HashMap<String, Task> {

@@ -35,8 +35,10 @@ struct Story {
     /// The most that its originator has seen.
     seen: TaskStatus,
     claims: Vec<Claim>,
-    /// Runs of the SDK's handler.
-    runs: usize,
+    /// Connections that it was handed over on as new.
+    handed_on: HashSet<u64>,
+    /// When the SDK's handler ran for it.
+    ran_at: Option<u64>,
     /// CompleteTask was answered OK.
     completions: usize,
     /// The whole task as its originator first read it after its end.
@@ -169,13 +171,14 @@ impl Ledger {
                 return false;
             }
             inner.figures.handed_over += 1;
-            for claim in &story.claims {
-                assert!(
-                    claim.agent != agent && claim.at > wire.opened,
-                    "agent {agent} is handed task {id} as new on wire {}: {story:?}",
-                    wire.opened
-                );
-            }
+            // It may be on its way already when a claim succeeds that was repeated on this very connection.
+            let claimed_before = story.claims.iter().any(|claim| claim.at < wire.opened);
+            let first = story.handed_on.insert(wire.opened);
+            assert!(
+                !claimed_before && first,
+                "agent {agent} is handed task {id} as new on wire {}: {story:?}",
+                wire.opened
+            );
             true
         })
     }
@@ -192,7 +195,8 @@ impl Ledger {
             }
             inner.figures.claims += 1;
             inner.figures.claims_repeated += usize::from(repeated);
-            inner.figures.tasks_claimed_by_two += usize::from(story.claims.len() + story.runs == 1);
+            inner.figures.tasks_claimed_by_two +=
+                usize::from(story.claims.len() + usize::from(story.ran_at.is_some()) == 1);
             story.claims.push(Claim {
                 agent,
                 life: wire.life,
@@ -205,20 +209,28 @@ impl Ledger {
     /// The SDK's handler was started: its claim was answered OK.
     pub(super) fn ran(&self, id: &str) {
         self.with(id, |story, inner| {
-            story.runs += 1;
-            assert_eq!(story.runs, 1, "the handler ran again for task {id}: {story:?}");
+            assert_eq!(
+                story.ran_at, None,
+                "the handler ran again for task {id}: {story:?}"
+            );
+            story.ran_at = Some(inner.clock);
             inner.figures.claims += 1;
             inner.figures.tasks_claimed_by_two += usize::from(story.claims.len() == 1);
         });
     }
 
     /// A later call of an agent that had claimed the task was refused, on this wire. While the connection
-    /// lives on which it was claimed, nobody else may have it.
+    /// lives on which it was claimed, nobody else may have it; but who had claimed it before the daemon died
+    /// does not know that it lost it, and may have ended it.
     pub(super) fn refused(&self, id: &str, agent: usize, wire: &Wire) {
         self.with(id, |story, _| {
-            let here = |claim: &Claim| claim.agent == agent && claim.wire == wire.opened;
+            let mine = |claim: &&Claim| claim.agent == agent && claim.wire == wire.opened;
+            let Some(mine) = story.claims.iter().find(mine) else {
+                return;
+            };
+            let other = |claim: &Claim| claim.agent != agent && claim.at < mine.at;
             assert!(
-                !story.claims.iter().any(here),
+                story.claims.iter().any(other) || story.ran_at.is_some_and(|at| at < mine.at),
                 "agent {agent} was refused task {id}, which it has claimed on the same connection: {story:?}"
             );
         });

@@ -10,7 +10,7 @@ use std::{
 use agentanycast::{Node, PeerId, Target};
 use agentanycast_proto::v1::{self, TaskStatus};
 use agentanycast_tests::{LIMIT, rpc};
-use futures::{StreamExt as _, future::join_all};
+use futures::StreamExt as _;
 use rand::{RngExt as _, rngs::StdRng};
 
 use super::{
@@ -80,7 +80,7 @@ impl Originator {
             ends += usize::from(status == TaskStatus::Completed);
         }
         assert_eq!(ends, 1, "terminal events of task {}", handle.id());
-        read(&self.socket, &self.ledger, handle.id()).await;
+        read(&self.socket, &self.ledger, &[handle.id().to_owned()]).await;
     }
 
     async fn bare(self) {
@@ -90,7 +90,7 @@ impl Originator {
         };
         self.ledger.accepted_task(&id);
         while !self.follow(&id).await {}
-        read(&self.socket, &self.ledger, &id).await;
+        read(&self.socket, &self.ledger, &[id]).await;
     }
 
     /// The task's id; none if it was given up.
@@ -144,23 +144,19 @@ impl Originator {
     }
 }
 
-/// Reads a task whole and holds it against what is known.
-async fn read(socket: &Path, ledger: &Ledger, id: &str) {
-    loop {
-        let mut wire = dial(socket, ledger).await;
+/// Reads tasks whole and holds them against what is known.
+pub(super) async fn read(socket: &Path, ledger: &Ledger, ids: &[String]) {
+    let mut wire = dial(socket, ledger).await;
+    let mut left = ids.iter();
+    let mut next = left.next();
+    while let Some(id) = next {
         match rpc::get(&mut wire.rpc, id).await {
-            Ok(task) => return ledger.read(task),
-            Err(status) if lost(&status) => {}
+            Ok(task) => {
+                ledger.read(task);
+                next = left.next();
+            }
+            Err(status) if lost(&status) => wire = dial(socket, ledger).await,
             Err(status) => panic!("GetTask of {id}: {status}"),
         }
-    }
-}
-
-/// Reads every task that has been accepted, once more.
-pub(super) async fn read_again(socket: &Path, ledger: &Ledger) {
-    let ids = ledger.accepted();
-    // A few connections, not one for each.
-    for some in ids.chunks(64) {
-        join_all(some.iter().map(|id| read(socket, ledger, id))).await;
     }
 }
