@@ -131,10 +131,20 @@ pub async fn update(rpc: &mut Rpc, task_id: &str, status: v1::TaskStatus) -> Res
 
 /// As [`update`], with a text of the agent.
 pub async fn report(rpc: &mut Rpc, task_id: &str, status: v1::TaskStatus, what: &str) -> Result<(), Status> {
+    say(rpc, task_id, status, text(what)).await
+}
+
+/// As [`update`], with a message of the agent.
+pub async fn say(
+    rpc: &mut Rpc,
+    task_id: &str,
+    status: v1::TaskStatus,
+    message: Message,
+) -> Result<(), Status> {
     let request = v1::UpdateTaskStatusRequest {
         task_id: task_id.to_owned(),
         status: status.into(),
-        message: Some(text(what)),
+        message: Some(message),
     };
     rpc.update_task_status(request).await.map(drop)
 }

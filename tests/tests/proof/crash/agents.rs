@@ -138,8 +138,8 @@ struct Job {
 }
 
 /// What the daemon answered.
-struct Answer {
-    outcome: Result<(), Status>,
+struct Answer<T> {
+    outcome: Result<T, Status>,
     /// Where.
     wire: Wire,
     /// An earlier attempt got no answer, and may have taken effect.
@@ -155,7 +155,8 @@ impl Job {
 
     async fn work(&mut self) {
         let id = self.id.clone();
-        let claim = self.call(async |rpc, id, _| rpc::update(rpc, id, TaskStatus::Working).await);
+        let claim =
+            self.call(|mut rpc, id| async move { rpc::update(&mut rpc, &id, TaskStatus::Working).await });
         let claim = claim.await;
         match claim.outcome {
             Ok(()) => self.ledger.claimed(&id, self.agent, &claim.wire, claim.repeated),
@@ -167,29 +168,49 @@ impl Job {
         let (last, steps) = pauses.split_last().unwrap();
         for pause in steps {
             tokio::time::sleep(*pause).await;
-            let report =
-                self.call(async |rpc, id, _| rpc::report(rpc, id, TaskStatus::Working, "going on").await);
-            let report = report.await;
-            if let Err(status) = report.outcome {
-                // For the daemon the claim may still be with the connection that this agent has left, or with
-                // an agent that claimed again after the daemon died. The end needs no claim.
-                self.refused(&status, &report.wire);
-            }
+            self.report().await;
         }
         tokio::time::sleep(*last).await;
-        let end = self.call(async |rpc, id, result| rpc::complete(rpc, id, result).await);
+        self.end().await;
+    }
+
+    /// Reports progress.
+    async fn report(&mut self) {
+        let report = self.call(|mut rpc, id| async move {
+            // Another message each time: the one without an answer may be there.
+            let message = rpc::text("going on");
+            let said = message.message_id.clone();
+            rpc::say(&mut rpc, &id, TaskStatus::Working, message).await?;
+            Ok(said)
+        });
+        let report = report.await;
+        match report.outcome {
+            Ok(said) => self.ledger.reported(&self.id, &said),
+            // For the daemon the claim may still be with the connection that this agent has left, or with an
+            // agent that claimed again after the daemon died. The end needs no claim.
+            Err(status) => self.refused(&status, &report.wire),
+        }
+    }
+
+    /// Ends the task.
+    async fn end(&mut self) {
+        let result = self.result.clone();
+        let end = self.call(|mut rpc, id| {
+            let result = result.clone();
+            async move { rpc::complete(&mut rpc, &id, &result).await }
+        });
         let end = end.await;
         match end.outcome {
-            Ok(()) => self.ledger.completed(&id),
-            Err(status) => {
-                if end.repeated {
-                    assert_eq!(status.code(), Code::FailedPrecondition, "{id}: {status}");
-                } else {
-                    self.refused(&status, &end.wire);
-                }
-                self.is_completed().await;
+            Ok(()) => return self.ledger.completed(&self.id),
+            Err(status) if end.repeated => {
+                assert_eq!(status.code(), Code::FailedPrecondition, "{}: {status}", self.id);
             }
+            Err(status) => self.refused(&status, &end.wire),
         }
+        // The end that got no answer had taken effect, or another agent's had.
+        let read = self.call(|mut rpc, id| async move { rpc::get(&mut rpc, &id).await });
+        let task = read.await.outcome.unwrap();
+        assert_eq!(task.status(), TaskStatus::Completed, "{task:?}");
     }
 
     /// Not on the connection on which it was claimed.
@@ -198,25 +219,16 @@ impl Job {
         self.ledger.refused(&self.id, self.agent, wire);
     }
 
-    /// The end that got no answer had taken effect, or another agent's had.
-    async fn is_completed(&mut self) {
-        let read = self.call(async |rpc, id, _| {
-            let task = rpc::get(rpc, id).await?;
-            assert_eq!(task.status(), TaskStatus::Completed, "{id}");
-            Ok(())
-        });
-        let read = read.await;
-        read.outcome.unwrap();
-    }
-
     /// Calls until there is an answer.
-    async fn call(&mut self, call: impl AsyncFn(&mut Rpc, &str, &str) -> Result<(), Status>) -> Answer {
+    async fn call<T, F>(&mut self, mut call: impl FnMut(Rpc, String) -> F) -> Answer<T>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
         let mut broken = 0;
         loop {
             let newer = |wire: &Option<Wire>| wire.as_ref().is_some_and(|wire| wire.opened > broken);
-            let mut wire = self.wire.wait_for(newer).await.unwrap().clone().unwrap();
-            let outcome = call(&mut wire.rpc, &self.id, &self.result).await;
-            match outcome {
+            let wire = self.wire.wait_for(newer).await.unwrap().clone().unwrap();
+            match call(wire.rpc.clone(), self.id.clone()).await {
                 Err(status) if lost(&status) => broken = wire.opened,
                 outcome => {
                     return Answer {

@@ -39,6 +39,8 @@ struct Story {
     handed_on: HashSet<u64>,
     /// When the SDK's handler ran for it.
     ran_at: Option<u64>,
+    /// Ids of the messages that an agent reported with, where the answer was OK.
+    reports: Vec<String>,
     /// CompleteTask was answered OK.
     completions: usize,
     /// The whole task as its originator first read it after its end.
@@ -71,6 +73,7 @@ pub(super) struct Figures {
     pub(super) claims: usize,
     pub(super) claims_repeated: usize,
     pub(super) tasks_claimed_by_two: usize,
+    pub(super) reports: usize,
     pub(super) agents_left: usize,
 }
 
@@ -159,6 +162,22 @@ impl Ledger {
                 .map(|artifact| rpc::text_of(&artifact.parts))
                 .collect();
             assert_eq!(artifacts, [wanted], "the artifacts of task {id}: {story:?}");
+            let ids: HashSet<&str> = task
+                .messages
+                .iter()
+                .map(|message| message.message_id.as_str())
+                .collect();
+            assert_eq!(
+                ids.len(),
+                task.messages.len(),
+                "a message is doubled: {task:?}, {story:?}"
+            );
+            for report in &story.reports {
+                assert!(
+                    ids.contains(report.as_str()),
+                    "{report} is lost: {task:?}, {story:?}"
+                );
+            }
             inner.figures.completed += 1;
             story.end = Some(task);
         });
@@ -233,6 +252,18 @@ impl Ledger {
                 story.claims.iter().any(other) || story.ran_at.is_some_and(|at| at < mine.at),
                 "agent {agent} was refused task {id}, which it has claimed on the same connection: {story:?}"
             );
+        });
+    }
+
+    /// UpdateTaskStatus with this message was answered OK. What was said before the end arrives before the end.
+    pub(super) fn reported(&self, id: &str, message: &str) {
+        self.with(id, |story, inner| {
+            inner.figures.reports += 1;
+            story.reports.push(message.to_owned());
+            if let Some(end) = &story.end {
+                let there = end.messages.iter().any(|known| known.message_id == message);
+                assert!(there, "{message} is lost: {story:?}");
+            }
         });
     }
 
