@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    lab::Namespace,
     rpc::{self, Rpc},
     wait::{LIMIT, within},
 };
@@ -119,6 +120,7 @@ impl Default for Home {
 #[must_use = "a daemon is started by `start`"]
 pub struct Builder {
     home: Home,
+    namespace: Option<Namespace>,
     grpc: String,
     listen: Vec<String>,
     bootstrap: Vec<String>,
@@ -134,6 +136,7 @@ impl Builder {
         let grpc = format!("unix://{}", home.socket().display());
         Self {
             home,
+            namespace: None,
             grpc,
             listen: vec![
                 "/ip4/127.0.0.1/tcp/0".to_owned(),
@@ -150,6 +153,12 @@ impl Builder {
     /// Runs this program instead of the one beside the test.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
+        self
+    }
+
+    /// Runs it in this network namespace. Agents reach it as ever, since its socket is a file.
+    pub fn in_namespace(mut self, namespace: &Namespace) -> Self {
+        self.namespace = Some(namespace.clone());
         self
     }
 
@@ -207,7 +216,11 @@ impl Builder {
     /// The command, to be run as it is.
     pub fn command(&self) -> Command {
         let home = self.home.path();
-        let mut command = Command::new(self.program.clone().unwrap_or_else(program));
+        let program = self.program.clone().unwrap_or_else(program);
+        let mut command = match &self.namespace {
+            Some(namespace) => Command::from(namespace.command(&program)),
+            None => Command::new(program),
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);
@@ -398,6 +411,16 @@ impl Daemon {
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         kill_process(self.pid(), Signal::TERM).expect("the daemon runs");
+    }
+
+    /// Stops it from doing anything (SIGSTOP), while its connections stay.
+    pub fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("the daemon runs");
+    }
+
+    /// Lets it go on after [`Daemon::freeze`].
+    pub fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("the daemon runs");
     }
 
     /// How it ended, if it does within `limit`.

@@ -14,6 +14,7 @@ pub mod agent;
 pub mod bare;
 pub mod daemon;
 pub mod ending;
+pub mod lab;
 pub mod pair;
 pub mod rpc;
 pub mod wait;
