@@ -14,9 +14,10 @@ pub mod agent;
 pub mod daemon;
 pub mod ending;
 pub mod pair;
+pub mod process;
 pub mod rpc;
 pub mod wait;
 
 pub use daemon::{Builder, Daemon};
 pub use pair::{Pair, Transport};
-pub use wait::{LIMIT, eventually, skipped, within};
+pub use wait::{LIMIT, eventually, eventually_within, skipped, within};

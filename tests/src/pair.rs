@@ -2,7 +2,10 @@
 
 use agentanycast::Node;
 
-use crate::{daemon::Daemon, wait::eventually};
+use crate::{
+    daemon::{Builder, Daemon},
+    wait::eventually,
+};
 
 /// What a pair is connected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +46,14 @@ pub struct Pair {
 impl Pair {
     /// Starts both, and waits until each has the other.
     pub async fn start(transport: Transport) -> Self {
-        let alice = Daemon::builder().listen([transport.listen()]).start().await;
-        let bob = Daemon::builder()
-            .listen([transport.listen()])
-            .bootstrap(&alice.addresses()[0])
-            .start()
-            .await;
+        Self::start_with(transport, |daemon| daemon).await
+    }
+
+    /// As [`Pair::start`], with each daemon as `set_up` makes it.
+    pub async fn start_with(transport: Transport, set_up: impl Fn(Builder) -> Builder) -> Self {
+        let daemon = || set_up(Daemon::builder().listen([transport.listen()]));
+        let alice = daemon().start().await;
+        let bob = daemon().bootstrap(&alice.addresses()[0]).start().await;
         let pair = Self { alice, bob };
         let (one, other) = pair.nodes().await;
         connected(&one, &pair.bob).await;
