@@ -120,6 +120,8 @@ pub struct Builder {
     mdns: bool,
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
+    program: Option<PathBuf>,
+    user: Option<u32>,
 }
 
 impl Builder {
@@ -137,7 +139,21 @@ impl Builder {
             mdns: false,
             args: Vec::new(),
             env: Vec::new(),
+            program: None,
+            user: None,
         }
+    }
+
+    /// A copy of the program, where another user may read it.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// Runs as this user, of the group of the same number.
+    pub fn user(mut self, user: u32) -> Self {
+        self.user = Some(user);
+        self
     }
 
     /// Adds arguments.
@@ -194,7 +210,10 @@ impl Builder {
     /// The command, to be run as it is.
     pub fn command(&self) -> Command {
         let home = self.home.path();
-        let mut command = Command::new(program());
+        let mut command = Command::new(self.program.clone().unwrap_or_else(program));
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);
@@ -233,6 +252,17 @@ impl Builder {
     /// # Panics
     /// When it ends instead, or announces nothing.
     pub async fn start(self) -> Daemon {
+        match self.try_start().await {
+            Ok(daemon) => daemon,
+            Err(Ended { status, log }) => panic!("the daemon ended with {status}; its log:\n{log}"),
+        }
+    }
+
+    /// As [`Builder::start`], where ending by itself is a result.
+    ///
+    /// # Panics
+    /// When it neither announces itself nor ends.
+    pub async fn try_start(self) -> Result<Daemon, Ended> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -260,14 +290,28 @@ impl Builder {
             addresses: Vec::new(),
         };
         let outcome = tokio::time::timeout(LIMIT, daemon.read_announcement(lines)).await;
-        assert!(
-            outcome == Ok(true),
-            "the daemon did not announce itself; so far: {:?} at {:?}",
-            daemon.peer_id,
-            daemon.addresses
-        );
-        daemon
+        match outcome {
+            Ok(true) => Ok(daemon),
+            Ok(false) => {
+                let status = daemon.ended(LIMIT).await;
+                let log = daemon.log_tail();
+                Err(Ended { status, log })
+            }
+            Err(_) => panic!(
+                "the daemon did not announce itself; so far: {:?} at {:?}",
+                daemon.peer_id, daemon.addresses
+            ),
+        }
     }
+}
+
+/// A daemon that ended instead of announcing itself.
+#[derive(Debug)]
+pub struct Ended {
+    /// How.
+    pub status: ExitStatus,
+    /// The end of its log.
+    pub log: String,
 }
 
 /// A daemon that runs, or did. Dropping it kills it.

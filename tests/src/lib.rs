@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod daemon;
+pub mod disk;
 pub mod ending;
 pub mod pair;
 pub mod process;

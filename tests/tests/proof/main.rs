@@ -8,4 +8,5 @@
     reason = "a test fails by a panic"
 )]
 
+mod faults;
 mod soak;
