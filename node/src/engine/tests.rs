@@ -6,6 +6,7 @@ mod harness;
 mod lab;
 mod life;
 mod limits;
+mod long_life;
 mod peers;
 mod refusals;
 mod simulation;
