@@ -1,10 +1,13 @@
 //! The disk is full, or fails while it is used.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use agentanycast::{ArtifactEvent, EndReason, Target};
+use agentanycast::{ArtifactEvent, BoxStream, EndReason, Part, Target, TaskError, TaskHandle};
 use agentanycast_tests::{
-    Builder, Daemon, LIMIT, agent::Agent, daemon::Home, disk::SmallDisk, eventually, pair::connected, within,
+    Builder, Daemon, agent::Agent, daemon::Home, disk::SmallDisk, eventually, pair::connected, within,
 };
 use futures::StreamExt as _;
 use tokio::{sync::Notify, time::timeout};
@@ -19,6 +22,9 @@ const LEFT: u64 = 3 << 20;
 
 /// Bytes of each task.
 const TASK: usize = 20_000;
+
+/// Bytes of each chunk of an artifact.
+const CHUNK: usize = 64 << 10;
 
 /// A daemon whose store is on a small disk, with some tasks that it has taken.
 async fn on_a_small_disk() -> Option<(SmallDisk, Daemon, Ledger)> {
@@ -141,80 +147,168 @@ async fn a_disk_that_fails_is_noticed() {
     ledger.is_kept_by(&daemon).await;
 }
 
-/// The receiver's disk fills up in the middle of an artifact: both sides are told why it ended, and what was
-/// accepted before is there when there is room again.
+/// An artifact that waits, in its middle, for the disk of its receiver to fill up.
+struct Streamed {
+    disk: SmallDisk,
+    alice: Daemon,
+    bob: Daemon,
+    ledger: Ledger,
+    handle: TaskHandle,
+    events: BoxStream<Result<ArtifactEvent, agentanycast::Error>>,
+    /// What the agent that streams was told in the end.
+    told: Arc<Mutex<Option<Result<(), String>>>>,
+    _agent: Agent,
+}
+
+impl Streamed {
+    /// An artifact of so many chunks of 64 KiB, of which one has come. Then the disk is full.
+    async fn start(chunks: usize) -> Option<Self> {
+        let (disk, alice, ledger) = on_a_small_disk().await?;
+        let bob = Daemon::builder().bootstrap(alice.tcp()).start().await;
+        let (here, there) = (alice.node().await, bob.node().await);
+        connected(&here, &bob).await;
+        let (full, told) = (Arc::new(Notify::new()), Arc::new(Mutex::new(None)));
+        let (go_on, tell) = (Arc::clone(&full), Arc::clone(&told));
+        let agent = Agent::serve(&there, move |task| {
+            let (go_on, tell) = (Arc::clone(&go_on), Arc::clone(&tell));
+            async move {
+                let mut artifact = task.stream_artifact("large", "application/octet-stream").await?;
+                artifact.write(chunk(0)).await?;
+                go_on.notified().await;
+                let written = async {
+                    for number in 1..chunks {
+                        artifact.write(chunk(number)).await?;
+                    }
+                    artifact.finish().await
+                };
+                let outcome = written.await.map_err(|error| error.to_string());
+                *tell.lock().unwrap() = Some(outcome.clone());
+                match outcome {
+                    Ok(()) => task.complete([]).await?,
+                    Err(_) => task.fail("it could not be sent").await?,
+                }
+                Ok(())
+            }
+        });
+        let target = Target::Peer(bob.peer_id().clone());
+        let handle = here.send_task(target, "x").await.unwrap();
+        let mut events = handle.artifacts();
+        for _ in 0..2 {
+            let event = within("the artifact begins", events.next()).await;
+            assert!(matches!(
+                event,
+                Some(Ok(ArtifactEvent::Start { .. } | ArtifactEvent::Chunk { .. }))
+            ));
+        }
+        disk.fill(LEFT);
+        full.notify_one();
+        Some(Self {
+            disk,
+            alice,
+            bob,
+            ledger,
+            handle,
+            events,
+            told,
+            _agent: agent,
+        })
+    }
+
+    async fn no_room(&self) {
+        eventually("there is no room for more", || async {
+            self.alice
+                .log_tail()
+                .contains("no room for an artifact")
+                .then_some(())
+        })
+        .await;
+    }
+}
+
+fn chunk(number: usize) -> Vec<u8> {
+    vec![number as u8; CHUNK]
+}
+
+/// The receiver's disk fills up in the middle of an artifact: it waits, and goes on when there is room.
 #[tokio::test]
-async fn the_disk_is_full_in_the_middle_of_an_artifact() {
-    let Some((disk, mut alice, ledger)) = on_a_small_disk().await else {
+async fn an_artifact_waits_for_room() {
+    const CHUNKS: usize = 200;
+    let Some(mut streamed) = Streamed::start(CHUNKS).await else {
         return;
     };
-    let bob = Daemon::builder().bootstrap(alice.tcp()).start().await;
-    let (here, there) = (alice.node().await, bob.node().await);
-    connected(&here, &bob).await;
-    let (full, told) = (Arc::new(Notify::new()), Arc::new(std::sync::Mutex::new(None)));
-    let (go_on, tell) = (Arc::clone(&full), Arc::clone(&told));
-    let agent = Agent::serve(&there, move |task| {
-        let (go_on, tell) = (Arc::clone(&go_on), Arc::clone(&tell));
-        async move {
-            let mut artifact = task.stream_artifact("large", "application/octet-stream").await?;
-            artifact.write(vec![1; 64 << 10]).await?;
-            go_on.notified().await;
-            let written = async {
-                for _ in 0..20 * DISK {
-                    artifact.write(vec![2; 64 << 10]).await?;
-                }
-                artifact.finish().await
-            };
-            let outcome = written.await.map_err(|error| error.to_string());
-            *tell.lock().unwrap() = Some(outcome);
-            task.fail("it could not be sent").await?;
-            Ok(())
-        }
-    });
-    let handle = here
-        .send_task(Target::Peer(bob.peer_id().clone()), "x")
-        .await
-        .unwrap();
-    let mut events = handle.artifacts();
-    let begun = within("the artifact begins", events.next()).await;
+    streamed.no_room().await;
     assert!(
-        matches!(begun, Some(Ok(ArtifactEvent::Start { .. }))),
-        "{begun:?}"
+        streamed.told.lock().unwrap().is_none(),
+        "the agent is told too early"
     );
-    disk.fill(LEFT);
-    full.notify_one();
+    streamed.disk.make_room();
+    let mut bytes = 0;
+    loop {
+        match within("the artifact goes on", streamed.events.next()).await {
+            Some(Ok(ArtifactEvent::Chunk { data, .. })) => bytes += data.len(),
+            Some(Ok(ArtifactEvent::End { reason, .. })) => {
+                assert_eq!(reason, EndReason::Complete);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(bytes <= CHUNKS * CHUNK);
+    let task = within("the task ends", streamed.handle.wait()).await.unwrap();
+    let whole = task.artifacts.first().and_then(|artifact| artifact.parts.first());
+    let expected: Vec<u8> = (0..CHUNKS).flat_map(chunk).collect();
+    assert!(
+        whole.and_then(Part::as_raw) == Some(&expected[..]),
+        "other bytes than were sent"
+    );
+    streamed.alice.kill().await;
+    streamed.alice.restart().await;
+    streamed.ledger.is_kept_by(&streamed.alice).await;
+    has_not_panicked(&streamed.alice.log_tail());
+}
+
+/// The receiver's disk stays full: after a minute both sides are told why the artifact ended, and what was
+/// accepted before is there when there is room again.
+#[tokio::test]
+async fn an_artifact_that_finds_no_room_ends() {
+    /// Beyond the minute in which the daemon waits for room.
+    const PATIENCE: Duration = Duration::from_mins(3);
+    let Some(mut streamed) = Streamed::start(20 * DISK as usize).await else {
+        return;
+    };
     let end = loop {
-        match within("the artifact ends", events.next()).await {
-            Some(Ok(ArtifactEvent::End { reason, error, .. })) => break Some((reason, error)),
-            Some(Ok(_)) => {}
+        let event = timeout(PATIENCE, streamed.events.next())
+            .await
+            .expect("the artifact ends");
+        match event.expect("the stream does not end without a reason") {
+            Ok(ArtifactEvent::End { reason, error, .. }) => break Some((reason, error)),
+            Ok(_) => {}
             // The daemon, which cannot write down the end either, refuses the stream.
-            Some(Err(error)) => {
+            Err(error) => {
                 assert!(!error.to_string().is_empty());
                 break None;
             }
-            None => panic!("the stream ends without a reason"),
         }
     };
-    if let Some((reason, error)) = end {
+    if let Some((reason, error)) = &end {
         assert!(
-            reason != EndReason::Complete && !error.is_empty(),
+            *reason != EndReason::Complete && !error.is_empty(),
             "{reason:?}: {error}"
         );
     }
-    drop(events);
-    has_not_panicked(&alice.log_tail());
-    disk.make_room();
-    alice.kill().await;
-    alice.restart().await;
-    eventually("the sender of the artifact is told", || async {
-        told.lock().unwrap().clone()
+    has_not_panicked(&streamed.alice.log_tail());
+    let told = eventually("its sender is told", || async {
+        streamed.told.lock().unwrap().clone()
     })
     .await;
-    let outcome = told.lock().unwrap().clone().expect("it was told");
-    assert!(outcome.is_err(), "an artifact larger than the disk was taken");
-    let end = timeout(LIMIT, handle.wait()).await.expect("the task ends");
-    assert!(end.is_err(), "{end:?}");
-    ledger.is_kept_by(&alice).await;
-    drop(agent);
-    has_not_panicked(&bob.log_tail());
+    assert!(told.is_err(), "an artifact larger than the disk was taken");
+    streamed.disk.make_room();
+    streamed.alice.kill().await;
+    streamed.alice.restart().await;
+    let end = within("the task ends", streamed.handle.wait()).await;
+    assert!(matches!(end, Err(TaskError::Failed { .. })), "{end:?}");
+    streamed.ledger.is_kept_by(&streamed.alice).await;
+    for daemon in [&streamed.alice, &streamed.bob] {
+        has_not_panicked(&daemon.log_tail());
+    }
 }

@@ -1,8 +1,9 @@
 //! The end of what was written last is missing, as a crash leaves it: what was there at the last clean stop is
 //! still there, all of it.
 //!
-//! Whatever differs between the files of a stopped daemon and those of the same daemon killed a moment later
-//! was written in between; of that, the end is cut off or blank. Which file that is, is the store's affair.
+//! Whatever differs between the files of a daemon that has just started and those of the same daemon killed a
+//! moment later was written in between; of that, the end is cut off or blank. Which file that is, is the
+//! store's affair.
 
 use std::{
     fs,
@@ -75,8 +76,8 @@ async fn what_a_clean_stop_left_survives_a_lost_tail() {
         early.send(&mut rpc, daemon.peer_id(), 3_000).await.unwrap();
     }
     daemon.stop().await;
-    let before: Home = copy_of(daemon.home());
     daemon.restart().await;
+    let before: Home = copy_of(daemon.home());
     let mut late = Ledger::default();
     let mut rpc = daemon.rpc().await;
     for _ in 0..20 {
