@@ -11,6 +11,7 @@ pub mod core;
 mod courier;
 mod feed;
 mod idempotency;
+mod marks;
 mod originate;
 mod peers;
 mod queue;

@@ -128,6 +128,7 @@ pub struct Builder {
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
     program: Option<PathBuf>,
+    user: Option<u32>,
 }
 
 impl Builder {
@@ -147,10 +148,11 @@ impl Builder {
             args: Vec::new(),
             env: Vec::new(),
             program: None,
+            user: None,
         }
     }
 
-    /// Runs this program instead of the one beside the test.
+    /// Runs this program, such as a copy that another user may read, instead of the one beside the test.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
@@ -159,6 +161,12 @@ impl Builder {
     /// Runs it in this network namespace. Agents reach it as ever, since its socket is a file.
     pub fn in_namespace(mut self, namespace: &Namespace) -> Self {
         self.namespace = Some(namespace.clone());
+        self
+    }
+
+    /// Runs as this user, of the group of the same number.
+    pub fn user(mut self, user: u32) -> Self {
+        self.user = Some(user);
         self
     }
 
@@ -221,6 +229,9 @@ impl Builder {
             Some(namespace) => Command::from(namespace.command(&program)),
             None => Command::new(program),
         };
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);
@@ -259,6 +270,17 @@ impl Builder {
     /// # Panics
     /// When it ends instead, or announces nothing.
     pub async fn start(self) -> Daemon {
+        match self.try_start().await {
+            Ok(daemon) => daemon,
+            Err(Ended { status, log }) => panic!("the daemon ended with {status}; its log:\n{log}"),
+        }
+    }
+
+    /// As [`Builder::start`], where ending by itself is a result.
+    ///
+    /// # Panics
+    /// When it neither announces itself nor ends.
+    pub async fn try_start(self) -> Result<Daemon, Ended> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -286,14 +308,28 @@ impl Builder {
             addresses: Vec::new(),
         };
         let outcome = tokio::time::timeout(LIMIT, daemon.read_announcement(lines)).await;
-        assert!(
-            outcome == Ok(true),
-            "the daemon did not announce itself; so far: {:?} at {:?}",
-            daemon.peer_id,
-            daemon.addresses
-        );
-        daemon
+        match outcome {
+            Ok(true) => Ok(daemon),
+            Ok(false) => {
+                let status = daemon.ended(LIMIT).await;
+                let log = daemon.log_tail();
+                Err(Ended { status, log })
+            }
+            Err(_) => panic!(
+                "the daemon did not announce itself; so far: {:?} at {:?}",
+                daemon.peer_id, daemon.addresses
+            ),
+        }
     }
+}
+
+/// A daemon that ended instead of announcing itself.
+#[derive(Debug)]
+pub struct Ended {
+    /// How.
+    pub status: ExitStatus,
+    /// The end of its log.
+    pub log: String,
 }
 
 /// A daemon that runs, or did. Dropping it kills it.

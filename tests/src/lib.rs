@@ -13,12 +13,14 @@
 pub mod agent;
 pub mod bare;
 pub mod daemon;
+pub mod disk;
 pub mod ending;
 pub mod lab;
 pub mod pair;
+pub mod process;
 pub mod rpc;
 pub mod wait;
 
 pub use daemon::{Builder, Daemon};
 pub use pair::{Pair, Transport};
-pub use wait::{LIMIT, eventually, skipped, within};
+pub use wait::{LIMIT, eventually, eventually_within, skipped, within};

@@ -47,8 +47,13 @@ pub struct Pair {
 impl Pair {
     /// Starts both, and waits until each has the other.
     pub async fn start(transport: Transport) -> Self {
-        let listen = || Daemon::builder().listen([transport.listen()]);
-        Self::of(listen(), listen()).await
+        Self::start_with(transport, |daemon| daemon).await
+    }
+
+    /// As [`Pair::start`], with each daemon as `set_up` makes it.
+    pub async fn start_with(transport: Transport, set_up: impl Fn(Builder) -> Builder) -> Self {
+        let daemon = || set_up(Daemon::builder().listen([transport.listen()]));
+        Self::of(daemon(), daemon()).await
     }
 
     /// Starts both so, and waits until each has the other; the second is given the first's address.

@@ -13,6 +13,7 @@ use super::{
     core::Core,
     feed::ListenerId,
     originate::fits,
+    table::unless_damaged,
     trace::Trace,
     turn::{EngineError, Now},
 };
@@ -174,7 +175,7 @@ impl Core {
                     .lost_at
                     .is_some_and(|at| now.mono.saturating_sub(at) > grace)
             })
-            .map(|(id, _)| id.clone())
+            .map(|(id, _)| id.to_owned())
             .collect()
     }
 
@@ -389,10 +390,10 @@ impl Core {
             .tasks
             .all()
             .filter(|(_, known)| known.open_streams && known.is_assignee)
-            .map(|(id, _)| id.clone())
+            .map(|(id, _)| id.to_owned())
             .collect();
         for id in left {
-            let Some(task) = self.tasks.read(&id)? else {
+            let Some(task) = unless_damaged(self.tasks.read(&id))?.flatten() else {
                 continue;
             };
             for stream in task.open_streams() {

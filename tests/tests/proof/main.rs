@@ -10,8 +10,10 @@
 
 mod away;
 mod crash;
+mod faults;
 mod lab;
 mod order;
+mod soak;
 
 /// A size from this variable, for the long versions.
 fn size(variable: &str, default: usize) -> usize {
