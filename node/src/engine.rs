@@ -76,7 +76,7 @@ pub struct Engine {
     net: net::Handle,
     clock: shell::Clock,
     me: PeerId,
-    /// Largest streamed artifact: the store's quota.
+    /// Most bytes that all streamed artifacts may take: the store's quota.
     max_stream_bytes: u64,
     failed: watch::Receiver<Option<String>>,
 }
@@ -274,6 +274,21 @@ impl Engine {
         artifacts::assembled(&self.spool, task, streamed, most)
             .await
             .unwrap_or_else(|_| wire::listed(task, streamed))
+    }
+
+    /// Bytes that streamed artifacts may still take here.
+    fn stream_room(&self) -> u64 {
+        self.max_stream_bytes.saturating_sub(self.spool.used())
+    }
+
+    async fn break_off_stream(
+        &self,
+        task: String,
+        artifact: String,
+        message: String,
+    ) -> Result<(), EngineError> {
+        self.call(move |core, now| core.break_off_stream(now, &task, &artifact, &message))
+            .await
     }
 
     async fn end_stream(

@@ -383,6 +383,35 @@ impl Core {
         Ok(())
     }
 
+    /// Ends a stream with an error that its originator hears of through the queue, whenever it is reached.
+    pub fn break_off_stream(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifact_id: &str,
+        message: &str,
+    ) -> Result<(), EngineError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = task.stream(artifact_id).filter(|known| known.ended.is_none()) else {
+            return Ok(());
+        };
+        self.end_stream(id, artifact_id, Ended::Error, stream.bytes)?;
+        if let Role::Assignee(peer) = task.role
+            && self.is_ours(peer)?
+        {
+            let payload = Payload::StreamEnd(StreamEnd {
+                task_id: id.to_owned(),
+                artifact_id: artifact_id.to_owned(),
+                reason: StreamEndReason::Error as i32,
+                error_message: message.to_owned(),
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+        }
+        Ok(())
+    }
+
     /// Streams that a stopped daemon left open end with an error: what was not yet acknowledged
     /// existed in its memory only.
     pub(super) fn break_off_streams(&mut self, now: Now) -> Result<(), StoreError> {
@@ -397,22 +426,9 @@ impl Core {
                 continue;
             };
             for stream in task.open_streams() {
-                if self
-                    .end_stream(&id, &stream.artifact_id, Ended::Error, stream.bytes)
-                    .is_err()
-                {
-                    continue;
-                }
-                if let Role::Assignee(peer) = task.role
-                    && self.is_ours(peer)?
-                {
-                    let payload = Payload::StreamEnd(StreamEnd {
-                        task_id: id.clone(),
-                        artifact_id: stream.artifact_id.clone(),
-                        reason: StreamEndReason::Error as i32,
-                        error_message: "the sending daemon was restarted".into(),
-                    });
-                    self.send(now, peer, &id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+                let message = "the sending daemon was restarted";
+                if let Err(error) = self.break_off_stream(now, &id, &stream.artifact_id, message) {
+                    tracing::warn!(task = id, artifact = stream.artifact_id, %error, "a stream could not be ended");
                 }
             }
         }
