@@ -90,11 +90,15 @@ impl Link {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Writes bytes on a stream of their own and ends it. An error: the other side reset it, or the connection.
+    /// Writes bytes on a stream of their own, ends it, and waits for the other side's end. An error: the other
+    /// side reset it, or the connection.
     pub async fn say(&self, protocol: &'static str, bytes: &[u8]) -> io::Result<()> {
         let mut stream = self.open(protocol).await?;
         stream.write_all(bytes).await?;
-        stream.close().await
+        stream.close().await?;
+        // Over QUIC, letting go earlier tells the other side to stop sending, and it may not have agreed on the
+        // protocol yet.
+        stream.read_to_end(&mut Vec::new()).await.map(drop)
     }
 
     /// Sends envelopes, all on one stream of their own.

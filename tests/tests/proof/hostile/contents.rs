@@ -124,7 +124,15 @@ async fn metadata_is_bounded() {
         let mut envelope = envelope(send_task("x"));
         if let Some(Payload::SendTask(send)) = &mut envelope.payload {
             send.metadata = (0..entries)
-                .map(|number| (format!("{number:0>key$}"), "v".repeat(value)))
+                .map(|number| {
+                    (
+                        format!(
+                            "{}{number}",
+                            "k".repeat(key.saturating_sub(number.to_string().len()))
+                        ),
+                        "v".repeat(value),
+                    )
+                })
                 .collect();
         }
         envelope
