@@ -11,6 +11,7 @@
 mod away;
 mod crash;
 mod faults;
+mod hostile;
 mod lab;
 mod order;
 mod soak;
