@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fmt::Display,
     io::{self, Write as _},
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -15,6 +16,7 @@ use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{node_service_server::NodeServiceServer, task_list_service_server::TaskListServiceServer},
 };
+use anyhow::Context as _;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -217,10 +219,13 @@ impl Node {
 
 fn load_engine(config: &Config, me: identity::PeerId) -> anyhow::Result<engine::Loaded> {
     let opened = DiskStore::open(&config.store_path)?;
-    if let Some(path) = &opened.moved_aside {
-        tracing::error!(path = %path.display(), "the store was damaged; it was moved there, and an empty one begun");
+    let artifacts = config.store_path.join("artifacts");
+    if let Some(aside) = &opened.moved_aside {
+        tracing::error!(path = %aside.display(), "the store was damaged; it was moved there, and an empty one begun");
+        set_aside(&artifacts, aside);
     }
-    let spool = Spool::open(config.store_path.join("artifacts"))?;
+    let unusable = || format!("cannot use the artifacts in {}", artifacts.display());
+    let spool = Spool::open(&artifacts).with_context(unusable)?;
     let limits = engine::Limits {
         retry_delays: config.retry_delays.clone(),
         offline_ttl: config.offline_queue_ttl,
@@ -231,12 +236,28 @@ fn load_engine(config: &Config, me: identity::PeerId) -> anyhow::Result<engine::
         max_open_tasks: usize::try_from(config.max_open_tasks).unwrap_or(usize::MAX),
         max_artifact_bytes: config.max_artifact_bytes.0,
     };
-    Ok(engine::start(engine::Parts {
+    let loaded = engine::start(engine::Parts {
         store: Arc::new(opened.store),
-        spool,
+        spool: spool.clone(),
         limits,
         me,
-    })?)
+    })?;
+    match spool.keep_only(loaded.core().task_ids()) {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(count, "removed artifacts whose tasks are no more"),
+        Err(error) => tracing::warn!(%error, "artifacts whose tasks are no more could not be removed"),
+    }
+    Ok(loaded)
+}
+
+/// The artifacts of a database that was moved aside go with it: whoever looks into it needs both, and in
+/// the new one no task knows them.
+fn set_aside(artifacts: &Path, aside: &Path) {
+    if let Err(error) = std::fs::rename(artifacts, aside.join("artifacts"))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, "the artifacts could not be moved aside");
+    }
 }
 
 fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Loaded) -> net::NetConfig {

@@ -11,6 +11,7 @@ pub mod core;
 mod courier;
 mod feed;
 mod idempotency;
+mod marks;
 mod originate;
 mod peers;
 mod queue;
@@ -32,7 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::{
     artifacts::{ArtifactSender, SendError},
-    assign::StreamRoute,
+    assign::{Due, StreamRoute},
     core::Core,
     originate::SendTask,
     shell::{Loaded, Parts, StartError, start},
@@ -230,16 +231,25 @@ impl Engine {
     pub async fn complete(
         &self,
         id: String,
-        mut artifacts: Vec<Artifact>,
+        artifacts: Vec<Artifact>,
         message: Option<Message>,
     ) -> Result<(), EngineError> {
         let task = id.clone();
-        let to_send_whole = self
-            .call(move |core, _| core.streams_to_send_whole(&task))
+        let outcome = self
+            .call(move |core, now| core.complete_unless_streams_are_due(now, &task, artifacts, message))
             .await?;
-        for streamed in to_send_whole {
-            artifacts
-                .push(artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?);
+        let Due::Streams {
+            streams,
+            mut artifacts,
+            message,
+        } = outcome
+        else {
+            return Ok(());
+        };
+        for streamed in streams {
+            artifacts.push(
+                self::artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?,
+            );
         }
         self.call(move |core, now| core.complete(now, &id, artifacts, message))
             .await

@@ -17,7 +17,7 @@ mod tree;
 mod writer;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -179,20 +179,29 @@ impl Spool {
         blocking(move || shared.remove(&place)).await?
     }
 
-    /// Removes all artifacts of a task; returns how many.
-    pub async fn remove_task(&self, task: &str) -> io::Result<usize> {
-        let task_dir = tree::task_dir(&self.shared.root, task);
+    /// Removes all artifacts of these tasks, one after the other; returns how many there were. What cannot
+    /// be removed stops nothing else; the last such error is returned.
+    pub async fn remove_tasks(&self, tasks: Vec<String>) -> io::Result<usize> {
         let shared = Arc::clone(&self.shared);
         let removed = blocking(move || {
-            let mut removed = 0;
-            for path in tree::artifacts(&task_dir)? {
-                if let Some((place, _)) = Place::at(&path) {
-                    removed += usize::from(shared.remove(&place)?);
-                }
-            }
-            Ok(removed)
+            let dirs = tasks.iter().map(|task| tree::task_dir(&shared.root, task));
+            shared.remove_dirs(dirs)
         });
         removed.await?
+    }
+
+    /// Removes what belongs to none of these tasks: what a crash left between a task's end in the database
+    /// and that of its files. Blocks: call it at start-up.
+    pub fn keep_only<'a>(&self, tasks: impl Iterator<Item = &'a str>) -> io::Result<usize> {
+        let dirs = tree::tasks(&self.shared.root)?;
+        if dirs.is_empty() {
+            return Ok(0);
+        }
+        let known: HashSet<PathBuf> = tasks
+            .map(|task| tree::task_dir(&self.shared.root, task))
+            .collect();
+        self.shared
+            .remove_dirs(dirs.into_iter().filter(|dir| !known.contains(dir)))
     }
 
     /// All artifacts on disk, in no order. A file that was killed before its START was whole, or holds
@@ -267,6 +276,31 @@ impl Shared {
         }
         *slot = Weak::new();
         self.unlink(place)
+    }
+
+    fn remove_dirs(&self, dirs: impl Iterator<Item = PathBuf>) -> io::Result<usize> {
+        let (mut removed, mut outcome) = (0, Ok(()));
+        for dir in dirs {
+            let paths = tree::artifacts(&dir).unwrap_or_else(|error| {
+                outcome = Err(error);
+                Vec::new()
+            });
+            if paths.is_empty() {
+                let _tree = lock(&self.tree);
+                let _ = fs::remove_dir(&dir); // Most tasks have none.
+            }
+            for place in paths
+                .iter()
+                .filter_map(|path| Place::at(path))
+                .map(|(place, _)| place)
+            {
+                match self.remove(&place) {
+                    Ok(there_was) => removed += usize::from(there_was),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+        }
+        outcome.map(|()| removed)
     }
 
     fn list(&self) -> io::Result<Vec<Stored>> {

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    lab::Namespace,
     rpc::{self, Rpc},
     wait::{LIMIT, within},
 };
@@ -46,9 +47,14 @@ pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its executable");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
     let program = profile.join("agentanycastd");
+    let release = if profile.ends_with("release") {
+        " --release"
+    } else {
+        ""
+    };
     assert!(
         program.is_file(),
-        "{} is missing; build it with `cargo build -p agentanycast-node` (`cargo test --workspace` does)",
+        "{} is missing; build it with `cargo build{release} -p agentanycast-node`",
         program.display()
     );
     program
@@ -114,12 +120,15 @@ impl Default for Home {
 #[must_use = "a daemon is started by `start`"]
 pub struct Builder {
     home: Home,
+    namespace: Option<Namespace>,
     grpc: String,
     listen: Vec<String>,
     bootstrap: Vec<String>,
     mdns: bool,
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
+    program: Option<PathBuf>,
+    user: Option<u32>,
 }
 
 impl Builder {
@@ -128,6 +137,7 @@ impl Builder {
         let grpc = format!("unix://{}", home.socket().display());
         Self {
             home,
+            namespace: None,
             grpc,
             listen: vec![
                 "/ip4/127.0.0.1/tcp/0".to_owned(),
@@ -137,7 +147,27 @@ impl Builder {
             mdns: false,
             args: Vec::new(),
             env: Vec::new(),
+            program: None,
+            user: None,
         }
+    }
+
+    /// Runs this program, such as a copy that another user may read, instead of the one beside the test.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// Runs it in this network namespace. Agents reach it as ever, since its socket is a file.
+    pub fn in_namespace(mut self, namespace: &Namespace) -> Self {
+        self.namespace = Some(namespace.clone());
+        self
+    }
+
+    /// Runs as this user, of the group of the same number.
+    pub fn user(mut self, user: u32) -> Self {
+        self.user = Some(user);
+        self
     }
 
     /// Adds arguments.
@@ -194,7 +224,14 @@ impl Builder {
     /// The command, to be run as it is.
     pub fn command(&self) -> Command {
         let home = self.home.path();
-        let mut command = Command::new(program());
+        let program = self.program.clone().unwrap_or_else(program);
+        let mut command = match &self.namespace {
+            Some(namespace) => Command::from(namespace.command(&program)),
+            None => Command::new(program),
+        };
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);
@@ -233,6 +270,17 @@ impl Builder {
     /// # Panics
     /// When it ends instead, or announces nothing.
     pub async fn start(self) -> Daemon {
+        match self.try_start().await {
+            Ok(daemon) => daemon,
+            Err(Ended { status, log }) => panic!("the daemon ended with {status}; its log:\n{log}"),
+        }
+    }
+
+    /// As [`Builder::start`], where ending by itself is a result.
+    ///
+    /// # Panics
+    /// When it neither announces itself nor ends.
+    pub async fn try_start(self) -> Result<Daemon, Ended> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -260,14 +308,28 @@ impl Builder {
             addresses: Vec::new(),
         };
         let outcome = tokio::time::timeout(LIMIT, daemon.read_announcement(lines)).await;
-        assert!(
-            outcome == Ok(true),
-            "the daemon did not announce itself; so far: {:?} at {:?}",
-            daemon.peer_id,
-            daemon.addresses
-        );
-        daemon
+        match outcome {
+            Ok(true) => Ok(daemon),
+            Ok(false) => {
+                let status = daemon.ended(LIMIT).await;
+                let log = daemon.log_tail();
+                Err(Ended { status, log })
+            }
+            Err(_) => panic!(
+                "the daemon did not announce itself; so far: {:?} at {:?}",
+                daemon.peer_id, daemon.addresses
+            ),
+        }
     }
+}
+
+/// A daemon that ended instead of announcing itself.
+#[derive(Debug)]
+pub struct Ended {
+    /// How.
+    pub status: ExitStatus,
+    /// The end of its log.
+    pub log: String,
 }
 
 /// A daemon that runs, or did. Dropping it kills it.
@@ -385,6 +447,16 @@ impl Daemon {
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         kill_process(self.pid(), Signal::TERM).expect("the daemon runs");
+    }
+
+    /// Stops it from doing anything (SIGSTOP), while its connections stay.
+    pub fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("the daemon runs");
+    }
+
+    /// Lets it go on after [`Daemon::freeze`].
+    pub fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("the daemon runs");
     }
 
     /// How it ended, if it does within `limit`.

@@ -1,43 +1,44 @@
-//! What the system says of a process: memory, open files, threads, processor time. Linux's `/proc` only.
-//!
-//! Figures of a process that has ended are a panic: a test that asks for one has lost its subject.
+//! What a process takes of the machine, as the kernel tells it under `/proc`. Linux only. A process that is
+//! not there is a panic: whoever asks has started it.
 
 use std::{fs, time::Duration};
 
 use rustix::process::Pid;
 
-/// Bytes of memory that the process has in use (resident set).
+/// Bytes of memory that are resident now (`VmRSS`).
 ///
 /// # Panics
-/// When the process has ended, here and below.
+/// When the process is gone.
 pub fn rss_bytes(pid: Pid) -> u64 {
-    status_kib(pid, "VmRSS:") << 10
+    status(pid, "VmRSS:") << 10
 }
 
-/// The most bytes of memory that it ever had in use.
+/// Most bytes of memory that were ever resident (`VmHWM`).
+///
+/// # Panics
+/// When the process is gone.
 pub fn peak_rss_bytes(pid: Pid) -> u64 {
-    status_kib(pid, "VmHWM:") << 10
+    status(pid, "VmHWM:") << 10
 }
 
-/// Sets [`peak_rss_bytes`] back to what is in use now.
+/// Sets [`peak_rss_bytes`] back to what is resident now.
+///
+/// # Panics
+/// When the process is gone.
 pub fn forget_peak_rss(pid: Pid) {
     let path = format!("/proc/{}/clear_refs", pid.as_raw_nonzero());
     fs::write(&path, "5").unwrap_or_else(|error| panic!("{path}: {error}"));
 }
 
-/// Open file descriptors.
-pub fn open_files(pid: Pid) -> usize {
-    entries(pid, "fd")
-}
-
-/// Threads.
-pub fn threads(pid: Pid) -> usize {
-    entries(pid, "task")
-}
-
 /// Processor time used so far, in user and system mode together; in steps of 10 ms.
+///
+/// # Panics
+/// When the process is gone.
 pub fn cpu_time(pid: Pid) -> Duration {
-    let stat = read(pid, "stat");
+    /// The unit of times in `stat`: 100 a second on every Linux there is.
+    const TICKS_PER_SECOND: u32 = 100;
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let stat = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     // The name, in parentheses, may hold anything; user and system time are the 12th and 13th after it.
     let (_, rest) = stat.rsplit_once(')').expect("a name in parentheses");
     let ticks = rest.split_whitespace().skip(11).take(2);
@@ -45,26 +46,29 @@ pub fn cpu_time(pid: Pid) -> Duration {
     Duration::from_secs(ticks) / TICKS_PER_SECOND
 }
 
-/// The unit of times in `/proc/PID/stat`: 100 on every Linux there is.
-const TICKS_PER_SECOND: u32 = 100;
-
-fn status_kib(pid: Pid, field: &str) -> u64 {
-    let status = read(pid, "status");
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let value = line.and_then(|line| line.split_whitespace().next());
-    value
-        .and_then(|value| value.parse().ok())
-        .unwrap_or_else(|| panic!("no {field} of process {}", pid.as_raw_nonzero()))
+/// Number of threads.
+///
+/// # Panics
+/// When the process is gone.
+pub fn threads(pid: Pid) -> u64 {
+    status(pid, "Threads:")
 }
 
-fn read(pid: Pid, file: &str) -> String {
-    let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+/// Number of open file descriptors.
+///
+/// # Panics
+/// When the process is gone.
+pub fn open_files(pid: Pid) -> u64 {
+    let path = format!("/proc/{}/fd", pid.as_raw_nonzero());
+    let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    entries.count() as u64
 }
 
-fn entries(pid: Pid, directory: &str) -> usize {
-    let path = format!("/proc/{}/{directory}", pid.as_raw_nonzero());
-    fs::read_dir(&path)
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
-        .count()
+/// The first number of a line of `/proc/PID/status`.
+fn status(pid: Pid, name: &str) -> u64 {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{path} has no {name}"))
 }

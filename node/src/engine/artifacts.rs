@@ -140,6 +140,27 @@ pub(super) struct Plane {
     engine: Engine,
     registry: Registry,
     receivers: HashMap<(String, String), mpsc::Sender<Piece>>,
+    collected: Collected,
+}
+
+/// Collected tasks whose files are still to be removed, and whether somebody is at it.
+#[derive(Clone, Default)]
+struct Collected(Arc<Mutex<(Vec<String>, bool)>>);
+
+impl Collected {
+    /// Notes a task; true: nobody is at it, so the caller has to see to it.
+    fn push(&self, task_id: String) -> bool {
+        let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        collected.0.push(task_id);
+        !std::mem::replace(&mut collected.1, true)
+    }
+
+    /// What was noted so far; None: nothing, and nobody is at it any more.
+    fn take(&self) -> Option<Vec<String>> {
+        let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        collected.1 = !collected.0.is_empty();
+        Some(std::mem::take(&mut collected.0)).filter(|tasks| !tasks.is_empty())
+    }
 }
 
 impl Plane {
@@ -148,6 +169,7 @@ impl Plane {
             engine,
             registry,
             receivers: HashMap::new(),
+            collected: Collected::default(),
         }
     }
 
@@ -195,12 +217,18 @@ impl Plane {
         self.registry.stop(task_id);
     }
 
-    /// The task was removed: its files go.
+    /// The task was removed: its files go, one task after the other. What a crash leaves is removed at the
+    /// next start.
     pub(super) fn forget(&self, task_id: String) {
-        let spool = self.engine.spool().clone();
+        if !self.collected.push(task_id) {
+            return;
+        }
+        let (spool, collected) = (self.engine.spool().clone(), self.collected.clone());
         tokio::spawn(async move {
-            if let Err(error) = spool.remove_task(&task_id).await {
-                tracing::warn!(task = task_id, %error, "artifact files of a collected task could not be removed");
+            while let Some(tasks) = collected.take() {
+                if let Err(error) = spool.remove_tasks(tasks).await {
+                    tracing::warn!(%error, "artifact files of a collected task could not be removed");
+                }
             }
         });
     }

@@ -13,6 +13,7 @@ use super::{
     core::Core,
     feed::ListenerId,
     originate::fits,
+    table::unless_damaged,
     trace::Trace,
     turn::{EngineError, Now},
 };
@@ -41,6 +42,22 @@ pub enum StreamRoute {
     /// Into this node's own files, to be sent whole when the task completes: the originator runs a
     /// daemon that does not know streams.
     Whole,
+}
+
+/// What completing a task came to.
+#[derive(Debug)]
+pub enum Due {
+    /// It is complete.
+    Nothing,
+    /// Nothing was done: these finished streams have to go along whole first.
+    Streams {
+        /// The streams that its originator has not got.
+        streams: Vec<Streamed>,
+        /// What was given, to be given again.
+        artifacts: Vec<Artifact>,
+        /// What was given, to be given again.
+        message: Option<Message>,
+    },
 }
 
 impl Core {
@@ -96,6 +113,26 @@ impl Core {
         self.report(now, id, Status::Completed, message, artifacts)
     }
 
+    /// CompleteTask, unless streams of the task have to go along whole.
+    pub fn complete_unless_streams_are_due(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifacts: Vec<Artifact>,
+        message: Option<Message>,
+    ) -> Result<Due, EngineError> {
+        let streams = self.streams_to_send_whole(id)?;
+        if streams.is_empty() {
+            self.complete(now, id, artifacts, message)?;
+            return Ok(Due::Nothing);
+        }
+        Ok(Due::Streams {
+            streams,
+            artifacts,
+            message,
+        })
+    }
+
     /// FailTask: ends a task with an error.
     pub fn fail(&mut self, now: Now, id: &str, error: &str) -> Result<(), EngineError> {
         let message = self.note(now, error);
@@ -138,7 +175,7 @@ impl Core {
                     .lost_at
                     .is_some_and(|at| now.mono.saturating_sub(at) > grace)
             })
-            .map(|(id, _)| id.clone())
+            .map(|(id, _)| id.to_owned())
             .collect()
     }
 
@@ -278,14 +315,21 @@ impl Core {
     }
 
     /// Finished streams that its originator has not got: they go along whole when the task completes.
-    pub fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+    fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+        let Some(peer) = self
+            .tasks
+            .indexed(id)
+            .filter(|known| known.is_assignee)
+            .and_then(|known| known.peer)
+        else {
+            return Ok(Vec::new());
+        };
+        if self.is_ours(peer)? {
+            return Ok(Vec::new());
+        }
         let Some(task) = self.tasks.read(id)? else {
             return Ok(Vec::new());
         };
-        match task.role {
-            Role::Assignee(peer) if !self.is_ours(peer)? => {}
-            _ => return Ok(Vec::new()),
-        }
         let complete = task.results.iter().filter_map(|result| match &**result {
             Output::Streamed(streamed) if streamed.ended == Some(Ended::Complete) => Some(streamed.clone()),
             _ => None,
@@ -375,10 +419,10 @@ impl Core {
             .tasks
             .all()
             .filter(|(_, known)| known.open_streams && known.is_assignee)
-            .map(|(id, _)| id.clone())
+            .map(|(id, _)| id.to_owned())
             .collect();
         for id in left {
-            let Some(task) = self.tasks.read(&id)? else {
+            let Some(task) = unless_damaged(self.tasks.read(&id))?.flatten() else {
                 continue;
             };
             for stream in task.open_streams() {

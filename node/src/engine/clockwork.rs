@@ -10,6 +10,7 @@ use super::{
     core::Core,
     queue::Queue,
     records::{self, EntryRecord, OutboxRecord, tag},
+    table::unless_damaged,
     trace::Trace,
     turn::{Effect, EngineError, Now},
 };
@@ -22,7 +23,8 @@ use crate::{
 /// How often expiry and collection are looked after.
 const COLLECTION: Duration = Duration::from_secs(1);
 
-/// Tasks removed per collection: bounds the time that one turn takes.
+/// Tasks removed per turn: bounds the time that one takes. What is left goes in the next one, a tick later,
+/// so that 2 000 a second can go: more than come.
 const COLLECTED: usize = 200;
 
 /// Open tasks asked about when their assignee is back.
@@ -31,7 +33,9 @@ pub(super) const ASKED: usize = 1000;
 impl Core {
     /// True when [`Core::tick`] has something to wait for in the next moments.
     pub fn needs_clock(&self) -> bool {
-        self.queues.values().any(|queue| queue.outbox.needs_clock()) || self.tasks.has_deadlines()
+        self.queues.values().any(|queue| queue.outbox.needs_clock())
+            || self.tasks.has_deadlines()
+            || self.more_to_collect
     }
 
     /// Looks after everything that depends on time. Called every 100 ms while
@@ -45,7 +49,13 @@ impl Core {
             .collect();
         self.dirty.extend(waiting.iter().copied());
         for id in self.tasks.overdue(now.unix) {
-            self.end(now, &id, Status::Failed, "its deadline has passed")?;
+            let ended = self.end(now, &id, Status::Failed, "its deadline has passed");
+            if unless_damaged(ended)?.is_none() {
+                self.tasks.drop_deadline(&id);
+            }
+        }
+        if self.more_to_collect {
+            self.collect(now)?;
         }
         if now.mono.saturating_sub(self.last_collection) < COLLECTION {
             return Ok(());
@@ -55,7 +65,8 @@ impl Core {
             self.expire(now, peer)?;
         }
         self.fail_abandoned(now)?;
-        self.collect(now)
+        self.collect(now)?;
+        self.forget_silent_peers(now)
     }
 
     fn expire(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
@@ -82,7 +93,7 @@ impl Core {
                 self.tasks
                     .all()
                     .filter(|(_, known)| known.is_assignee)
-                    .map(|(id, _)| id.clone()),
+                    .map(|(id, _)| id.to_owned()),
             );
             self.feed.touch(now.mono);
         }
@@ -99,15 +110,20 @@ impl Core {
 
     fn collect(&mut self, now: Now) -> Result<(), StoreError> {
         let before = now.unix.saturating_sub(self.limits.retention.as_millis() as u64);
+        self.more_to_collect = true;
         for _ in 0..COLLECTED {
             let oldest = self
                 .tasks
                 .collectable(before, self.limits.retention_count, self.limits.quota);
-            let Some(id) = oldest else { break };
             let durable = self.durable();
-            if !self.tasks.remove(&id, durable, &mut self.turn.batch)? {
+            let removed = match &oldest {
+                Some(id) => self.tasks.remove(id, durable, &mut self.turn.batch)?,
+                None => false,
+            };
+            let Some(id) = oldest.filter(|_| removed) else {
+                self.more_to_collect = false;
                 break;
-            }
+            };
             self.feed.withdraw(&id);
             self.effect(Effect::Forget { task_id: id });
         }
@@ -140,7 +156,7 @@ impl Core {
             .filter(|(_, known)| {
                 !known.is_assignee && known.peer == Some(peer) && !known.status.is_terminal()
             })
-            .map(|(id, _)| id.clone())
+            .map(|(id, _)| id.to_owned())
             .filter(|id| !waiting.contains(id))
             .take(ASKED)
             .collect();
@@ -224,6 +240,11 @@ impl Core {
         self.peers.all_addresses()
     }
 
+    /// The ids of all tasks, in no order.
+    pub fn task_ids(&self) -> impl Iterator<Item = &str> {
+        self.tasks.all().map(|(id, _)| id)
+    }
+
     /// Where the last run listened.
     pub fn listened(&self) -> Vec<String> {
         self.peers.listen().to_vec()
@@ -272,7 +293,7 @@ impl Core {
             .tasks
             .all()
             .filter(|(_, known)| known.is_assignee && !known.claimed && !known.status.is_terminal())
-            .map(|(id, known)| (known.updated_at, id.clone()))
+            .map(|(id, known)| (known.updated_at, id.to_owned()))
             .collect();
         unclaimed.sort();
         for (_, id) in unclaimed {

@@ -26,7 +26,7 @@ use super::{
     feed::{Delivery, Feed},
     queue::Queue,
     records::{self, tag},
-    table::{Slot, TaskTable},
+    table::{Slot, TaskTable, unless_damaged},
     trace::Trace,
     turn::{Change, Counters, Effect, Limits, Now, Turn},
 };
@@ -66,11 +66,14 @@ pub struct Core {
     pub(super) idempotency: super::idempotency::Keys,
     pub(super) counters: Counters,
     pub(super) last_collection: Duration,
+    /// The last collection had to leave some for the next turn.
+    pub(super) more_to_collect: bool,
+    pub(super) marks: super::marks::Sweep,
     pub(super) next_stream: u64,
     pub(super) refusals_logged: HashSet<PeerId>,
     rng: StdRng,
     /// When the running turn is taken.
-    now: Now,
+    pub(super) now: Now,
     pub(super) turn: Turn,
     turns: u64,
     durable: u64,
@@ -103,6 +106,8 @@ impl Core {
             idempotency: super::idempotency::Keys::load(&*store)?,
             counters: Counters::default(),
             last_collection: now.mono,
+            more_to_collect: false,
+            marks: super::marks::Sweep::new(now.mono),
             next_stream: 1,
             refusals_logged: HashSet::new(),
             rng: StdRng::seed_from_u64(seed),
@@ -289,7 +294,7 @@ impl Core {
 
     pub(super) fn hand_over(&mut self, deliveries: Vec<Delivery>) -> Result<(), StoreError> {
         for (listener, id) in deliveries {
-            let Some(task) = self.tasks.read(&id)? else {
+            let Some(task) = unless_damaged(self.tasks.read(&id))?.flatten() else {
                 continue;
             };
             let sender_card = match task.role {

@@ -12,7 +12,7 @@ use prost::Message as _;
 
 use super::{
     core::{Core, MAX_ENVELOPE},
-    table::Slot,
+    table::{Slot, unless_damaged},
     trace::Trace,
     turn::{Effect, EngineError, Now},
 };
@@ -250,13 +250,13 @@ impl Core {
         let ids: Vec<String> = self
             .tasks
             .newest(after)
-            .filter(|(_, id)| wanted(self, id))
+            .filter(|id| wanted(self, id))
             .take(limit)
-            .map(|(_, id)| id.clone())
+            .map(str::to_owned)
             .collect();
         let mut tasks = Vec::with_capacity(ids.len());
         for id in ids {
-            tasks.extend(self.tasks.read(&id)?);
+            tasks.extend(unless_damaged(self.tasks.read(&id))?.flatten());
         }
         Ok(tasks)
     }

@@ -66,6 +66,10 @@ impl Queue {
         batch: &mut Batch,
     ) {
         let sequence = self.outbox.next_sequence();
+        let at = envelope
+            .timestamp
+            .as_ref()
+            .map_or(0, |time| time.seconds as u64 * 1000);
         envelope.sender_epoch = self.outbox.epoch();
         envelope.sequence = sequence;
         let frame: Bytes = envelope.encode_to_vec().into();
@@ -96,6 +100,7 @@ impl Queue {
         let record = OutboxRecord {
             epoch: self.outbox.epoch(),
             next_sequence: sequence + 1,
+            at,
         };
         batch.put(records::key(tag::OUTBOX, &name), records::encode(&record));
         self.bodies_bytes += frame.len();

@@ -122,6 +122,9 @@ pub(super) struct OutboxRecord {
     pub(super) epoch: u64,
     #[prost(uint64, tag = "2")]
     pub(super) next_sequence: u64,
+    /// When it was written, Unix milliseconds.
+    #[prost(uint64, tag = "3")]
+    pub(super) at: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -149,6 +152,9 @@ pub(super) struct SeenRecord {
     pub(super) highest: Vec<u64>,
     #[prost(uint64, tag = "3")]
     pub(super) next_slot: u64,
+    /// When it was written, Unix milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub(super) at: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -147,6 +147,7 @@ impl Core {
 
     /// Writes down what is remembered of a peer.
     pub(super) fn keep_seen(&mut self, peer: PeerId) -> Result<(), StoreError> {
+        let at = self.now.unix;
         let seen = self.seen(peer)?;
         let next_slot = seen.next_slot;
         let (epochs, highest) = seen.applied.epochs().unzip();
@@ -154,6 +155,7 @@ impl Core {
             epochs,
             highest,
             next_slot,
+            at,
         };
         self.batch().put(
             records::key(tag::SEEN, &peer.to_bytes()),
@@ -163,7 +165,7 @@ impl Core {
     }
 }
 
-fn seen_id_key(peer: PeerId, envelope_id: &str) -> Vec<u8> {
+pub(super) fn seen_id_key(peer: PeerId, envelope_id: &str) -> Vec<u8> {
     [
         records::key(tag::SEEN_ID, &peer.to_bytes()),
         envelope_id.as_bytes().to_vec(),

@@ -24,6 +24,9 @@ const MAX_PER_TASK: usize = 64;
 /// Subscribers of all tasks.
 const MAX_SUBSCRIBERS: usize = 20_000;
 
+/// Below this many those that have gone are not looked for.
+const FEW: usize = 256;
+
 #[derive(Default)]
 struct Waiting {
     changes: VecDeque<(usize, Arc<Change>)>,
@@ -88,12 +91,15 @@ impl Subscription {
 pub(super) struct Subscribers {
     lines: HashMap<String, Vec<Weak<Line>>>,
     count: usize,
+    /// At this count those that have gone are looked for: those of a task that changes no more are not
+    /// noticed otherwise.
+    sweep_at: usize,
 }
 
 impl Subscribers {
     /// Follows a task.
     pub(super) fn subscribe(&mut self, task_id: &str) -> Result<Subscription, EngineError> {
-        if self.count >= MAX_SUBSCRIBERS {
+        if self.count >= self.sweep_at {
             self.sweep();
         }
         let lines = self.lines.entry(task_id.to_owned()).or_default();
@@ -149,6 +155,8 @@ impl Subscribers {
             !lines.is_empty()
         });
         self.count = self.lines.values().map(Vec::len).sum();
+        // Each sweep is paid for by as many subscriptions as it looks at.
+        self.sweep_at = (2 * self.count).clamp(FEW, MAX_SUBSCRIBERS);
     }
 }
 
@@ -158,4 +166,42 @@ fn weight(change: &Change) -> usize {
         Output::Streamed(_) => 0,
     });
     change.message.as_ref().map_or(0, |message| message.encoded_len()) + results.sum::<usize>() + 256
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that has ended changes no more: nothing tells that its subscribers have gone.
+    #[test]
+    fn subscribers_that_have_gone_leave_nothing_behind() {
+        let mut subscribers = Subscribers::default();
+        let stays = subscribers.subscribe("stays").unwrap();
+        for number in 0..100_000 {
+            drop(subscribers.subscribe(&number.to_string()).unwrap());
+            assert!(subscribers.lines.len() <= 2 * FEW);
+        }
+        let change = Change {
+            task_id: "stays".into(),
+            status: crate::task::Status::Working,
+            message: None,
+            results: Vec::new(),
+        };
+        subscribers.publish(&Arc::new(change));
+        assert_eq!(stays.line.waiting.lock().unwrap().changes.len(), 1);
+    }
+
+    #[test]
+    fn those_that_stay_are_counted_up_to_the_bound() {
+        let mut subscribers = Subscribers::default();
+        let all: Vec<Subscription> = (0..MAX_SUBSCRIBERS)
+            .map(|number| subscribers.subscribe(&number.to_string()).unwrap())
+            .collect();
+        assert!(matches!(
+            subscribers.subscribe("one more"),
+            Err(EngineError::Exhausted(_))
+        ));
+        drop(all);
+        assert!(subscribers.subscribe("one more").is_ok());
+    }
 }

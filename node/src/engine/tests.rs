@@ -1,10 +1,12 @@
 //! The engine's core: directed tests of one behaviour each over a network without faults, and a
 //! seeded simulation of two nodes over one with all of them ([`simulation`]).
 
+mod faults;
 mod harness;
 mod lab;
 mod life;
 mod limits;
+mod long_life;
 mod peers;
 mod refusals;
 mod simulation;

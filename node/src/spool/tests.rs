@@ -272,12 +272,41 @@ async fn hostile_ids_stay_inside_the_directory() {
             let data = spool.assemble(task, artifact, 30_000).await.unwrap();
             assert_eq!(data, format!("{task}|{artifact}"));
         }
-        assert_eq!(spool.remove_task(task).await.unwrap(), ids.len());
+        assert_eq!(
+            spool.remove_tasks(vec![task.to_owned()]).await.unwrap(),
+            ids.len()
+        );
     }
     assert_eq!((files(&spool).len(), spool.used()), (0, 0));
     assert_eq!(fs::read_dir(&spool.shared.root).unwrap().count(), 0);
     let huge = spool.create(&start(&"x".repeat(MAX_START), "a")).await;
     assert!(matches!(huge, Err(WriteError::StartTooLarge(_))));
+}
+
+#[tokio::test]
+async fn what_belongs_to_no_task_is_removed() {
+    let (_dir, spool) = spool();
+    for task in ["kept", "gone", "gone too"] {
+        for artifact in ["a", "b"] {
+            spool.create(&start(task, artifact)).await.unwrap();
+        }
+    }
+    let foreign = spool.shared.root.join("notes");
+    fs::write(&foreign, "mine").unwrap();
+    assert_eq!(spool.keep_only(["kept", "never seen"].into_iter()).unwrap(), 4);
+    let left = spool.list().await.unwrap();
+    assert!(
+        left.len() == 2 && left.iter().all(|stored| stored.task_id == "kept"),
+        "{left:?}"
+    );
+    assert!(foreign.exists());
+    assert_eq!(spool.keep_only(std::iter::empty()).unwrap(), 2);
+    assert_eq!((spool.list().await.unwrap().len(), spool.used()), (0, 0));
+    assert_eq!(
+        fs::read_dir(&spool.shared.root).unwrap().count(),
+        1,
+        "no directory is left behind"
+    );
 }
 
 #[tokio::test]
@@ -480,7 +509,10 @@ async fn limits_are_kept_and_given_back() {
         Err(WriteError::TooManyArtifacts)
     ));
     assert_eq!(spool.list().await.unwrap().len(), MAX_ARTIFACTS_PER_TASK + 1);
-    assert_eq!(spool.remove_task("u").await.unwrap(), MAX_ARTIFACTS_PER_TASK);
+    assert_eq!(
+        spool.remove_tasks(vec!["u".to_owned()]).await.unwrap(),
+        MAX_ARTIFACTS_PER_TASK
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,512 @@
+//! The real shell, its writer and a real network over a store that fails at some moment: whatever anybody
+//! was told before is durable at that very moment, nobody is told anything afterwards, and what is there
+//! after reopening is exactly what was answered.
+//!
+//! `AGENTANYCAST_FAULT_CASES` is how many cases the property is tried with; default 64.
+
+mod store;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use libp2p::identity::Keypair;
+use proptest::{collection::vec, prelude::*};
+use tempfile::TempDir;
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::store::{Fault, FaultyStore, Moment};
+use super::harness::{artifact, limits, peer, text};
+use crate::{
+    engine::{
+        self, Core, Engine, EngineError, Incoming, Now, SendTask, Subscription,
+        turn::{Change, Limits},
+    },
+    net,
+    spool::Spool,
+    store::Store as _,
+    task::{Role, Status},
+};
+
+/// Far beyond what any step takes.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A node with everything but its gRPC face.
+struct Running {
+    engine: Engine,
+    store: Arc<FaultyStore>,
+    net: net::Handle,
+    tasks: [JoinHandle<()>; 2],
+    stop: CancellationToken,
+    _home: TempDir,
+}
+
+impl Running {
+    async fn start(store: Arc<FaultyStore>, listen: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let keypair = Keypair::generate_ed25519();
+        let me = agentanycast_identity::peer_id(&keypair);
+        let loaded = engine::start(engine::Parts {
+            store: Arc::clone(&store) as Arc<dyn crate::store::Store>,
+            spool: Spool::open(home.path().join("artifacts")).unwrap(),
+            limits: limits(),
+            me,
+        })
+        .unwrap();
+        let (events, inbox) = mpsc::channel(1024);
+        let (net, swarm) = net::start(net_config(keypair, listen), events).await.unwrap();
+        let stop = CancellationToken::new();
+        let (engine, shell) = loaded.run(net.clone(), inbox, stop.clone());
+        Self {
+            engine,
+            store,
+            net,
+            tasks: [shell, swarm],
+            stop,
+            _home: home,
+        }
+    }
+
+    /// Ends it; what is left is the store, as a crash leaves it.
+    async fn end(self) -> Arc<FaultyStore> {
+        self.stop.cancel();
+        self.net.shutdown().await;
+        for task in self.tasks {
+            timeout(DEADLINE, task).await.expect("it ends").unwrap();
+        }
+        self.store.crash();
+        self.store
+    }
+}
+
+fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
+    net::NetConfig {
+        keypair,
+        listen_addrs: listen.iter().map(ToString::to_string).collect(),
+        preferred_listen: Vec::new(),
+        bootstrap_peers: Vec::new(),
+        known_addrs: Vec::new(),
+        mdns: false,
+        quic: false,
+        relay_client: false,
+        hole_punching: false,
+        agent_version: "agentanycast-test".to_owned(),
+        limits: net::Limits::default(),
+    }
+}
+
+/// What the reopened store has.
+fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Core {
+    let now = Now {
+        mono: Duration::ZERO,
+        unix: 1_767_225_600_000,
+    };
+    let limits = Limits {
+        // The calendar of the run is another one.
+        offline_ttl: None,
+        ..limits()
+    };
+    store.mend();
+    Core::load(
+        me,
+        limits,
+        Arc::clone(store) as Arc<dyn crate::store::Store>,
+        now,
+        1,
+    )
+    .unwrap()
+}
+
+/// One call of a client. A number names one of the tasks that were accepted in earlier rounds.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A task for the node's own agent.
+    Send,
+    /// A task for a peer that nobody has heard of: its queue has to be read from the store.
+    SendAway,
+    Work(usize),
+    Complete(usize),
+    Fail(usize),
+    Cancel(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => Just(Step::Send),
+        2 => Just(Step::SendAway),
+        4 => (0_usize..64).prop_map(Step::Work),
+        4 => (0_usize..64).prop_map(Step::Complete),
+        1 => (0_usize..64).prop_map(Step::Fail),
+        1 => (0_usize..64).prop_map(Step::Cancel),
+    ]
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let moment = prop_oneof![Just(Moment::Apply), Just(Moment::Barrier), Just(Moment::Read)];
+    // The later ones are never reached: some runs have to end well.
+    (moment, 0_usize..60, any::<bool>(), 0_u64..3).prop_map(|(moment, at, once, slow)| Fault {
+        moment,
+        at,
+        once,
+        slow: Duration::from_millis(slow),
+    })
+}
+
+/// The tasks as they were answered: a status for each that was accepted, and who it is for.
+#[derive(Default)]
+struct Answered {
+    order: Vec<String>,
+    tasks: BTreeMap<String, (Status, bool)>,
+    failed: bool,
+}
+
+enum Answer {
+    Accepted { id: String, away: bool },
+    Is(String, Status),
+    Refused(EngineError),
+}
+
+impl Answered {
+    /// A task of an earlier round, if there is one of the node's own.
+    fn pick(&self, number: usize) -> Option<String> {
+        let id = self.order.get(number % self.order.len().max(1))?;
+        Some(id.clone()).filter(|id| !self.tasks[id].1)
+    }
+
+    fn note(&mut self, store: &FaultyStore, answer: Answer) {
+        match answer {
+            Answer::Accepted { id, away } => {
+                self.order.push(id.clone());
+                self.tasks.insert(id, (Status::Submitted, away));
+            }
+            Answer::Is(id, status) => {
+                let away = self.tasks[&id].1;
+                self.tasks.insert(id, (status, away));
+            }
+            // A bad step for this state, such as completing what has been canceled.
+            Answer::Refused(EngineError::Precondition(_)) => {}
+            Answer::Refused(EngineError::Unavailable(why)) => {
+                assert!(store.has_failed(), "refused without a reason: {why}");
+                self.failed = true;
+            }
+            Answer::Refused(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Does one step. What is answered with OK is durable at that moment.
+async fn carry_out(
+    engine: Engine,
+    store: Arc<FaultyStore>,
+    step: Step,
+    task: Option<String>,
+    away: u8,
+) -> Option<Answer> {
+    let told = |id: &str, status: Status| {
+        assert_eq!(
+            store.durable_status(id),
+            Some(status),
+            "{step:?} was answered, and {id} is not durable"
+        );
+        Answer::Is(id.to_owned(), status)
+    };
+    let answer = match &step {
+        Step::Send | Step::SendAway => {
+            let is_away = matches!(step, Step::SendAway);
+            let request = SendTask {
+                peer: Some(if is_away { peer(away) } else { engine.me() }),
+                message: text("m", "do it"),
+                ..SendTask::default()
+            };
+            engine.send_task(request).await.map(|task| {
+                told(&task.id, Status::Submitted);
+                Answer::Accepted {
+                    id: task.id,
+                    away: is_away,
+                }
+            })
+        }
+        Step::Work(_) => {
+            let id = task?;
+            let done = engine.update(id.clone(), Status::Working, None, 1).await;
+            done.map(|()| told(&id, Status::Working))
+        }
+        Step::Complete(_) => {
+            let id = task?;
+            let done = engine
+                .complete(id.clone(), vec![artifact("a", "done")], None)
+                .await;
+            done.map(|()| told(&id, Status::Completed))
+        }
+        Step::Fail(_) => {
+            let id = task?;
+            let done = engine.fail(id.clone(), "no".into()).await;
+            done.map(|()| told(&id, Status::Failed))
+        }
+        Step::Cancel(_) => {
+            let id = task?;
+            engine.cancel(id.clone()).await.map(|task| told(&id, task.status))
+        }
+    };
+    Some(answer.unwrap_or_else(Answer::Refused))
+}
+
+/// Whoever listens is handed only what is durable; what each listener and subscriber was shown.
+fn watch(store: &FaultyStore, id: &str, status: Status, who: &str) {
+    let durable = store.durable_status(id);
+    assert!(
+        durable
+            .is_some_and(|durable| durable == status || status.may_become(durable) || durable.is_terminal()),
+        "the {who} was shown {id} {status}, and durable is {durable:?}"
+    );
+}
+
+async fn listen(engine: Engine, store: Arc<FaultyStore>) {
+    let Ok(mut listener) = engine.listen().await else {
+        return;
+    };
+    while let Some(Incoming { task, .. }) = listener.next().await {
+        watch(&store, &task.id, task.status, "agent");
+    }
+}
+
+async fn follow(mut subscription: Subscription, store: Arc<FaultyStore>) {
+    while let Some(change) = subscription.next().await {
+        let Change { task_id, status, .. } = &*change;
+        watch(&store, task_id, *status, "subscriber");
+    }
+}
+
+/// Rounds of steps that go on at once, each on a task of its own.
+async fn play(node: &Running, rounds: Vec<Vec<Step>>) -> (Answered, JoinSet<()>) {
+    let (engine, store) = (&node.engine, &node.store);
+    let mut answered = Answered::default();
+    let mut watchers = JoinSet::new();
+    watchers.spawn(listen(engine.clone(), Arc::clone(store)));
+    let mut strangers = 100_u8;
+    for round in rounds {
+        let had_failed = answered.failed;
+        let known = answered.order.len();
+        let mut taken = Vec::new();
+        let mut calls = JoinSet::new();
+        for step in round {
+            let task = match step {
+                Step::Send | Step::SendAway => None,
+                Step::Work(at) | Step::Complete(at) | Step::Fail(at) | Step::Cancel(at) => answered.pick(at),
+            };
+            if task.as_ref().is_some_and(|task| taken.contains(task)) {
+                continue;
+            }
+            taken.extend(task.clone());
+            strangers = strangers.wrapping_add(1);
+            calls.spawn(carry_out(
+                engine.clone(),
+                Arc::clone(store),
+                step,
+                task,
+                strangers,
+            ));
+        }
+        while let Some(answer) = timeout(DEADLINE, calls.join_next())
+            .await
+            .expect("each call is answered")
+        {
+            if let Some(answer) = answer.unwrap() {
+                let accepted = !matches!(answer, Answer::Refused(_));
+                assert!(
+                    !(had_failed && accepted),
+                    "the store has failed, and a call is answered with OK"
+                );
+                answered.note(store, answer);
+            }
+        }
+        for id in &answered.order[known..] {
+            match engine.subscribe(id.clone()).await {
+                Ok((_, subscription)) => {
+                    watchers.spawn(follow(subscription, Arc::clone(store)));
+                }
+                Err(error) => assert!(store.has_failed(), "{error}"),
+            }
+        }
+    }
+    (answered, watchers)
+}
+
+/// Those who watch end with the node; what they saw was right.
+async fn watched_well(mut watchers: JoinSet<()>) {
+    while let Some(watcher) = timeout(DEADLINE, watchers.join_next())
+        .await
+        .expect("each watcher ends")
+    {
+        watcher.unwrap();
+    }
+}
+
+fn what_was_answered_is_there(
+    store: &Arc<FaultyStore>,
+    me: agentanycast_identity::PeerId,
+    answered: &Answered,
+    exactly: bool,
+) {
+    let mut core = reopened(store, me);
+    for (id, (status, away)) in &answered.tasks {
+        let task = core
+            .task(id)
+            .unwrap_or_else(|error| panic!("{id} was answered: {error}"));
+        assert_eq!(matches!(task.role, Role::Originator(_)), *away);
+        if exactly {
+            assert_eq!(task.status, *status, "{id}");
+        } else {
+            assert!(task.status == *status || status.may_become(task.status) || task.status.is_terminal());
+        }
+    }
+    let kept = core.list(&[], None, 10_000).unwrap().len();
+    let (sent, away) = (
+        answered.tasks.len(),
+        answered.tasks.values().filter(|(_, away)| *away).count(),
+    );
+    if exactly {
+        assert_eq!(
+            (kept, core.queued()),
+            (sent, away),
+            "nothing beyond what was answered"
+        );
+    } else {
+        assert!(kept >= sent && core.queued() >= away);
+    }
+}
+
+fn cases() -> u32 {
+    let cases = std::env::var("AGENTANYCAST_FAULT_CASES").ok();
+    cases.map_or(64, |cases| {
+        cases.parse().expect("AGENTANYCAST_FAULT_CASES is a number")
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn what_was_answered_is_what_is_there(
+        rounds in vec(vec(step(), 1..12), 1..12),
+        fault in fault(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let moment = fault.moment;
+            let store = Arc::new(FaultyStore::new(fault));
+            let node = Running::start(Arc::clone(&store), &[]).await;
+            store.arm();
+            let me = node.engine.me();
+            let (answered, watchers) = play(&node, rounds).await;
+            if store.has_failed() {
+                let failed = timeout(DEADLINE, node.engine.failed()).await;
+                assert!(failed.is_ok(), "the store has failed, and health does not say so");
+                let late = node.engine.send_task(SendTask::default()).await;
+                assert!(matches!(late, Err(EngineError::Unavailable(_))), "{late:?}");
+            } else {
+                assert!(!answered.failed);
+            }
+            let store = node.end().await;
+            watched_well(watchers).await;
+            // A failed read leaves batches on their way that nobody was told of.
+            let exactly = !(moment == Moment::Read && store.has_failed());
+            what_was_answered_is_there(&store, me, &answered, exactly);
+        });
+    }
+}
+
+/// The receiver's store fails in the middle: its peer has acknowledgements for exactly what is durable, and
+/// the rest still waits in its queue.
+async fn a_receivers_store_fails(fault: Fault) {
+    const TASKS: usize = 60;
+    let loopback = ["/ip4/127.0.0.1/tcp/0"];
+    let alice = Running::start(Arc::new(FaultyStore::sound()), &loopback).await;
+    let bob = Running::start(Arc::new(FaultyStore::new(fault)), &loopback).await;
+    alice
+        .net
+        .dial(bob.engine.me(), bob.net.listen_addrs())
+        .await
+        .unwrap();
+    bob.store.arm();
+    let queued = async || alice.engine.call(|core, _| Ok(core.queued())).await.unwrap();
+    let mut sent = 0;
+    while sent < TASKS {
+        let request = SendTask {
+            peer: Some(bob.engine.me()),
+            message: text("m", "do it"),
+            ..SendTask::default()
+        };
+        alice.engine.send_task(request).await.unwrap();
+        sent += 1;
+        let acknowledged = sent - queued().await;
+        let durable = bob.store.durable_tasks();
+        assert!(
+            acknowledged <= durable,
+            "{acknowledged} acknowledged, {durable} durable"
+        );
+    }
+    timeout(DEADLINE, bob.engine.failed())
+        .await
+        .expect("the store fails");
+    let durable = bob.store.durable_tasks();
+    assert!(durable < TASKS, "the store failed too late for this test");
+    let all_acknowledged = async {
+        while sent - queued().await < durable {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(DEADLINE, all_acknowledged)
+        .await
+        .expect("what is durable is acknowledged");
+    assert_eq!(sent - queued().await, durable, "nothing else is");
+    bob.end().await;
+    alice.end().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_cannot_write_acknowledges_nothing_more() {
+    for at in [0, 1, 7] {
+        a_receivers_store_fails(Fault::at(Moment::Apply, at)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_cannot_sync_acknowledges_nothing_more() {
+    for at in [0, 1, 7] {
+        a_receivers_store_fails(Fault::at(Moment::Barrier, at)).await;
+    }
+}
+
+/// A disk that takes its time: everything is answered, nothing before it is durable (see `carry_out`).
+#[tokio::test]
+async fn a_slow_disk_slows_and_loses_nothing() {
+    let slow = Fault {
+        slow: Duration::from_millis(30),
+        ..Fault::at(Moment::Barrier, usize::MAX)
+    };
+    let store = Arc::new(FaultyStore::new(slow));
+    let node = Running::start(Arc::clone(&store), &[]).await;
+    store.arm();
+    let me = node.engine.me();
+    let rounds = vec![
+        vec![Step::Send; 40],
+        (0..40).map(Step::Work).collect(),
+        (0..40).map(Step::Complete).collect(),
+    ];
+    let (answered, watchers) = play(&node, rounds).await;
+    assert!(!answered.failed);
+    assert!(
+        answered
+            .tasks
+            .values()
+            .all(|(status, _)| *status == Status::Completed)
+    );
+    let store = node.end().await;
+    watched_well(watchers).await;
+    what_was_answered_is_there(&store, me, &answered, true);
+    assert!(store.get(b"nothing").unwrap().is_none());
+}

@@ -1,0 +1,162 @@
+//! A store in memory that fails once it is told to: at the n-th write, barrier or read, for good or once.
+//! A power cut takes what no barrier has passed. It can be asked what is durable at any moment.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+use crate::{
+    engine::records::{self, StateRecord, tag},
+    store::{Batch, Pair, Store, StoreError},
+    task::Status,
+};
+
+/// What fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    Apply,
+    Barrier,
+    Read,
+}
+
+/// When and how a store fails.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) moment: Moment,
+    /// How many of these succeed before.
+    pub(super) at: usize,
+    /// Only that one fails: a disk that forgets that it lost something, as a second sync does.
+    pub(super) once: bool,
+    /// How long each barrier takes.
+    pub(super) slow: Duration,
+}
+
+impl Fault {
+    pub(super) fn at(moment: Moment, at: usize) -> Self {
+        Self {
+            moment,
+            at,
+            once: false,
+            slow: Duration::ZERO,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    now: BTreeMap<Vec<u8>, Vec<u8>>,
+    durable: BTreeMap<Vec<u8>, Vec<u8>>,
+    armed: bool,
+    seen: usize,
+    failed: bool,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct FaultyStore {
+    fault: Fault,
+    state: Mutex<State>,
+}
+
+impl FaultyStore {
+    pub(super) fn new(fault: Fault) -> Self {
+        Self {
+            fault,
+            state: Mutex::default(),
+        }
+    }
+
+    /// One that never fails.
+    pub(super) fn sound() -> Self {
+        Self::new(Fault::at(Moment::Apply, usize::MAX))
+    }
+
+    /// From now on it counts.
+    pub(super) fn arm(&self) {
+        self.lock().armed = true;
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.lock().failed
+    }
+
+    /// What no barrier has passed is gone.
+    pub(super) fn crash(&self) {
+        let mut state = self.lock();
+        state.now = state.durable.clone();
+    }
+
+    /// It does not fail any more.
+    pub(super) fn mend(&self) {
+        self.lock().armed = false;
+    }
+
+    pub(super) fn durable_status(&self, id: &str) -> Option<Status> {
+        let state = self.lock();
+        let record = state.durable.get(&records::key(tag::STATE, id.as_bytes()))?;
+        records::decode::<StateRecord>(record)?.status()
+    }
+
+    pub(super) fn durable_tasks(&self) -> usize {
+        let state = self.lock();
+        state.durable.keys().filter(|key| key[0] == tag::STATE).count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn count(&self, state: &mut State, moment: Moment) -> Result<(), StoreError> {
+        if !state.armed || self.fault.moment != moment {
+            return Ok(());
+        }
+        let number = state.seen;
+        state.seen += 1;
+        if number == self.fault.at || (number > self.fault.at && !self.fault.once) {
+            state.failed = true;
+            return Err(StoreError::Io(format!("{moment:?} {number} failed")));
+        }
+        Ok(())
+    }
+}
+
+impl Store for FaultyStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut state = self.lock();
+        self.count(&mut state, Moment::Read)?;
+        Ok(state.now.get(key).cloned())
+    }
+
+    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError> {
+        let mut state = self.lock();
+        self.count(&mut state, Moment::Read)?;
+        let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
+        let pairs = state.now.range::<[u8], _>((from, Bound::Unbounded));
+        let under = pairs.take_while(|(key, _)| key.starts_with(prefix)).take(limit);
+        Ok(under.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+
+    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        self.count(&mut state, Moment::Apply)?;
+        for (key, value) in &batch.changes {
+            match value {
+                Some(value) => state.now.insert(key.clone(), value.clone()),
+                None => state.now.remove(key),
+            };
+        }
+        Ok(())
+    }
+
+    fn barrier(&self) -> Result<(), StoreError> {
+        // The disk works while others read.
+        std::thread::sleep(self.fault.slow);
+        let mut state = self.lock();
+        self.count(&mut state, Moment::Barrier)?;
+        state.durable = state.now.clone();
+        Ok(())
+    }
+}
