@@ -58,7 +58,7 @@ fn digest(bytes: u64) -> [u8; 32] {
 
 /// An agent that answers a number with an artifact of as many bytes, and anything else with an echo.
 fn producer(node: &Node) -> Agent {
-    Agent::serve(node, |task| async move {
+    Agent::serve_many(node, 256, |task| async move {
         let text = task.message().text_content();
         let Ok(bytes) = text.parse::<u64>() else {
             task.complete([agentanycast::Artifact::text(text)]).await?;
@@ -93,7 +93,10 @@ impl Arrived {
     fn is_whole(&self, bytes: u64) {
         assert_eq!((self.end, self.error.as_str()), (EndReason::Complete, ""));
         assert_eq!(self.bytes, bytes);
-        assert!(self.digest == digest(bytes), "{bytes} bytes arrived, but not as they were");
+        assert!(
+            self.digest == digest(bytes),
+            "{bytes} bytes arrived, but not as they were"
+        );
     }
 }
 

@@ -138,7 +138,10 @@ async fn an_artifact_ends_with_a_reason_when_its_agent_was_killed() {
         let mut client = daemon.rpc().await;
         let task = rpc::get(&mut client, handle.id()).await.unwrap();
         assert_eq!(shown(&task, 0).0, "error");
-        assert_eq!(rpc::text_of(&task.status_message.unwrap().parts), "agent went away");
+        assert_eq!(
+            rpc::text_of(&task.status_message.unwrap().parts),
+            "agent went away"
+        );
     }
     let mut client = alice.rpc().await;
     let task = rpc::get(&mut client, handle.id()).await.unwrap();

@@ -59,7 +59,10 @@ async fn an_artifact_that_nobody_reads_waits_in_its_file() {
     let mut client = pair.alice.rpc().await;
     let whole = read_from(&mut client, handle.id(), &artifact_id, 0).await;
     let chunks = i32::try_from(whole.len()).unwrap();
-    assert_eq!(chunks as usize, whole.iter().filter(|chunk| !chunk.is_empty()).count());
+    assert_eq!(
+        chunks as usize,
+        whole.iter().filter(|chunk| !chunk.is_empty()).count()
+    );
     assert!(Sha256::digest(whole.concat())[..] == digest(BYTES));
     let last = read_from(&mut client, handle.id(), &artifact_id, chunks - 1).await;
     assert_eq!(last, whole[chunks as usize - 1..]);

@@ -74,7 +74,10 @@ async fn memory_stays_flat_while_a_large_artifact_passes() {
     let before = daemons.map(rss_bytes);
     daemons.map(forget_peak_rss);
     let handle = ask(&alice, pair.bob.peer_id(), largest()).await;
-    Reading::start(&handle, u64::MAX).to_end().await.is_whole(largest());
+    Reading::start(&handle, u64::MAX)
+        .to_end()
+        .await
+        .is_whole(largest());
     for (daemon, before) in daemons.into_iter().zip(before) {
         let peak = peak_rss_bytes(daemon);
         let grown = peak.saturating_sub(before);
