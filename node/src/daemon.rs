@@ -68,6 +68,10 @@ const HTTP2_FRAME: u32 = 256 << 10;
 /// since beside many streams there is always a next step, and a step of one can take 0.2 ms.
 const LOOK_UP: u32 = 8;
 
+/// Threads for what waits for the disk, files of artifacts above all. Enough to keep a disk busy; each has
+/// memory of its own, so that a thread for every reader of an artifact would cost more than the artifacts.
+const BLOCKING: usize = 8;
+
 /// How often a silent client is asked whether it is still there: an agent on a host that lost its
 /// power must not count as listening.
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -105,6 +109,7 @@ fn run_process(config: Config) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .event_interval(LOOK_UP)
         .global_queue_interval(LOOK_UP)
+        .max_blocking_threads(BLOCKING)
         .enable_all()
         .build();
     let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| {

@@ -34,9 +34,9 @@ use crate::{
 /// Acknowledgements that wait for one sender: a window of chunks, START and END.
 const ACKS: usize = 128;
 
-/// Chunks of 64 KiB that all senders together hold un-acknowledged: 64 MiB. Each holds its share of them, and
+/// Chunks of 64 KiB that all senders together hold un-acknowledged: 32 MiB. Each holds its share of them, and
 /// no more than its window.
-const UNACKED: usize = 1024;
+const UNACKED: usize = 512;
 
 /// Least share of a sender, however many there are: enough to keep its stream moving.
 const LEAST_SHARE: usize = 4;

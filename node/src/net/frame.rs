@@ -70,12 +70,6 @@ impl FrameBatch {
         self.frames == 0
     }
 
-    /// Empties it and keeps its memory for the next frames.
-    pub fn clear(&mut self) {
-        self.wire.clear();
-        self.frames = 0;
-    }
-
     /// Everything, headers included.
     pub(super) fn wire(&self) -> &[u8] {
         &self.wire
@@ -220,8 +214,6 @@ mod tests {
         assert_eq!(batch.frames(), 2);
         let frames = decode(&mut Decoder::new(MAX_FRAME_BYTES), batch.wire(), 3).unwrap();
         assert_eq!(frames, [String::from("one").encode_to_vec(), Vec::new()]);
-        batch.clear();
-        assert!(batch.is_empty() && batch.wire().is_empty());
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub(super) const MAGIC: [u8; 8] = *b"aaspool\x01";
 pub(super) const HEAD: usize = 8;
 
 /// Bytes that are read at once: large enough that a system call, or a hop to another thread, per block
-/// costs nothing, small enough to copy on the spot. Holds at least one record of any kind.
-pub(super) const BLOCK: usize = 1 << 20;
+/// costs little, small enough that a hundred readers may hold one each. Holds at least one record of any kind.
+pub(super) const BLOCK: usize = 512 << 10;
 const _: () = assert!(BLOCK > HEAD + MAX_CHUNK && BLOCK > MAGIC.len() + HEAD + MAX_START);
 
 /// Longest message of END in bytes that is kept: some sentences.

@@ -250,7 +250,6 @@ struct ToPeer {
     peer: PeerId,
     state: Outgoing,
     link: Link,
-    batch: FrameBatch,
     reopen_after: Duration,
     ack_sender: mpsc::Sender<AckPayload>,
     acks: mpsc::Receiver<AckPayload>,
@@ -285,7 +284,6 @@ impl ToPeer {
             link: Link::Down {
                 retry_at: Instant::now(),
             },
-            batch: FrameBatch::default(),
             reopen_after: REOPEN.0,
             ack_sender,
             acks,
@@ -441,13 +439,14 @@ impl ToPeer {
             while let Ok(ack) = self.acks.try_recv() {
                 self.on_ack(&ack)?;
             }
-            self.batch.clear();
-            while self.batch.frames() < BATCH as u64 {
+            // Not kept between two batches: a hundred silent streams would each hold half a MiB.
+            let mut batch = FrameBatch::default();
+            while batch.frames() < BATCH as u64 {
                 let Some(frame) = self.state.next_frame() else {
                     break;
                 };
                 let envelope = self.envelope(frame);
-                if !self.batch.push(&envelope) {
+                if !batch.push(&envelope) {
                     return Err(SendError::TooLarge(
                         "a piece of the artifact fits into no frame".into(),
                     ));
@@ -456,11 +455,11 @@ impl ToPeer {
             let Link::Open { writer, .. } = &mut self.link else {
                 return Ok(());
             };
-            if self.batch.is_empty() {
+            if batch.is_empty() {
                 return Ok(());
             }
             let turns = self.engine.turns();
-            if let Err(error) = turns.paced(writer.write_batch(&self.batch)).await {
+            if let Err(error) = turns.paced(writer.write_batch(&batch)).await {
                 tracing::debug!(peer = %self.peer, %error, "an artifact's stream broke");
                 self.close();
                 return Ok(());

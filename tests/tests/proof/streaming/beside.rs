@@ -55,10 +55,12 @@ async fn streams_beside_tasks(transport: Transport) {
     }
     running.join_all().await;
     streams.join_all().await;
-    for daemon in [&pair.alice, &pair.bob] {
-        let peak = peak_rss_bytes(daemon.pid());
-        assert!(peak <= BASE + STREAMS * MAY_TAKE_EACH, "{peak} bytes of memory");
-    }
+    let peaks = [&pair.alice, &pair.bob].map(|daemon| peak_rss_bytes(daemon.pid()));
+    let most = BASE + STREAMS * MAY_TAKE_EACH;
+    assert!(
+        peaks.iter().all(|peak| *peak <= most),
+        "{peaks:?} bytes of memory"
+    );
     drop(agents);
 }
 
