@@ -11,6 +11,7 @@ mod node_service;
 mod present;
 mod streams;
 mod task_list;
+mod updates;
 
 use std::{sync::Arc, time::SystemTime};
 

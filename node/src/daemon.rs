@@ -50,9 +50,19 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// File descriptors the daemon asks for: connections, streams and artifact files take one each.
 const DESCRIPTORS: u64 = 65_536;
 
-/// HTTP/2 windows of the gRPC face, in bytes: a window of 64 KiB chunks in flight.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// What a client may send on one HTTP/2 stream ahead of what is read of it, in bytes: eight chunks, which
+/// hide the way to the agent and back.
+const STREAM_WINDOW: u32 = 512 << 10;
+
+/// The same for all streams of a connection together: no limit beyond theirs. Were it less than their sum,
+/// a few artifacts whose readers have stopped would stop everything else that their agent sends.
+const CONNECTION_WINDOW: u32 = i32::MAX as u32;
+
+/// Streams that a client may have open at once: bounds with [`STREAM_WINDOW`] what it can make us hold.
+const CONCURRENT_STREAMS: u32 = 4096;
+
+/// Largest HTTP/2 frame that is taken: a chunk of 64 KiB is one frame and not five.
+const HTTP2_FRAME: u32 = 256 << 10;
 
 /// How often a silent client is asked whether it is still there: an agent on a host that lost its
 /// power must not count as listening.
@@ -298,6 +308,8 @@ fn serve(
     let router = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(CONCURRENT_STREAMS)
+        .max_frame_size(HTTP2_FRAME)
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .tcp_nodelay(true)

@@ -33,7 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::{
     artifacts::{ArtifactSender, SendError},
-    assign::StreamRoute,
+    assign::{Due, StreamRoute},
     core::Core,
     originate::SendTask,
     shell::{Loaded, Parts, StartError, start},
@@ -76,7 +76,7 @@ pub struct Engine {
     net: net::Handle,
     clock: shell::Clock,
     me: PeerId,
-    /// Largest streamed artifact: the store's quota.
+    /// Most bytes that all streamed artifacts may take: the store's quota.
     max_stream_bytes: u64,
     failed: watch::Receiver<Option<String>>,
 }
@@ -226,16 +226,25 @@ impl Engine {
     pub async fn complete(
         &self,
         id: String,
-        mut artifacts: Vec<Artifact>,
+        artifacts: Vec<Artifact>,
         message: Option<Message>,
     ) -> Result<(), EngineError> {
         let task = id.clone();
-        let to_send_whole = self
-            .call(move |core, _| core.streams_to_send_whole(&task))
+        let outcome = self
+            .call(move |core, now| core.complete_unless_streams_are_due(now, &task, artifacts, message))
             .await?;
-        for streamed in to_send_whole {
-            artifacts
-                .push(artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?);
+        let Due::Streams {
+            streams,
+            mut artifacts,
+            message,
+        } = outcome
+        else {
+            return Ok(());
+        };
+        for streamed in streams {
+            artifacts.push(
+                self::artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?,
+            );
         }
         self.call(move |core, now| core.complete(now, &id, artifacts, message))
             .await
@@ -265,6 +274,21 @@ impl Engine {
         artifacts::assembled(&self.spool, task, streamed, most)
             .await
             .unwrap_or_else(|_| wire::listed(task, streamed))
+    }
+
+    /// Bytes that streamed artifacts may still take here.
+    fn stream_room(&self) -> u64 {
+        self.max_stream_bytes.saturating_sub(self.spool.used())
+    }
+
+    async fn break_off_stream(
+        &self,
+        task: String,
+        artifact: String,
+        message: String,
+    ) -> Result<(), EngineError> {
+        self.call(move |core, now| core.break_off_stream(now, &task, &artifact, &message))
+            .await
     }
 
     async fn end_stream(

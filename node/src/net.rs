@@ -32,7 +32,7 @@ pub use self::{
     budget::Permit,
     card::MAX_CARD_BYTES,
     counters::{Counter, Counters},
-    frame::MAX_FRAME_BYTES,
+    frame::{FrameBatch, MAX_FRAME_BYTES},
     handle::{DialAttempt, DialError, Handle},
     inbound::InboundFrame,
     roster::PeerSnapshot,

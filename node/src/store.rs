@@ -99,7 +99,7 @@ pub trait Store: Send + Sync + 'static {
     fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError>;
 
     /// Applies a batch, all of it or nothing, also across a crash.
-    fn apply(&self, batch: &Batch) -> Result<(), StoreError>;
+    fn apply(&self, batch: Batch) -> Result<(), StoreError>;
 
     /// Returns when everything applied before is durable.
     fn barrier(&self) -> Result<(), StoreError>;

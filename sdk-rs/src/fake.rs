@@ -2,7 +2,7 @@
 //! table of tasks behind it, and a stop that breaks every connection as a killed daemon does.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
@@ -35,6 +35,10 @@ pub(crate) struct State {
     /// Names of calls that take effect but are not answered, once each.
     pub(crate) unanswered: Vec<&'static str>,
     pub(crate) calls: Vec<&'static str>,
+    /// Tasks that another agent has claimed.
+    pub(crate) taken: HashSet<String>,
+    /// Tasks that were claimed since the start.
+    claimed: HashSet<String>,
     pub(crate) sent: Vec<v1::SendStreamingArtifactRequest>,
 }
 
@@ -81,6 +85,7 @@ impl Fake {
 
     pub(crate) fn restart(&mut self) {
         self.stop();
+        self.state().claimed.clear();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -183,10 +188,12 @@ impl Service {
     ) -> Result<(), Status> {
         let mut task = self.task(id)?;
         let terminal = crate::TaskStatus::from(task.status).is_terminal();
-        let claimed_twice = message.is_none()
-            && status == v1::TaskStatus::Working
-            && task.status() != v1::TaskStatus::Submitted;
-        if terminal || claimed_twice {
+        let claims = message.is_none() && status == v1::TaskStatus::Working;
+        let refused = {
+            let mut state = self.state.lock().unwrap();
+            state.taken.contains(id) || claims && !state.claimed.insert(id.to_owned())
+        };
+        if terminal || refused {
             self.note(call).await;
             return Err(Status::failed_precondition("not from this state"));
         }

@@ -70,13 +70,7 @@ impl TaskHandle {
     /// ([`TaskStatus::InputRequired`]) has not ended: follow [`TaskHandle::updates`] to answer it.
     /// Bound the wait with `tokio::time::timeout`; the task itself goes on.
     pub async fn wait(&self) -> Result<Task, TaskError> {
-        let mut updates = self.updates();
-        while let Some(update) = updates.next().await {
-            if update?.status.is_terminal() {
-                break;
-            }
-        }
-        self.snapshot().await?.into_result()
+        updates::end(&self.node, &self.id).await?.into_result()
     }
 
     /// The current state first, then every change, until the task has ended. Goes on after a restart of

@@ -172,6 +172,56 @@ async fn a_completion_whose_answer_was_lost_is_done_once() {
 }
 
 #[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_made_again() {
+    let mut fake = Fake::start();
+    let runs = serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
+    fake.state().unanswered.push("update");
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls.contains(&"update"))
+        .await;
+    fake.restart();
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// The claim got no answer; after the restart another agent was quicker. Its task is left alone.
+#[tokio::test]
+async fn a_task_that_another_agent_got_meanwhile_is_let_go() {
+    let mut fake = Fake::start();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let serve = fake.node().await.serve(move |task| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(task.complete([]).await?) }
+    });
+    tokio::spawn(serve.concurrency(1).into_future());
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    fake.state().unanswered.push("update");
+    fake.put("theirs", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls.contains(&"update"))
+        .await;
+    fake.stop();
+    fake.state().taken.insert("theirs".to_owned());
+    fake.restart();
+    fake.until("the new subscription", |state| state.subscriptions == 2)
+        .await;
+    // It waits for the one handler, until the first task is let go.
+    fake.put("ours", Status::Submitted, Vec::new());
+    fake.until("the end", |state| {
+        state.tasks["ours"].status() == Status::Completed
+    })
+    .await;
+    assert_eq!(
+        runs.load(Ordering::SeqCst),
+        1,
+        "the handler ran for another's task"
+    );
+    assert_eq!(status_of(&fake, "theirs"), Status::Working);
+}
+
+#[tokio::test]
 async fn a_handler_that_does_not_end_its_task_fails_it() {
     let fake = Fake::start();
     serving(&fake, |task| async move {

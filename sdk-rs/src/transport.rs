@@ -22,6 +22,17 @@ use crate::error::{Error, ErrorKind};
 /// A local daemon accepts at once; over TCP this also covers another host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What the daemon may send on one HTTP/2 stream ahead of what is read of it, in bytes: eight chunks of an
+/// artifact.
+const STREAM_WINDOW: u32 = 512 << 10;
+
+/// The same for all streams together: no limit beyond theirs. Were it less than their sum, a few artifacts
+/// that nobody reads on would stop all other answers.
+const CONNECTION_WINDOW: u32 = i32::MAX as u32;
+
+/// Largest HTTP/2 frame that is taken: a chunk of 64 KiB is one frame and not five.
+const HTTP2_FRAME: u32 = 256 << 10;
+
 /// Longest path of a Unix socket that every platform takes (macOS: 104 bytes with the final NUL).
 pub(crate) const MAX_SOCKET_PATH: usize = 103;
 
@@ -96,6 +107,9 @@ pub(crate) fn channel(address: &Address, connections: Arc<AtomicU64>) -> Channel
     // The URI only becomes the `:authority` of the requests; the connector decides where they go.
     let endpoint = Endpoint::from(Uri::from_static("http://localhost"))
         .connect_timeout(CONNECT_TIMEOUT)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(HTTP2_FRAME)
         .tcp_nodelay(true);
     match address.clone() {
         Address::Unix(path) => endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| {

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    lab::Namespace,
     rpc::{self, Rpc},
     wait::{LIMIT, within},
 };
@@ -46,9 +47,14 @@ pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its executable");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
     let program = profile.join("agentanycastd");
+    let release = if profile.ends_with("release") {
+        " --release"
+    } else {
+        ""
+    };
     assert!(
         program.is_file(),
-        "{} is missing; build it with `cargo build -p agentanycast-node` (`cargo test --workspace` does)",
+        "{} is missing; build it with `cargo build{release} -p agentanycast-node`",
         program.display()
     );
     program
@@ -114,6 +120,7 @@ impl Default for Home {
 #[must_use = "a daemon is started by `start`"]
 pub struct Builder {
     home: Home,
+    namespace: Option<Namespace>,
     grpc: String,
     listen: Vec<String>,
     bootstrap: Vec<String>,
@@ -130,6 +137,7 @@ impl Builder {
         let grpc = format!("unix://{}", home.socket().display());
         Self {
             home,
+            namespace: None,
             grpc,
             listen: vec![
                 "/ip4/127.0.0.1/tcp/0".to_owned(),
@@ -144,9 +152,15 @@ impl Builder {
         }
     }
 
-    /// A copy of the program, where another user may read it.
+    /// Runs this program, such as a copy that another user may read, instead of the one beside the test.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
+        self
+    }
+
+    /// Runs it in this network namespace. Agents reach it as ever, since its socket is a file.
+    pub fn in_namespace(mut self, namespace: &Namespace) -> Self {
+        self.namespace = Some(namespace.clone());
         self
     }
 
@@ -210,7 +224,11 @@ impl Builder {
     /// The command, to be run as it is.
     pub fn command(&self) -> Command {
         let home = self.home.path();
-        let mut command = Command::new(self.program.clone().unwrap_or_else(program));
+        let program = self.program.clone().unwrap_or_else(program);
+        let mut command = match &self.namespace {
+            Some(namespace) => Command::from(namespace.command(&program)),
+            None => Command::new(program),
+        };
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
@@ -429,6 +447,16 @@ impl Daemon {
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         kill_process(self.pid(), Signal::TERM).expect("the daemon runs");
+    }
+
+    /// Stops it from doing anything (SIGSTOP), while its connections stay.
+    pub fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("the daemon runs");
+    }
+
+    /// Lets it go on after [`Daemon::freeze`].
+    pub fn thaw(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("the daemon runs");
     }
 
     /// How it ended, if it does within `limit`.

@@ -1,4 +1,5 @@
-//! Fixtures for the end-to-end tests: real daemons in temporary homes, pairs of them, agents on them.
+//! Fixtures for the end-to-end tests: real daemons in temporary homes, pairs of them, agents on them, and
+//! strangers that attack them.
 //!
 //! A fixture fails its test by a panic that says what was expected and what the daemon said. It ends
 //! only processes that it started itself, and waits for conditions with deadlines, never for time.
@@ -11,12 +12,15 @@
 )]
 
 pub mod agent;
+pub mod bare;
 pub mod daemon;
 pub mod disk;
 pub mod ending;
+pub mod lab;
 pub mod pair;
 pub mod process;
 pub mod rpc;
+pub mod stranger;
 pub mod wait;
 
 pub use daemon::{Builder, Daemon};

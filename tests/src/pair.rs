@@ -4,6 +4,7 @@ use agentanycast::Node;
 
 use crate::{
     daemon::{Builder, Daemon},
+    lab::{Lab, Link},
     wait::eventually,
 };
 
@@ -52,13 +53,30 @@ impl Pair {
     /// As [`Pair::start`], with each daemon as `set_up` makes it.
     pub async fn start_with(transport: Transport, set_up: impl Fn(Builder) -> Builder) -> Self {
         let daemon = || set_up(Daemon::builder().listen([transport.listen()]));
-        let alice = daemon().start().await;
-        let bob = daemon().bootstrap(&alice.addresses()[0]).start().await;
+        Self::of(daemon(), daemon()).await
+    }
+
+    /// Starts both so, and waits until each has the other; the second is given the first's address.
+    pub async fn of(alice: Builder, bob: Builder) -> Self {
+        let alice = alice.start().await;
+        let bob = bob.bootstrap(&alice.addresses()[0]).start().await;
         let pair = Self { alice, bob };
         let (one, other) = pair.nodes().await;
         connected(&one, &pair.bob).await;
         connected(&other, &pair.alice).await;
         pair
+    }
+
+    /// Starts both, each in a namespace of its own, and the link between them, which can be cut.
+    pub async fn apart(lab: &Lab, transport: Transport) -> (Self, Link) {
+        let (home, away) = (lab.namespace("alice"), lab.namespace("bob"));
+        let link = lab.link(&home, "10.77.0.1/24", &away, "10.77.0.2/24");
+        let daemon = |namespace, ip| {
+            let listen = transport.listen().replace("127.0.0.1", ip);
+            Daemon::builder().in_namespace(namespace).listen([listen])
+        };
+        let pair = Self::of(daemon(&home, "10.77.0.1"), daemon(&away, "10.77.0.2")).await;
+        (pair, link)
     }
 
     /// The SDK's connection to each.
@@ -76,4 +94,12 @@ pub async fn connected(node: &Node, peer: &Daemon) -> Vec<String> {
         found.map(|peer| peer.addresses)
     })
     .await
+}
+
+/// Waits until the daemon of `node` is connected to nobody.
+pub async fn alone(node: &Node) {
+    eventually("the daemon's connections are gone", || async {
+        node.peers().await.unwrap().is_empty().then_some(())
+    })
+    .await;
 }

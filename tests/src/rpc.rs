@@ -129,6 +129,26 @@ pub async fn update(rpc: &mut Rpc, task_id: &str, status: v1::TaskStatus) -> Res
     rpc.update_task_status(request).await.map(drop)
 }
 
+/// As [`update`], with a text of the agent.
+pub async fn report(rpc: &mut Rpc, task_id: &str, status: v1::TaskStatus, what: &str) -> Result<(), Status> {
+    say(rpc, task_id, status, text(what)).await
+}
+
+/// As [`update`], with a message of the agent.
+pub async fn say(
+    rpc: &mut Rpc,
+    task_id: &str,
+    status: v1::TaskStatus,
+    message: Message,
+) -> Result<(), Status> {
+    let request = v1::UpdateTaskStatusRequest {
+        task_id: task_id.to_owned(),
+        status: status.into(),
+        message: Some(message),
+    };
+    rpc.update_task_status(request).await.map(drop)
+}
+
 /// Ends a task with one text.
 pub async fn complete(rpc: &mut Rpc, task_id: &str, result: &str) -> Result<(), Status> {
     let request = v1::CompleteTaskRequest {

@@ -181,7 +181,10 @@ async fn a_busy_daemon_stops() {
     let mut alice = pair.alice.rpc().await;
     let task_id = rpc::send(&mut alice, pair.bob.peer_id(), "x").await.task_id;
     assert_eq!(rpc::next_task(&mut incoming).await.task_id, task_id);
-    let request = v1::SubscribeTaskUpdatesRequest { task_id };
+    let request = v1::SubscribeTaskUpdatesRequest {
+        task_id,
+        ..Default::default()
+    };
     let _updates = bob.subscribe_task_updates(request).await.unwrap();
     pair.bob.stop().await;
     assert!(!pair.bob.home().socket().exists(), "the socket is left behind");

@@ -17,9 +17,9 @@ use futures::Stream;
 use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, streams};
+use super::{Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, streams, updates};
 use crate::{
-    engine::{Change, SendTask},
+    engine::SendTask,
     net::{DialError, PeerSnapshot},
     task,
 };
@@ -225,31 +225,18 @@ impl NodeService for Api {
         request: Request<SubscribeTaskUpdatesRequest>,
     ) -> Result<Response<Self::SubscribeTaskUpdatesStream>, Status> {
         let most = max_message(&request);
-        let id = request.into_inner().task_id;
-        let (task, mut changes) = self
+        let request = request.into_inner();
+        let (task, changes) = self
             .engine()
-            .subscribe(id)
+            .subscribe(request.task_id)
             .await
             .map_err(|error| status_of(&error))?;
         let api = self.clone();
-        let first = Change {
-            task_id: task.id,
-            status: task.status,
-            message: task.status_message,
-            results: task.results,
-        };
-        Ok(Response::new(Box::pin(async_stream::try_stream! {
-            let mut last = first.status;
-            yield api.present_change(&first, most).await;
-            while !last.is_terminal() {
-                let Some(change) = changes.next().await else {
-                    Err(Status::unavailable("the daemon is stopping"))?;
-                    break;
-                };
-                last = change.status;
-                yield api.present_change(&change, most).await;
-            }
-        })))
+        Ok(Response::new(if request.end_only {
+            Box::pin(futures::stream::once(updates::end(api, task, changes, most)))
+        } else {
+            Box::pin(updates::all(api, task, changes, most))
+        }))
     }
 
     type SubscribeIncomingTasksStream = Events<SubscribeIncomingTasksResponse>;

@@ -68,6 +68,7 @@ impl Api {
                     room,
                 )
                 .await,
+            task: None,
         }
     }
 

@@ -7,7 +7,7 @@ use agentanycast_proto::v1::{
     StreamEndReason, StreamStart, SubscribeTaskStreamRequest, SubscribeTaskStreamResponse,
     send_streaming_artifact_request as sending, subscribe_task_stream_response as reading,
 };
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use tonic::{Status, Streaming};
 
 use super::{Api, present, status_of};
@@ -258,7 +258,7 @@ pub(super) async fn send(
         }
     };
     loop {
-        match next(&mut requests).await? {
+        match next_while_sending(&mut requests, &mut sender).await? {
             Some(sending::Event::StreamChunk(chunk)) => {
                 belongs(&chunk.task_id, &chunk.artifact_id)?;
                 if chunk.sequence != expected || last {
@@ -301,10 +301,37 @@ async fn finish(
     Ok(SendStreamingArtifactResponse {})
 }
 
+/// The next event of the agent. What it has sent so far is on its way while it is waited for, and what
+/// becomes of that is looked after.
+async fn next_while_sending(
+    requests: &mut Streaming<SendStreamingArtifactRequest>,
+    sender: &mut ArtifactSender,
+) -> Result<Option<sending::Event>, Status> {
+    if let Some(request) = requests.next().now_or_never() {
+        return event_of(request);
+    }
+    sender.flush().await.map_err(refused)?;
+    loop {
+        let event = tokio::select! {
+            biased;
+            request = requests.next() => return event_of(request),
+            event = sender.event() => event,
+        };
+        sender.attend(event).await.map_err(refused)?;
+    }
+}
+
 async fn next(
     requests: &mut Streaming<SendStreamingArtifactRequest>,
 ) -> Result<Option<sending::Event>, Status> {
-    match requests.next().await.transpose()? {
+    event_of(requests.next().await)
+}
+
+#[allow(clippy::result_large_err, reason = "a status is what the agent gets")]
+fn event_of(
+    request: Option<Result<SendStreamingArtifactRequest, Status>>,
+) -> Result<Option<sending::Event>, Status> {
+    match request.transpose()? {
         None => Ok(None),
         Some(request) => match request.event {
             Some(event) => Ok(Some(event)),

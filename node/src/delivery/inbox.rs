@@ -11,6 +11,7 @@ use agentanycast_proto::v1::{
     StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
     TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
+use bytes::Bytes;
 use prost::Message as _;
 
 use crate::task::MAX_ID;
@@ -58,10 +59,10 @@ pub enum Malformed {
 }
 
 impl Inbound {
-    /// Reads one frame.
-    pub fn decode(frame: &[u8]) -> Result<Self, Malformed> {
+    /// Reads one frame. A chunk's data is not copied: it shares the frame's memory.
+    pub fn decode(frame: &Bytes) -> Result<Self, Malformed> {
         let envelope =
-            A2aEnvelope::decode(frame).map_err(|error| Malformed::Undecodable(error.to_string()))?;
+            A2aEnvelope::decode(frame.clone()).map_err(|error| Malformed::Undecodable(error.to_string()))?;
         Self::read(envelope)
     }
 

@@ -44,6 +44,22 @@ pub enum StreamRoute {
     Whole,
 }
 
+/// What completing a task came to.
+#[derive(Debug)]
+pub enum Due {
+    /// It is complete.
+    Nothing,
+    /// Nothing was done: these finished streams have to go along whole first.
+    Streams {
+        /// The streams that its originator has not got.
+        streams: Vec<Streamed>,
+        /// What was given, to be given again.
+        artifacts: Vec<Artifact>,
+        /// What was given, to be given again.
+        message: Option<Message>,
+    },
+}
+
 impl Core {
     /// An agent begins to listen for tasks.
     pub fn attach(&mut self, listener: ListenerId) -> Result<(), EngineError> {
@@ -95,6 +111,26 @@ impl Core {
         message: Option<Message>,
     ) -> Result<(), EngineError> {
         self.report(now, id, Status::Completed, message, artifacts)
+    }
+
+    /// CompleteTask, unless streams of the task have to go along whole.
+    pub fn complete_unless_streams_are_due(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifacts: Vec<Artifact>,
+        message: Option<Message>,
+    ) -> Result<Due, EngineError> {
+        let streams = self.streams_to_send_whole(id)?;
+        if streams.is_empty() {
+            self.complete(now, id, artifacts, message)?;
+            return Ok(Due::Nothing);
+        }
+        Ok(Due::Streams {
+            streams,
+            artifacts,
+            message,
+        })
     }
 
     /// FailTask: ends a task with an error.
@@ -279,14 +315,21 @@ impl Core {
     }
 
     /// Finished streams that its originator has not got: they go along whole when the task completes.
-    pub fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+    fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+        let Some(peer) = self
+            .tasks
+            .indexed(id)
+            .filter(|known| known.is_assignee)
+            .and_then(|known| known.peer)
+        else {
+            return Ok(Vec::new());
+        };
+        if self.is_ours(peer)? {
+            return Ok(Vec::new());
+        }
         let Some(task) = self.tasks.read(id)? else {
             return Ok(Vec::new());
         };
-        match task.role {
-            Role::Assignee(peer) if !self.is_ours(peer)? => {}
-            _ => return Ok(Vec::new()),
-        }
         let complete = task.results.iter().filter_map(|result| match &**result {
             Output::Streamed(streamed) if streamed.ended == Some(Ended::Complete) => Some(streamed.clone()),
             _ => None,
@@ -340,6 +383,35 @@ impl Core {
         Ok(())
     }
 
+    /// Ends a stream with an error that its originator hears of through the queue, whenever it is reached.
+    pub fn break_off_stream(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifact_id: &str,
+        message: &str,
+    ) -> Result<(), EngineError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = task.stream(artifact_id).filter(|known| known.ended.is_none()) else {
+            return Ok(());
+        };
+        self.end_stream(id, artifact_id, Ended::Error, stream.bytes)?;
+        if let Role::Assignee(peer) = task.role
+            && self.is_ours(peer)?
+        {
+            let payload = Payload::StreamEnd(StreamEnd {
+                task_id: id.to_owned(),
+                artifact_id: artifact_id.to_owned(),
+                reason: StreamEndReason::Error as i32,
+                error_message: message.to_owned(),
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+        }
+        Ok(())
+    }
+
     /// Streams that a stopped daemon left open end with an error: what was not yet acknowledged
     /// existed in its memory only.
     pub(super) fn break_off_streams(&mut self, now: Now) -> Result<(), StoreError> {
@@ -354,22 +426,9 @@ impl Core {
                 continue;
             };
             for stream in task.open_streams() {
-                if self
-                    .end_stream(&id, &stream.artifact_id, Ended::Error, stream.bytes)
-                    .is_err()
-                {
-                    continue;
-                }
-                if let Role::Assignee(peer) = task.role
-                    && self.is_ours(peer)?
-                {
-                    let payload = Payload::StreamEnd(StreamEnd {
-                        task_id: id.clone(),
-                        artifact_id: stream.artifact_id.clone(),
-                        reason: StreamEndReason::Error as i32,
-                        error_message: "the sending daemon was restarted".into(),
-                    });
-                    self.send(now, peer, &id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+                let message = "the sending daemon was restarted";
+                if let Err(error) = self.break_off_stream(now, &id, &stream.artifact_id, message) {
+                    tracing::warn!(task = id, artifact = stream.artifact_id, %error, "a stream could not be ended");
                 }
             }
         }

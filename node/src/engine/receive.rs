@@ -10,6 +10,7 @@ use agentanycast_proto::v1::{
     Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason, StreamStart,
     TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
+use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
@@ -56,7 +57,7 @@ impl From<EngineError> for Verdict {
 
 impl Core {
     /// A frame came from a peer. An error means that the store failed: nothing was acknowledged.
-    pub fn on_frame(&mut self, now: Now, peer: PeerId, frame: &[u8]) -> Result<(), StoreError> {
+    pub fn on_frame(&mut self, now: Now, peer: PeerId, frame: &Bytes) -> Result<(), StoreError> {
         let inbound = match Inbound::decode(frame) {
             Ok(inbound) => inbound,
             Err(error) => {

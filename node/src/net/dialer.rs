@@ -17,8 +17,8 @@ pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
 /// Share of a wait that jitter adds or takes, so that many nodes do not dial in step.
 const JITTER: f64 = 0.2;
-/// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`]; a shorter one
-/// is a peer that refuses us after the handshake and keeps its longer waits.
+/// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`], also when its peer never
+/// said who it is.
 const STABLE_AFTER: Duration = Duration::from_mins(1);
 
 /// What is dialled.
@@ -184,6 +184,19 @@ impl Dialer {
         if !matches!(state.phase, Phase::Connected { .. }) {
             state.phase = Phase::Connected { peer, since: now };
             state.failures = 0;
+        }
+    }
+
+    /// `peer` has introduced itself on its connection, so it does not refuse us: the next loss starts again at
+    /// [`FIRST_DELAY`], however short the connection was. A peer that is full closes right after the handshake,
+    /// without an introduction, and is asked less and less often. A link that keeps breaking must not be.
+    pub(super) fn introduced(&mut self, peer: PeerId) {
+        for state in self.targets.values_mut() {
+            if let Phase::Connected { peer: held, .. } = state.phase
+                && held == peer
+            {
+                state.delay = FIRST_DELAY;
+            }
         }
     }
 

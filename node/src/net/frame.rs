@@ -5,6 +5,7 @@
 //! ever. The one rule: memory grows with the bytes that arrive, never with what a header claims.
 
 use bytes::Bytes;
+use prost::Message;
 
 /// Longest payload, inclusive (wire contract, "Frames").
 pub const MAX_FRAME_BYTES: usize = 16 << 20;
@@ -32,6 +33,52 @@ pub(super) fn header(len: usize) -> Result<[u8; HEADER_BYTES], FrameTooLong> {
             claimed: len,
             limit: MAX_FRAME_BYTES,
         }),
+    }
+}
+
+/// Frames that leave together, encoded one behind the other as they go over the wire: large messages
+/// are copied once, and no header travels alone.
+#[derive(Debug, Default)]
+pub struct FrameBatch {
+    wire: Vec<u8>,
+    frames: u64,
+}
+
+impl FrameBatch {
+    /// Adds `message` as one frame; false, and nothing added, when it is over [`MAX_FRAME_BYTES`].
+    #[must_use]
+    pub fn push(&mut self, message: &impl Message) -> bool {
+        let length = message.encoded_len();
+        let Ok(header) = header(length) else {
+            return false;
+        };
+        self.wire.reserve(HEADER_BYTES + length);
+        self.wire.extend_from_slice(&header);
+        // Fails only for want of room, and a vector has room.
+        let added = message.encode(&mut self.wire).is_ok();
+        self.frames += u64::from(added);
+        added
+    }
+
+    /// Number of frames.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// Empties it and keeps its memory for the next frames.
+    pub fn clear(&mut self) {
+        self.wire.clear();
+        self.frames = 0;
+    }
+
+    /// Everything, headers included.
+    pub(super) fn wire(&self) -> &[u8] {
+        &self.wire
     }
 }
 
@@ -159,6 +206,22 @@ mod tests {
                 limit: MAX_FRAME_BYTES
             }
         );
+    }
+
+    #[test]
+    fn a_batch_is_the_frames_of_its_messages() {
+        let mut batch = FrameBatch::default();
+        assert!(batch.is_empty());
+        assert!(batch.push(&String::from("one")) && batch.push(&String::new()));
+        assert!(
+            !batch.push(&"x".repeat(MAX_FRAME_BYTES)),
+            "with its tag it is too long"
+        );
+        assert_eq!(batch.frames(), 2);
+        let frames = decode(&mut Decoder::new(MAX_FRAME_BYTES), batch.wire(), 3).unwrap();
+        assert_eq!(frames, [String::from("one").encode_to_vec(), Vec::new()]);
+        batch.clear();
+        assert!(batch.is_empty() && batch.wire().is_empty());
     }
 
     #[test]

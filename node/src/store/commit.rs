@@ -132,7 +132,7 @@ fn run(
         let written = if group.is_empty() {
             Ok(())
         } else {
-            store.apply(&group).and_then(|()| store.barrier())
+            store.apply(group).and_then(|()| store.barrier())
         };
         match written {
             Ok(()) => {

@@ -67,15 +67,15 @@ impl Store for MemoryStore {
             .collect())
     }
 
-    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         let mut state = self.lock();
         if let Some(error) = &state.failing {
             return Err(error.clone());
         }
-        for (key, value) in &batch.changes {
+        for (key, value) in batch.changes {
             match value {
-                Some(value) => state.now.insert(key.clone(), value.clone()),
-                None => state.now.remove(key),
+                Some(value) => state.now.insert(key, value),
+                None => state.now.remove(&key),
             };
         }
         Ok(())

@@ -45,7 +45,7 @@ impl Store for Watched {
         self.watch(self.inner.scan(prefix, after, limit))
     }
 
-    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         self.watch(self.inner.apply(batch))
     }
 

@@ -1393,6 +1393,9 @@ pub struct CancelTaskResponse {
 pub struct SubscribeTaskUpdatesRequest {
     #[prost(string, tag = "1")]
     pub task_id: ::prost::alloc::string::String,
+    /// Additive: one event only, when the task has ended, and the whole task in it.
+    #[prost(bool, tag = "100")]
+    pub end_only: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeTaskUpdatesResponse {
@@ -1404,6 +1407,10 @@ pub struct SubscribeTaskUpdatesResponse {
     pub message: ::core::option::Option<Message>,
     #[prost(message, repeated, tag = "4")]
     pub artifacts: ::prost::alloc::vec::Vec<Artifact>,
+    /// Additive: the whole task as GetTask answers it, when `end_only` was asked for. The other fields
+    /// but task_id and status are empty then.
+    #[prost(message, optional, tag = "100")]
+    pub task: ::core::option::Option<Task>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SubscribeIncomingTasksRequest {}

@@ -6,10 +6,10 @@ use async_stream::stream;
 
 use crate::{
     error::{self, Error, Subject},
-    handle::{BoxStream, drain},
+    handle::{BoxStream, drain, get_task},
     node::Node,
     session::NodeClient,
-    task::{TaskStatus, TaskUpdate},
+    task::{Task, TaskStatus, TaskUpdate},
 };
 
 pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdate, Error>> {
@@ -17,7 +17,7 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
         let mut backoff = node.session().backoff();
         let mut last: Option<(TaskStatus, Option<String>)> = None;
         loop {
-            let mut events = match subscribe(&node, &task_id).await {
+            let mut events = match subscribe(&node, &task_id, false).await {
                 Ok(events) => events,
                 Err(error) => {
                     yield Err(error);
@@ -57,13 +57,47 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
     })
 }
 
+/// The task whole, once it has ended.
+pub(super) async fn end(node: &Node, task_id: &str) -> Result<Task, Error> {
+    let mut backoff = node.session().backoff();
+    loop {
+        let mut events = subscribe(node, task_id, true).await?;
+        let loss = loop {
+            match events.message().await {
+                Ok(Some(update)) if TaskStatus::from(update.status).is_terminal() => {
+                    drain(&mut events).await;
+                    // A daemon that does not know `end_only` tells every state, and no whole task.
+                    return match update.task {
+                        Some(task) => Ok(task.into()),
+                        None => get_task(node, task_id).await,
+                    };
+                }
+                Ok(Some(_)) => backoff.reset(),
+                Ok(None) => break None,
+                Err(status) if error::is_stream_loss(&status) => break Some(status),
+                Err(status) => return Err(error::from_status(status, Subject::Task)),
+            }
+        };
+        tracing::debug!(
+            task = task_id,
+            ?loss,
+            "the wait for a task broke off; subscribing again"
+        );
+        if !backoff.pause().await {
+            return Err(node.session().unavailable());
+        }
+    }
+}
+
 async fn subscribe(
     node: &Node,
     task_id: &str,
+    end_only: bool,
 ) -> Result<tonic::Streaming<v1::SubscribeTaskUpdatesResponse>, Error> {
     let rpc = |mut client: NodeClient, request| async move { client.subscribe_task_updates(request).await };
     let request = v1::SubscribeTaskUpdatesRequest {
         task_id: task_id.to_owned(),
+        end_only,
     };
     node.session().call(Subject::Task, request, rpc).await
 }

@@ -1,6 +1,8 @@
 //! The calls by which an agent moves its task on. Each may be made again after a lost answer: when the
 //! daemon then refuses the change, the task tells whether the first attempt did it.
 
+use std::time::Duration;
+
 use agentanycast_proto::v1;
 
 use crate::{
@@ -8,14 +10,34 @@ use crate::{
     handle::get_task,
     message::{Artifact, Message},
     node::Node,
-    session::NodeClient,
+    session::{Backoff, NodeClient},
     task::TaskStatus,
 };
 
-/// Claims a new task: the first to say WORKING has it. If the answer was lost and the task is WORKING
-/// then, the claim counts as ours: the other reading would leave the task without anybody to do it.
+/// How long a refused claim is made again after one without an answer: the time in which a daemon notices that
+/// a connection is gone.
+const DOUBT: Duration = Duration::from_secs(2);
+
+/// Claims a new task: the first to say WORKING has it. When a claim got no answer, it is made again. A daemon
+/// that was restarted, or has noticed that our connection was lost, then says OK even if the first one had
+/// taken effect. A refusal means that another agent has the task, or that the daemon still believes in our
+/// lost connection; only the latter passes.
 pub(super) async fn claim(node: &Node, id: &str) -> Result<(), Error> {
-    update(node, id, TaskStatus::Working, None).await
+    let mut lost = false;
+    let mut backoff = Backoff::new(Some(DOUBT));
+    loop {
+        let (answer, unanswered) = change(node, id, TaskStatus::Working, None).await;
+        lost |= unanswered;
+        match answer {
+            Err(error) if lost && error.kind() == ErrorKind::Conflict => {
+                let open = get_task(node, id).await?.status == TaskStatus::Working;
+                if !open || !backoff.pause().await {
+                    return Err(error);
+                }
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// Reports a state with a message.
@@ -25,6 +47,17 @@ pub(super) async fn update(
     status: TaskStatus,
     message: Option<Message>,
 ) -> Result<(), Error> {
+    let answer = change(node, id, status, message).await;
+    settle(node, id, status, answer).await
+}
+
+/// UpdateTaskStatus; also says whether an earlier attempt may have taken effect unanswered.
+async fn change(
+    node: &Node,
+    id: &str,
+    status: TaskStatus,
+    message: Option<Message>,
+) -> (Result<(), Error>, bool) {
     let rpc = |mut client: NodeClient, request| async move { client.update_task_status(request).await };
     let message = message.map(v1::Message::from);
     let request = v1::UpdateTaskStatusRequest {
@@ -32,8 +65,8 @@ pub(super) async fn update(
         status: status.into(),
         message,
     };
-    let answer = node.session().call_knowing(Subject::Task, request, rpc).await;
-    settle(node, id, status, answer).await
+    let (answer, unanswered) = node.session().call_knowing(Subject::Task, request, rpc).await;
+    (answer.map(drop), unanswered)
 }
 
 pub(super) async fn complete(

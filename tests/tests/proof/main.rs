@@ -8,5 +8,19 @@
     reason = "a test fails by a panic"
 )]
 
+mod away;
+mod crash;
 mod faults;
+mod hostile;
+mod lab;
+mod order;
 mod soak;
+
+/// A size from this variable, for the long versions.
+fn size(variable: &str, default: usize) -> usize {
+    let Some(value) = std::env::var_os(variable) else {
+        return default;
+    };
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| panic!("{variable} has to be a number, not {}", value.display()))
+}

@@ -106,7 +106,10 @@ async fn refusals(mut rpc: Rpc, id: &str) -> Vec<(&'static str, Result<(), Statu
             .map(drop),
     ));
     let updates = rpc
-        .subscribe_task_updates(v1::SubscribeTaskUpdatesRequest { task_id: t() })
+        .subscribe_task_updates(v1::SubscribeTaskUpdatesRequest {
+            task_id: t(),
+            ..Default::default()
+        })
         .await;
     all.push(("SubscribeTaskUpdates", first(updates).await.map(drop)));
     let request = v1::SubscribeTaskStreamRequest {

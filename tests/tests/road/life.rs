@@ -201,7 +201,10 @@ async fn a_slow_reader_still_sees_the_end() {
     let (mut sender, mut agent) = (daemon.rpc().await, daemon.rpc().await);
     let mut incoming = rpc::listen(&mut agent).await;
     let id = rpc::send(&mut sender, daemon.peer_id(), "x").await.task_id;
-    let request = v1::SubscribeTaskUpdatesRequest { task_id: id.clone() };
+    let request = v1::SubscribeTaskUpdatesRequest {
+        task_id: id.clone(),
+        ..Default::default()
+    };
     let mut updates = sender.subscribe_task_updates(request).await.unwrap().into_inner();
     next_task(&mut incoming).await;
     let filler = "x".repeat(2_000);

@@ -75,6 +75,7 @@ async fn a_large_artifact_is_listed_by_reference() {
     let mut modest = v1::node_service_client::NodeServiceClient::new(channel);
     let request = v1::SubscribeTaskUpdatesRequest {
         task_id: sent.task_id.clone(),
+        ..Default::default()
     };
     let mut updates = modest.subscribe_task_updates(request).await.unwrap().into_inner();
     let mut last = None;

@@ -15,10 +15,9 @@ use super::{ACK_EVERY, MAX_CHUNK, MAX_START, READ_AHEAD, WINDOW};
 /// What to do with an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// New: write it. START is acknowledged at once with [`Incoming::next_sequence`], END when it is
-    /// durable, chunks when an [`Ack`] says so.
+    /// New: write it. END is acknowledged when it is durable, START and chunks when an [`Ack`] says so.
     Accept,
-    /// Known: write nothing. START and END are acknowledged as for `Accept`, chunks when an [`Ack`] says so.
+    /// Known: write nothing. END is acknowledged again, START and chunks when an [`Ack`] says so.
     Duplicate,
     /// Answer REJECTED with this reason. The artifact cannot go on.
     Reject(Reject),
@@ -62,7 +61,7 @@ pub enum Reject {
 /// An ACK to send: of envelope `envelope_id`, which acknowledges all chunks below `next_sequence`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The envelope of a chunk.
+    /// The envelope of a chunk or of START.
     pub envelope_id: String,
     /// The next chunk that is needed.
     pub next_sequence: u32,
@@ -81,6 +80,8 @@ struct Pending {
 pub struct Incoming {
     max_bytes: u64,
     started: bool,
+    /// START that waits for its ACK.
+    starting: Option<String>,
     last_received: bool,
     ended: bool,
     /// Chunks below it were accepted.
@@ -90,6 +91,7 @@ pub struct Incoming {
     written: u32,
     /// Chunks below it were acknowledged; at most `written`.
     acked: u32,
+    acked_bytes: u64,
     /// Chunks `acked..received`.
     pending: VecDeque<Pending>,
     /// The latest duplicate of an acknowledged chunk: that ACK was lost.
@@ -104,12 +106,14 @@ impl Incoming {
         Self {
             max_bytes,
             started: false,
+            starting: None,
             last_received: false,
             ended: false,
             received: 0,
             received_bytes: 0,
             written: 0,
             acked: 0,
+            acked_bytes: 0,
             pending: VecDeque::new(),
             again: None,
             furthest_reader: None,
@@ -127,23 +131,30 @@ impl Incoming {
             received_bytes: bytes,
             written: next_sequence,
             acked: next_sequence,
+            acked_bytes: bytes,
             ..Self::new(max_bytes)
         }
     }
 
-    /// The next chunk that is needed: all below it are written. Goes into the ACK of START and END.
+    /// The most bytes of data that the artifact may have from now on.
+    pub fn set_max_bytes(&mut self, max_bytes: u64) {
+        self.max_bytes = max_bytes;
+    }
+
+    /// The next chunk that is needed: all below it are written. Goes into the ACK of END.
     pub fn next_sequence(&self) -> u32 {
         self.written
     }
 
-    /// STREAM_START of `encoded_len` bytes, on every stream of the artifact. Unless it is rejected, the
-    /// caller acknowledges it now with [`Incoming::next_sequence`]; that ACK counts as one of all chunks
-    /// written, since the sender goes on behind it.
-    pub fn on_start(&mut self, encoded_len: usize) -> Verdict {
+    /// STREAM_START of `encoded_len` bytes in the envelope `envelope_id`, on every stream of the artifact.
+    /// Its [`Ack`] counts as one of all chunks written, since the sender goes on behind it; so it has to
+    /// wait for the readers as the ACK of the newest of these does, or a sender that opens stream after
+    /// stream would get past a reader that has stopped.
+    pub fn on_start(&mut self, envelope_id: &str, encoded_len: usize) -> Verdict {
         if encoded_len > MAX_START {
             return Verdict::Reject(Reject::StartTooLarge(encoded_len));
         }
-        self.acknowledge(self.written);
+        self.starting = Some(envelope_id.to_owned());
         if std::mem::replace(&mut self.started, true) {
             Verdict::Duplicate
         } else {
@@ -199,9 +210,12 @@ impl Incoming {
         self.furthest_reader = furthest_reader;
     }
 
-    /// The ACK that is due by now: after every [`ACK_EVERY`] chunks, after the last one, and when a
-    /// duplicate shows that an ACK was lost. To be asked after a batch of events, not after each.
+    /// The ACK that is due by now: of START, after every [`ACK_EVERY`] chunks, after the last one, and when
+    /// a duplicate shows that an ACK was lost. To be asked after a batch of events, not after each.
     pub fn ack_due(&mut self) -> Option<Ack> {
+        if let Some(ack) = self.start_ack() {
+            return Some(ack);
+        }
         let upto = self.acknowledgeable();
         let complete = (self.last_received || self.ended) && upto == self.received;
         if upto - self.acked >= ACK_EVERY || complete {
@@ -227,6 +241,18 @@ impl Incoming {
         })
     }
 
+    /// The ACK of START, once all that is written is within reach of the readers.
+    fn start_ack(&mut self) -> Option<Ack> {
+        let all = self.acknowledgeable() == self.written && self.acked_bytes <= self.allowed();
+        let envelope_id = self.starting.take_if(|_| all)?;
+        self.acknowledge(self.written);
+        self.again = None;
+        Some(Ack {
+            envelope_id,
+            next_sequence: self.written,
+        })
+    }
+
     fn repeat(&mut self) -> Option<Ack> {
         self.again.take().map(|envelope_id| Ack {
             envelope_id,
@@ -236,9 +262,7 @@ impl Incoming {
 
     /// The chunk below which all are written and within reach of the readers.
     fn acknowledgeable(&self) -> u32 {
-        let allowed = self
-            .furthest_reader
-            .map_or(u64::MAX, |at| at.saturating_add(READ_AHEAD));
+        let allowed = self.allowed();
         let written = (self.written - self.acked) as usize;
         self.acked
             + self
@@ -249,11 +273,18 @@ impl Incoming {
                 .count() as u32
     }
 
+    /// Bytes of the artifact that may be acknowledged.
+    fn allowed(&self) -> u64 {
+        self.furthest_reader
+            .map_or(u64::MAX, |at| at.saturating_add(READ_AHEAD))
+    }
+
     /// Marks the chunks below `next` as acknowledged; returns the envelope of the newest that was not.
     fn acknowledge(&mut self, next: u32) -> Option<String> {
-        let newest = self.pending.drain(..(next - self.acked) as usize).next_back();
+        let newest = self.pending.drain(..(next - self.acked) as usize).next_back()?;
         self.acked = next;
-        newest.map(|chunk| chunk.envelope_id)
+        self.acked_bytes = newest.ends_at;
+        Some(newest.envelope_id)
     }
 
     fn check(&self, sequence: i32, len: usize) -> Result<u32, Reject> {
@@ -287,7 +318,8 @@ mod tests {
 
     fn incoming() -> Incoming {
         let mut incoming = Incoming::new(u64::MAX);
-        assert_eq!(incoming.on_start(10), Verdict::Accept);
+        assert_eq!(incoming.on_start("start", 10), Verdict::Accept);
+        assert_eq!(incoming.ack_due(), Some(ack("start", 0)));
         incoming
     }
 
@@ -355,8 +387,8 @@ mod tests {
         assert_eq!(chunk(&mut incoming, 0, 1), Verdict::Reject(Reject::NotStarted));
         assert_eq!(incoming.on_end(), Verdict::Reject(Reject::NotStarted));
         let too_large = Verdict::Reject(Reject::StartTooLarge(MAX_START + 1));
-        assert_eq!(incoming.on_start(MAX_START + 1), too_large);
-        incoming.on_start(MAX_START);
+        assert_eq!(incoming.on_start("s", MAX_START + 1), too_large);
+        incoming.on_start("s", MAX_START);
         assert_eq!(chunk(&mut incoming, -1, 1), Verdict::Reject(Reject::Negative(-1)));
         assert_eq!(
             chunk(&mut incoming, 1, 1),
@@ -396,10 +428,32 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_stops_stops_a_sender_that_starts_again_too() {
+        let mut incoming = incoming();
+        receive(&mut incoming, 0..64, 128 << 10);
+        incoming.on_written(64);
+        incoming.set_allowance(Some(0));
+        assert_eq!(incoming.ack_due(), Some(ack("c31", 32)));
+        for _ in 0..3 {
+            assert_eq!(incoming.on_start("start", 10), Verdict::Duplicate);
+            assert_eq!(incoming.ack_due(), None, "32 chunks are beyond the reader");
+        }
+        incoming.set_allowance(Some(4 << 20));
+        assert_eq!(incoming.ack_due(), Some(ack("start", 64)));
+        assert_eq!(incoming.ack_due(), None);
+        let mut resumed = Incoming::resume(u64::MAX, 64, 8 << 20, false, false);
+        resumed.set_allowance(Some(0));
+        resumed.on_start("start", 10);
+        assert_eq!(resumed.ack_due(), None);
+        resumed.set_allowance(None);
+        assert_eq!(resumed.ack_due(), Some(ack("start", 64)));
+    }
+
+    #[test]
     fn a_resumed_artifact_goes_on_where_its_file_ends() {
         let mut incoming = Incoming::resume(100, 5, 90, false, false);
-        assert_eq!(incoming.on_start(1), Verdict::Duplicate);
-        assert_eq!(incoming.next_sequence(), 5);
+        assert_eq!(incoming.on_start("start", 1), Verdict::Duplicate);
+        assert_eq!(incoming.ack_due(), Some(ack("start", 5)));
         assert_eq!(incoming.on_chunk("c4", 4, 9, false), Verdict::Duplicate);
         assert_eq!(incoming.ack_due(), Some(ack("c4", 5)));
         assert_eq!(

@@ -135,8 +135,7 @@ impl World {
         match self.wire.pop_front() {
             None => {}
             Some(Frame::Start { id }) => {
-                assert!(!matches!(self.incoming.on_start(1), Verdict::Reject(_)));
-                self.acks.push_back(ack(&id, self.incoming.next_sequence()));
+                assert!(!matches!(self.incoming.on_start(&id, 1), Verdict::Reject(_)));
             }
             Some(Frame::Chunk {
                 id,

@@ -179,6 +179,17 @@ impl Outgoing {
         self.takes_chunks().is_ok()
     }
 
+    /// Chunks that were pushed and not given out for the current stream.
+    pub fn unsent(&self) -> usize {
+        (self.next_sequence() - self.cursor) as usize
+    }
+
+    /// Whether something was given out for the current stream that needs an ACK.
+    pub fn awaits_ack(&self) -> bool {
+        let end = self.end.as_ref().is_some_and(|end| end.sent);
+        !self.over && (self.link == Link::Starting || self.cursor > self.base || end)
+    }
+
     /// Whether the artifact is finished or refused, and this can be dropped.
     pub fn is_over(&self) -> bool {
         self.over

@@ -9,7 +9,7 @@ use tokio::{sync::mpsc, time};
 
 use super::Stop;
 use crate::{
-    delivery::artifact::{Incoming, Verdict},
+    delivery::artifact::{Incoming, Reject, Verdict},
     engine::Engine,
     spool::{SpoolWriter, WriteError},
     task::Ended,
@@ -44,42 +44,49 @@ pub(super) async fn receive(
     pieces: mpsc::Receiver<Piece>,
     stop: Stop,
 ) {
-    // What the store's quota leaves.
-    let max_bytes = engine.max_stream_bytes.saturating_sub(engine.spool().used());
+    let max_bytes = engine.stream_room();
     let mut receiver = Receiver {
         engine,
         task,
         artifact,
-        max_bytes,
         state: Incoming::new(max_bytes),
         writer: None,
     };
     let cause = receiver.run(pieces, &stop).await;
     if let Err(error) = cause {
-        tracing::warn!(task = receiver.task, artifact = receiver.artifact, %error, "an artifact could not be written");
+        tracing::warn!(task = receiver.task, artifact = receiver.artifact, %error, "an artifact broke off");
         receiver
             .break_off(StreamEndReason::Error, &error.to_string())
             .await;
     }
 }
 
+/// Why an artifact cannot go on.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// What came of it is not to be taken; its sender has been told.
+    #[error(transparent)]
+    Rejected(#[from] Reject),
+}
+
 struct Receiver {
     engine: Engine,
     task: String,
     artifact: String,
-    max_bytes: u64,
     state: Incoming,
     writer: Option<SpoolWriter>,
 }
 
 impl Receiver {
-    async fn run(&mut self, mut pieces: mpsc::Receiver<Piece>, stop: &Stop) -> Result<(), WriteError> {
+    async fn run(&mut self, mut pieces: mpsc::Receiver<Piece>, stop: &Stop) -> Result<(), Broken> {
         if let Err(error) = self.resume().await {
             if let Some(piece) = pieces.recv().await {
                 self.answer(piece.peer, piece.envelope_id, Some(error.to_string()))
                     .await;
             }
-            return Err(error);
+            return Err(error.into());
         }
         let mut batch = Vec::with_capacity(BATCH);
         let mut peer = None;
@@ -128,7 +135,7 @@ impl Receiver {
     async fn resume(&mut self) -> Result<(), WriteError> {
         if let Some(writer) = self.engine.spool().resume(&self.task, &self.artifact).await? {
             self.state = Incoming::resume(
-                self.max_bytes.saturating_add(writer.bytes()),
+                writer.bytes().saturating_add(self.engine.stream_room()),
                 writer.next_sequence(),
                 writer.bytes(),
                 writer.has_last(),
@@ -140,13 +147,23 @@ impl Receiver {
     }
 
     /// Acts on a batch of pieces, in order. True: the artifact has ended.
-    async fn take(&mut self, batch: &mut Vec<Piece>) -> Result<bool, WriteError> {
+    async fn take(&mut self, batch: &mut Vec<Piece>) -> Result<bool, Broken> {
+        if let Some(writer) = &self.writer {
+            // All artifacts share the quota.
+            let room = self.engine.stream_room();
+            self.state.set_max_bytes(writer.bytes().saturating_add(room));
+        }
         let mut accepted: Vec<StreamChunk> = Vec::new();
         for piece in batch.drain(..) {
             match piece.payload {
                 Payload::StreamChunk(chunk) => {
-                    self.on_chunk(piece.peer, piece.envelope_id, chunk, &mut accepted)
-                        .await;
+                    if let Err(reject) = self
+                        .on_chunk(piece.peer, piece.envelope_id, chunk, &mut accepted)
+                        .await
+                    {
+                        self.write(&mut accepted).await?;
+                        return Err(reject.into());
+                    }
                 }
                 Payload::StreamStart(start) => {
                     self.write(&mut accepted).await?;
@@ -170,20 +187,18 @@ impl Receiver {
         peer: PeerId,
         envelope_id: String,
         start: StreamStart,
-    ) -> Result<(), WriteError> {
-        match self.state.on_start(start.encoded_len()) {
-            Verdict::Reject(reject) => self.answer(peer, envelope_id, Some(reject.to_string())).await,
-            Verdict::Accept | Verdict::Duplicate => {
-                if self.writer.is_none() {
-                    match self.engine.spool().create(&start).await {
-                        Ok(writer) => self.writer = Some(writer),
-                        Err(error) => {
-                            self.answer(peer, envelope_id, Some(error.to_string())).await;
-                            return Err(error);
-                        }
-                    }
+    ) -> Result<(), Broken> {
+        if let Verdict::Reject(reject) = self.state.on_start(&envelope_id, start.encoded_len()) {
+            self.answer(peer, envelope_id, Some(reject.to_string())).await;
+            return Err(reject.into());
+        }
+        if self.writer.is_none() {
+            match self.engine.spool().create(&start).await {
+                Ok(writer) => self.writer = Some(writer),
+                Err(error) => {
+                    self.answer(peer, envelope_id, Some(error.to_string())).await;
+                    return Err(error.into());
                 }
-                self.answer(peer, envelope_id, None).await;
             }
         }
         Ok(())
@@ -195,9 +210,9 @@ impl Receiver {
         envelope_id: String,
         chunk: StreamChunk,
         accepted: &mut Vec<StreamChunk>,
-    ) {
+    ) -> Result<(), Reject> {
         if self.writer.is_none() {
-            return; // No START yet on this side of a restart; the sender begins again with one.
+            return Ok(()); // No START yet on this side of a restart; the sender begins again with one.
         }
         match self
             .state
@@ -205,16 +220,15 @@ impl Receiver {
         {
             Verdict::Accept => accepted.push(chunk),
             Verdict::Duplicate => {}
-            Verdict::Reject(reject) => self.answer(peer, envelope_id, Some(reject.to_string())).await,
+            Verdict::Reject(reject) => {
+                self.answer(peer, envelope_id, Some(reject.to_string())).await;
+                return Err(reject);
+            }
         }
+        Ok(())
     }
 
-    async fn on_end(
-        &mut self,
-        peer: PeerId,
-        envelope_id: String,
-        end: StreamEnd,
-    ) -> Result<bool, WriteError> {
+    async fn on_end(&mut self, peer: PeerId, envelope_id: String, end: StreamEnd) -> Result<bool, Broken> {
         if end.reason != StreamEndReason::Complete as i32 {
             self.begin_empty().await?;
         }
@@ -238,7 +252,7 @@ impl Receiver {
                 artifact_id: self.artifact.clone(),
                 ..StreamStart::default()
             };
-            self.state.on_start(start.encoded_len());
+            self.state.on_start("", start.encoded_len());
             self.writer = Some(self.engine.spool().create(&start).await?);
         }
         Ok(())

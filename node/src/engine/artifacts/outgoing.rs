@@ -5,21 +5,23 @@ use std::{collections::VecDeque, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    AckPayload, StreamChunk, StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload,
+    A2aEnvelope, AckPayload, StreamChunk, StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload,
 };
 use bytes::Bytes;
-use prost::Message as _;
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::mpsc,
+    time::{self, Instant},
+};
 
 use super::{ACKS, Stop};
 use crate::{
-    delivery::artifact::{AckEffect, Frame, Outgoing, READ_AHEAD, Refused, split},
+    delivery::artifact::{AckEffect, Frame, Outgoing, READ_AHEAD, Refusal, Refused, split},
     engine::{
         Engine, EngineError, StreamRoute,
         core::{MAX_ENVELOPE, envelope},
         trace::Trace,
     },
-    net::FrameWriter,
+    net::{FrameBatch, FrameWriter},
     spool::{SpoolWriter, WriteError},
     task::Ended,
 };
@@ -33,7 +35,8 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// First and longest wait between two openings.
 const REOPEN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// How long the error end of a dropped stream is tried to be delivered.
+/// How long the error end of a dropped stream is tried to be delivered on its stream, behind the chunks;
+/// then it goes through the queue.
 const LAST_WORDS: Duration = Duration::from_mins(1);
 
 /// Why an artifact was not sent.
@@ -86,7 +89,8 @@ impl ArtifactSender {
         Ok(Self { road: Some(road) })
     }
 
-    /// Sends a piece of any size; waits while the consumer is behind.
+    /// Takes a piece of any size; waits while the consumer is behind. It is on its way after
+    /// [`ArtifactSender::flush`] at the latest.
     pub async fn push(&mut self, data: Bytes, is_last: bool) -> Result<(), SendError> {
         match &mut self.road {
             Some(Road::Peer(road)) => road.push(data, is_last).await,
@@ -95,13 +99,47 @@ impl ArtifactSender {
         }
     }
 
-    /// Ends the artifact; returns once the other side has all of it.
-    pub async fn finish(mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
-        match self.road.take() {
-            Some(Road::Peer(mut road)) => road.finish(reason, message).await,
-            Some(Road::File(mut road)) => road.finish(reason, message).await,
+    /// Sends what was pushed; to be called before waiting for more.
+    pub async fn flush(&mut self) -> Result<(), SendError> {
+        match &mut self.road {
+            Some(Road::Peer(road)) => road.flush().await,
+            Some(Road::File(_)) | None => Ok(()),
+        }
+    }
+
+    /// The next thing that has to be [attended](ArtifactSender::attend) to, also while nothing is pushed:
+    /// what was sent may have to be sent again. Cancel-safe.
+    pub async fn event(&mut self) -> SendEvent {
+        match &mut self.road {
+            Some(Road::Peer(road)) => road.event().await,
+            Some(Road::File(road)) => {
+                road.stop.token.cancelled().await;
+                SendEvent(Event::Stopped)
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Acts on an event.
+    pub async fn attend(&mut self, event: SendEvent) -> Result<(), SendError> {
+        match &mut self.road {
+            Some(Road::Peer(road)) => road.attend(event).await,
+            Some(Road::File(road)) => Err(ended(road.writer.start())),
             None => Ok(()),
         }
+    }
+
+    /// Ends the artifact; returns once the other side has all of it.
+    pub async fn finish(mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
+        let done = match &mut self.road {
+            Some(Road::Peer(road)) => road.finish(reason, message).await,
+            Some(Road::File(road)) => road.finish(reason, message).await,
+            None => Ok(()),
+        };
+        if done.is_ok() {
+            self.road = None;
+        }
+        done
     }
 }
 
@@ -110,21 +148,30 @@ impl Drop for ArtifactSender {
         let (Some(road), Ok(runtime)) = (self.road.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        runtime.spawn(async move {
-            let message = "the agent broke off";
-            let ended = match road {
-                Road::Peer(mut road) => {
-                    time::timeout(LAST_WORDS, road.finish(StreamEndReason::Error, message)).await
+        let message = "the agent broke off";
+        match road {
+            Road::Peer(mut road) => drop(runtime.spawn(async move { road.break_off(message).await })),
+            Road::File(mut road) => drop(runtime.spawn(async move {
+                if let Err(error) = road.finish(StreamEndReason::Error, message).await {
+                    tracing::warn!(%error, "the end of a broken-off artifact was not kept");
                 }
-                Road::File(mut road) => {
-                    time::timeout(LAST_WORDS, road.finish(StreamEndReason::Error, message)).await
-                }
-            };
-            if !matches!(ended, Ok(Ok(()))) {
-                tracing::warn!("the end of a broken-off artifact was not delivered");
-            }
-        });
+            })),
+        }
     }
+}
+
+/// Something that an [`ArtifactSender`] has to act on.
+#[derive(Debug)]
+pub struct SendEvent(Event);
+
+#[derive(Debug)]
+enum Event {
+    Stopped,
+    Ack(AckPayload),
+    /// The stream was closed, or nothing was acknowledged on it for too long.
+    Broken,
+    /// It is time to open a stream.
+    Open,
 }
 
 struct ToFile {
@@ -157,6 +204,11 @@ impl ToFile {
             return Err(SendError::TooLarge(format!(
                 "the originator's daemon takes no streams, and an artifact over {most} bytes does not fit into a message"
             )));
+        }
+        if data.len() as u64 > self.engine.stream_room() {
+            return Err(SendError::TooLarge(
+                "no room for the artifact (store_quota)".into(),
+            ));
         }
         let mut furthest = self.writer.furthest_reader();
         loop {
@@ -197,7 +249,8 @@ struct ToPeer {
     engine: Engine,
     peer: PeerId,
     state: Outgoing,
-    writer: Option<FrameWriter>,
+    link: Link,
+    batch: FrameBatch,
     reopen_after: Duration,
     ack_sender: mpsc::Sender<AckPayload>,
     acks: mpsc::Receiver<AckPayload>,
@@ -205,7 +258,20 @@ struct ToPeer {
     expected: VecDeque<(u32, String)>,
     bytes: u64,
     finished: bool,
+    /// The other side has ended the artifact.
+    refused: bool,
     stop: Stop,
+}
+
+enum Link {
+    Open {
+        writer: FrameWriter,
+        /// When the stream was opened or something was last acknowledged.
+        heard: Instant,
+    },
+    Down {
+        retry_at: Instant,
+    },
 }
 
 impl ToPeer {
@@ -216,13 +282,17 @@ impl ToPeer {
             engine,
             peer,
             state: Outgoing::start(start, start_id.clone()),
-            writer: None,
+            link: Link::Down {
+                retry_at: Instant::now(),
+            },
+            batch: FrameBatch::default(),
             reopen_after: REOPEN.0,
             ack_sender,
             acks,
             expected: VecDeque::new(),
             bytes: 0,
             finished: false,
+            refused: false,
             stop,
         };
         road.await_ack(u32::MAX, start_id);
@@ -234,7 +304,7 @@ impl ToPeer {
         let mut pieces = split(data).peekable();
         while let Some(piece) = pieces.next() {
             while !self.state.has_room() && !self.state.is_over() {
-                self.step(true).await?;
+                self.step().await?;
             }
             let id = new_id();
             let last = is_last && pieces.peek().is_none();
@@ -243,8 +313,11 @@ impl ToPeer {
                 .push_chunk(id.clone(), piece, last)
                 .map_err(|refused| refusal(&refused))?;
             self.await_ack(sequence + 1, id);
+            if self.state.unsent() >= BATCH {
+                self.flush().await?;
+            }
         }
-        self.step(false).await
+        Ok(())
     }
 
     async fn finish(&mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
@@ -254,7 +327,7 @@ impl ToPeer {
             .map_err(|refused| refusal(&refused))?;
         self.await_ack(u32::MAX, id);
         while !self.finished {
-            self.step(true).await?;
+            self.step().await?;
         }
         let StreamStart {
             task_id, artifact_id, ..
@@ -265,94 +338,145 @@ impl ToPeer {
             .await?)
     }
 
-    /// Writes what may be written and takes in what has come; with `wait`, waits for something.
-    async fn step(&mut self, wait: bool) -> Result<(), SendError> {
+    /// Ends the artifact with an error, whatever state it is in: no artifact stays open because its agent
+    /// has gone.
+    async fn break_off(&mut self, message: &str) {
+        let finishing = self.finish(StreamEndReason::Error, message);
+        let done = time::timeout(LAST_WORDS, finishing).await;
+        // The end of the task has ended its streams.
+        if matches!(done, Ok(Ok(()) | Err(SendError::TaskEnded(_)))) {
+            return;
+        }
+        let StreamStart {
+            task_id, artifact_id, ..
+        } = self.state.stream_start().clone();
+        let ended = if self.refused {
+            let bytes = self.bytes;
+            self.engine
+                .end_stream(task_id, artifact_id, Ended::Error, bytes)
+                .await
+        } else {
+            self.engine
+                .break_off_stream(task_id, artifact_id, message.to_owned())
+                .await
+        };
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the end of a broken-off artifact was not kept");
+        }
+    }
+
+    /// Sends what can be sent, then waits for something and acts on it.
+    async fn step(&mut self) -> Result<(), SendError> {
+        self.flush().await?;
+        if self.finished {
+            return Ok(());
+        }
+        let event = self.event().await;
+        self.attend(event).await
+    }
+
+    async fn event(&mut self) -> SendEvent {
+        let awaits_ack = self.state.awaits_ack();
+        let stopped = self.stop.token.cancelled();
+        SendEvent(match &mut self.link {
+            Link::Down { retry_at } => tokio::select! {
+                biased;
+                () = stopped => Event::Stopped,
+                () = time::sleep_until(*retry_at) => Event::Open,
+            },
+            Link::Open { writer, heard } => tokio::select! {
+                biased;
+                () = stopped => Event::Stopped,
+                Some(ack) = self.acks.recv() => Event::Ack(ack),
+                () = writer.closed() => Event::Broken,
+                () = time::sleep_until(*heard + SILENCE), if awaits_ack => Event::Broken,
+            },
+        })
+    }
+
+    async fn attend(&mut self, event: SendEvent) -> Result<(), SendError> {
+        match event.0 {
+            Event::Stopped => return Err(ended(self.state.stream_start())),
+            Event::Ack(ack) => self.on_ack(&ack)?,
+            Event::Broken => self.close(),
+            Event::Open => self.open().await,
+        }
+        self.flush().await
+    }
+
+    async fn open(&mut self) {
+        match self.engine.net.open_stream(self.peer).await {
+            Ok(writer) => {
+                self.link = Link::Open {
+                    writer,
+                    heard: Instant::now(),
+                };
+                self.state.on_stream_opened();
+            }
+            Err(error) => {
+                tracing::debug!(peer = %self.peer, %error, "no stream for an artifact");
+                self.link = Link::Down {
+                    retry_at: Instant::now() + self.reopen_after,
+                };
+                self.reopen_after = (self.reopen_after * 2).min(REOPEN.1);
+                if !self.engine.net.is_connected(self.peer) {
+                    // Whoever waits longest has the most reason to look for the peer.
+                    let _ = self.engine.net.dial(self.peer, Vec::new()).await;
+                }
+            }
+        }
+    }
+
+    /// Takes in what has come and writes what may be written.
+    async fn flush(&mut self) -> Result<(), SendError> {
         if self.stop.token.is_cancelled() {
             return Err(ended(self.state.stream_start()));
         }
-        if self.writer.is_none() {
-            self.open().await?;
-        }
-        self.write().await;
-        while let Ok(ack) = self.acks.try_recv() {
-            self.on_ack(&ack)?;
-        }
-        if !wait || self.finished || self.writer.is_none() {
-            return Ok(());
-        }
-        let closed = async {
-            match &mut self.writer {
-                Some(writer) => writer.closed().await,
-                None => std::future::pending().await,
-            }
-        };
-        let ack = tokio::select! {
-            biased;
-            () = self.stop.token.cancelled() => return Err(ended(self.state.stream_start())),
-            ack = self.acks.recv() => ack,
-            () = closed => None,
-            () = time::sleep(SILENCE) => None,
-        };
-        match ack {
-            Some(ack) => self.on_ack(&ack)?,
-            None => self.close().await,
-        }
-        self.write().await;
-        Ok(())
-    }
-
-    async fn open(&mut self) -> Result<(), SendError> {
         loop {
-            match self.engine.net.open_stream(self.peer).await {
-                Ok(writer) => {
-                    self.writer = Some(writer);
-                    self.state.on_stream_opened();
-                    return Ok(());
-                }
-                Err(error) => tracing::debug!(peer = %self.peer, %error, "no stream for an artifact"),
+            while let Ok(ack) = self.acks.try_recv() {
+                self.on_ack(&ack)?;
             }
-            tokio::select! {
-                () = self.stop.token.cancelled() => return Err(ended(self.state.stream_start())),
-                () = time::sleep(self.reopen_after) => {}
-            }
-            self.reopen_after = (self.reopen_after * 2).min(REOPEN.1);
-            if !self.engine.net.is_connected(self.peer) {
-                // Whoever waits longest has the most reason to look for the peer.
-                let _ = self.engine.net.dial(self.peer, Vec::new()).await;
-            }
-        }
-    }
-
-    async fn write(&mut self) {
-        let mut batch = Vec::with_capacity(BATCH);
-        loop {
-            while batch.len() < BATCH {
+            self.batch.clear();
+            while self.batch.frames() < BATCH as u64 {
                 let Some(frame) = self.state.next_frame() else {
                     break;
                 };
-                batch.push(self.encode(frame));
+                let envelope = self.envelope(frame);
+                if !self.batch.push(&envelope) {
+                    return Err(SendError::TooLarge(
+                        "a piece of the artifact fits into no frame".into(),
+                    ));
+                }
             }
-            let Some(writer) = &mut self.writer else { return };
-            if batch.is_empty() {
-                return;
+            let Link::Open { writer, .. } = &mut self.link else {
+                return Ok(());
+            };
+            if self.batch.is_empty() {
+                return Ok(());
             }
-            if let Err(error) = writer.write(&batch).await {
+            if let Err(error) = writer.write_batch(&self.batch).await {
                 tracing::debug!(peer = %self.peer, %error, "an artifact's stream broke");
-                self.close().await;
-                return;
+                self.close();
+                return Ok(());
             }
-            batch.clear();
         }
     }
 
-    async fn close(&mut self) {
+    /// Lets go of the stream; the next one is opened at once.
+    fn close(&mut self) {
         self.state.on_stream_closed();
-        if let Some(writer) = self.writer.take() {
-            writer.close().await;
+        let down = Link::Down {
+            retry_at: Instant::now(),
+        };
+        if let Link::Open { writer, .. } = std::mem::replace(&mut self.link, down) {
+            tokio::spawn(writer.close());
         }
     }
 
     fn on_ack(&mut self, ack: &AckPayload) -> Result<(), SendError> {
+        if let Link::Open { heard, .. } = &mut self.link {
+            *heard = Instant::now();
+        }
         match self.state.on_ack(ack) {
             AckEffect::Ignored => {}
             AckEffect::Progress { acknowledged } => {
@@ -367,7 +491,10 @@ impl ToPeer {
                     }
                 }
             }
-            AckEffect::Refused(refusal) => return Err(SendError::Refused(refusal.to_string())),
+            AckEffect::Refused(refusal) => {
+                self.refused = matches!(refusal, Refusal::ByPeer(_));
+                return Err(SendError::Refused(refusal.to_string()));
+            }
             AckEffect::Finished => self.finished = true,
         }
         Ok(())
@@ -391,7 +518,7 @@ impl ToPeer {
         self.expected.insert(at, (behind, id));
     }
 
-    fn encode(&self, frame: Frame) -> Bytes {
+    fn envelope(&self, frame: Frame) -> A2aEnvelope {
         let start = self.state.stream_start();
         let (id, payload) = match frame {
             Frame::Start { id } => (id, Payload::StreamStart(start.clone())),
@@ -417,8 +544,6 @@ impl ToPeer {
             } => (id, Payload::StreamEnd(end_of(start, reason, &error_message))),
         };
         envelope(id, self.engine.clock.now(), payload, Trace::default())
-            .encode_to_vec()
-            .into()
     }
 }
 

@@ -123,7 +123,7 @@ impl<R> Node<R> {
     fn apply(&mut self, most: usize) -> Result<(), StoreError> {
         for _ in 0..most.min(self.batches.len()) {
             if let Some(batch) = self.batches.front() {
-                self.store.apply(batch)?;
+                self.store.apply(batch.clone())?;
             }
             self.batches.pop_front();
             self.durable += 1;

@@ -180,7 +180,7 @@ impl Lab {
         let now = self.now;
         self.nodes[node]
             .core
-            .on_frame(now, from, &envelope.encode_to_vec())
+            .on_frame(now, from, &envelope.encode_to_vec().into())
             .unwrap();
         self.settle();
     }

@@ -35,7 +35,11 @@ fn a_store_that_fails_lets_nothing_out() {
     node.commit(usize::MAX).unwrap();
     node.core.on_connected(now, stranger()).unwrap();
     node.core
-        .on_frame(now, stranger(), &numbered(1, send_task("t")).encode_to_vec())
+        .on_frame(
+            now,
+            stranger(),
+            &numbered(1, send_task("t")).encode_to_vec().into(),
+        )
         .unwrap();
     node.store.fail_with(Some(StoreError::Io("no space".into())));
     node.finish_turn(now, Some("an answer"));

@@ -44,15 +44,28 @@ fn jitter_stays_within_a_fifth() {
 }
 
 #[test]
-fn only_a_stable_connection_resets_the_waits() {
+fn only_a_welcome_or_a_stable_connection_resets_the_waits() {
     let mut now = Instant::now();
     let mut dialer = Dialer::new(8);
     let target = Target::Address("/dns/relay.example/tcp/4001".to_owned());
     dialer.pin(target.clone(), now);
-    for (stood, wait) in [(1, 1), (1, 2), (1, 4), (60, 1), (1, 2)] {
+    for (introduced, stood, wait) in [
+        (false, 1, 1),
+        (false, 1, 2),
+        (false, 1, 4),
+        (true, 0, 1),
+        (false, 1, 2),
+        (false, 60, 1),
+        (true, 1, 1),
+    ] {
         assert_eq!(dialer.due(now, 9), std::slice::from_ref(&target));
+        // Of another connection, or before there is one: nothing to do with this target.
+        dialer.introduced(peer(3));
         dialer.attached(&target, peer(3), now);
         assert_eq!(dialer.next_at(), None);
+        if introduced {
+            dialer.introduced(peer(3));
+        }
         now += Duration::from_secs(stood);
         dialer.disconnected(peer(3), now, MIDDLE);
         assert_eq!(dialer.next_at(), Some(now + Duration::from_secs(wait)));
@@ -87,6 +100,7 @@ enum Step {
     Fail(u8, f64),
     Connect(u8),
     Disconnect(u8),
+    Introduce(u8),
     NewAddress(u8),
     Dial(usize),
     Pass(u64),
@@ -101,6 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
         (n.clone(), 0.0..1.0f64).prop_map(|(n, jitter)| Step::Fail(n, jitter)),
         n.clone().prop_map(Step::Connect),
         n.clone().prop_map(Step::Disconnect),
+        n.clone().prop_map(Step::Introduce),
         n.prop_map(Step::NewAddress),
         (0..4usize).prop_map(Step::Dial),
         (0..400u64).prop_map(Step::Pass),
@@ -120,6 +135,7 @@ proptest! {
                 Step::Fail(n, jitter) => { dialer.failed(&Target::Peer(peer(n)), now, jitter); }
                 Step::Connect(n) => dialer.connected(peer(n), now),
                 Step::Disconnect(n) => dialer.disconnected(peer(n), now, MIDDLE),
+                Step::Introduce(n) => dialer.introduced(peer(n)),
                 Step::NewAddress(n) => dialer.new_address(peer(n), now),
                 Step::Dial(max) => {
                     let due = dialer.due(now, max);

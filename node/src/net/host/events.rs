@@ -103,6 +103,7 @@ impl Host {
                     .behaviour()
                     .streams
                     .set_protocols(peer_id, &info.protocols);
+                self.dialer.introduced(peer_id.into());
                 self.on_claims(peer_id.into(), connection_id, info.listen_addrs);
             }
             BehaviourEvent::Ping(ping::Event {

@@ -54,7 +54,7 @@ impl Store for Recorder {
         Ok(Vec::new())
     }
 
-    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         self.groups
             .lock()
             .unwrap()

@@ -1,7 +1,9 @@
 //! The store on a real disk: atomic batches, large values, paging, the lock, leftovers of a crash,
 //! damaged files.
 
-use std::collections::BTreeMap;
+mod layers;
+
+use std::{collections::BTreeMap, fs};
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -17,7 +19,7 @@ fn open(directory: &Path) -> DiskStore {
 fn write(store: &DiskStore, fill: impl FnOnce(&mut Batch)) {
     let mut batch = Batch::default();
     fill(&mut batch);
-    store.apply(&batch).unwrap();
+    store.apply(batch).unwrap();
     store.barrier().unwrap();
 }
 
@@ -67,7 +69,7 @@ fn readers_see_a_batch_whole_or_not_at_all() {
                 for key in &keys {
                     batch.put(key.clone(), vec![round]);
                 }
-                store.apply(&batch).unwrap();
+                store.apply(batch).unwrap();
             }
         });
         while !writer.is_finished() {
@@ -177,9 +179,9 @@ fn a_second_daemon_touches_nothing_of_the_first() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
     write(&store, |batch| batch.put(b"k".to_vec(), b"v".to_vec()));
-    let in_progress = home.path().join("tasks/snap.00000000000000FF.generating");
+    let in_progress = home.path().join("tasks.1/snap.00000000000000FF.generating");
     fs::write(&in_progress, b"x").unwrap();
-    let settings = home.path().join("tasks/conf");
+    let settings = home.path().join("tasks.1/conf");
     fs::write(&settings, vec![0xAB; 200]).unwrap();
     assert!(matches!(
         DiskStore::open(home.path()),
@@ -220,7 +222,7 @@ fn half_written_snapshots_are_removed_and_nothing_else() {
     let store = open(home.path());
     write(&store, |batch| batch.put(b"k".to_vec(), b"v".to_vec()));
     drop(store);
-    let half = home.path().join("tasks/snap.00000000000000FF.generating");
+    let half = home.path().join("tasks.1/snap.00000000000000FF.generating");
     fs::write(&half, [0xAB; 100]).unwrap();
     let store = open(home.path());
     assert!(!half.exists());
@@ -271,12 +273,12 @@ fn a_damaged_database_is_moved_aside_and_never_stops_the_daemon() {
         let damaged = home.path().join(format!("damaged-{seed}"));
         copy(&sound, &damaged);
         let (count, within) = [(1, 64), (20, 4096), (2000, 400_000), (20_000, usize::MAX)][seed as usize % 4];
-        damage(&damaged.join("tasks"), &mut random, count, within);
+        damage(&damaged.join("tasks.1"), &mut random, count, within);
         let opened = DiskStore::open(&damaged).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         if let Some(aside) = &opened.moved_aside {
             moved += 1;
             assert!(
-                aside.join("db").exists(),
+                aside.join("tasks.1/db").exists(),
                 "what was there is kept: {}",
                 aside.display()
             );

@@ -1,0 +1,200 @@
+//! Checkpoints: a thread that takes frozen tables into the database, and rewrites the database when
+//! most of it is dead.
+//!
+//! sled never gives room back: a database whose content has come and gone keeps its size. So when it
+//! takes more than `MOST_PER_LIVE` times its live data, the next generation is written beside it and
+//! takes its place.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use super::{Layers, Sizes, base::Base, failed, journal};
+use crate::store::StoreError;
+
+/// Bytes on disk per byte of live data before the database is rewritten.
+const MOST_PER_LIVE: u64 = 3;
+
+/// The checkpoint thread, as the writer sees it. At most one checkpoint is under way.
+pub(super) struct Checkpoints {
+    journals: PathBuf,
+    orders: Option<mpsc::Sender<u64>>,
+    done: mpsc::Receiver<Result<u64, StoreError>>,
+    under_way: bool,
+    /// A segment whose content is in the database: its file can be used again.
+    spare: Option<u64>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Checkpoints {
+    /// Starts the thread over the store in `directory`.
+    pub(super) fn start(
+        directory: &Path,
+        layers: Arc<Layers>,
+        sizes: Sizes,
+        spare: Option<u64>,
+    ) -> std::io::Result<Self> {
+        let (orders, inbox) = mpsc::channel();
+        let (report, done) = mpsc::channel();
+        let mut keeper = Keeper {
+            directory: directory.to_owned(),
+            layers,
+            small: sizes.small,
+            live: None,
+            rewritten: 0,
+        };
+        let thread = thread::Builder::new().name("checkpoint".into()).spawn(move || {
+            while let Ok(segment) = inbox.recv() {
+                // sled may panic where it meets what it does not expect; nothing of this
+                // checkpoint counts then, and the journal has it all.
+                let outcome = panic::catch_unwind(AssertUnwindSafe(|| keeper.checkpoint(segment)));
+                let outcome = outcome.unwrap_or_else(|_| Err(failed("the database panicked")));
+                if report.send(outcome.map(|()| segment)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self {
+            journals: super::opening::journals(directory),
+            orders: Some(orders),
+            done,
+            under_way: false,
+            spare,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether another checkpoint may begin; waits for the one under way if `wait`.
+    pub(super) fn ready(&mut self, wait: bool) -> Result<bool, StoreError> {
+        if !self.under_way {
+            return Ok(true);
+        }
+        let done = if wait {
+            self.done
+                .recv()
+                .map_err(|_| failed("the checkpoint thread has ended"))?
+        } else {
+            match self.done.try_recv() {
+                Err(mpsc::TryRecvError::Empty) => return Ok(false),
+                done => done.map_err(|_| failed("the checkpoint thread has ended"))?,
+            }
+        };
+        self.under_way = false;
+        if let Some(unused) = self.spare.replace(done?) {
+            journal::remove(&self.journals, unused).map_err(failed)?;
+        }
+        Ok(true)
+    }
+
+    /// A segment whose file can be used again.
+    pub(super) fn take_spare(&mut self) -> Option<u64> {
+        self.spare.take()
+    }
+
+    /// Has the frozen table, which ends with this segment, taken in.
+    pub(super) fn begin(&mut self, segment: u64) -> Result<(), StoreError> {
+        let sent = self
+            .orders
+            .as_ref()
+            .is_some_and(|orders| orders.send(segment).is_ok());
+        self.under_way = sent;
+        if sent {
+            Ok(())
+        } else {
+            Err(failed("the checkpoint thread has ended"))
+        }
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread has.
+struct Keeper {
+    directory: PathBuf,
+    layers: Arc<Layers>,
+    /// Databases up to this many bytes are not rewritten.
+    small: u64,
+    /// Bytes of keys and values in the database; None: not counted yet.
+    live: Option<u64>,
+    /// Bytes that the database took when it was last rewritten.
+    rewritten: u64,
+}
+
+impl Keeper {
+    fn checkpoint(&mut self, segment: u64) -> Result<(), StoreError> {
+        let (frozen, base) = {
+            let layers = self.layers.read();
+            (layers.frozen.clone(), Arc::clone(&layers.base))
+        };
+        let Some(frozen) = frozen else { return Ok(()) };
+        let grown = base.take_in(&frozen, segment).map_err(failed)?;
+        self.live = self.live.map(|live| live.saturating_add_signed(grown));
+        let next = self.rewrite(&base)?;
+        let mut layers = self.layers.write();
+        layers.frozen = None;
+        if let Some(next) = next {
+            layers.base = Arc::new(next);
+            drop(layers);
+            let old = base.path().to_owned();
+            drop(base);
+            remove_generation(&old);
+        }
+        Ok(())
+    }
+
+    /// The next generation of the database, when most of it is dead.
+    fn rewrite(&mut self, base: &Base) -> Result<Option<Base>, StoreError> {
+        let size = base.size_on_disk().map_err(failed)?;
+        // Where even a new database takes that much for its data, writing it again does not help.
+        if size <= self.small.max(self.rewritten.saturating_mul(2)) {
+            return Ok(None);
+        }
+        let live = match self.live {
+            Some(live) => live,
+            None => base.live().map_err(failed)?,
+        };
+        self.live = Some(live);
+        if size <= live.saturating_mul(MOST_PER_LIVE) {
+            return Ok(None);
+        }
+        let path = super::opening::generation_after(&self.directory, base.path());
+        match base.copy_to(&path) {
+            Ok(next) => {
+                self.rewritten = next.size_on_disk().map_err(failed)?;
+                tracing::info!(
+                    from = size,
+                    to = self.rewritten,
+                    live,
+                    "the database was rewritten"
+                );
+                Ok(Some(next))
+            }
+            Err(error) => {
+                // The old one is whole. Another try when it has grown as much again.
+                tracing::warn!(%error, size, live, "the database could not be rewritten, and stays as it is");
+                self.rewritten = size;
+                remove_generation(&path);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Removes a database that is no longer used; what stays of it is removed at the next start.
+fn remove_generation(path: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "an old database could not be removed");
+    }
+}

@@ -1,0 +1,172 @@
+//! The journal: what is durable but not yet in the database, as numbered files that are written from
+//! beginning to end.
+//!
+//! A barrier is one write into a place that was written before (with zeros, or by an earlier use of the
+//! file) and one `fdatasync`: no metadata changes, so it costs a single flush of the disk. A file that
+//! the database has taken in is used again under the next number.
+
+mod record;
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
+
+use self::record::{HEADER, Heading, Record};
+use super::super::Batch;
+
+/// Zeros written ahead at a time, in bytes.
+const AHEAD: u64 = 1 << 20;
+
+/// Longest segment that is read, in bytes; none is written that long.
+const MAX_SEGMENT: u64 = 1 << 30;
+
+/// Room that an empty record keeps, in bytes.
+const KEPT: usize = 1 << 20;
+
+/// Why a journal cannot be read.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    /// Its files are not what was written.
+    Damaged(String),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The segment that is written to.
+#[derive(Debug)]
+pub(super) struct Journal {
+    directory: PathBuf,
+    file: File,
+    heading: Heading,
+    sequence: u64,
+    /// Where the next record goes.
+    at: u64,
+    /// Up to here the file was written before.
+    written: u64,
+    pending: Record,
+}
+
+impl Journal {
+    /// Begins segment `number` in a file of its own, or in that of an earlier one.
+    pub(super) fn begin(directory: &Path, number: u64, earlier: Option<u64>) -> io::Result<Self> {
+        let path = path_of(directory, number);
+        let unborn = directory.join("segment.new");
+        if let Some(earlier) = earlier {
+            fs::rename(path_of(directory, earlier), &unborn)?;
+        }
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&unborn)?;
+        let heading = Heading {
+            number,
+            nonce: rand::random(),
+        };
+        file.write_all_at(&heading.encode(), 0)?;
+        file.sync_all()?;
+        fs::rename(&unborn, &path)?;
+        File::open(directory)?.sync_all()?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            written: file.metadata()?.len(),
+            file,
+            heading,
+            sequence: 1,
+            at: HEADER as u64,
+            pending: Record::new(),
+        })
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> u64 {
+        self.heading.number
+    }
+
+    /// Bytes of this segment so far.
+    pub(super) fn len(&self) -> u64 {
+        self.at
+    }
+
+    /// Adds to what the next [`Journal::sync`] writes.
+    pub(super) fn add(&mut self, batch: &Batch) {
+        self.pending.add(batch);
+    }
+
+    /// Returns once everything that was added is durable.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.pending.seal(self.heading.nonce, self.sequence);
+        let end = self.at + bytes.len() as u64;
+        self.file.write_all_at(bytes, self.at)?;
+        if end > self.written {
+            let ahead = AHEAD - end % AHEAD;
+            self.file.write_all_at(&vec![0; ahead as usize], end)?;
+            self.written = end + ahead;
+        }
+        self.file.sync_data()?;
+        self.at = end;
+        self.sequence += 1;
+        self.pending.clear(KEPT);
+        Ok(())
+    }
+
+    /// Goes on in the next segment, in the file of segment `earlier` if that is no longer needed.
+    pub(super) fn rotate(&mut self, earlier: Option<u64>) -> io::Result<()> {
+        debug_assert!(self.pending.is_empty(), "rotated before the barrier");
+        *self = Self::begin(&self.directory, self.number() + 1, earlier)?;
+        Ok(())
+    }
+}
+
+fn path_of(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:016x}.journal"))
+}
+
+/// The numbers of the segments that are there, in ascending order.
+pub(super) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".journal"));
+        numbers.extend(number.and_then(|number| u64::from_str_radix(number, 16).ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// All batches of a segment, in order.
+pub(super) fn read(directory: &Path, number: u64) -> Result<Vec<Batch>, Unreadable> {
+    let path = path_of(directory, number);
+    let damaged = |what: &str| Unreadable::Damaged(format!("{}: {what}", path.display()));
+    if fs::metadata(&path)?.len() > MAX_SEGMENT {
+        return Err(damaged("it is longer than any that was written"));
+    }
+    let bytes = fs::read(&path)?;
+    let heading = Heading::decode(&bytes).ok_or_else(|| damaged("its beginning is missing"))?;
+    if heading.number != number {
+        return Err(damaged("it is another segment"));
+    }
+    record::decode_all(&bytes, heading.nonce)
+        .map_err(|record::Damaged { sequence }| damaged(&format!("record {sequence} cannot be read")))
+}
+
+/// Removes a segment that the database has taken in.
+pub(super) fn remove(directory: &Path, number: u64) -> io::Result<()> {
+    fs::remove_file(path_of(directory, number))
+}

@@ -1,0 +1,264 @@
+//! PURE: how batches lie in a segment of the journal, and where the readable part ends.
+//!
+//! A segment begins with a [`Heading`]; a record is a header of 32 bytes and the changes of one
+//! barrier, at a multiple of 8 bytes. The header carries the segment's nonce, so that neither what an
+//! earlier use of the file left behind nor what a peer puts into a message can pass for a record.
+
+use super::super::super::Batch;
+
+/// Bytes of a heading, and of a record's header.
+pub(super) const HEADER: usize = 32;
+
+/// Records begin at multiples of this many bytes.
+const ALIGN: usize = 8;
+
+const SEGMENT_MAGIC: &[u8; 8] = b"AAJRNL01";
+const RECORD_MAGIC: &[u8; 4] = b"AARC";
+
+/// Length that stands for "removed".
+const REMOVED: u32 = u32::MAX;
+
+/// How a segment begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heading {
+    /// Its number; each segment's is one more than that of the one before.
+    pub(super) number: u64,
+    /// Drawn anew for each.
+    pub(super) nonce: u64,
+}
+
+impl Heading {
+    /// Its bytes.
+    pub(super) fn encode(self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..8].copy_from_slice(SEGMENT_MAGIC);
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
+        let sum = crc32fast::hash(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// None: these bytes are no heading.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..HEADER)?;
+        let sound = bytes[..8] == *SEGMENT_MAGIC && u32_at(bytes, 24)? == crc32fast::hash(&bytes[..24]);
+        sound.then_some(Self {
+            number: u64_at(bytes, 8)?,
+            nonce: u64_at(bytes, 16)?,
+        })
+    }
+}
+
+/// A record in the making: what is applied before one barrier, so that a write that was cut off takes
+/// all of it or nothing with it.
+#[derive(Debug)]
+pub(super) struct Record(Vec<u8>);
+
+impl Record {
+    /// Without changes.
+    pub(super) fn new() -> Self {
+        Self(vec![0; HEADER])
+    }
+
+    /// True without changes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.len() == HEADER
+    }
+
+    /// Adds the changes of a batch.
+    pub(super) fn add(&mut self, batch: &Batch) {
+        for (key, value) in &batch.changes {
+            let length = value.as_ref().map_or(REMOVED, |value| value.len() as u32);
+            self.0.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            self.0.extend_from_slice(&length.to_le_bytes());
+            self.0.extend_from_slice(key);
+            self.0.extend_from_slice(value.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// Its bytes as number `sequence` of a segment, from 1.
+    pub(super) fn seal(&mut self, nonce: u64, sequence: u64) -> &[u8] {
+        let length = (self.0.len() - HEADER) as u32;
+        let header = &mut self.0[..HEADER];
+        header[..4].copy_from_slice(RECORD_MAGIC);
+        header[4..8].copy_from_slice(&length.to_le_bytes());
+        header[8..16].copy_from_slice(&nonce.to_le_bytes());
+        header[16..24].copy_from_slice(&sequence.to_le_bytes());
+        let sum = checksum(&self.0);
+        self.0[24..28].copy_from_slice(&sum.to_le_bytes());
+        self.0.resize(self.0.len().next_multiple_of(ALIGN), 0);
+        &self.0
+    }
+
+    /// Makes it empty again; keeps at most `most` bytes of room.
+    pub(super) fn clear(&mut self, most: usize) {
+        self.0.truncate(HEADER);
+        self.0.shrink_to(most);
+    }
+}
+
+/// Over the header up to the checksum, and the changes.
+fn checksum(record: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&record[..24]);
+    sum.update(&record[HEADER..]);
+    sum.finalize()
+}
+
+/// The record at `at`: its sequence, the bytes of its changes, and where the next one begins.
+fn record_at(segment: &[u8], at: usize, nonce: u64) -> Option<(u64, &[u8], usize)> {
+    let header = segment.get(at..at + HEADER)?;
+    if header[..4] != *RECORD_MAGIC || u64_at(header, 8)? != nonce {
+        return None;
+    }
+    let end = at + HEADER + u32_at(header, 4)? as usize;
+    let record = segment.get(at..end)?;
+    (checksum(record) == u32_at(header, 24)?).then_some(())?;
+    Some((
+        u64_at(header, 16)?,
+        &record[HEADER..],
+        end.next_multiple_of(ALIGN),
+    ))
+}
+
+/// What is wrong with a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damaged {
+    /// The record that cannot be read though a later one can.
+    pub(super) sequence: u64,
+}
+
+/// All batches of a segment, in order. It ends before the first record that cannot be read: that one
+/// was never completed, unless a later one is there, since a record is written only when the one
+/// before it is durable.
+pub(super) fn decode_all(segment: &[u8], nonce: u64) -> Result<Vec<Batch>, Damaged> {
+    let mut batches = Vec::new();
+    let mut at = HEADER;
+    loop {
+        let sequence = batches.len() as u64 + 1;
+        let record = record_at(segment, at, nonce).filter(|(number, ..)| *number == sequence);
+        let Some((_, changes, next)) = record else { break };
+        batches.push(decode(changes).ok_or(Damaged { sequence })?);
+        at = next;
+    }
+    let mut later = (at..segment.len()).step_by(ALIGN);
+    if later.any(|at| record_at(segment, at, nonce).is_some()) {
+        return Err(Damaged {
+            sequence: batches.len() as u64 + 1,
+        });
+    }
+    Ok(batches)
+}
+
+fn decode(mut bytes: &[u8]) -> Option<Batch> {
+    let mut batch = Batch::default();
+    while !bytes.is_empty() {
+        let key_length = u32_at(bytes, 0)? as usize;
+        let length = u32_at(bytes, 4)?;
+        bytes = &bytes[8..];
+        let (key, rest) = bytes.split_at_checked(key_length)?;
+        let value = if length == REMOVED {
+            bytes = rest;
+            None
+        } else {
+            let (value, rest) = rest.split_at_checked(length as usize)?;
+            bytes = rest;
+            Some(value.to_vec())
+        };
+        batch.changes.push((key.to_vec(), value));
+    }
+    Some(batch)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NONCE: u64 = 0x1234_5678_9ABC_DEF0;
+
+    fn batches() -> impl Strategy<Value = Vec<Batch>> {
+        let key = prop::collection::vec(any::<u8>(), 0..40);
+        let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..200));
+        let batch = prop::collection::vec((key, value), 0..5).prop_map(|changes| Batch { changes });
+        prop::collection::vec(batch, 0..6)
+    }
+
+    /// The segment of these batches, where each record ends, and what an earlier use left behind it.
+    fn segment(batches: &[Batch], left_behind: &[u8]) -> (Vec<u8>, Vec<usize>) {
+        let mut bytes = Heading {
+            number: 7,
+            nonce: NONCE,
+        }
+        .encode()
+        .to_vec();
+        let mut ends = vec![bytes.len()];
+        for (batch, sequence) in batches.iter().zip(1..) {
+            let mut record = Record::new();
+            record.add(batch);
+            bytes.extend_from_slice(record.seal(NONCE, sequence));
+            ends.push(bytes.len());
+        }
+        bytes.extend_from_slice(left_behind);
+        (bytes, ends)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(batches in batches()) {
+            let mut earlier = Record::new();
+            let earlier = earlier.seal(NONCE + 1, batches.len() as u64 + 1);
+            let (bytes, _) = segment(&batches, earlier);
+            prop_assert_eq!(Heading::decode(&bytes), Some(Heading { number: 7, nonce: NONCE }));
+            prop_assert_eq!(decode_all(&bytes, NONCE), Ok(batches));
+        }
+
+        #[test]
+        fn a_write_that_was_cut_off_is_left_out(batches in batches(), cut in any::<prop::sample::Index>()) {
+            let (bytes, ends) = segment(&batches, &[]);
+            let length = HEADER + cut.index(bytes.len() - HEADER + 1);
+            let mut torn = bytes[..length].to_vec();
+            torn.resize(bytes.len(), 0);
+            // Zeros that were to be written are no loss.
+            let whole = ends.iter().filter(|end| torn[..**end] == bytes[..**end]).count() - 1;
+            prop_assert_eq!(decode_all(&torn, NONCE), Ok(batches[..whole].to_vec()));
+        }
+
+        #[test]
+        fn a_changed_byte_is_noticed_unless_it_is_in_the_last_record(
+            batches in batches(), at in any::<prop::sample::Index>(), flip in 1..=255_u8,
+        ) {
+            let (mut bytes, ends) = segment(&batches, &[]);
+            prop_assume!(bytes.len() > HEADER);
+            let at = HEADER + at.index(bytes.len() - HEADER);
+            bytes[at] ^= flip;
+            let hit = ends.iter().rposition(|end| *end <= at).unwrap_or(0);
+            match decode_all(&bytes, NONCE) {
+                // Padding means nothing.
+                Ok(read) if read == batches => {}
+                Ok(read) => {
+                    prop_assert_eq!(hit + 1, batches.len());
+                    prop_assert_eq!(read, batches[..hit].to_vec());
+                }
+                Err(damaged) => prop_assert_eq!(damaged.sequence, hit as u64 + 1),
+            }
+        }
+
+        #[test]
+        fn any_bytes_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = decode_all(&bytes, NONCE);
+            let _ = Heading::decode(&bytes);
+            let _ = decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Opening a store: the lock, the newest whole generation of the database, and what the journal has
+//! beyond it.
+//!
+//! The journal and the database must fit together without a gap: the database names the last segment
+//! that it has taken in, and the next one has to be there. So neither a lost end of the database's log
+//! nor a lost journal goes unnoticed; such a store is moved aside whole.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, RwLock},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use super::{
+    DiskStore, Layers, Opened, Reading, Sizes, Writing,
+    base::{self, Base, Failure},
+    checkpoint::Checkpoints,
+    journal::{self, Journal, Unreadable},
+    table::Table,
+};
+use crate::store::StoreError;
+
+/// Directories of the database are named so, with the number of their generation.
+const GENERATION: &str = "tasks.";
+
+impl From<Unreadable> for Failure {
+    fn from(error: Unreadable) -> Self {
+        match error {
+            Unreadable::Damaged(cause) => Self::Damaged(cause),
+            Unreadable::Io(error) => Self::from(error),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::from(sled::Error::Io(error))
+    }
+}
+
+/// Opens the store under `directory`.
+pub(super) fn open(directory: &Path, sizes: Sizes) -> Result<Opened, StoreError> {
+    let unusable = |cause: io::Error| StoreError::Unusable {
+        path: directory.to_owned(),
+        cause: cause.to_string(),
+    };
+    make_private_dir(directory).map_err(unusable)?;
+    let lock = lock(directory)?;
+    let (opened, moved_aside) = match Parts::open(directory) {
+        Err(Failure::Damaged(cause)) => {
+            let aside = move_aside(directory).map_err(unusable)?;
+            tracing::error!(cause, aside = %aside.display(), "the store is damaged and was moved aside");
+            (Parts::open(directory), Some(aside))
+        }
+        opened => (opened, None),
+    };
+    let parts = opened.map_err(|failure| explain(failure, directory))?;
+    let layers = Arc::new(Layers(RwLock::new(Reading {
+        active: Table::default(),
+        frozen: None,
+        base: Arc::new(parts.base),
+    })));
+    let checkpoints =
+        Checkpoints::start(directory, Arc::clone(&layers), sizes, parts.spare).map_err(unusable)?;
+    Ok(Opened {
+        store: DiskStore {
+            layers,
+            writing: Mutex::new(Writing {
+                journal: parts.journal,
+                checkpoints,
+                sizes,
+            }),
+            _lock: lock,
+        },
+        moved_aside,
+    })
+}
+
+struct Parts {
+    base: Base,
+    journal: Journal,
+    spare: Option<u64>,
+}
+
+impl Parts {
+    /// Opens database and journal and brings the one up to date with the other.
+    fn open(directory: &Path) -> Result<Self, Failure> {
+        let journals = journals(directory);
+        make_private_dir(&journals)?;
+        let mut segments = journal::segments(&journals)?;
+        let base = open_base(directory, &journals, &mut segments)?;
+        let taken_in = base.taken_in()?;
+        let ahead: Vec<u64> = segments
+            .iter()
+            .copied()
+            .filter(|number| *number > taken_in)
+            .collect();
+        if ahead
+            .iter()
+            .zip(taken_in + 1..)
+            .any(|(is, expected)| *is != expected)
+        {
+            return Err(Failure::Damaged(format!(
+                "the journal goes on with segment {}, the database ends with {taken_in}",
+                ahead[0]
+            )));
+        }
+        // The next segment is begun before the one before is taken in.
+        let Some(last) = ahead.last().copied() else {
+            return Err(Failure::Damaged(format!(
+                "segment {} of the journal is missing",
+                taken_in + 1
+            )));
+        };
+        let mut changes = Table::default();
+        for number in &ahead {
+            for batch in journal::read(&journals, *number)? {
+                changes.absorb(batch);
+            }
+        }
+        let journal = Journal::begin(&journals, last + 1, None)?;
+        base.take_in(&changes, last)?;
+        let spare = segments.last().copied();
+        for number in segments.iter().filter(|number| Some(**number) != spare) {
+            journal::remove(&journals, *number)?;
+        }
+        Ok(Self { base, journal, spare })
+    }
+}
+
+/// Opens the newest generation that was completed, and removes the others; makes the first one where
+/// nothing was ever stored.
+fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Result<Base, Failure> {
+    let mut generations = generations(directory)?;
+    if generations.is_empty() {
+        for number in &*segments {
+            if *number > 1 || !journal::read(journals, *number)?.is_empty() {
+                return Err(Failure::Damaged("the database of the journal is missing".into()));
+            }
+        }
+        if segments.is_empty() {
+            Journal::begin(journals, 1, None)?;
+            segments.push(1);
+        }
+        let first = generation(directory, 1);
+        Base::make(&first)?;
+        return Base::open(&first);
+    }
+    let newest = generations.pop().unwrap_or(1);
+    let opened = Base::open(&generation(directory, newest));
+    let (base, others) = match opened {
+        // A rewriting that was cut off: its birth mark comes last.
+        Err(Failure::Damaged(_)) if !generations.is_empty() => {
+            let before = generations.pop().unwrap_or(1);
+            let base = Base::open(&generation(directory, before))?;
+            generations.push(newest);
+            (base, generations)
+        }
+        opened => (opened?, generations),
+    };
+    for other in others {
+        fs::remove_dir_all(generation(directory, other))?;
+    }
+    Ok(base)
+}
+
+/// The directory of the journal.
+pub(super) fn journals(directory: &Path) -> PathBuf {
+    directory.join("journal")
+}
+
+fn generation(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{GENERATION}{number}"))
+}
+
+/// The numbers of the databases that are there, in ascending order.
+fn generations(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(number_of));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    name.strip_prefix(GENERATION)?.parse().ok()
+}
+
+/// Where the generation after the one at `path` goes.
+pub(super) fn generation_after(directory: &Path, path: &Path) -> PathBuf {
+    let name = path.file_name().and_then(|name| name.to_str());
+    generation(directory, name.and_then(number_of).unwrap_or(0) + 1)
+}
+
+/// Moves database and journal to `data.corrupt-<time>`.
+fn move_aside(directory: &Path) -> io::Result<PathBuf> {
+    let aside = free_name(directory);
+    make_private_dir(&aside)?;
+    let mut parts = vec![journals(directory)];
+    parts.extend(
+        generations(directory)?
+            .into_iter()
+            .map(|number| generation(directory, number)),
+    );
+    for part in parts {
+        if let Some(name) = part.file_name()
+            && part.exists()
+        {
+            fs::rename(&part, aside.join(name))?;
+        }
+    }
+    Ok(aside)
+}
+
+/// `data.corrupt-<time>`, numbered when two are moved within a second.
+fn free_name(directory: &Path) -> PathBuf {
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let plain = directory.join(format!("data.corrupt-{seconds}"));
+    let numbered = (1..u64::MAX).map(|number| directory.join(format!("data.corrupt-{seconds}-{number}")));
+    let mut names = std::iter::once(plain.clone()).chain(numbered);
+    names.find(|name| !name.exists()).unwrap_or(plain)
+}
+
+fn make_private_dir(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+}
+
+fn lock(directory: &Path) -> Result<File, StoreError> {
+    let path = directory.join("tasks.lock");
+    let locked = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(TryLockError::Error);
+    match locked.and_then(|file| file.try_lock().map(|()| file)) {
+        Ok(file) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+            path: directory.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(StoreError::Unusable {
+            path: directory.to_owned(),
+            cause: error.to_string(),
+        }),
+    }
+}
+
+fn explain(failure: Failure, path: &Path) -> StoreError {
+    let cause = match failure {
+        Failure::Damaged(cause) => cause,
+        Failure::Refused(error) if base::is_lock(&error) => {
+            return StoreError::Locked {
+                path: path.to_owned(),
+            };
+        }
+        Failure::Refused(error) => error.to_string(),
+    };
+    StoreError::Unusable {
+        path: path.to_owned(),
+        cause,
+    }
+}

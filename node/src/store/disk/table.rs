@@ -1,0 +1,143 @@
+//! PURE: changes that are in the journal but not yet in the database, the newest of each key, and how
+//! they lie over what is below them.
+
+use std::{
+    collections::{BTreeMap, btree_map},
+    iter::Peekable,
+    ops::Bound,
+};
+
+use super::super::{Batch, Pair};
+
+/// What a key was changed to: its new value, or None for "removed".
+pub(super) type Change = Option<Vec<u8>>;
+
+/// The newest change of each key.
+#[derive(Debug, Default)]
+pub(super) struct Table(BTreeMap<Vec<u8>, Change>);
+
+impl Table {
+    /// Lays a batch over what is there.
+    pub(super) fn absorb(&mut self, batch: Batch) {
+        self.0.extend(batch.changes);
+    }
+
+    /// The change of a key, if there is one.
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Change> {
+        self.0.get(key)
+    }
+
+    /// All changes, in ascending order of the keys.
+    pub(super) fn iter(&self) -> btree_map::Iter<'_, Vec<u8>, Change> {
+        self.0.iter()
+    }
+
+    /// The changes from a key on, in ascending order.
+    pub(super) fn from(&self, from: Bound<&[u8]>) -> impl Iterator<Item = (Vec<u8>, Change)> {
+        let range = self.0.range::<[u8], _>((from, Bound::Unbounded));
+        range.map(|(key, change)| (key.clone(), change.clone()))
+    }
+}
+
+/// Two ordered sources as one; where both have a key, the upper one's value counts.
+pub(super) struct Over<U: Iterator, L: Iterator> {
+    upper: Peekable<U>,
+    lower: Peekable<L>,
+}
+
+impl<U: Iterator, L: Iterator> Over<U, L> {
+    /// `upper` over `lower`, both in ascending order of their keys, each key once.
+    pub(super) fn new(upper: U, lower: L) -> Self {
+        Self {
+            upper: upper.peekable(),
+            lower: lower.peekable(),
+        }
+    }
+}
+
+impl<U, L, E> Iterator for Over<U, L>
+where
+    U: Iterator<Item = (Vec<u8>, Change)>,
+    L: Iterator<Item = Result<(Vec<u8>, Change), E>>,
+{
+    type Item = Result<(Vec<u8>, Change), E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Some((upper, _)) = self.upper.peek() else {
+            return self.lower.next();
+        };
+        match self.lower.peek() {
+            Some(Err(_)) => return self.lower.next(),
+            Some(Ok((lower, _))) if lower < upper => return self.lower.next(),
+            Some(Ok((lower, _))) if lower == upper => {
+                self.lower.next();
+            }
+            _ => {}
+        }
+        self.upper.next().map(Ok)
+    }
+}
+
+/// The first `limit` pairs under `prefix` that were not removed.
+pub(super) fn page<E>(
+    merged: impl Iterator<Item = Result<(Vec<u8>, Change), E>>,
+    prefix: &[u8],
+    limit: usize,
+) -> Result<Vec<Pair>, E> {
+    let mut pairs = Vec::new();
+    if limit == 0 {
+        return Ok(pairs);
+    }
+    for change in merged {
+        let (key, value) = change?;
+        if !key.starts_with(prefix) {
+            break;
+        }
+        let Some(value) = value else { continue };
+        pairs.push((key, value));
+        if pairs.len() == limit {
+            break;
+        }
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn changes() -> impl Strategy<Value = BTreeMap<Vec<u8>, Change>> {
+        let key = prop::collection::vec(0..3_u8, 0..4);
+        let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..2));
+        prop::collection::btree_map(key, value, 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn layers_read_as_one_map(
+            low in changes(), middle in changes(), high in changes(),
+            prefix in prop::collection::vec(0..3_u8, 0..2), limit in 0..12_usize,
+        ) {
+            let mut model = BTreeMap::new();
+            for layer in [&low, &middle, &high] {
+                model.extend(layer.clone());
+            }
+            let expected: Vec<Pair> = model
+                .into_iter()
+                .filter(|(key, _)| key.starts_with(&prefix))
+                .filter_map(|(key, value)| Some((key, value?)))
+                .take(limit)
+                .collect();
+            let from = |layer: &BTreeMap<Vec<u8>, Change>| {
+                let mut table = Table::default();
+                table.absorb(Batch { changes: layer.clone().into_iter().collect() });
+                table.from(Bound::Included(&prefix)).collect::<Vec<_>>()
+            };
+            let lowest = from(&low).into_iter().map(Ok::<_, ()>);
+            let merged = Over::new(from(&high).into_iter(), Over::new(from(&middle).into_iter(), lowest));
+            prop_assert_eq!(page(merged, &prefix, limit), Ok(expected));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Journal, checkpoints and database as one: whatever the sizes, they read as one map, across restarts;
+//! and where they do not fit together, the store is moved aside.
+
+use super::*;
+
+const KEYS: u16 = 300;
+
+/// So small that checkpoints and rewritings happen all the time.
+const TINY: Sizes = Sizes {
+    segment: 20_000,
+    longest_segment: 60_000,
+    small: 0,
+};
+
+fn open_tiny(directory: &Path) -> DiskStore {
+    let opened = opening::open(directory, TINY).unwrap();
+    assert_eq!(opened.moved_aside, None);
+    opened.store
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn random_batch(random: &mut StdRng) -> Batch {
+    let mut batch = Batch::default();
+    for _ in 0..random.random_range(1..20) {
+        let key = random.random_range(0..KEYS).to_be_bytes().to_vec();
+        if random.random_bool(0.4) {
+            batch.delete(key);
+        } else {
+            let length = random.random_range(0..300);
+            batch.put(key, vec![random.random(); length]);
+        }
+    }
+    batch
+}
+
+#[test]
+fn it_reads_as_one_map_across_checkpoints_and_restarts() {
+    let home = tempfile::tempdir().unwrap();
+    let mut random = StdRng::seed_from_u64(1);
+    let mut model = BTreeMap::new();
+    let mut store = open_tiny(home.path());
+    for round in 0..2_000 {
+        let batch = random_batch(&mut random);
+        for (key, value) in batch.changes.clone() {
+            match value {
+                Some(value) => model.insert(key, value),
+                None => model.remove(&key),
+            };
+        }
+        store.apply(batch).unwrap();
+        store.barrier().unwrap();
+        if round % 50 == 0 {
+            assert_eq!(all(&store, b""), model, "round {round}");
+            let key = random.random_range(0..KEYS).to_be_bytes();
+            assert_eq!(store.get(&key).unwrap(), model.get(&key[..]).cloned());
+        }
+        if round % 333 == 0 {
+            drop(store);
+            store = open_tiny(home.path());
+            assert_eq!(all(&store, b""), model, "after the restart in round {round}");
+        }
+    }
+    assert!(store.writing().journal.number() > 10, "checkpoints have happened");
+    let generation = store.layers.read().base.path().to_owned();
+    assert!(
+        !generation.ends_with("tasks.1"),
+        "it was rewritten: {}",
+        generation.display()
+    );
+}
+
+#[test]
+fn what_was_not_behind_a_barrier_is_lost_whole() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    write(&store, |batch| batch.put(b"kept".to_vec(), b"1".to_vec()));
+    let mut batch = Batch::default();
+    batch.put(b"lost".to_vec(), b"1".to_vec());
+    store.apply(batch).unwrap();
+    drop(store);
+    let store = open(home.path());
+    assert_eq!(all(&store, b""), [(b"kept".to_vec(), b"1".to_vec())].into());
+}
+
+#[test]
+fn files_of_the_journal_are_used_again() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    for number in 0..1_000_u32 {
+        write(&store, |batch| {
+            batch.put(number.to_be_bytes().to_vec(), vec![7; 200])
+        });
+    }
+    let there = names(&home.path().join("journal")).len();
+    assert!(there <= 3, "the active, the frozen and a spare one, not {there}");
+    drop(store);
+    assert_eq!(all(&open_tiny(home.path()), b"").len(), 1_000);
+}
+
+/// A store that has gone through checkpoints, closed; then `break_it`; whether it was moved aside.
+fn moved_aside_after(break_it: impl FnOnce(&Path)) -> bool {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    for number in 0..400_u32 {
+        write(&store, |batch| {
+            batch.put(number.to_be_bytes().to_vec(), vec![7; 200])
+        });
+    }
+    drop(store);
+    break_it(home.path());
+    let opened = opening::open(home.path(), TINY).unwrap();
+    let found = all(&opened.store, b"").len();
+    match &opened.moved_aside {
+        None => assert_eq!(found, 400, "neither moved aside nor whole"),
+        Some(aside) => {
+            assert_eq!(found, 0);
+            assert!(names(aside).len() <= 2, "{:?}", names(aside));
+            write(&opened.store, |batch| batch.put(b"new".to_vec(), b"1".to_vec()));
+            drop(opened);
+            assert_eq!(all(&open_tiny(home.path()), b"").len(), 1);
+            return true;
+        }
+    }
+    false
+}
+
+fn last_segment(home: &Path) -> PathBuf {
+    let journal = home.join("journal");
+    journal.join(names(&journal).pop().unwrap())
+}
+
+#[test]
+fn a_store_whose_parts_do_not_fit_is_moved_aside() {
+    assert!(!moved_aside_after(|_| ()));
+    assert!(moved_aside_after(
+        |home| fs::remove_dir_all(home.join("journal")).unwrap()
+    ));
+    assert!(moved_aside_after(|home| {
+        for name in names(home)
+            .iter()
+            .filter(|name| name.starts_with("tasks.") && *name != "tasks.lock")
+        {
+            fs::remove_dir_all(home.join(name)).unwrap();
+        }
+    }));
+    assert!(moved_aside_after(
+        |home| fs::remove_file(last_segment(home)).unwrap()
+    ));
+    assert!(moved_aside_after(|home| {
+        let segment = last_segment(home);
+        let mut bytes = fs::read(&segment).unwrap();
+        bytes[100] ^= 1;
+        fs::write(segment, bytes).unwrap();
+    }));
+    assert!(moved_aside_after(
+        |home| fs::write(last_segment(home), b"").unwrap()
+    ));
+}
+
+#[test]
+fn a_rewriting_that_was_cut_off_is_undone() {
+    assert!(!moved_aside_after(|home| {
+        let newest = generation_paths(home).pop().unwrap();
+        let next = opening::generation_after(home, &newest);
+        // It got as far as its files, not to its birth mark.
+        drop(sled::open(&next).unwrap());
+    }));
+}
+
+#[test]
+fn the_generation_before_a_finished_rewriting_is_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    write(&store, |batch| batch.put(b"k".to_vec(), b"v".to_vec()));
+    drop(store);
+    drop(open(home.path()));
+    let first = Base::open(&home.path().join("tasks.1")).unwrap();
+    drop(first.copy_to(&home.path().join("tasks.2")).unwrap());
+    drop(first);
+    let store = open(home.path());
+    assert_eq!(all(&store, b"").len(), 1);
+    assert_eq!(generation_paths(home.path()), [home.path().join("tasks.2")]);
+}
+
+fn generation_paths(home: &Path) -> Vec<PathBuf> {
+    let names = names(home);
+    let generations = names
+        .iter()
+        .filter(|name| name.starts_with("tasks.") && *name != "tasks.lock");
+    generations.map(|name| home.join(name)).collect()
+}

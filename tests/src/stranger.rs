@@ -1,0 +1,121 @@
+//! A peer that keeps to no rules: it speaks libp2p (TCP with Noise and yamux, or QUIC) and nothing above
+//! it by itself, so that a test can write any bytes on a stream, leave streams as they are, or never read.
+//!
+//! Below a swarm on purpose: a swarm negotiates, pings, identifies and limits itself. The one rule: a
+//! stranger does nothing that its test did not ask for, except reading what comes, and that only when it
+//! is [`Manners::Reads`].
+
+mod forge;
+mod link;
+
+use std::io;
+
+use agentanycast::PeerId;
+use libp2p::{
+    Multiaddr, Transport as _,
+    core::{
+        Endpoint,
+        muxing::StreamMuxerBox,
+        transport::{Boxed, DialOpts, PortUse},
+        upgrade::Version,
+    },
+    identity::Keypair,
+    noise, quic, tcp, yamux,
+};
+
+pub use self::{
+    forge::{
+        ack, artifact, card, encoded, envelope, frame, message, numbered, refused_by, send_task, task_of,
+        type_of,
+    },
+    link::{Link, Stream},
+};
+use crate::within;
+
+/// The protocol of envelopes.
+pub const A2A: &str = "/agentanycast/a2a/1.0";
+
+/// The protocol of cards.
+pub const CARD: &str = "/agentanycast/card/1.0";
+
+/// Streams that a stranger may have open at once on TCP: the most that fit into the muxer's own bound.
+const MAX_STREAMS: usize = 4096;
+
+/// What a stranger does with what the other side sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manners {
+    /// Reads envelopes and keeps them; ends card exchanges without a card.
+    Reads,
+    /// Accepts streams, agrees on their protocol, and never reads on.
+    NeverReads,
+}
+
+/// A key, and with it a name on the network.
+#[derive(Clone, Debug)]
+pub struct Stranger {
+    keypair: Keypair,
+    id: PeerId,
+}
+
+impl Stranger {
+    /// Somebody whom nobody has ever met.
+    #[allow(clippy::new_without_default, reason = "each one is another")]
+    pub fn new() -> Self {
+        let keypair = Keypair::generate_ed25519();
+        let id = keypair.public().to_peer_id().to_string();
+        Self {
+            keypair,
+            id: id.parse().expect("a peer id"),
+        }
+    }
+
+    /// Who it says that it is; its key proves it.
+    pub fn id(&self) -> &PeerId {
+        &self.id
+    }
+
+    /// Connects to a daemon's address (TCP or QUIC), and reads what comes.
+    ///
+    /// # Panics
+    /// When it is not let in.
+    pub async fn dial(&self, address: &str) -> Link {
+        self.dial_as(address, Manners::Reads)
+            .await
+            .unwrap_or_else(|error| panic!("{address}: {error}"))
+    }
+
+    /// Connects with these manners. An error: it was not let in.
+    pub async fn dial_as(&self, address: &str, manners: Manners) -> io::Result<Link> {
+        let muxer = within("a connection stands or fails", self.connect(address)).await?;
+        Ok(Link::start(muxer, manners))
+    }
+
+    async fn connect(&self, address: &str) -> io::Result<StreamMuxerBox> {
+        let address: Multiaddr = address.parse().expect("a multiaddr");
+        let opts = DialOpts {
+            role: Endpoint::Dialer,
+            port_use: PortUse::New,
+        };
+        let dialing = self
+            .road(&address)
+            .dial(address, opts)
+            .map_err(io::Error::other)?;
+        dialing.await.map(|(_, muxer)| muxer)
+    }
+
+    fn road(&self, address: &Multiaddr) -> Boxed<(libp2p::PeerId, StreamMuxerBox)> {
+        if address.to_string().contains("/quic-v1") {
+            let quic = quic::tokio::Transport::new(quic::Config::new(&self.keypair));
+            return quic
+                .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
+                .boxed();
+        }
+        let mut muxer = yamux::Config::default();
+        muxer.set_max_num_streams(MAX_STREAMS);
+        tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
+            .upgrade(Version::V1Lazy)
+            .authenticate(noise::Config::new(&self.keypair).expect("a key for Noise"))
+            .multiplex(muxer)
+            .boxed()
+    }
+}

@@ -1,0 +1,274 @@
+//! More than anybody needs: envelopes, refusals, streams, connections. The flood is slowed to what the daemon
+//! takes, costs a bounded amount of memory, and tasks of others go on beside it.
+
+use std::{
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use agentanycast_proto::v1::{TaskCancelPayload, a2a_envelope::Payload};
+use agentanycast_tests::{
+    eventually,
+    process::open_files,
+    stranger::{A2A, CARD, Link, Manners, Stranger, encoded, envelope, frame, send_task},
+};
+use futures::{AsyncWriteExt as _, future::join_all};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{MIB, Siege, assert_accepted, size};
+
+/// Junk goes out in writes of so many frames.
+const BATCH: u64 = 512;
+
+/// One peer sends junk as fast as it is taken, on several streams of TCP and of QUIC; at 100 000 envelopes a
+/// second it would rest. Tasks of another peer are sent all the while, and all of them complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_junk_envelopes_a_second() {
+    const WANTED: u64 = 100_000;
+    let siege = Siege::begin().await;
+    let seconds: u64 = size("AGENTANYCAST_PROOF_JUNK_SECONDS", 5);
+    let stranger = Stranger::new();
+    let flood = Flood::default();
+    let mut writers = Vec::new();
+    for address in [siege.daemon.tcp(), siege.daemon.quic()] {
+        let link = Arc::new(stranger.dial(address).await);
+        for kind in 0..4 {
+            writers.push(flood.pour(&link, junk(kind)));
+        }
+    }
+    let began = Instant::now();
+    let mut tasks = 0;
+    while began.elapsed() < Duration::from_secs(seconds) {
+        siege.honest_work(16).await;
+        tasks += 16;
+    }
+    let (taken, time) = (flood.written.load(Relaxed), began.elapsed());
+    flood.stop.cancel();
+    join_all(writers).await;
+    let rate = taken as f64 / time.as_secs_f64();
+    eprintln!(
+        "{rate:.0} junk envelopes/s were taken ({WANTED} were wanted) beside {tasks} tasks in {time:?}"
+    );
+    assert!(taken > 0 && tasks > 0);
+    siege.endured(64 * MIB).await;
+
+    /// A write full of junk of one kind.
+    fn junk(kind: u64) -> Vec<u8> {
+        let one = match kind {
+            0 => frame(b"\x07\x07\x07\x07 this is no envelope"),
+            1 => frame(b""),
+            2 => encoded(&[agentanycast_proto::v1::A2aEnvelope {
+                payload: None,
+                ..envelope(send_task("x"))
+            }]),
+            _ => encoded(&[agentanycast_proto::v1::A2aEnvelope {
+                r#type: 8,
+                ..envelope(send_task("x"))
+            }]),
+        };
+        one.repeat(BATCH as usize)
+    }
+}
+
+/// One peer sends envelopes that are refused, each with an acknowledgement, and never reads one. What it is owed
+/// is bounded; others are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_never_reads_its_acks() {
+    let siege = Siege::begin().await;
+    let flood = Flood::default();
+    let mut writers = Vec::new();
+    for address in [siege.daemon.tcp(), siege.daemon.quic()] {
+        let deaf = Stranger::new()
+            .dial_as(address, Manners::NeverReads)
+            .await
+            .unwrap();
+        let deaf = Arc::new(deaf);
+        for text in ["unknown", "never heard of it"] {
+            let cancel = envelope(Payload::TaskCancel(TaskCancelPayload {
+                task_id: text.to_owned(),
+            }));
+            writers.push(flood.pour(&deaf, encoded(&[cancel]).repeat(BATCH as usize)));
+        }
+    }
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
+        siege.honest_work(16).await;
+    }
+    let taken = flood.written.load(Relaxed);
+    flood.stop.cancel();
+    join_all(writers).await;
+    eprintln!("{taken} refusals in {:?}", began.elapsed());
+    assert!(taken > 4096, "more than what a courier takes");
+    siege.endured(64 * MIB).await;
+}
+
+/// Thousands of streams of either protocol, opened by one peer and left as they are: on TCP and on QUIC, with
+/// their protocol agreed, half agreed, and not even proposed.
+#[tokio::test]
+async fn thousands_of_idle_streams() {
+    const EACH: usize = 1000;
+    let siege = Siege::begin().await;
+    let (idle, other) = (Stranger::new(), Stranger::new());
+    let other = other.dial(siege.daemon.tcp()).await;
+    let mut links = Vec::new();
+    let (mut opened, mut refused) = (0, 0);
+    for address in [siege.daemon.tcp(), siege.daemon.quic()] {
+        let link = idle.dial(address).await;
+        let mut streams = Vec::new();
+        let mut bare = Vec::new();
+        for number in 0..3 * EACH {
+            let open = async {
+                if number % 3 == 2 {
+                    let mut stream = link.bare().await?;
+                    // Half of the agreement, or nothing at all.
+                    if number % 2 == 0 {
+                        stream.write_all(b"\x13/multistream/1.0.0\n\x16/agentany").await?;
+                        stream.flush().await?;
+                    }
+                    bare.push(stream);
+                } else {
+                    let mut stream = link.open([A2A, CARD][number % 3]).await?;
+                    stream.flush().await?;
+                    streams.push(stream);
+                }
+                std::io::Result::Ok(())
+            };
+            match tokio::time::timeout(Duration::from_secs(1), open).await {
+                Ok(Ok(())) => opened += 1,
+                // At its limit the daemon lets a QUIC peer wait, and resets what a TCP peer opens.
+                Ok(Err(_)) => refused += 1,
+                Err(_) => {
+                    refused += 1;
+                    break;
+                }
+            }
+        }
+        links.push((link, streams, bare));
+    }
+    eprintln!("{opened} streams were opened, {refused} were not");
+    assert!(opened > 1500);
+    siege.honest_work(100).await;
+    let right = envelope(send_task("beside them"));
+    other.send(std::slice::from_ref(&right)).await;
+    assert_accepted(&other.ack_of(&right).await, &right);
+    // A stream with a task to serve it is a few KiB; 4 096 on TCP and 1 024 on QUIC at most.
+    siege.endured(64 * MIB).await;
+}
+
+/// Streams that are filled as far as their windows allow while the frames on them wait for a budget that is used
+/// up: the windows of one peer are all the memory that it gets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_that_are_filled_and_never_emptied() {
+    const STREAMS: usize = 1000;
+    let siege = Siege::begin().await;
+    let link = Arc::new(Stranger::new().dial(siege.daemon.tcp()).await);
+    let mut held = Vec::new();
+    // A frame of 1 MiB that is never finished: 32 of them are all that one peer may have in the making.
+    let begun = [&(1_u32 << 20).to_be_bytes()[..], &vec![0; (1 << 20) - 5]].concat();
+    for _ in 0..STREAMS {
+        let Ok(mut stream) = link.open(A2A).await else {
+            break;
+        };
+        let write = async {
+            stream.write_all(&begun).await?;
+            stream.flush().await
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(20), write).await;
+        held.push(stream);
+    }
+    eprintln!("{} streams are held", held.len());
+    siege.honest_work(100).await;
+    drop(held);
+    siege.endured(160 * MIB).await;
+}
+
+/// Hundreds of connections from one address by as many identities, and hundreds of sockets that never say a word:
+/// who is connected stays so and is served, the daemon itself reaches others, and the door opens again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_connections_than_there_is_room_for() {
+    const IDENTITIES: usize = 1000;
+    const SILENT: usize = 400;
+    let siege = Siege::begin().await;
+    let address = siege.daemon.tcp().to_owned();
+    let socket = address.split('/').collect::<Vec<_>>();
+    let socket = format!("{}:{}", socket[2], socket[4]);
+    let silent: Vec<TcpStream> = (0..SILENT)
+        .filter_map(|_| TcpStream::connect(&socket).ok())
+        .collect();
+    let (mut stand, mut refused) = (Vec::new(), 0);
+    for _ in 0..IDENTITIES / 20 {
+        let dials = (0..20).map(|_| {
+            let address = address.clone();
+            async move {
+                let link = Stranger::new().dial_as(&address, Manners::Reads).await?;
+                // A refused connection is one that ends at once.
+                let shown = link.show(b"").await.map(drop);
+                shown.map(|()| link)
+            }
+        });
+        for outcome in join_all(dials).await {
+            match outcome {
+                Ok(link) => stand.push(link),
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    eprintln!(
+        "{} of {IDENTITIES} connections stand, {refused} were refused, beside {} silent sockets; {} files are open",
+        stand.len(),
+        silent.len(),
+        open_files(siege.daemon.pid()),
+    );
+    assert!(
+        stand.len() <= 768,
+        "three quarters of 1024 are for those who come"
+    );
+    siege.honest_work(50).await;
+    // The daemon's own dials have room.
+    let elsewhere = agentanycast_tests::Daemon::builder().start().await;
+    let connected = siege
+        .node
+        .connect_peer(elsewhere.peer_id(), [elsewhere.tcp()])
+        .await;
+    connected.expect("a dial of our own");
+    drop((stand, silent));
+    eventually("the door is open again", || async {
+        let link = Stranger::new().dial_as(&address, Manners::Reads).await.ok()?;
+        link.show(b"").await.ok()
+    })
+    .await;
+    // A connection with its buffers is about 100 KiB.
+    siege.endured(192 * MIB).await;
+}
+
+/// Writes that go on until they are stopped.
+#[derive(Default)]
+struct Flood {
+    written: Arc<AtomicU64>,
+    stop: CancellationToken,
+}
+
+impl Flood {
+    /// Pours these bytes, [`BATCH`] envelopes, onto a stream again and again, and onto another one when it is reset.
+    fn pour(&self, link: &Arc<Link>, bytes: Vec<u8>) -> JoinHandle<()> {
+        let (written, stop, link) = (Arc::clone(&self.written), self.stop.clone(), Arc::clone(link));
+        tokio::spawn(async move {
+            let pouring = async {
+                while link.is_open() {
+                    let Ok(mut stream) = link.open(A2A).await else {
+                        return;
+                    };
+                    while stream.write_all(&bytes).await.is_ok() && stream.flush().await.is_ok() {
+                        written.fetch_add(BATCH, Relaxed);
+                    }
+                }
+            };
+            stop.run_until_cancelled(pouring).await;
+        })
+    }
+}
