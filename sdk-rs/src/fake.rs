@@ -211,6 +211,8 @@ fn update(task: v1::Task) -> v1::SubscribeTaskUpdatesResponse {
         status: task.status,
         message: task.status_message,
         artifacts: task.artifacts,
+        // As a daemon that does not know `end_only`.
+        task: None,
     }
 }
 

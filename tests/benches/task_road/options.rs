@@ -20,6 +20,8 @@ Measures the task road against the bare road and the bare barrier.
   --daemon PATH      the daemon's program (target/release/agentanycastd)
   --json PATH        also write the figures there
   --list             show the cells
+
+The stores and the barrier's database are in TMPDIR; in a tmpfs there, the disk is left out of the figures.
 ";
 
 /// A run.

@@ -170,7 +170,7 @@ fn a_damaged_task_stops_nothing_else() {
     let sound = lab.send(A, me, later).unwrap().id;
     let mut batch = Batch::default();
     batch.put_large(&records::key(tag::HEAD, damaged.as_bytes()), b"\xff\xff\xff");
-    lab.nodes[A].store.apply(&batch).unwrap();
+    lab.nodes[A].store.apply(batch).unwrap();
     lab.nodes[A].store.barrier().unwrap();
     lab.restart(A);
     lab.listen(A);

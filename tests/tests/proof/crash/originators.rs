@@ -119,6 +119,7 @@ impl Originator {
         let mut wire = dial(&self.socket, &self.ledger).await;
         let request = v1::SubscribeTaskUpdatesRequest {
             task_id: id.to_owned(),
+            ..Default::default()
         };
         let mut events = match wire.rpc.subscribe_task_updates(request).await {
             Ok(answer) => answer.into_inner(),

@@ -39,6 +39,7 @@ async fn updates_that_nobody_reads() {
         for _ in 0..SUBSCRIBERS {
             let request = SubscribeTaskUpdatesRequest {
                 task_id: handle.id().to_owned(),
+                ..Default::default()
             };
             unread.push(deaf.subscribe_task_updates(request).await.unwrap().into_inner());
         }

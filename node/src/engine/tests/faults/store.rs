@@ -139,13 +139,13 @@ impl Store for FaultyStore {
         Ok(under.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
-    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+    fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         let mut state = self.lock();
         self.count(&mut state, Moment::Apply)?;
-        for (key, value) in &batch.changes {
+        for (key, value) in batch.changes {
             match value {
-                Some(value) => state.now.insert(key.clone(), value.clone()),
-                None => state.now.remove(key),
+                Some(value) => state.now.insert(key, value),
+                None => state.now.remove(&key),
             };
         }
         Ok(())
