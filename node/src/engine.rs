@@ -118,6 +118,11 @@ impl Engine {
         self.me
     }
 
+    /// The turns of all that moves much data on this node.
+    pub fn turns(&self) -> &net::Turns {
+        self.net.turns()
+    }
+
     /// The files of streamed artifacts.
     pub fn spool(&self) -> &Spool {
         &self.spool

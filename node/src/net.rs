@@ -22,6 +22,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod turns;
 mod writer;
 
 use agentanycast_identity::PeerId;
@@ -37,6 +38,7 @@ pub use self::{
     inbound::InboundFrame,
     roster::PeerSnapshot,
     streams::OpenError,
+    turns::Turns,
     writer::FrameWriter,
 };
 
@@ -81,9 +83,9 @@ pub struct Limits {
     pub pending_outgoing: u32,
     /// Inbound streams of one peer that are open at once; deployed peers open one per envelope.
     pub inbound_streams_per_peer: usize,
-    /// Frames of one peer whose [`Permit`] is held.
+    /// Frames of one peer whose [`Permit`] is held; as many short ones, under 32 KiB, as longer ones.
     pub frames_per_peer: usize,
-    /// Payload bytes of one peer whose [`Permit`] is held; at least one longest frame.
+    /// Payload bytes of one peer's longer frames whose [`Permit`] is held; at least one longest frame.
     pub bytes_per_peer: usize,
     /// Payload bytes in total whose [`Permit`] is held; at least one longest frame.
     pub bytes_total: usize,

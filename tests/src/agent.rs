@@ -16,7 +16,16 @@ impl Agent {
         H: Fn(IncomingTask) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
-        let serve = node.serve(handler);
+        Self::serve_many(node, 64, handler)
+    }
+
+    /// Serves with this handler, so many tasks at once.
+    pub fn serve_many<H, F>(node: &Node, tasks: usize, handler: H) -> Self
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        let serve = node.serve(handler).concurrency(tasks);
         Self(tokio::spawn(async move { serve.await.unwrap() }))
     }
 

@@ -1,7 +1,7 @@
 //! What a process takes of the machine, as the kernel tells it under `/proc`. Linux only. A process that is
 //! not there is a panic: whoever asks has started it.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use rustix::process::Pid;
 
@@ -19,6 +19,31 @@ pub fn rss_bytes(pid: Pid) -> u64 {
 /// When the process is gone.
 pub fn peak_rss_bytes(pid: Pid) -> u64 {
     status(pid, "VmHWM:") << 10
+}
+
+/// Sets [`peak_rss_bytes`] back to what is resident now.
+///
+/// # Panics
+/// When the process is gone.
+pub fn forget_peak_rss(pid: Pid) {
+    let path = format!("/proc/{}/clear_refs", pid.as_raw_nonzero());
+    fs::write(&path, "5").unwrap_or_else(|error| panic!("{path}: {error}"));
+}
+
+/// Processor time used so far, in user and system mode together; in steps of 10 ms.
+///
+/// # Panics
+/// When the process is gone.
+pub fn cpu_time(pid: Pid) -> Duration {
+    /// The unit of times in `stat`: 100 a second on every Linux there is.
+    const TICKS_PER_SECOND: u32 = 100;
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let stat = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    // The name, in parentheses, may hold anything; user and system time are the 12th and 13th after it.
+    let (_, rest) = stat.rsplit_once(')').expect("a name in parentheses");
+    let ticks = rest.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.map(|field| field.parse::<u64>().expect("ticks")).sum();
+    Duration::from_secs(ticks) / TICKS_PER_SECOND
 }
 
 /// Number of threads.

@@ -62,7 +62,8 @@ pub(super) async fn read(
                             }
                             continue;
                         };
-                        while let Some(event) = reader.next().await.map_err(|error| unreadable(&error))? {
+                        let turns = api.engine().turns().clone();
+                        while let Some(event) = turns.paced(reader.next()).await.map_err(|error| unreadable(&error))? {
                             let ended = matches!(event, SpoolEvent::End(_));
                             yield translated(&task.id, &streamed.artifact_id, event);
                             if ended {

@@ -10,7 +10,10 @@ mod outgoing;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use agentanycast_identity::PeerId;
@@ -31,13 +34,23 @@ use crate::{
 /// Acknowledgements that wait for one sender: a window of chunks, START and END.
 const ACKS: usize = 128;
 
+/// Chunks of 64 KiB that all senders together hold un-acknowledged: 64 MiB. Each holds its share of them, and
+/// no more than its window.
+const UNACKED: usize = 1024;
+
+/// Least share of a sender, however many there are: enough to keep its stream moving.
+const LEAST_SHARE: usize = 4;
+
 /// Pieces that wait for one receiver. A sender that keeps to the window has 66 in flight.
 const PIECES: usize = 128;
 
 /// What the shell and the senders share: who waits for which acknowledgement, and which tasks'
 /// streams have to stop.
 #[derive(Clone, Default)]
-pub(super) struct Registry(Arc<Mutex<Registered>>);
+pub(super) struct Registry {
+    registered: Arc<Mutex<Registered>>,
+    senders: Arc<AtomicUsize>,
+}
 
 #[derive(Default)]
 struct Registered {
@@ -47,7 +60,21 @@ struct Registered {
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, Registered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A sender comes, or goes.
+    fn enter(&self) {
+        self.senders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        self.senders.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Chunks that each sender may hold un-acknowledged.
+    fn share(&self) -> usize {
+        (UNACKED / self.senders.load(Ordering::Relaxed).max(1)).max(LEAST_SHARE)
     }
 
     fn expect_ack(&self, peer: PeerId, envelope_id: String, sender: mpsc::Sender<AckPayload>) {
@@ -220,7 +247,7 @@ impl Plane {
 }
 
 /// A streamed artifact with its content; an error when it has more than `most` bytes. One that did
-/// not end well is listed by reference: its stream says what happened.
+/// not end well is listed by reference, with what happened.
 pub(super) async fn assembled(
     spool: &Spool,
     task: &str,
@@ -228,7 +255,14 @@ pub(super) async fn assembled(
     most: u64,
 ) -> Result<Artifact, EngineError> {
     if streamed.ended != Some(Ended::Complete) {
-        return Ok(wire::listed(task, streamed));
+        let mut listed = wire::listed(task, streamed);
+        if streamed.ended.is_some()
+            && let Ok(Some(size)) = spool.size(task, &streamed.artifact_id).await
+            && let Some(end) = size.end.filter(|end| !end.error_message.is_empty())
+        {
+            wire::tell(&mut listed, wire::STREAM_ERROR, &end.error_message);
+        }
+        return Ok(listed);
     }
     let too_large = || {
         EngineError::Exhausted(format!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{self, Artifact, Message, Part, UrlPart, part::Content};
 
-use crate::task::{Output, Role, Streamed, Task};
+use crate::task::{Ended, Output, Role, Streamed, Task};
 
 /// The task as the wire has it. Streamed artifacts are listed by reference ([`listed`]).
 pub fn task(task: &Task, me: PeerId) -> v1::Task {
@@ -47,15 +47,36 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
     }
 }
 
-/// A streamed artifact by reference: its content is read with SubscribeTaskStream.
+/// In the metadata of a listed artifact that did not end well: `error` or `canceled`.
+pub const STREAM_END: &str = "agentanycast-stream-end";
+
+/// In the same place: what happened, for people.
+pub const STREAM_ERROR: &str = "agentanycast-stream-error";
+
+/// A streamed artifact by reference: its content is read with SubscribeTaskStream. How it ended is told if
+/// it did not end well.
 pub fn listed(task_id: &str, streamed: &Streamed) -> Artifact {
-    reference(
+    let mut artifact = reference(
         task_id,
         &streamed.artifact_id,
         &streamed.name,
         &streamed.media_type,
         streamed.bytes,
-    )
+    );
+    let end = match streamed.ended {
+        Some(Ended::Error) => "error",
+        Some(Ended::Canceled) => "canceled",
+        Some(Ended::Complete) | None => return artifact,
+    };
+    tell(&mut artifact, STREAM_END, end);
+    artifact
+}
+
+/// Notes something in the metadata of an artifact's parts.
+pub fn tell(artifact: &mut Artifact, key: &str, value: &str) {
+    for part in &mut artifact.parts {
+        part.metadata.insert(key.to_owned(), value.to_owned());
+    }
 }
 
 /// An artifact by reference, whatever its content is.

@@ -4,6 +4,7 @@
 //! [`Permit`]; a stream whose peer has nothing left is simply not read (back-pressure to the sender).
 //! The peer's share is taken whole when the header is known, so that half-read frames of one peer
 //! cannot block each other; the common share is taken as bytes arrive, so that claims cost nobody else.
+//! Short frames have places of their own: they never stand in line behind those of streams that move data.
 
 use std::{
     collections::HashMap,
@@ -22,9 +23,14 @@ pub(super) struct Budgets {
     peers: HashMap<PeerId, Weak<PeerBudget>>,
 }
 
+/// Frames of fewer bytes are short; those of a stream that moves data are not.
+pub(super) const SHORT: usize = 32 << 10;
+
 /// The share of one peer.
 pub(super) struct PeerBudget {
-    frames: Arc<Semaphore>,
+    short_frames: Arc<Semaphore>,
+    long_frames: Arc<Semaphore>,
+    /// For long frames: all short ones together are less than one of the longest.
     bytes: Arc<Semaphore>,
     total_bytes: Arc<Semaphore>,
     streams: Arc<Semaphore>,
@@ -34,7 +40,7 @@ pub(super) struct PeerBudget {
 #[must_use = "dropping the permit tells the network floor that the frame is no longer in memory"]
 pub struct Permit {
     _frame: OwnedSemaphorePermit,
-    _bytes: OwnedSemaphorePermit,
+    _bytes: Option<OwnedSemaphorePermit>,
     total: OwnedSemaphorePermit,
     /// Keeps the peer's figures alive over a reconnect, so that one cannot double a share.
     peer: Arc<PeerBudget>,
@@ -62,8 +68,10 @@ impl Budgets {
         if let Some(budget) = self.peers.get(&peer).and_then(Weak::upgrade) {
             return budget;
         }
+        let frames = self.limits.frames_per_peer.max(1);
         let budget = Arc::new(PeerBudget {
-            frames: Arc::new(Semaphore::new(self.limits.frames_per_peer.max(1))),
+            short_frames: Arc::new(Semaphore::new(frames)),
+            long_frames: Arc::new(Semaphore::new(frames)),
             // Less than one longest frame would be waited for for ever.
             bytes: Arc::new(Semaphore::new(self.limits.bytes_per_peer.max(MAX_FRAME_BYTES))),
             total_bytes: Arc::clone(&self.total_bytes),
@@ -88,9 +96,16 @@ impl PeerBudget {
     /// Waits until the peer may have one more frame of `claimed` bytes in memory. Nothing of the common
     /// share is taken yet: see [`Permit::cover`].
     pub(super) async fn frame(self: &Arc<Self>, claimed: usize) -> Result<Permit, AcquireError> {
+        let (frame, bytes) = if claimed < SHORT {
+            (Arc::clone(&self.short_frames).acquire_owned().await?, None)
+        } else {
+            let frame = Arc::clone(&self.long_frames).acquire_owned().await?;
+            let bytes = Arc::clone(&self.bytes).acquire_many_owned(claimed as u32);
+            (frame, Some(bytes.await?))
+        };
         Ok(Permit {
-            _frame: Arc::clone(&self.frames).acquire_owned().await?,
-            _bytes: Arc::clone(&self.bytes).acquire_many_owned(claimed as u32).await?,
+            _frame: frame,
+            _bytes: bytes,
             total: Arc::clone(&self.total_bytes).acquire_many_owned(0).await?,
             peer: Arc::clone(self),
         })
@@ -152,7 +167,11 @@ mod tests {
         let (a, b) = (budgets.of(PeerId::random()), budgets.of(PeerId::random()));
         let mut one = a.frame(MAX_FRAME_BYTES).await.unwrap();
         let _two = a.frame(MAX_FRAME_BYTES).await.unwrap();
-        assert!(a.frame(1).now_or_never().is_none(), "32 MiB of one peer");
+        assert!(a.frame(SHORT).now_or_never().is_none(), "32 MiB of one peer");
+        assert!(
+            a.frame(SHORT - 1).now_or_never().is_some(),
+            "short ones do not wait"
+        );
         let mut other = b.frame(MAX_FRAME_BYTES).await.unwrap();
         other.cover(5).await.unwrap();
         assert!(

@@ -23,6 +23,7 @@ use super::{
     listen::Listeners,
     roster::{PeerSnapshot, Roster},
     streams::{Control, OpenError, Protocol},
+    turns::Turns,
     writer::FrameWriter,
 };
 
@@ -58,6 +59,7 @@ pub(super) struct Shared {
     pub(super) cards: Arc<Cards>,
     pub(super) counters: Arc<Counters>,
     pub(super) wishes: Wishes,
+    pub(super) turns: Turns,
     roster: RwLock<Roster>,
     listeners: RwLock<Listeners>,
 }
@@ -129,6 +131,11 @@ impl Handle {
     pub async fn open_stream(&self, peer: PeerId) -> Result<FrameWriter, OpenError> {
         let stream = self.shared.control.open(peer.into(), Protocol::Envelopes).await?;
         Ok(FrameWriter::new(peer, stream, Arc::clone(&self.shared.counters)))
+    }
+
+    /// The turns of all that moves much data on this node.
+    pub fn turns(&self) -> &Turns {
+        &self.shared.turns
     }
 
     /// Connects to `peer`: the given addresses first, then the known ones. Returns at once when it is
@@ -240,6 +247,7 @@ impl Shared {
             cards: Arc::new(cards),
             counters,
             wishes: Wishes::default(),
+            turns: Turns::default(),
             roster: RwLock::default(),
             listeners: RwLock::default(),
         }

@@ -257,7 +257,8 @@ impl Host {
             let serving = async {
                 match inbound.protocol {
                     Protocol::Envelopes => {
-                        inbound::serve(peer, inbound.stream, budget, events, counters).await;
+                        let turns = shared.turns.clone();
+                        inbound::serve(peer, inbound.stream, budget, events, counters, turns).await;
                     }
                     Protocol::Card => shared.cards.answer(peer, inbound.stream).await,
                 }

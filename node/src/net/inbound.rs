@@ -15,9 +15,10 @@ use tokio::{
 
 use super::{
     Event,
-    budget::{PeerBudget, Permit},
+    budget::{PeerBudget, Permit, SHORT},
     counters::Counters,
     frame::{Decoder, FrameTooLong, MAX_FRAME_BYTES},
+    turns::Turns,
 };
 
 /// Longest time from a frame's first byte to its last (wire contract, "Frames"), without the time that
@@ -62,8 +63,9 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     budget: Arc<PeerBudget>,
     events: mpsc::Sender<Event>,
     counters: Arc<Counters>,
+    turns: Turns,
 ) {
-    match read_frames(peer, &mut stream, &budget, &events, &counters).await {
+    match read_frames(peer, &mut stream, &budget, &events, &counters, &turns).await {
         Ok(()) => {
             // The remote may have gone altogether; then there is nothing to close.
             let _ = timeout(CLOSE_TIMEOUT, stream.close()).await;
@@ -86,9 +88,22 @@ async fn read_frames<R: AsyncRead + Unpin>(
     budget: &Arc<PeerBudget>,
     events: &mpsc::Sender<Event>,
     counters: &Counters,
+    turns: &Turns,
 ) -> Result<(), Ended> {
     let mut decoder = Decoder::new(MAX_FRAME_BYTES);
-    while let Some((bytes, permit)) = read_frame(stream, &mut decoder, budget).await? {
+    let mut moves_data = false;
+    loop {
+        let frame = read_frame(stream, &mut decoder, budget);
+        let frame = if moves_data {
+            turns.paced(frame).await
+        } else {
+            frame.await
+        };
+        let Some((bytes, permit)) = frame? else {
+            return Ok(());
+        };
+        // A stream that moves data reads its next frame when it has a turn.
+        moves_data = bytes.len() >= SHORT;
         counters.frames_in.increment();
         counters.bytes_in.add(bytes.len() as u64);
         let frame = InboundFrame { bytes, permit };
@@ -97,7 +112,6 @@ async fn read_frames<R: AsyncRead + Unpin>(
             .await
             .map_err(|_| Ended::Unwanted)?;
     }
-    Ok(())
 }
 
 /// The next frame, paid for; `None` at the end of the stream or when it idles too long.

@@ -15,6 +15,7 @@ mod hostile;
 mod lab;
 mod order;
 mod soak;
+mod streaming;
 
 /// A size from this variable, for the long versions.
 fn size(variable: &str, default: usize) -> usize {

@@ -179,6 +179,11 @@ impl Outgoing {
         self.takes_chunks().is_ok()
     }
 
+    /// Chunks that are held: pushed and not acknowledged.
+    pub fn unacked(&self) -> usize {
+        self.unacked.len()
+    }
+
     /// Chunks that were pushed and not given out for the current stream.
     pub fn unsent(&self) -> usize {
         (self.next_sequence() - self.cursor) as usize

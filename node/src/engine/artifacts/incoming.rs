@@ -15,8 +15,8 @@ use crate::{
     task::Ended,
 };
 
-/// Chunks written at once.
-const BATCH: usize = 32;
+/// Chunks written at once: 1 MiB takes about 0.2 ms, for which the rest of the daemon waits.
+const BATCH: usize = 16;
 
 /// Silence after which what is written is acknowledged, due or not.
 const SILENCE: Duration = Duration::from_millis(20);
@@ -100,7 +100,7 @@ impl Receiver {
                     while let Ok(piece) = pieces.try_recv() {
                         batch.push(piece);
                     }
-                    if !self.take(&mut batch).await? {
+                    if !self.turn(&mut batch).await? {
                         self.break_off(StreamEndReason::Canceled, "the task has ended").await;
                     }
                     return Ok(());
@@ -110,7 +110,7 @@ impl Receiver {
                         return Ok(());
                     }
                     peer = batch.last().map(|piece| piece.peer);
-                    if self.take(&mut batch).await? {
+                    if self.turn(&mut batch).await? {
                         return Ok(());
                     }
                     self.pace();
@@ -144,6 +144,12 @@ impl Receiver {
             self.writer = Some(writer);
         }
         Ok(())
+    }
+
+    /// [`Receiver::take`] when it is this artifact's turn.
+    async fn turn(&mut self, batch: &mut Vec<Piece>) -> Result<bool, Broken> {
+        let turns = self.engine.turns().clone();
+        turns.paced(self.take(batch)).await
     }
 
     /// Acts on a batch of pieces, in order. True: the artifact has ended.

@@ -26,8 +26,8 @@ use crate::{
     task::Ended,
 };
 
-/// Frames written with one flush: 16 chunks of 64 KiB.
-const BATCH: usize = 16;
+/// Frames written with one flush: 8 chunks of 64 KiB, as much as the layers below take without waiting.
+const BATCH: usize = 8;
 
 /// Without any acknowledgement for this long the stream is opened anew.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -295,6 +295,7 @@ impl ToPeer {
             refused: false,
             stop,
         };
+        road.engine.artifacts.enter();
         road.await_ack(u32::MAX, start_id);
         road
     }
@@ -303,7 +304,7 @@ impl ToPeer {
         self.bytes += data.len() as u64;
         let mut pieces = split(data).peekable();
         while let Some(piece) = pieces.next() {
-            while !self.state.has_room() && !self.state.is_over() {
+            while !self.has_room() && !self.state.is_over() {
                 self.step().await?;
             }
             let id = new_id();
@@ -318,6 +319,10 @@ impl ToPeer {
             }
         }
         Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.state.has_room() && self.state.unacked() < self.engine.artifacts.share()
     }
 
     async fn finish(&mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
@@ -454,7 +459,8 @@ impl ToPeer {
             if self.batch.is_empty() {
                 return Ok(());
             }
-            if let Err(error) = writer.write_batch(&self.batch).await {
+            let turns = self.engine.turns();
+            if let Err(error) = turns.paced(writer.write_batch(&self.batch)).await {
                 tracing::debug!(peer = %self.peer, %error, "an artifact's stream broke");
                 self.close();
                 return Ok(());
@@ -549,6 +555,7 @@ impl ToPeer {
 
 impl Drop for ToPeer {
     fn drop(&mut self) {
+        self.engine.artifacts.leave();
         for (_, id) in self.expected.drain(..) {
             self.engine.artifacts.forget_ack(self.peer, id);
         }

@@ -31,6 +31,7 @@ fn served() -> Served {
         Arc::clone(&budget),
         sender,
         Arc::clone(&counters),
+        Turns::default(),
     );
     Served {
         remote,

@@ -1,0 +1,107 @@
+//! Streams and tasks side by side, in figures: `cargo bench -p agentanycast-tests --bench streams_beside_tasks`.
+//!
+//! Two daemons of the release build on the loopback, and every agent a process of its own, so that a
+//! figure is the daemons' and not that of agents sharing a thread. Per transport: one large artifact
+//! (MiB/s, processor time, memory), small tasks alone (the idle latency), and small tasks beside many
+//! streams, in full flood and at a bounded rate. Prints a table and asserts nothing but that all ends well.
+//! Sizes come from the environment: `AGENTANYCAST_STREAM_BYTES` (1 GiB), `AGENTANYCAST_STREAMS` (100),
+//! `AGENTANYCAST_TASK_RATE` (500 per second), `AGENTANYCAST_SECONDS` (10), `AGENTANYCAST_ROUNDS` (3).
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints, and ends by a panic"
+)]
+
+mod agents;
+mod stage;
+
+use agentanycast_tests::Transport;
+
+use self::stage::Stage;
+
+/// Sizes of a run.
+struct Sizes {
+    stream_bytes: u64,
+    streams: u64,
+    task_rate: u64,
+    seconds: u64,
+    rounds: u64,
+}
+
+impl Sizes {
+    fn from_environment() -> Self {
+        let read = |name: &str, default: u64| {
+            let text = std::env::var(format!("AGENTANYCAST_{name}"));
+            text.map_or(default, |text| {
+                text.parse()
+                    .unwrap_or_else(|_| panic!("AGENTANYCAST_{name}={text}"))
+            })
+        };
+        Self {
+            stream_bytes: read("STREAM_BYTES", 1 << 30),
+            streams: read("STREAMS", 100),
+            task_rate: read("TASK_RATE", 500),
+            seconds: read("SECONDS", 10),
+            rounds: read("ROUNDS", 3),
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if agents::run(&args).await {
+        return;
+    }
+    // A name or two among the arguments chooses; cargo adds `--bench`.
+    let chosen = |name: &str| {
+        let mut names = args.iter().filter(|arg| !arg.starts_with('-')).peekable();
+        names.peek().is_none() || names.any(|arg| arg == name)
+    };
+    let sizes = Sizes::from_environment();
+    for (name, transport) in [("tcp", Transport::Tcp), ("quic", Transport::Quic)] {
+        for round in 0..sizes.rounds {
+            println!("== {name}, round {} of {}", round + 1, sizes.rounds);
+            let stage = Stage::start(transport).await;
+            if chosen("throughput") {
+                throughput(&stage, &sizes).await;
+            }
+            if chosen("latency") {
+                latency(&stage, &sizes).await;
+            }
+        }
+    }
+}
+
+async fn throughput(stage: &Stage, sizes: &Sizes) {
+    let before = stage.usage();
+    let outcome = stage.read(1, sizes.stream_bytes, 0).await;
+    println!(
+        "one stream: {outcome}\n{}",
+        stage.usage().since(&before, outcome.mib())
+    );
+}
+
+async fn latency(stage: &Stage, sizes: &Sizes) {
+    let idle = stage.ask(sizes.task_rate, sizes.seconds).await;
+    println!("tasks alone:                  {idle}");
+    for (what, rate) in [("1 MiB/s each", 1 << 20), ("in full flood", 0)] {
+        // Enough for any speed: the streams are broken off when the tasks are done.
+        let bytes = 1 << 40;
+        let before = stage.usage();
+        let mut reading = stage.spawn_read(sizes.streams, bytes, rate);
+        reading.flows().await;
+        let beside = stage.ask(sizes.task_rate, sizes.seconds).await;
+        let outcome = reading.stop().await;
+        println!(
+            "tasks beside {} streams {what}: {beside}; streams {outcome}",
+            sizes.streams
+        );
+        println!("{}", stage.usage().since(&before, outcome.mib()));
+        stage.settle().await;
+    }
+}

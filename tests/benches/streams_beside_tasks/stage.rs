@@ -1,0 +1,222 @@
+//! The pair of daemons, the processes on them, and what they used.
+
+use std::{fmt, process::Stdio, time::Duration};
+
+use agentanycast_tests::{
+    Pair, Transport,
+    process::{cpu_time, forget_peak_rss, peak_rss_bytes},
+    wait::eventually,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+/// Two daemons, and an agent on each: bob's sends artifacts, alice's echoes.
+pub(crate) struct Stage {
+    pair: Pair,
+    producer: Agent,
+    echo: Agent,
+}
+
+impl Stage {
+    pub(crate) async fn start(transport: Transport) -> Self {
+        let pair = Pair::start(transport).await;
+        let mut producer = Agent::spawn(&["serve", pair.bob.grpc()]);
+        let mut echo = Agent::spawn(&["serve", pair.alice.grpc()]);
+        assert_eq!(producer.line().await, "ready");
+        assert_eq!(echo.line().await, "ready");
+        Self { pair, producer, echo }
+    }
+
+    /// Reads `streams` artifacts of `bytes` each to their ends.
+    pub(crate) async fn read(&self, streams: u64, bytes: u64, rate: u64) -> Outcome {
+        let mut reading = self.spawn_read(streams, bytes, rate);
+        reading.flows().await;
+        reading.end().await
+    }
+
+    /// Begins to.
+    pub(crate) fn spawn_read(&self, streams: u64, bytes: u64, rate: u64) -> Reading {
+        let numbers = [streams, bytes, rate].map(|number| number.to_string());
+        let peer = self.pair.bob.peer_id().to_string();
+        let agent = Agent::spawn(&[
+            "read",
+            self.pair.alice.grpc(),
+            &peer,
+            &numbers[0],
+            &numbers[1],
+            &numbers[2],
+        ]);
+        Reading { agent, streams }
+    }
+
+    /// Sends `rate` tasks a second from bob to alice, for so many seconds.
+    pub(crate) async fn ask(&self, rate: u64, seconds: u64) -> Latencies {
+        let peer = self.pair.alice.peer_id().to_string();
+        let (rate, seconds) = (rate.to_string(), seconds.to_string());
+        let mut agent = Agent::spawn(&["ask", self.pair.bob.grpc(), &peer, &rate, &seconds]);
+        let line = agent.line().await;
+        let mut took: Vec<u64> = line
+            .split(' ')
+            .skip(1)
+            .map(|took| took.parse().unwrap())
+            .collect();
+        took.sort_unstable();
+        Latencies(took)
+    }
+
+    /// Waits until broken-off streams have left nothing open.
+    pub(crate) async fn settle(&self) {
+        let (alice, bob) = self.pair.nodes().await;
+        for node in [alice, bob] {
+            eventually("all tasks have ended", || async {
+                let tasks = node.tasks(&agentanycast::TaskFilter::default()).await.unwrap();
+                tasks.iter().all(|task| task.status.is_terminal()).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// What everybody has used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        let (alice, bob) = (self.pair.alice.pid(), self.pair.bob.pid());
+        let peak_rss = [peak_rss_bytes(alice), peak_rss_bytes(bob)];
+        forget_peak_rss(alice);
+        forget_peak_rss(bob);
+        let pids = [alice, bob, self.producer.pid(), self.echo.pid()];
+        Usage {
+            cpu: pids.map(cpu_time),
+            peak_rss,
+        }
+    }
+}
+
+/// Processor time and memory.
+pub(crate) struct Usage {
+    cpu: [Duration; 4],
+    peak_rss: [u64; 2],
+}
+
+impl Usage {
+    /// As text: what was used since, per MiB streamed.
+    pub(crate) fn since(&self, before: &Self, mib: f64) -> String {
+        let names = ["receiving daemon", "sending daemon", "producer", "echo"];
+        let mut text = String::from("  processor time in µs per MiB:");
+        for ((name, now), then) in names.iter().zip(self.cpu).zip(before.cpu) {
+            let per_mib = (now - then).as_secs_f64() * 1e6 / mib;
+            text.push_str(&format!(" {name} {per_mib:.0}"));
+        }
+        let [receiving, sending] = self.peak_rss.map(|bytes| bytes >> 20);
+        text + &format!("; most memory in MiB: receiving {receiving} sending {sending}")
+    }
+}
+
+/// One of our processes; dropping it kills it.
+struct Agent {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Agent {
+    fn spawn(args: &[&str]) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_raw(self.child.id().unwrap() as i32).unwrap()
+    }
+
+    async fn line(&mut self) -> String {
+        let line = self.lines.next_line().await.unwrap();
+        line.expect("the agent's process goes on")
+    }
+}
+
+/// Streams being read.
+pub(crate) struct Reading {
+    agent: Agent,
+    streams: u64,
+}
+
+impl Reading {
+    /// Waits until each stream has had its first chunk.
+    pub(crate) async fn flows(&mut self) {
+        for _ in 0..self.streams {
+            assert_eq!(self.agent.line().await, "flows");
+        }
+    }
+
+    /// Waits for the ends of all.
+    pub(crate) async fn end(mut self) -> Outcome {
+        let line = self.agent.line().await;
+        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+        let outcome = Outcome {
+            bytes: numbers[0],
+            took: Duration::from_micros(numbers[1]),
+        };
+        let status = self.agent.child.wait().await.unwrap();
+        assert!(status.success(), "{status}");
+        outcome
+    }
+
+    /// Breaks them off.
+    pub(crate) async fn stop(mut self) -> Outcome {
+        let stdin = self.agent.child.stdin.as_mut().unwrap();
+        stdin.write_all(b"\n").await.unwrap();
+        self.end().await
+    }
+}
+
+/// What was read, and how long it took.
+pub(crate) struct Outcome {
+    bytes: u64,
+    took: Duration,
+}
+
+impl Outcome {
+    pub(crate) fn mib(&self) -> f64 {
+        self.bytes as f64 / f64::from(1 << 20)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.mib() / self.took.as_secs_f64();
+        write!(
+            f,
+            "{:.0} MiB in {:.1} s, {rate:.0} MiB/s",
+            self.mib(),
+            self.took.as_secs_f64()
+        )
+    }
+}
+
+/// How long each task took, in microseconds, ascending.
+pub(crate) struct Latencies(Vec<u64>);
+
+impl fmt::Display for Latencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |share: f64| {
+            let index = ((self.0.len() - 1) as f64 * share).round() as usize;
+            self.0[index] as f64 / 1000.0
+        };
+        write!(
+            f,
+            "{} tasks, ms: p50 {:.2} p90 {:.2} p99 {:.2} most {:.2}",
+            self.0.len(),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(1.0)
+        )
+    }
+}

@@ -1,0 +1,176 @@
+//! SIGKILL in the middle of an artifact: of the daemon that receives, it goes on after the restart; of the daemon
+//! or the agent that sends, it ends with a reason that the reader and GetTask show.
+
+use std::{process::Stdio, sync::Arc};
+
+use agentanycast::{EndReason, TaskError};
+use agentanycast_proto::v1;
+use agentanycast_tests::{
+    Daemon, Pair, Transport,
+    agent::Agent,
+    ending::{completed, not_completed},
+    eventually,
+    pair::connected,
+    rpc,
+};
+use tokio::{process::Command, sync::Mutex};
+
+use super::{Reading, ask, pieces, producer};
+use crate::size;
+
+/// Read before anybody is killed, in bytes; with what is under way then, far from all.
+const READ: u64 = 8 << 20;
+
+/// The whole of an artifact.
+const BYTES: u64 = 64 << 20;
+
+async fn receiving_daemon(transport: Transport) {
+    let kills = size("AGENTANYCAST_STREAM_KILLS", 2) as u64;
+    let bytes = BYTES * (kills + 1);
+    let mut pair = Pair::start(transport).await;
+    let (alice, bob) = pair.nodes().await;
+    let _agent = producer(&bob);
+    let handle = ask(&alice, pair.bob.peer_id(), bytes).await;
+    let mut reading = Reading::start(&handle, READ);
+    for kill in 1..=kills {
+        reading.reaches((kill - 1) * BYTES + READ).await;
+        pair.alice.kill().await;
+        pair.alice.restart().await;
+        connected(&bob, &pair.alice).await;
+        reading.allow(kill * BYTES + READ);
+    }
+    reading.to_end().await.is_whole(bytes);
+    completed(&handle).await;
+}
+
+#[tokio::test]
+async fn an_artifact_goes_on_after_its_receiving_daemon_was_killed_over_tcp() {
+    receiving_daemon(Transport::Tcp).await;
+}
+
+#[tokio::test]
+async fn an_artifact_goes_on_after_its_receiving_daemon_was_killed_over_quic() {
+    receiving_daemon(Transport::Quic).await;
+}
+
+/// What GetTask says of how an artifact ended.
+fn shown(task: &v1::Task, artifact: usize) -> (&str, &str) {
+    let part = &task.artifacts[artifact].parts[0];
+    assert!(matches!(part.content, Some(v1::part::Content::UrlPart(_))));
+    let word = |key: &str| part.metadata.get(key).map_or("", String::as_str);
+    (word("agentanycast-stream-end"), word("agentanycast-stream-error"))
+}
+
+/// The artifact is lost with the daemon's memory, and everybody is told; its agent sends another, and the task
+/// completes.
+#[tokio::test]
+async fn an_artifact_ends_with_a_reason_when_its_sending_daemon_was_killed() {
+    const REASON: &str = "the sending daemon was restarted";
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let second = Arc::new(Mutex::new(String::new()));
+    let written = Arc::clone(&second);
+    let _agent = Agent::serve(&bob, move |task| {
+        let written = Arc::clone(&written);
+        async move {
+            for attempt in 0..2 {
+                let bytes = if attempt == 0 { BYTES } else { 1000 };
+                let Ok(mut artifact) = task.stream_artifact("bulk", "").await else {
+                    continue;
+                };
+                artifact.artifact_id().clone_into(&mut *written.lock().await);
+                let mut whole = true;
+                for piece in pieces(bytes) {
+                    whole = whole && artifact.write(piece).await.is_ok();
+                }
+                if whole && artifact.finish().await.is_ok() {
+                    break;
+                }
+            }
+            task.complete([]).await?;
+            Ok(())
+        }
+    });
+    let handle = ask(&alice, pair.bob.peer_id(), BYTES).await;
+    let mut reading = Reading::start(&handle, READ);
+    reading.reaches(READ).await;
+    pair.bob.kill().await;
+    pair.bob.restart().await;
+    let arrived = reading.to_end().await;
+    assert_eq!((arrived.end, arrived.error.as_str()), (EndReason::Error, REASON));
+    assert!(arrived.bytes < BYTES);
+    completed(&handle).await;
+    let task = rpc::get(&mut pair.alice.rpc().await, handle.id()).await.unwrap();
+    assert_eq!(shown(&task, 0), ("error", REASON));
+    let second = second.lock().await.clone();
+    assert_eq!(task.artifacts[1].artifact_id, second);
+    let expected: Vec<u8> = pieces(1000).flatten().collect();
+    assert_eq!(handle.read_artifact(second).await.unwrap(), expected);
+}
+
+/// An agent's process that dies takes its artifact with it, and, if nobody takes over, its task.
+#[tokio::test]
+async fn an_artifact_ends_with_a_reason_when_its_agent_was_killed() {
+    const REASON: &str = "the agent broke off";
+    let alice = Daemon::builder().start().await;
+    let bob = Daemon::builder()
+        .bootstrap(&alice.addresses()[0])
+        .env("AGENTANYCAST_AGENT_GRACE", "1s")
+        .start()
+        .await;
+    let node = alice.node().await;
+    connected(&node, &bob).await;
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_bulk_agent"))
+        .arg(bob.grpc())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let handle = ask(&node, bob.peer_id(), 0).await;
+    let mut reading = Reading::start(&handle, READ);
+    reading.reaches(READ).await;
+    agent.kill().await.unwrap();
+    let arrived = reading.to_end().await;
+    assert_eq!((arrived.end, arrived.error.as_str()), (EndReason::Error, REASON));
+    let error = not_completed(&handle).await;
+    assert!(matches!(error, TaskError::Failed { .. }), "{error:?}");
+    for daemon in [&alice, &bob] {
+        let mut client = daemon.rpc().await;
+        let task = rpc::get(&mut client, handle.id()).await.unwrap();
+        assert_eq!(shown(&task, 0).0, "error");
+        assert_eq!(
+            rpc::text_of(&task.status_message.unwrap().parts),
+            "agent went away"
+        );
+    }
+    let mut client = alice.rpc().await;
+    let task = rpc::get(&mut client, handle.id()).await.unwrap();
+    assert_eq!(shown(&task, 0), ("error", REASON));
+}
+
+/// The daemon that sends is away for good: its artifact stays open, and ends when the originator gives up.
+#[tokio::test]
+async fn an_artifact_ends_when_its_task_is_canceled_while_its_sender_is_away() {
+    let mut pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let _agent = producer(&bob);
+    let handle = ask(&alice, pair.bob.peer_id(), BYTES).await;
+    let mut reading = Reading::start(&handle, READ);
+    reading.reaches(READ).await;
+    pair.bob.kill().await;
+    handle.cancel().await.unwrap();
+    let arrived = reading.to_end().await;
+    assert_eq!(
+        (arrived.end, arrived.error.as_str()),
+        (EndReason::Canceled, "the task has ended")
+    );
+    let client = pair.alice.rpc().await;
+    let task = eventually("GetTask shows it", || {
+        let (mut client, id) = (client.clone(), handle.id());
+        async move {
+            let task = rpc::get(&mut client, id).await.unwrap();
+            (shown(&task, 0).0 == "canceled").then_some(task)
+        }
+    });
+    assert_eq!(shown(&task.await, 0).1, "the task has ended");
+}
