@@ -14,7 +14,10 @@ use agentanycast_proto::v1::Message;
 use lru::LruCache;
 use prost::Message as _;
 
-use super::records::{self, HeadRecord, ResultRecord, StateRecord, tag};
+use super::{
+    records::{self, HeadRecord, ResultRecord, StateRecord, tag},
+    weight,
+};
 use crate::{
     store::{self, Batch, Store, StoreError},
     task::{Output, Status, Task},
@@ -47,6 +50,8 @@ pub(super) struct Slot {
     saved_results: Vec<Arc<Output>>,
     is_new: bool,
     bytes: u64,
+    /// What its messages and results take in memory above `bytes`.
+    unfolded: u64,
     commit: u64,
 }
 
@@ -59,9 +64,11 @@ pub(super) struct TaskTable {
     by_time: BTreeSet<(u64, String)>,
     deadlines: BTreeSet<(u64, String)>,
     open: usize,
-    /// Open tasks that other nodes sent here.
-    assigned: HashMap<PeerId, usize>,
+    /// Open tasks that other nodes sent here, and their bytes.
+    assigned: HashMap<PeerId, (usize, u64)>,
     total_bytes: u64,
+    /// Of these, what open tasks take: it cannot be collected.
+    open_bytes: u64,
 }
 
 impl TaskTable {
@@ -77,6 +84,7 @@ impl TaskTable {
             open: 0,
             assigned: HashMap::new(),
             total_bytes: 0,
+            open_bytes: 0,
         };
         store::for_each(&**store, &[tag::STATE], |key, value| {
             let id = records::split(key).and_then(|(id, _)| std::str::from_utf8(id).ok());
@@ -99,14 +107,21 @@ impl TaskTable {
         self.open
     }
 
-    /// Number of tasks from this peer that have not ended.
-    pub(super) fn open_from(&self, peer: PeerId) -> usize {
-        self.assigned.get(&peer).copied().unwrap_or(0)
+    /// Number of tasks from this peer that have not ended, and their bytes on disk.
+    pub(super) fn open_from(&self, peer: PeerId) -> (usize, u64) {
+        self.assigned.get(&peer).copied().unwrap_or_default()
     }
 
-    /// Bytes of all messages and results, on disk.
-    pub(super) fn total_bytes(&self) -> u64 {
-        self.total_bytes
+    /// Bytes of all messages and results of open tasks, on disk.
+    pub(super) fn open_bytes(&self) -> u64 {
+        self.open_bytes
+    }
+
+    /// Bytes that a task takes in memory, as far as is known without reading it.
+    pub(super) fn weight(&self, id: &str) -> usize {
+        let cached = self.cache.peek(id).map(|slot| slot.weight());
+        let known = cached.or_else(|| Some(self.index.get(id)?.bytes));
+        known.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// What is known without reading it.
@@ -158,7 +173,7 @@ impl TaskTable {
             return Ok(None);
         }
         if let Some(slot) = self.cache.pop(id) {
-            self.cached_bytes -= slot.bytes;
+            self.cached_bytes -= slot.weight();
             return Ok(Some(slot));
         }
         self.read_from_store(id)
@@ -166,7 +181,7 @@ impl TaskTable {
 
     /// Brings back a task that was not changed.
     pub(super) fn keep(&mut self, slot: Box<Slot>) {
-        self.cached_bytes += slot.bytes;
+        self.cached_bytes += slot.weight();
         self.cache.put(slot.task.id.clone(), slot);
     }
 
@@ -183,6 +198,7 @@ impl TaskTable {
         }
         for (at, message) in task.messages.iter().enumerate().skip(slot.saved_messages) {
             slot.bytes += records::weight(&**message);
+            slot.unfolded += weight::unfolded(message);
             batch.put_large(
                 &records::numbered(tag::MESSAGE, name, at as u64),
                 &records::encode(&**message),
@@ -201,9 +217,11 @@ impl TaskTable {
                 slot.bytes = slot
                     .bytes
                     .saturating_sub(records::weight(&old) + saved.streamed_bytes());
+                slot.unfolded = slot.unfolded.saturating_sub(weight::unfolded_result(saved));
             }
             let record = ResultRecord::of(result);
             slot.bytes += records::weight(&record) + result.streamed_bytes();
+            slot.unfolded += weight::unfolded_result(result);
             batch.put_large(&key, &records::encode(&record));
         }
         slot.saved_messages = task.messages.len();
@@ -221,7 +239,7 @@ impl TaskTable {
             match self.cache.peek_lru() {
                 Some((_, slot)) if slot.commit <= durable => {
                     if let Some((_, slot)) = self.cache.pop_lru() {
-                        self.cached_bytes -= slot.bytes;
+                        self.cached_bytes -= slot.weight();
                     }
                 }
                 _ => return,
@@ -235,7 +253,7 @@ impl TaskTable {
             return Ok(false);
         }
         if let Some(slot) = self.cache.pop(id) {
-            self.cached_bytes -= slot.bytes;
+            self.cached_bytes -= slot.weight();
         }
         if let Some(old) = self.index.remove(id) {
             self.unlink(id, &old);
@@ -281,6 +299,7 @@ impl TaskTable {
             saved_messages: task.messages.len(),
             saved_results: task.results.clone(),
             is_new: false,
+            unfolded: weight::unfolded_task(&task),
             task,
             bytes,
             commit: 0,
@@ -312,8 +331,11 @@ impl TaskTable {
         self.total_bytes += new.bytes;
         if !new.status.is_terminal() {
             self.open += 1;
+            self.open_bytes += new.bytes;
             if let Some(peer) = new.peer.filter(|_| new.is_assignee) {
-                *self.assigned.entry(peer).or_default() += 1;
+                let (tasks, bytes) = self.assigned.entry(peer).or_default();
+                *tasks += 1;
+                *bytes += new.bytes;
             }
             if let Some(deadline) = new.deadline {
                 self.deadlines.insert((deadline, id.to_owned()));
@@ -327,11 +349,13 @@ impl TaskTable {
         self.total_bytes -= old.bytes;
         if !old.status.is_terminal() {
             self.open -= 1;
+            self.open_bytes -= old.bytes;
             if let Some(peer) = old.peer.filter(|_| old.is_assignee)
-                && let Some(count) = self.assigned.get_mut(&peer)
+                && let Some((tasks, bytes)) = self.assigned.get_mut(&peer)
             {
-                *count -= 1;
-                if *count == 0 {
+                *tasks -= 1;
+                *bytes -= old.bytes;
+                if *tasks == 0 {
                     self.assigned.remove(&peer);
                 }
             }
@@ -351,8 +375,14 @@ impl Slot {
             saved_results: Vec::new(),
             is_new: true,
             bytes: 0,
+            unfolded: 0,
             commit: 0,
         })
+    }
+
+    /// Bytes in memory, about.
+    fn weight(&self) -> u64 {
+        self.bytes + self.unfolded
     }
 }
 

@@ -81,7 +81,7 @@ impl Node {
 
     async fn card(&mut self) -> AgentCard {
         self.wait(|event| match event {
-            Event::Card { card, .. } => Some(card),
+            Event::Card { card, .. } => Some(AgentCard::decode(card).unwrap()),
             _ => None,
         })
         .await
