@@ -23,12 +23,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
+use tower::util::MapResponseLayer;
 
 use crate::{
     api::{
         Api,
         auth::Gate,
         listen::{self, GrpcListener},
+        too_large,
     },
     config::{self, Config, Loaded},
     engine::{self, Engine},
@@ -333,6 +335,7 @@ fn serve(
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .tcp_nodelay(true)
+        .layer(MapResponseLayer::new(too_large::restate))
         .layer(InterceptorLayer::new(gate))
         .add_service(health_service)
         .add_service(reflection)

@@ -8,7 +8,7 @@
 mod forge;
 mod link;
 
-use std::io;
+use std::{future::poll_fn, io, net::Ipv4Addr, pin::Pin, task::Poll};
 
 use agentanycast::PeerId;
 use libp2p::{
@@ -16,7 +16,7 @@ use libp2p::{
     core::{
         Endpoint,
         muxing::StreamMuxerBox,
-        transport::{Boxed, DialOpts, PortUse},
+        transport::{Boxed, DialOpts, ListenerId, PortUse, TransportEvent},
         upgrade::Version,
     },
     identity::Keypair,
@@ -86,20 +86,40 @@ impl Stranger {
 
     /// Connects with these manners. An error: it was not let in.
     pub async fn dial_as(&self, address: &str, manners: Manners) -> io::Result<Link> {
-        let muxer = within("a connection stands or fails", self.connect(address)).await?;
+        let connecting = self.connect(address, None);
+        let muxer = within("a connection stands or fails", connecting).await?;
         Ok(Link::start(muxer, manners))
     }
 
-    async fn connect(&self, address: &str) -> io::Result<StreamMuxerBox> {
+    /// Connects by TCP from this address of the loopback. An error: it was not let in.
+    pub async fn dial_from(&self, source: Ipv4Addr, address: &str) -> io::Result<Link> {
+        let connecting = self.connect(address, Some(source));
+        let muxer = within("a connection stands or fails", connecting).await?;
+        Ok(Link::start(muxer, Manners::Reads))
+    }
+
+    async fn connect(&self, address: &str, source: Option<Ipv4Addr>) -> io::Result<StreamMuxerBox> {
         let address: Multiaddr = address.parse().expect("a multiaddr");
+        let mut road = self.road(&address);
+        let mut port_use = PortUse::New;
+        if let Some(source) = source {
+            // A dial that reuses the port of a listener comes from its address.
+            let listen = format!("/ip4/{source}/tcp/0").parse().expect("a multiaddr");
+            road.listen_on(ListenerId::next(), listen)
+                .map_err(io::Error::other)?;
+            poll_fn(|cx| match Pin::new(&mut road).poll(cx) {
+                Poll::Ready(TransportEvent::NewAddress { .. }) => Poll::Ready(()),
+                Poll::Ready(event) => panic!("a listener said {event:?}"),
+                Poll::Pending => Poll::Pending,
+            })
+            .await;
+            port_use = PortUse::Reuse;
+        }
         let opts = DialOpts {
             role: Endpoint::Dialer,
-            port_use: PortUse::New,
+            port_use,
         };
-        let dialing = self
-            .road(&address)
-            .dial(address, opts)
-            .map_err(io::Error::other)?;
+        let dialing = road.dial(address, opts).map_err(io::Error::other)?;
         dialing.await.map(|(_, muxer)| muxer)
     }
 

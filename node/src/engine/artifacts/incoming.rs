@@ -11,6 +11,7 @@ use super::Stop;
 use crate::{
     delivery::artifact::{Incoming, Reject, Verdict},
     engine::Engine,
+    net,
     spool::{SpoolWriter, WriteError},
     task::Ended,
 };
@@ -35,6 +36,9 @@ pub(in crate::engine) struct Piece {
     pub(in crate::engine) peer: PeerId,
     pub(in crate::engine) envelope_id: String,
     pub(in crate::engine) payload: Payload,
+    /// Until the piece is dealt with it counts against its peer's share of memory: a peer that sends faster
+    /// than the disk takes is slowed.
+    pub(in crate::engine) _permit: Option<net::Permit>,
 }
 
 /// Receives one artifact until its end, the end of its task, or a long silence.

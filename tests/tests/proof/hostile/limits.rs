@@ -111,7 +111,7 @@ async fn other_requests_over_their_limits() {
     let long = "x".repeat(1 << 20);
     let spoil: [fn(&mut v1::SendTaskRequest, String); 4] = [
         |request, long| request.context_id = long,
-        |request, long| request.idempotency_key = long,
+        |request, long| request.target = Some(v1::send_task_request::Target::PeerId(long)),
         |request, long| request.metadata = [(long, String::new())].into(),
         |request, _| request.metadata = (0..257).map(|key| (key.to_string(), String::new())).collect(),
     ];

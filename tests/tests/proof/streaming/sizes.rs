@@ -72,7 +72,7 @@ async fn memory_stays_flat_while_a_large_artifact_passes() {
     let first = ask(&alice, pair.bob.peer_id(), 1 << 20).await;
     Reading::start(&first, u64::MAX).to_end().await.is_whole(1 << 20);
     let before = daemons.map(rss_bytes);
-    daemons.map(forget_peak_rss);
+    daemons.into_iter().for_each(forget_peak_rss);
     let handle = ask(&alice, pair.bob.peer_id(), largest()).await;
     Reading::start(&handle, u64::MAX)
         .to_end()

@@ -72,7 +72,7 @@ async fn a_slow_reader_slows_the_producer() {
     taken.store(0, Ordering::Relaxed);
     let daemons = [pair.alice.pid(), pair.bob.pid()];
     let before = daemons.map(rss_bytes);
-    daemons.map(forget_peak_rss);
+    daemons.into_iter().for_each(forget_peak_rss);
     let handle = ask(&alice, pair.bob.peer_id(), BYTES).await;
     let mut reading = Reading::start(&handle, 0);
     // Ten steps of the second, so that the whole takes no longer than it must.
