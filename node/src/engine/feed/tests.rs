@@ -278,7 +278,7 @@ fn large_tasks_wait_until_there_is_room() {
     assert_eq!(feed.credit(1, 1).len(), 1);
     assert_eq!(feed.credit(1, 2).len(), 2);
     feed.offer("huge", false, 3 * CREDIT_BYTES);
-    for _ in 0..5 {
+    for _ in 0..6 {
         feed.credit(1, 1);
     }
     let last = feed.credit(1, 1);
