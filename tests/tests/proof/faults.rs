@@ -3,7 +3,7 @@
 //! daemon that cannot start says so in one line that names the place; who the node is never changes.
 //!
 //! Those with a disk of their own need root and loop devices, see `disk.rs` of the fixtures.
-//! `AGENTANYCAST_FAULT_SEEDS` is how many random damages of each kind are tried; default 4.
+//! `AGENTANYCAST_FAULT_SEEDS` is how many random damages are tried on each file; default 2.
 
 mod damage;
 mod disk;
