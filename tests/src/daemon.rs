@@ -34,7 +34,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 const MAX_SOCKET_PATH: usize = 103;
 
 /// How much of the log's end is shown when a test fails, in bytes.
-const SHOWN_LOG: u64 = 16 << 10;
+const SHOWN_LOG: u64 = 2560 << 10;
 
 /// The variables of the daemon begin with this; those of whoever runs the tests are taken away.
 const PREFIX: &str = "AGENTANYCAST_";
@@ -315,8 +315,8 @@ impl Builder {
                 let log = daemon.log_tail();
                 Err(Ended { status, log })
             }
-            Err(_) => panic!(
-                "the daemon did not announce itself; so far: {:?} at {:?}",
+            Err(late) => panic!(
+                "the daemon did not announce itself ({late}); so far: {:?} at {:?}",
                 daemon.peer_id, daemon.addresses
             ),
         }

@@ -105,14 +105,12 @@ impl Core {
             Err(error @ StoreError::Damaged(_)) => Some(error.to_string()),
             Err(error) => return Err(error),
         };
-        match refusal {
-            Some(reason) => self.refuse(now, peer, id, place, sent_task, &reason),
-            None => {
-                self.mark(now, peer, &id, place, false)?;
-                self.ack(now, peer, id, None);
-                Ok(())
-            }
+        if let Some(reason) = refusal {
+            return self.refuse(now, peer, id, place, sent_task, &reason);
         }
+        self.mark(now, peer, &id, place, false)?;
+        self.ack(now, peer, id, None);
+        Ok(())
     }
 
     fn apply(

@@ -99,13 +99,13 @@ impl Connections {
 fn address(remote: &Multiaddr) -> Option<IpAddr> {
     match remote.iter().next()? {
         Protocol::Ip4(ip) => Some(ip.into()),
-        Protocol::Ip6(ip) => Some(match ip.to_ipv4_mapped() {
-            Some(ip) => ip.into(),
-            None => {
+        Protocol::Ip6(ip) => Some(ip.to_ipv4_mapped().map_or_else(
+            || {
                 let [a, b, c, d, ..] = ip.segments();
                 Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-            }
-        }),
+            },
+            IpAddr::from,
+        )),
         _ => None,
     }
 }

@@ -99,7 +99,7 @@ async fn read(address: &str, peer: &str, streams: u64, bytes: u64, rate: u64) {
     });
     let all = async {
         while let Some(done) = readers.join_next().await {
-            done.unwrap()
+            done.unwrap();
         }
     };
     tokio::select! {

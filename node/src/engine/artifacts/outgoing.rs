@@ -265,7 +265,7 @@ struct ToPeer {
 
 enum Link {
     Open {
-        writer: FrameWriter,
+        writer: Box<FrameWriter>,
         /// When the stream was opened or something was last acknowledged.
         heard: Instant,
     },
@@ -413,7 +413,7 @@ impl ToPeer {
         match self.engine.net.open_stream(self.peer).await {
             Ok(writer) => {
                 self.link = Link::Open {
-                    writer,
+                    writer: Box::new(writer),
                     heard: Instant::now(),
                 };
                 self.state.on_stream_opened();

@@ -209,7 +209,7 @@ async fn react(sound: &Daemon, ledger: &Ledger, file: &Path, damage: Damage) -> 
         let named = log
             .lines()
             .any(|line| line.contains("ERROR") && line.contains(&*aside.to_string_lossy()));
-        assert!(named, "no error names {aside:?}:\n{log}");
+        assert!(named, "no error names {}:\n{log}", aside.display());
         assert_eq!(found, 0, "put aside, and there all the same");
         Reaction::PutAside
     } else if found == ledger.0.len() {

@@ -1,9 +1,9 @@
 //! SIGKILL in the middle of an artifact: of the daemon that receives, it goes on after the restart; of the daemon
 //! or the agent that sends, it ends with a reason that the reader and GetTask show.
 
-use std::{process::Stdio, sync::Arc};
+use std::{process::Stdio, sync::Arc, time::Duration};
 
-use agentanycast::{EndReason, TaskError};
+use agentanycast::{EndReason, IncomingTask, TaskError};
 use agentanycast_proto::v1;
 use agentanycast_tests::{
     Daemon, Pair, Transport,
@@ -66,6 +66,7 @@ fn shown(task: &v1::Task, artifact: usize) -> (&str, &str) {
 #[tokio::test]
 async fn an_artifact_ends_with_a_reason_when_its_sending_daemon_was_killed() {
     const REASON: &str = "the sending daemon was restarted";
+    const SECOND: u64 = 1000;
     let mut pair = Pair::start(Transport::Tcp).await;
     let (alice, bob) = pair.nodes().await;
     let second = Arc::new(Mutex::new(String::new()));
@@ -73,20 +74,15 @@ async fn an_artifact_ends_with_a_reason_when_its_sending_daemon_was_killed() {
     let _agent = Agent::serve(&bob, move |task| {
         let written = Arc::clone(&written);
         async move {
-            for attempt in 0..2 {
-                let bytes = if attempt == 0 { BYTES } else { 1000 };
-                let Ok(mut artifact) = task.stream_artifact("bulk", "").await else {
-                    continue;
-                };
-                artifact.artifact_id().clone_into(&mut *written.lock().await);
-                let mut whole = true;
-                for piece in pieces(bytes) {
-                    whole = whole && artifact.write(piece).await.is_ok();
+            assert!(send(&task, BYTES).await.is_err(), "it cannot be whole");
+            let id = loop {
+                // Until the daemon is back.
+                match send(&task, SECOND).await {
+                    Ok(id) => break id,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
-                if whole && artifact.finish().await.is_ok() {
-                    break;
-                }
-            }
+            };
+            *written.lock().await = id;
             task.complete([]).await?;
             Ok(())
         }
@@ -103,9 +99,20 @@ async fn an_artifact_ends_with_a_reason_when_its_sending_daemon_was_killed() {
     let task = rpc::get(&mut pair.alice.rpc().await, handle.id()).await.unwrap();
     assert_eq!(shown(&task, 0), ("error", REASON));
     let second = second.lock().await.clone();
-    assert_eq!(task.artifacts[1].artifact_id, second);
-    let expected: Vec<u8> = pieces(1000).flatten().collect();
+    assert_eq!(task.artifacts.last().unwrap().artifact_id, second);
+    let expected: Vec<u8> = pieces(SECOND).flatten().collect();
     assert_eq!(handle.read_artifact(second).await.unwrap(), expected);
+}
+
+/// Sends an artifact; its id.
+async fn send(task: &IncomingTask, bytes: u64) -> Result<String, agentanycast::Error> {
+    let mut artifact = task.stream_artifact("bulk", "").await?;
+    let id = artifact.artifact_id().to_owned();
+    for piece in pieces(bytes) {
+        artifact.write(piece).await?;
+    }
+    artifact.finish().await?;
+    Ok(id)
 }
 
 /// An agent's process that dies takes its artifact with it, and, if nobody takes over, its task.
@@ -116,6 +123,7 @@ async fn an_artifact_ends_with_a_reason_when_its_agent_was_killed() {
     let bob = Daemon::builder()
         .bootstrap(&alice.addresses()[0])
         .env("AGENTANYCAST_AGENT_GRACE", "1s")
+        .env("AGENTANYCAST_LOG_LEVEL", "debug")
         .start()
         .await;
     let node = alice.node().await;
