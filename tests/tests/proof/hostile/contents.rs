@@ -142,7 +142,7 @@ async fn metadata_is_bounded() {
         &link,
         &[
             with(257, 8, 8),
-            with(200_000, 8, 40),
+            with(20_000, 8, 40),
             with(1, 257, 8),
             with(1, 1 << 20, 1),
         ],

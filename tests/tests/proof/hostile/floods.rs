@@ -247,10 +247,19 @@ async fn more_connections_than_one_address_may_have() {
     siege.endured(96 * MIB).await;
 }
 
-/// A connection from this address that is let in, and stays: a refused one ends at once.
+/// A connection from this address that is let in, and served: a refused one ends instead.
 async fn let_in(address: &str, source: Ipv4Addr) -> Option<Link> {
     let link = Stranger::new().dial_from(source, address).await.ok()?;
-    link.show(b"").await.ok().map(|_| link)
+    let question = envelope(Payload::TaskCancel(TaskCancelPayload {
+        task_id: "unknown".to_owned(),
+    }));
+    // The end of the connection shows below.
+    let _ = link.say(A2A, &encoded(std::slice::from_ref(&question))).await;
+    let served = tokio::select! {
+        _ = link.ack_of(&question) => true,
+        () = link.closed() => false,
+    };
+    served.then_some(link)
 }
 
 /// Keeps so many silent sockets open, and replaces those that are closed.
