@@ -6,23 +6,26 @@
 //! is [`Manners::Reads`].
 
 mod forge;
+mod from;
 mod link;
 
-use std::{future::poll_fn, io, net::Ipv4Addr, pin::Pin, task::Poll};
+use std::{io, net::Ipv4Addr};
 
 use agentanycast::PeerId;
+use futures::{AsyncRead, AsyncWrite};
 use libp2p::{
-    Multiaddr, Transport as _,
+    Multiaddr, Transport,
     core::{
         Endpoint,
         muxing::StreamMuxerBox,
-        transport::{Boxed, DialOpts, ListenerId, PortUse, TransportEvent},
+        transport::{Boxed, DialOpts, PortUse},
         upgrade::Version,
     },
     identity::Keypair,
     noise, quic, tcp, yamux,
 };
 
+use self::from::From;
 pub use self::{
     forge::{
         ack, artifact, card, encoded, envelope, frame, message, numbered, refused_by, send_task, task_of,
@@ -86,41 +89,16 @@ impl Stranger {
 
     /// Connects with these manners. An error: it was not let in.
     pub async fn dial_as(&self, address: &str, manners: Manners) -> io::Result<Link> {
-        let connecting = self.connect(address, None);
-        let muxer = within("a connection stands or fails", connecting).await?;
+        let address: Multiaddr = address.parse().expect("a multiaddr");
+        let muxer = connect(self.road(&address), address).await?;
         Ok(Link::start(muxer, manners))
     }
 
     /// Connects by TCP from this address of the loopback. An error: it was not let in.
     pub async fn dial_from(&self, source: Ipv4Addr, address: &str) -> io::Result<Link> {
-        let connecting = self.connect(address, Some(source));
-        let muxer = within("a connection stands or fails", connecting).await?;
+        let address = address.parse().expect("a multiaddr");
+        let muxer = connect(self.secured(From(source)), address).await?;
         Ok(Link::start(muxer, Manners::Reads))
-    }
-
-    async fn connect(&self, address: &str, source: Option<Ipv4Addr>) -> io::Result<StreamMuxerBox> {
-        let address: Multiaddr = address.parse().expect("a multiaddr");
-        let mut road = self.road(&address);
-        let mut port_use = PortUse::New;
-        if let Some(source) = source {
-            // A dial that reuses the port of a listener comes from its address.
-            let listen = format!("/ip4/{source}/tcp/0").parse().expect("a multiaddr");
-            road.listen_on(ListenerId::next(), listen)
-                .map_err(io::Error::other)?;
-            poll_fn(|cx| match Pin::new(&mut road).poll(cx) {
-                Poll::Ready(TransportEvent::NewAddress { .. }) => Poll::Ready(()),
-                Poll::Ready(event) => panic!("a listener said {event:?}"),
-                Poll::Pending => Poll::Pending,
-            })
-            .await;
-            port_use = PortUse::Reuse;
-        }
-        let opts = DialOpts {
-            role: Endpoint::Dialer,
-            port_use,
-        };
-        let dialing = road.dial(address, opts).map_err(io::Error::other)?;
-        dialing.await.map(|(_, muxer)| muxer)
     }
 
     fn road(&self, address: &Multiaddr) -> Boxed<(libp2p::PeerId, StreamMuxerBox)> {
@@ -130,12 +108,35 @@ impl Stranger {
                 .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
                 .boxed();
         }
+        self.secured(tcp::tokio::Transport::new(tcp::Config::new().nodelay(true)))
+    }
+
+    /// Noise and yamux on top of a road.
+    fn secured<T>(&self, road: T) -> Boxed<(libp2p::PeerId, StreamMuxerBox)>
+    where
+        T: Transport<Error = io::Error> + Send + Unpin + 'static,
+        T::Output: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        T::Dial: Send,
+        T::ListenerUpgrade: Send,
+    {
         let mut muxer = yamux::Config::default();
         muxer.set_max_num_streams(MAX_STREAMS);
-        tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
-            .upgrade(Version::V1Lazy)
+        road.upgrade(Version::V1Lazy)
             .authenticate(noise::Config::new(&self.keypair).expect("a key for Noise"))
             .multiplex(muxer)
             .boxed()
     }
+}
+
+async fn connect(
+    mut road: Boxed<(libp2p::PeerId, StreamMuxerBox)>,
+    address: Multiaddr,
+) -> io::Result<StreamMuxerBox> {
+    let opts = DialOpts {
+        role: Endpoint::Dialer,
+        port_use: PortUse::New,
+    };
+    let dialing = road.dial(address, opts).map_err(io::Error::other)?;
+    let connected = within("a connection stands or fails", dialing).await;
+    connected.map(|(_, muxer)| muxer)
 }
