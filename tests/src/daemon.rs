@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast::{AgentCard, Node, PeerId};
+use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     lab::Namespace,
     rpc::{self, Rpc},
-    wait::{LIMIT, within},
+    wait::{LIMIT, eventually, within},
 };
 
 /// How long a daemon may take to drain after SIGTERM; the contract's figure.
@@ -411,9 +411,14 @@ impl Daemon {
 
     /// A connection by the SDK.
     pub async fn node(&self) -> Node {
-        within("the daemon takes the SDK", Box::pin(Node::connect(self.grpc())))
-            .await
-            .unwrap()
+        eventually("the daemon takes the SDK", || async {
+            match Box::pin(Node::connect(self.grpc())).await {
+                // The SDK's first contact is impatient, and machines that run tests are busy.
+                Err(error) if error.kind() == ErrorKind::Timeout => None,
+                outcome => Some(outcome.unwrap()),
+            }
+        })
+        .await
     }
 
     /// A connection by the SDK, with a card that has this name.
