@@ -37,7 +37,7 @@ const REOPEN: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 
 /// How long the error end of a dropped stream is tried to be delivered on its stream, behind the chunks;
 /// then it goes through the queue.
-const LAST_WORDS: Duration = Duration::from_mins(1);
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Why an artifact was not sent.
 #[derive(Debug, thiserror::Error)]
