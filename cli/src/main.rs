@@ -21,10 +21,6 @@ mod progress;
 mod saving;
 mod target;
 
-/// As in `agentanycastd`, which this program carries.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args = args::Args::parse();
     let (context, command) = (context::Context::new(args.global), args.command);

@@ -8,6 +8,10 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(libp2p_identity::PeerId);
 
+/// Longest text of a peer id, in bytes, with room to spare: 44 bytes take 60 characters. Base58 decoding is
+/// quadratic in its input; a text of 256 KiB would take minutes.
+const MAX_TEXT: usize = 128;
+
 /// A text or byte string that is no peer id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not a peer id: {cause}")]
@@ -37,12 +41,19 @@ impl FromStr for PeerId {
     type Err = InvalidPeerId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = |cause: String| InvalidPeerId {
+            given: text.chars().take(80).collect(),
+            cause,
+        };
+        if text.len() > MAX_TEXT {
+            return Err(invalid(format!(
+                "it has {} bytes, at most {MAX_TEXT} are read",
+                text.len()
+            )));
+        }
         text.parse::<libp2p_identity::PeerId>()
             .map(Self)
-            .map_err(|error| InvalidPeerId {
-                given: text.chars().take(80).collect(),
-                cause: error.to_string(),
-            })
+            .map_err(|error| invalid(error.to_string()))
     }
 }
 
@@ -67,5 +78,17 @@ impl From<libp2p_identity::PeerId> for PeerId {
 impl From<PeerId> for libp2p_identity::PeerId {
     fn from(id: PeerId) -> Self {
         id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_refused_at_once() {
+        let text = "1".repeat(16 << 20);
+        let error = text.parse::<PeerId>().unwrap_err().to_string();
+        assert!(error.contains("at most") && error.len() < 300, "{error}");
     }
 }

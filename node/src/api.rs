@@ -1,16 +1,18 @@
 //! NodeService: translate, ask the engine, translate back. Nothing is decided here.
 //!
 //! `node_service` has the sixteen calls, `streams` the two that carry artifacts, `present` keeps
-//! answers within what the caller's library takes, `task_list` the additive list of tasks;
-//! `listen`, `authority` and `auth` are the door.
+//! answers within what the caller's library takes, `task_list` the additive list of tasks, `too_large` a
+//! refusal of the gRPC library in our terms; `listen`, `authority` and `auth` are the door.
 
 pub mod auth;
 pub mod authority;
+mod content;
 pub mod listen;
 mod node_service;
 mod present;
 mod streams;
 mod task_list;
+pub mod too_large;
 mod updates;
 
 use std::{sync::Arc, time::SystemTime};
@@ -26,6 +28,9 @@ use crate::{
 
 /// Largest card, in bytes (docs/protocol.md, "Agent cards").
 const MAX_CARD: usize = 256 << 10;
+
+/// Longest text of a status, in bytes: clients take 8 KiB of headers.
+const MAX_TEXT: usize = 2 << 10;
 
 /// What the calls need.
 #[derive(Clone)]
@@ -84,7 +89,9 @@ impl Api {
 /// The gRPC status of a refusal. INTERNAL, UNKNOWN and UNAVAILABLE are what deployed SDKs repeat, so
 /// only a call that did nothing may get one of them.
 fn status_of(error: &EngineError) -> Status {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    // A text may repeat what the caller said, and it travels in a header.
+    text.truncate(text.floor_char_boundary(MAX_TEXT));
     match error {
         EngineError::Invalid(_) => Status::invalid_argument(text),
         EngineError::NotFound(_) => Status::not_found(text),
@@ -98,8 +105,10 @@ fn status_of(error: &EngineError) -> Status {
 /// Reads a peer id, or a did:key of one.
 fn peer_of(text: &str) -> Result<PeerId, Status> {
     if text.starts_with("did:key:") {
-        return agentanycast_identity::peer_of_did_key(text)
-            .ok_or_else(|| Status::invalid_argument(format!("{text:?} is not a did:key of an Ed25519 key")));
+        return agentanycast_identity::peer_of_did_key(text).ok_or_else(|| {
+            let shown = &text[..text.floor_char_boundary(100)];
+            Status::invalid_argument(format!("{shown:?} is not a did:key of an Ed25519 key"))
+        });
     }
     text.parse()
         .map_err(|error: agentanycast_identity::InvalidPeerId| {

@@ -23,12 +23,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
+use tower::util::MapResponseLayer;
 
 use crate::{
     api::{
         Api,
         auth::Gate,
         listen::{self, GrpcListener},
+        too_large,
     },
     config::{self, Config, Loaded},
     engine::{self, Engine},
@@ -103,6 +105,7 @@ fn run_process(config: Config) -> ExitCode {
     if let Err(error) = telemetry::init_logging(config.log_level, config.log_format) {
         complain(&format!("cannot log: {error}"));
     }
+    telemetry::log_panics();
     raise_descriptor_limit();
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
@@ -146,11 +149,12 @@ fn raise_descriptor_limit() {
 async fn run(config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let node = Node::start(&config).await?;
+    let mut node = Node::start(&config).await?;
     node.announce()?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+        part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
     }
     tracing::info!("stopping");
     if tokio::time::timeout(STOP_WITHIN, node.stop()).await.is_err() {
@@ -210,6 +214,16 @@ impl Node {
             out.flush()?;
         }
         Ok(())
+    }
+
+    /// Returns when a part has ended that nobody has stopped: without it the daemon would look alive and
+    /// answer nobody. Whoever started it starts it again; what was accepted is on disk.
+    async fn ended_by_itself(&mut self) -> &'static str {
+        tokio::select! {
+            _ = &mut self.engine_task => "engine",
+            _ = &mut self.net_task => "network",
+            _ = &mut self.server => "gRPC server",
+        }
     }
 
     async fn stop(self) {
@@ -326,6 +340,7 @@ fn serve(
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .tcp_nodelay(true)
+        .layer(MapResponseLayer::new(too_large::restate))
         .layer(InterceptorLayer::new(gate))
         .add_service(health_service)
         .add_service(reflection)

@@ -17,12 +17,14 @@ mod peers;
 mod queue;
 mod receive;
 mod records;
+mod refuse;
 mod seen;
 mod shell;
 mod subscribers;
 mod table;
 mod trace;
 mod turn;
+mod weight;
 pub mod wire;
 
 use std::{sync::Arc, time::Duration};
@@ -31,13 +33,13 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::subscribers::{Line, News};
 pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Due, StreamRoute},
     core::Core,
     originate::SendTask,
     shell::{Loaded, Parts, StartError, start},
-    subscribers::Subscription,
     turn::{Change, Counters, EngineError, Limits, Now},
 };
 use crate::{
@@ -58,7 +60,7 @@ pub struct Incoming {
     /// As it is now.
     pub task: Arc<Task>,
     /// Who sent it.
-    pub sender_card: Option<AgentCard>,
+    pub sender_card: Option<Arc<AgentCard>>,
 }
 
 /// What a call may do: anything the core can, plus registering who listens.
@@ -174,7 +176,14 @@ impl Engine {
             )
         })
         .await
-        .and_then(|(task, subscription)| Ok((task, subscription?)))
+        .and_then(|(task, line)| {
+            let subscription = Subscription {
+                line: line?,
+                engine: self.clone(),
+                task_id: task.id.clone(),
+            };
+            Ok((task, subscription))
+        })
     }
 
     /// Listens for tasks of the local agent.
@@ -186,7 +195,7 @@ impl Engine {
                     audience.add_listener(sender)
                 })
             })
-            .await?;
+            .await??;
         let listener = Listener {
             id,
             tasks,
@@ -310,6 +319,27 @@ impl Engine {
 
 fn stopping() -> EngineError {
     EngineError::Unavailable("the daemon is stopping".into())
+}
+
+/// The changes of one task from one moment on. Dropping it ends it.
+pub struct Subscription {
+    line: Arc<Line>,
+    engine: Engine,
+    task_id: String,
+}
+
+impl Subscription {
+    /// The next change; None when the task is gone or the daemon stops. Whoever is far behind gets the task as
+    /// it stands instead of the changes that led there.
+    pub async fn next(&mut self) -> Option<Arc<Change>> {
+        match self.line.next().await? {
+            News::Change(change) => Some(change),
+            News::Lost => {
+                let task = self.engine.task(self.task_id.clone()).await.ok()?;
+                Some(Arc::new(Change::standing(task)))
+            }
+        }
+    }
 }
 
 /// An agent that listens. Dropping it stops that.

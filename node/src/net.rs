@@ -11,6 +11,7 @@ mod budget;
 mod card;
 mod counters;
 mod dialer;
+mod door;
 mod feed;
 mod frame;
 mod handle;
@@ -26,7 +27,7 @@ mod turns;
 mod writer;
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::AgentCard;
+use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 pub use self::{
@@ -81,8 +82,16 @@ pub struct Limits {
     pub pending_incoming: u32,
     /// Outbound connections that are not authenticated yet.
     pub pending_outgoing: u32,
+    /// Inbound connections from one address that are not authenticated yet: whoever connects and says nothing
+    /// has a place for the 10 s that authentication may take.
+    pub pending_per_address: usize,
+    /// Inbound connections from one address; a site behind one has many nodes.
+    pub connections_per_address: usize,
     /// Inbound streams of one peer that are open at once; deployed peers open one per envelope.
     pub inbound_streams_per_peer: usize,
+    /// Inbound streams of all peers together, besides a few that each has for itself. Each may hold 256 KiB that
+    /// are not read yet.
+    pub inbound_streams_shared: usize,
     /// Frames of one peer whose [`Permit`] is held; as many short ones, under 32 KiB, as longer ones.
     pub frames_per_peer: usize,
     /// Payload bytes of one peer's longer frames whose [`Permit`] is held; at least one longest frame.
@@ -100,9 +109,12 @@ impl Default for Limits {
         Self {
             connections: 1024,
             connections_per_peer: 8,
-            pending_incoming: 128,
+            pending_incoming: 512,
             pending_outgoing: 64,
+            pending_per_address: 64,
+            connections_per_address: 256,
             inbound_streams_per_peer: 1024,
+            inbound_streams_shared: 3072,
             frames_per_peer: 64,
             bytes_per_peer: 32 << 20,
             bytes_total: 512 << 20,
@@ -144,8 +156,8 @@ pub enum Event {
     Card {
         /// Whose.
         peer: PeerId,
-        /// The card.
-        card: AgentCard,
+        /// The card as it came, encoded: decoded it can take many times as much memory.
+        card: Bytes,
     },
     /// The addresses of the peer that are worth keeping over a restart have changed.
     Addresses {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{Artifact, Message, TaskStatus};
+use agentanycast_proto::v1::{Artifact, Message, MessageRole, TaskStatus};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -250,6 +250,9 @@ pub const MAX_ID: usize = 256;
 /// ten times that is a runaway.
 pub const MAX_MESSAGES: usize = 10_000;
 
+/// How far back a report is looked for that is made again: more than an agent has under way at once.
+const RECENT: usize = 64;
+
 /// Most results of a task.
 pub const MAX_RESULTS: usize = 1_000;
 
@@ -380,6 +383,18 @@ impl Task {
     /// True when a message with this id is part of the task.
     pub fn knows_message(&self, message_id: &str) -> bool {
         !message_id.is_empty() && self.messages.iter().any(|known| known.message_id == message_id)
+    }
+
+    /// True when the agent has said this already, with the same id, among the last `RECENT` messages: a report
+    /// that it makes again because the answer was lost.
+    pub fn has_said(&self, message: &Message) -> bool {
+        !message.message_id.is_empty()
+            && message.role != MessageRole::User as i32
+            && self.messages.iter().rev().take(RECENT).any(|known| {
+                known.message_id == message.message_id
+                    && known.role == MessageRole::Agent as i32
+                    && known.parts == message.parts
+            })
     }
 
     fn position(&self, artifact_id: &str) -> Option<usize> {

@@ -3,7 +3,7 @@
 //! The rule for all callers: identifiers, sizes, states and reasons may be logged; the content of
 //! messages, artifacts and metadata never, at any level.
 
-use std::io;
+use std::{io, panic, thread};
 
 use tracing_subscriber::{
     EnvFilter, Layer as _, Registry, fmt,
@@ -38,6 +38,17 @@ pub fn init_logging(level: LogLevel, format: LogFormat) -> Result<(), TryInitErr
     Registry::default()
         .with(lines.with_filter(filter(level)))
         .try_init()
+}
+
+/// Makes a panic a line of the log like any other error. Of what was said only constant text is shown: text
+/// that was put together may hold the content of a message.
+pub fn log_panics() {
+    panic::set_hook(Box::new(|panicked| {
+        let at = panicked.location().map(ToString::to_string).unwrap_or_default();
+        let what = panicked.payload().downcast_ref::<&'static str>().unwrap_or(&"");
+        let thread = thread::current();
+        tracing::error!(thread = thread.name(), at, what, "a thread panicked");
+    }));
 }
 
 fn filter(level: LogLevel) -> EnvFilter {

@@ -4,6 +4,8 @@
 //! committed, so that nobody needs `protoc`. `tests/drift.rs` keeps the two together. Fields with a
 //! number from 100 upwards, and `task_list_service.proto`, are additive to the published contract.
 
+pub mod unfold;
+
 /// The generated messages, clients and servers.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]
 pub mod v1 {

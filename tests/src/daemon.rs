@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast::{AgentCard, Node, PeerId};
+use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     lab::Namespace,
     rpc::{self, Rpc},
-    wait::{LIMIT, within},
+    wait::{LIMIT, eventually, within},
 };
 
 /// How long a daemon may take to drain after SIGTERM; the contract's figure.
@@ -34,7 +34,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 const MAX_SOCKET_PATH: usize = 103;
 
 /// How much of the log's end is shown when a test fails, in bytes.
-const SHOWN_LOG: u64 = 16 << 10;
+const SHOWN_LOG: u64 = 2560 << 10;
 
 /// The variables of the daemon begin with this; those of whoever runs the tests are taken away.
 const PREFIX: &str = "AGENTANYCAST_";
@@ -315,8 +315,8 @@ impl Builder {
                 let log = daemon.log_tail();
                 Err(Ended { status, log })
             }
-            Err(_) => panic!(
-                "the daemon did not announce itself; so far: {:?} at {:?}",
+            Err(late) => panic!(
+                "the daemon did not announce itself ({late}); so far: {:?} at {:?}",
                 daemon.peer_id, daemon.addresses
             ),
         }
@@ -411,9 +411,14 @@ impl Daemon {
 
     /// A connection by the SDK.
     pub async fn node(&self) -> Node {
-        within("the daemon takes the SDK", Box::pin(Node::connect(self.grpc())))
-            .await
-            .unwrap()
+        eventually("the daemon takes the SDK", || async {
+            match Box::pin(Node::connect(self.grpc())).await {
+                // The SDK's first contact is impatient, and machines that run tests are busy.
+                Err(error) if error.kind() == ErrorKind::Timeout => None,
+                outcome => Some(outcome.unwrap()),
+            }
+        })
+        .await
     }
 
     /// A connection by the SDK, with a card that has this name.

@@ -6,13 +6,15 @@
 //! is [`Manners::Reads`].
 
 mod forge;
+mod from;
 mod link;
 
-use std::io;
+use std::{io, net::Ipv4Addr};
 
 use agentanycast::PeerId;
+use futures::{AsyncRead, AsyncWrite};
 use libp2p::{
-    Multiaddr, Transport as _,
+    Multiaddr, Transport,
     core::{
         Endpoint,
         muxing::StreamMuxerBox,
@@ -23,6 +25,7 @@ use libp2p::{
     noise, quic, tcp, yamux,
 };
 
+use self::from::From;
 pub use self::{
     forge::{
         ack, artifact, card, encoded, envelope, frame, message, numbered, refused_by, send_task, task_of,
@@ -86,21 +89,16 @@ impl Stranger {
 
     /// Connects with these manners. An error: it was not let in.
     pub async fn dial_as(&self, address: &str, manners: Manners) -> io::Result<Link> {
-        let muxer = within("a connection stands or fails", self.connect(address)).await?;
+        let address: Multiaddr = address.parse().expect("a multiaddr");
+        let muxer = connect(self.road(&address), address).await?;
         Ok(Link::start(muxer, manners))
     }
 
-    async fn connect(&self, address: &str) -> io::Result<StreamMuxerBox> {
-        let address: Multiaddr = address.parse().expect("a multiaddr");
-        let opts = DialOpts {
-            role: Endpoint::Dialer,
-            port_use: PortUse::New,
-        };
-        let dialing = self
-            .road(&address)
-            .dial(address, opts)
-            .map_err(io::Error::other)?;
-        dialing.await.map(|(_, muxer)| muxer)
+    /// Connects by TCP from this address of the loopback. An error: it was not let in.
+    pub async fn dial_from(&self, source: Ipv4Addr, address: &str) -> io::Result<Link> {
+        let address = address.parse().expect("a multiaddr");
+        let muxer = connect(self.secured(From(source)), address).await?;
+        Ok(Link::start(muxer, Manners::Reads))
     }
 
     fn road(&self, address: &Multiaddr) -> Boxed<(libp2p::PeerId, StreamMuxerBox)> {
@@ -110,12 +108,35 @@ impl Stranger {
                 .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
                 .boxed();
         }
+        self.secured(tcp::tokio::Transport::new(tcp::Config::new().nodelay(true)))
+    }
+
+    /// Noise and yamux on top of a road.
+    fn secured<T>(&self, road: T) -> Boxed<(libp2p::PeerId, StreamMuxerBox)>
+    where
+        T: Transport<Error = io::Error> + Send + Unpin + 'static,
+        T::Output: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        T::Dial: Send,
+        T::ListenerUpgrade: Send,
+    {
         let mut muxer = yamux::Config::default();
         muxer.set_max_num_streams(MAX_STREAMS);
-        tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
-            .upgrade(Version::V1Lazy)
+        road.upgrade(Version::V1Lazy)
             .authenticate(noise::Config::new(&self.keypair).expect("a key for Noise"))
             .multiplex(muxer)
             .boxed()
     }
+}
+
+async fn connect(
+    mut road: Boxed<(libp2p::PeerId, StreamMuxerBox)>,
+    address: Multiaddr,
+) -> io::Result<StreamMuxerBox> {
+    let opts = DialOpts {
+        role: Endpoint::Dialer,
+        port_use: PortUse::New,
+    };
+    let dialing = road.dial(address, opts).map_err(io::Error::other)?;
+    let connected = within("a connection stands or fails", dialing).await;
+    connected.map(|(_, muxer)| muxer)
 }

@@ -251,7 +251,8 @@ impl NodeService for Api {
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             while let Some(incoming) = listener.next().await {
                 let task = api.present_task(&incoming.task, most).await;
-                yield SubscribeIncomingTasksResponse { task: Some(task), sender_card: incoming.sender_card };
+                let sender_card = incoming.sender_card.map(|card| (*card).clone());
+                yield SubscribeIncomingTasksResponse { task: Some(task), sender_card };
             }
             Err(Status::unavailable("the daemon is stopping"))?;
         })))
@@ -336,7 +337,7 @@ impl Api {
     ) -> Result<(), Status> {
         self.engine()
             .call(move |core, _| {
-                core.put_peer_card(peer, card);
+                core.put_peer_card(peer, &card.encode_to_vec().into());
                 Ok(())
             })
             .await

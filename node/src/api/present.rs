@@ -1,13 +1,15 @@
 //! Answers within the limit of whoever asked: what does not fit is listed by reference, to be read
 //! with SubscribeTaskStream.
 
+use std::sync::Arc;
+
 use agentanycast_proto::v1::{
     self, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content,
 };
 use prost::Message as _;
 use tonic::{Request, metadata::MetadataMap};
 
-use super::Api;
+use super::{Api, content};
 use crate::{
     engine::{Change, wire},
     task::{Output, Task},
@@ -36,8 +38,7 @@ impl Api {
     /// A task whole, within `most` bytes.
     pub(super) async fn present_task(&self, task: &Task, most: usize) -> v1::Task {
         let mut answer = wire::head(task, self.engine().me());
-        answer.messages = task.messages.iter().map(|message| (**message).clone()).collect();
-        shorten(&mut answer.messages, most / 2);
+        answer.messages = shortened(&task.messages, most / 2);
         if answer
             .status_message
             .as_ref()
@@ -80,17 +81,18 @@ impl Api {
     ) -> Vec<Artifact> {
         let mut artifacts = Vec::new();
         for result in results {
-            let whole = match result {
+            let shown = match result {
+                Output::Whole(artifact) if artifact.encoded_len() > room => by_reference(task, artifact),
                 Output::Whole(artifact) => artifact.clone(),
                 Output::Streamed(streamed) => {
                     let most = self.node.max_artifact_bytes.min(room as u64);
-                    self.engine().streamed_artifact(task, streamed, most).await
+                    let whole = self.engine().streamed_artifact(task, streamed, most).await;
+                    if whole.encoded_len() > room {
+                        by_reference(task, &whole)
+                    } else {
+                        whole
+                    }
                 }
-            };
-            let shown = if whole.encoded_len() > room {
-                by_reference(task, &whole)
-            } else {
-                whole
             };
             room = room.saturating_sub(shown.encoded_len() + 16);
             artifacts.push(shown);
@@ -106,44 +108,43 @@ fn by_reference(task: &str, artifact: &Artifact) -> Artifact {
         &artifact.artifact_id,
         &artifact.name,
         media_type,
-        content(artifact).len() as u64,
+        content::length(artifact),
     )
 }
 
-/// The content of an artifact as the bytes of a stream: raw and text parts one after the other; any
-/// other part as its protobuf encoding.
-pub(super) fn content(artifact: &Artifact) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for part in &artifact.parts {
-        match &part.content {
-            Some(Content::RawPart(raw)) => bytes.extend_from_slice(&raw.data),
-            Some(Content::TextPart(text)) => bytes.extend_from_slice(text.text.as_bytes()),
-            Some(_) => bytes.extend_from_slice(&part.encode_to_vec()),
-            None => {}
-        }
-    }
-    bytes
-}
-
-/// Leaves the contents of the largest messages out until all fit into `most` bytes; says so in each.
-fn shorten(messages: &mut [Message], most: usize) {
-    let mut total: usize = messages.iter().map(Message::encoded_len).sum();
-    if total <= most {
-        return;
-    }
+/// The messages, without the contents of the largest ones, so that all fit into `most` bytes; each of those says so.
+/// Only what is shown is copied.
+fn shortened(messages: &[Arc<Message>], most: usize) -> Vec<Message> {
+    let mut sizes: Vec<usize> = messages.iter().map(|message| message.encoded_len()).collect();
+    let mut total: usize = sizes.iter().sum();
+    let mut left_out = vec![None; messages.len()];
     let mut by_size: Vec<usize> = (0..messages.len()).collect();
-    by_size.sort_by_key(|at| std::cmp::Reverse(messages[*at].encoded_len()));
+    by_size.sort_by_key(|at| std::cmp::Reverse(sizes[*at]));
     for at in by_size {
         if total <= most {
-            return;
+            break;
         }
-        let message = &mut messages[at];
-        let bytes = message.encoded_len();
-        let text = format!("[{bytes} bytes left out: larger than this caller takes in one message]");
-        message.parts = vec![Part {
+        let stub = stub(&messages[at], sizes[at]);
+        total = total.saturating_sub(sizes[at]) + stub.encoded_len();
+        sizes[at] = stub.encoded_len();
+        left_out[at] = Some(stub);
+    }
+    let shown = messages.iter().zip(left_out);
+    shown
+        .map(|(message, stub)| stub.unwrap_or_else(|| (**message).clone()))
+        .collect()
+}
+
+/// A message without its content.
+fn stub(message: &Message, bytes: usize) -> Message {
+    let text = format!("[{bytes} bytes left out: larger than this caller takes in one message]");
+    Message {
+        message_id: message.message_id.clone(),
+        role: message.role,
+        parts: vec![Part {
             content: Some(Content::TextPart(TextPart { text })),
             ..Part::default()
-        }];
-        total = total.saturating_sub(bytes) + message.encoded_len();
+        }],
+        created_at: message.created_at,
     }
 }

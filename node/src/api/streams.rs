@@ -10,9 +10,13 @@ use agentanycast_proto::v1::{
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use tonic::{Status, Streaming};
 
-use super::{Api, present, status_of};
+use super::{
+    Api,
+    content::{self, Pieces},
+    status_of,
+};
 use crate::{
-    delivery::artifact::split,
+    delivery::artifact::CHUNK,
     engine::{ArtifactSender, SendError},
     spool::{ReadError, SpoolEvent, SpoolReader},
     task::{Output, Streamed, Task},
@@ -51,7 +55,7 @@ pub(super) async fn read(
                 }
                 match &*result {
                     Output::Whole(artifact) => {
-                        for event in whole(&task.id, artifact, request.from_sequence) {
+                        for event in whole(&task.id, artifact, &result, request.from_sequence) {
                             yield event;
                         }
                     }
@@ -187,49 +191,45 @@ fn translated(task_id: &str, artifact_id: &str, from_spool: SpoolEvent) -> Subsc
     })
 }
 
-/// A whole artifact as a stream.
-fn whole(task_id: &str, artifact: &Artifact, from: i32) -> Vec<SubscribeTaskStreamResponse> {
-    let content = present::content(artifact);
-    let chunks: Vec<bytes::Bytes> = if content.is_empty() {
-        Vec::new()
-    } else {
-        split(content.into()).collect()
-    };
-    let last = chunks.len().saturating_sub(1);
-    let mut events = vec![event(reading::Event::StreamStart(StreamStart {
-        task_id: task_id.to_owned(),
-        artifact_id: artifact.artifact_id.clone(),
+/// A whole artifact as a stream, made as it is read.
+fn whole(
+    task_id: &str,
+    artifact: &Artifact,
+    output: &Arc<Output>,
+    from: i32,
+) -> impl Iterator<Item = SubscribeTaskStreamResponse> + use<> {
+    let (task_id, artifact_id) = (task_id.to_owned(), artifact.artifact_id.clone());
+    let chunks = content::length(artifact).div_ceil(CHUNK as u64) as i32;
+    let start = StreamStart {
+        task_id: task_id.clone(),
+        artifact_id: artifact_id.clone(),
         artifact_name: artifact.name.clone(),
         media_type: artifact
             .parts
             .first()
             .map(|part| part.media_type.clone())
             .unwrap_or_default(),
-        total_chunks: chunks.len() as i32,
+        total_chunks: chunks,
         ..StreamStart::default()
-    }))];
-    events.extend(
-        chunks
-            .into_iter()
-            .enumerate()
-            .skip(from as usize)
-            .map(|(sequence, data)| {
-                event(reading::Event::StreamChunk(StreamChunk {
-                    task_id: task_id.to_owned(),
-                    artifact_id: artifact.artifact_id.clone(),
-                    sequence: sequence as i32,
-                    data,
-                    is_last: sequence == last,
-                }))
-            }),
-    );
-    events.push(event(reading::Event::StreamEnd(StreamEnd {
-        task_id: task_id.to_owned(),
-        artifact_id: artifact.artifact_id.clone(),
+    };
+    let end = StreamEnd {
+        task_id: task_id.clone(),
+        artifact_id: artifact_id.clone(),
         reason: StreamEndReason::Complete as i32,
         error_message: String::new(),
-    })));
-    events
+    };
+    let pieces = (from..).zip(Pieces::new(Arc::clone(output), from as usize));
+    let pieces = pieces.map(move |(sequence, data)| {
+        event(reading::Event::StreamChunk(StreamChunk {
+            task_id: task_id.clone(),
+            artifact_id: artifact_id.clone(),
+            sequence,
+            data,
+            is_last: sequence + 1 == chunks,
+        }))
+    });
+    let [start, end] = [reading::Event::StreamStart(start), reading::Event::StreamEnd(end)].map(event);
+    std::iter::once(start).chain(pieces).chain(std::iter::once(end))
 }
 
 /// SendStreamingArtifact.

@@ -18,8 +18,14 @@ pub const IN_MEMORY: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// Epochs remembered per peer: a peer draws a new one only when it lost its queue.
 pub const EPOCHS: usize = 8;
 
-/// Reasons of refusals remembered per peer, to answer a re-sent envelope as the first time.
-pub const REFUSALS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+/// Reasons of refusals remembered per peer, to answer a re-sent envelope as the first time: a window of them.
+pub const REFUSALS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// Longest reason that is remembered, in bytes.
+pub const MAX_REASON: usize = 512;
+
+/// Ids and refusals kept in memory of a peer that is away: of each of them there are many.
+pub const WHILE_AWAY: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 /// Highest applied sequence of each of a peer's epochs, newest epoch last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +103,21 @@ impl Seen {
 
     /// Remembers why an envelope was refused.
     pub fn refuse(&mut self, envelope_id: &str, reason: &str) {
-        self.refusals.put(envelope_id.to_owned(), reason.to_owned());
+        let end = reason.floor_char_boundary(MAX_REASON);
+        self.refusals
+            .put(envelope_id.to_owned(), reason[..end].to_owned());
+    }
+
+    /// The peer is away: only the newest stay in memory. All ids are on disk, or about to be.
+    pub fn rest(&mut self) {
+        self.recent.resize(WHILE_AWAY);
+        self.refusals.resize(WHILE_AWAY);
+    }
+
+    /// The peer is back.
+    pub fn wake(&mut self) {
+        self.recent.resize(IN_MEMORY);
+        self.refusals.resize(REFUSALS);
     }
 
     /// Why this envelope was refused, if it was and is remembered.

@@ -2,14 +2,18 @@
 //! ids within bounds?
 //!
 //! Pure. What does not pass is malformed: it is counted and never acknowledged, since its sender
-//! could not make sense of an answer either (docs/protocol.md, "Envelopes").
+//! could not make sense of an answer either (docs/protocol.md, "Envelopes"). One that would take too much
+//! memory is not even decoded; since its sender may be honest, it can be refused by name ([`Unfolded`]).
 
 use std::collections::BTreeMap;
 
-use agentanycast_proto::v1::{
-    A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload,
-    StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
-    TaskStatusUpdatePayload, a2a_envelope::Payload,
+use agentanycast_proto::{
+    unfold,
+    v1::{
+        A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload,
+        StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
+        TaskStatusUpdatePayload, a2a_envelope::Payload,
+    },
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -21,6 +25,13 @@ pub const MAX_METADATA: usize = 256;
 
 /// Longest key of a task's metadata, in bytes.
 pub const MAX_METADATA_KEY: usize = 256;
+
+/// Most parts, artifacts, values and map entries in one envelope: decoded they take 64 MiB. A frame of 16 MiB
+/// could hold eight million of them, a gigabyte. As numbers in a list they are 5.5 MiB on the wire.
+pub const MAX_ELEMENTS: usize = 1 << 19;
+
+/// Frames up to this length are not counted: what they unfold to is a few MiB at most.
+const SMALL: usize = 64 << 10;
 
 /// An envelope that can be acted on.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,11 +67,51 @@ pub enum Malformed {
     /// An id or a map is missing or longer than allowed.
     #[error("envelope with {0}")]
     Field(&'static str),
+    /// It would take too much memory.
+    #[error("{}", .0.reason)]
+    Unfolds(Box<Unfolded>),
+}
+
+/// What is known of an envelope that was not decoded since it has more than [`MAX_ELEMENTS`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfolded {
+    /// The sender's name for it.
+    pub id: String,
+    /// `(epoch, sequence)`, from peers that number their envelopes.
+    pub place: Option<(u64, u64)>,
+    /// The task, if it is a SEND_TASK.
+    pub sends_task: Option<String>,
+    /// Why it was not decoded, for people.
+    pub reason: String,
+}
+
+/// An envelope without its contents: decoding it makes nothing but these few texts.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Head {
+    #[prost(string, tag = "1")]
+    envelope_id: String,
+    #[prost(int32, tag = "2")]
+    kind: i32,
+    #[prost(message, optional, tag = "10")]
+    send_task: Option<SendHead>,
+    #[prost(fixed64, tag = "100")]
+    sender_epoch: u64,
+    #[prost(uint64, tag = "101")]
+    sequence: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct SendHead {
+    #[prost(string, tag = "1")]
+    task_id: String,
 }
 
 impl Inbound {
     /// Reads one frame. A chunk's data is not copied: it shares the frame's memory.
     pub fn decode(frame: &Bytes) -> Result<Self, Malformed> {
+        if frame.len() > SMALL {
+            check_elements(frame)?;
+        }
         let envelope =
             A2aEnvelope::decode(frame.clone()).map_err(|error| Malformed::Undecodable(error.to_string()))?;
         Self::read(envelope)
@@ -90,6 +141,35 @@ impl Inbound {
             payload,
         })
     }
+}
+
+/// Refuses what would take too much memory.
+fn check_elements(frame: &[u8]) -> Result<(), Malformed> {
+    let undecodable = |error: String| Malformed::Undecodable(error);
+    match unfold::elements(unfold::Kind::Envelope, frame, MAX_ELEMENTS) {
+        Ok(_) => return Ok(()),
+        Err(unfold::Refused::TooMany(_)) => {}
+        Err(refused) => return Err(undecodable(refused.to_string())),
+    }
+    let head = Head::decode(frame).map_err(|error| undecodable(error.to_string()))?;
+    check_id(
+        &head.envelope_id,
+        "an envelope id that is empty or over 256 bytes",
+    )?;
+    if head.kind == EnvelopeType::Ack as i32 {
+        return Err(Malformed::Disagrees(head.kind));
+    }
+    let place = (head.sender_epoch != 0 && head.sequence != 0).then_some((head.sender_epoch, head.sequence));
+    let sends_task = head.send_task.map(|send| send.task_id);
+    Err(Malformed::Unfolds(Box::new(Unfolded {
+        id: head.envelope_id,
+        place,
+        sends_task: sends_task.filter(|id| !id.is_empty() && id.len() <= MAX_ID),
+        reason: format!(
+            "the envelope has more than {MAX_ELEMENTS} parts, values and entries, the limit; send large content \
+             as raw bytes or as a streamed artifact"
+        ),
+    })))
 }
 
 fn check_id(id: &str, problem: &'static str) -> Result<(), Malformed> {

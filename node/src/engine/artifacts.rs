@@ -27,6 +27,7 @@ use self::incoming::Piece;
 pub use self::outgoing::{ArtifactSender, SendError};
 use super::{Engine, turn::EngineError, wire};
 use crate::{
+    net,
     spool::{ReadError, Spool},
     task::{Ended, Streamed},
 };
@@ -174,17 +175,30 @@ impl Plane {
     }
 
     /// A stream was accepted, for the first time or again.
-    pub(super) fn on_start(&mut self, peer: PeerId, start: StreamStart, envelope_id: String) {
+    pub(super) fn on_start(
+        &mut self,
+        peer: PeerId,
+        start: StreamStart,
+        envelope_id: String,
+        permit: Option<net::Permit>,
+    ) {
         let receiver = self.receiver((start.task_id.clone(), start.artifact_id.clone()));
         let _ = receiver.try_send(Piece {
             peer,
             envelope_id,
             payload: Payload::StreamStart(start),
+            _permit: permit,
         });
     }
 
     /// A chunk or the end.
-    pub(super) fn on_piece(&mut self, peer: PeerId, envelope_id: String, payload: Payload) {
+    pub(super) fn on_piece(
+        &mut self,
+        peer: PeerId,
+        envelope_id: String,
+        payload: Payload,
+        permit: Option<net::Permit>,
+    ) {
         let key = match &payload {
             Payload::StreamChunk(chunk) => (chunk.task_id.clone(), chunk.artifact_id.clone()),
             Payload::StreamEnd(end) => (end.task_id.clone(), end.artifact_id.clone()),
@@ -204,6 +218,7 @@ impl Plane {
             peer,
             envelope_id,
             payload,
+            _permit: permit,
         });
     }
 

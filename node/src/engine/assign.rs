@@ -189,6 +189,10 @@ impl Core {
     ) -> Result<(), EngineError> {
         let task = self.task_of_agent(id)?;
         self.feed.touch(now.mono);
+        let again = |message: &Message| task.has_said(message);
+        if !next.is_terminal() && !task.status.is_terminal() && message.as_ref().is_some_and(again) {
+            return Ok(());
+        }
         if next == Status::Completed
             && !task.status.is_terminal()
             && let Some(open) = task.open_streams().next()

@@ -5,6 +5,7 @@ use std::{collections::HashSet, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, GetTaskPayload, a2a_envelope::Payload};
+use bytes::Bytes;
 
 use super::{
     core::Core,
@@ -134,6 +135,9 @@ impl Core {
     /// The first connection to a peer is up.
     pub fn on_connected(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
         self.connected.insert(peer);
+        if let Some(seen) = self.seen.get_mut(&peer) {
+            seen.wake();
+        }
         self.queue(peer)?;
         self.dirty.insert(peer);
         if !self.is_ours(peer)? {
@@ -177,6 +181,9 @@ impl Core {
     /// The last connection to a peer is gone.
     pub fn on_disconnected(&mut self, peer: PeerId) {
         self.connected.remove(&peer);
+        if let Some(seen) = self.seen.get_mut(&peer) {
+            seen.rest();
+        }
         let Some(stream) = self.queues.get(&peer).map(|queue| queue.stream) else {
             return;
         };
@@ -217,16 +224,17 @@ impl Core {
 
     /// The card of the local agent.
     pub fn card(&self) -> Option<AgentCard> {
-        self.peers.own().cloned()
+        self.peers.own().map(|card| (**card).clone())
     }
 
     /// The newest card that a peer has shown.
     pub fn peer_card(&mut self, peer: PeerId) -> Result<Option<AgentCard>, EngineError> {
-        Ok(self.peers.card(&*self.store, peer)?)
+        let card = self.peers.card(&*self.store, peer)?;
+        Ok(card.map(|card| (*card).clone()))
     }
 
-    /// A peer has shown its card.
-    pub fn put_peer_card(&mut self, peer: PeerId, card: AgentCard) {
+    /// A peer has shown its card; encoded, as it came.
+    pub fn put_peer_card(&mut self, peer: PeerId, card: &Bytes) {
         self.peers.put_card(peer, card, &mut self.turn.batch);
     }
 
@@ -297,7 +305,8 @@ impl Core {
             .collect();
         unclaimed.sort();
         for (_, id) in unclaimed {
-            self.feed.offer(&id, false);
+            let weight = self.tasks.weight(&id);
+            self.feed.offer(&id, false, weight);
         }
         let waited_for: Vec<PeerId> = self.queues.keys().copied().collect();
         for peer in waited_for {

@@ -37,14 +37,15 @@ use crate::{
         outbox::{Action, Kind},
     },
     store::{Batch, Store, StoreError, watched::Watched},
-    task::{Output, Role, Status},
+    task::{Output, Role, Status, Task},
 };
 
 /// Largest envelope, in bytes: one frame (docs/protocol.md, "Frames").
 pub const MAX_ENVELOPE: usize = 16 << 20;
 
-/// Peers whose past envelopes are remembered in memory; the rest is on disk.
-const SEEN_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Peers whose past envelopes are remembered in memory; the rest is on disk. More than turns can wait for the
+/// barrier, so that what is dropped from memory is on disk already.
+const SEEN_PEERS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// The one authority over tasks.
 pub struct Core {
@@ -288,22 +289,30 @@ impl Core {
             self.feed.withdraw(id);
             return Ok(());
         }
-        let deliveries = self.feed.offer(id, news);
+        let weight = self.tasks.weight(id);
+        let deliveries = self.feed.offer(id, news, weight);
         self.hand_over(deliveries)
     }
 
     pub(super) fn hand_over(&mut self, deliveries: Vec<Delivery>) -> Result<(), StoreError> {
+        // Listeners share what they are given.
+        let mut last: Option<Arc<Task>> = None;
         for (listener, id) in deliveries {
-            let Some(task) = unless_damaged(self.tasks.read(&id))?.flatten() else {
-                continue;
+            let task = match last.take().filter(|task| task.id == id) {
+                Some(task) => task,
+                None => match unless_damaged(self.tasks.read(&id))?.flatten() {
+                    Some(task) => Arc::new(task),
+                    None => continue,
+                },
             };
+            last = Some(Arc::clone(&task));
             let sender_card = match task.role {
                 Role::Assignee(peer) => self.peers.card(&*self.store, peer)?,
                 _ => self.peers.own().cloned(),
             };
             self.effect(Effect::Incoming {
                 listener,
-                task: Arc::new(task),
+                task,
                 sender_card,
             });
         }

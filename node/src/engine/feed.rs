@@ -2,15 +2,18 @@
 //!
 //! Pure. Every open listener gets every new task, once; a task that nobody listened for, or whose
 //! every listener went away before an agent acted on it, is offered again. A listener is sent no
-//! more than it has room for ([`CREDIT`]), so that a slow agent costs no memory.
+//! more than it has room for ([`CREDIT`], [`CREDIT_BYTES`]), so that a slow agent costs no memory.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 
 /// Tasks a listener is sent ahead of what it has read.
 pub(super) const CREDIT: usize = 64;
+
+/// Bytes of tasks that a listener is sent ahead of what it has read, unless a single one has more.
+pub(super) const CREDIT_BYTES: usize = 4 << 20;
 
 /// Most ended tasks that wait for a listener to be told of their end.
 const MAX_NEWS: usize = 10_000;
@@ -21,6 +24,8 @@ pub(crate) type ListenerId = u64;
 #[derive(Debug)]
 struct Offer {
     task: String,
+    /// Bytes that the task takes in memory.
+    weight: usize,
     holders: Vec<ListenerId>,
     /// True for a task that has ended: told once, then forgotten.
     news: bool,
@@ -31,6 +36,15 @@ struct Listener {
     cursor: u64,
     attached_at: u64,
     credit: usize,
+    /// What it was sent and has not read, oldest first.
+    unread: VecDeque<usize>,
+    unread_bytes: usize,
+}
+
+impl Listener {
+    fn has_room(&self) -> bool {
+        self.credit > 0 && self.unread_bytes < CREDIT_BYTES
+    }
 }
 
 /// See the module's text.
@@ -60,8 +74,8 @@ impl Feed {
         }
     }
 
-    /// Offers a task to every listener. `news`: it has ended.
-    pub(super) fn offer(&mut self, task: &str, news: bool) -> Vec<Delivery> {
+    /// Offers a task of `weight` bytes to every listener. `news`: it has ended.
+    pub(super) fn offer(&mut self, task: &str, news: bool, weight: usize) -> Vec<Delivery> {
         self.withdraw(task);
         let number = self.next;
         self.next += 1;
@@ -75,6 +89,7 @@ impl Feed {
             number,
             Offer {
                 task: task.to_owned(),
+                weight,
                 holders: Vec::new(),
                 news,
             },
@@ -102,6 +117,8 @@ impl Feed {
                 cursor: 0,
                 attached_at: self.next,
                 credit: CREDIT,
+                unread: VecDeque::new(),
+                unread_bytes: 0,
             },
         );
         self.deliver()
@@ -120,16 +137,21 @@ impl Feed {
             let held = offer.holders.len();
             offer.holders.retain(|holder| *holder != id);
             if held > 0 && offer.holders.is_empty() && !offer.news {
-                orphans.push(offer.task.clone());
+                orphans.push((offer.task.clone(), offer.weight));
             }
         }
-        orphans.iter().flat_map(|task| self.offer(task, false)).collect()
+        orphans
+            .iter()
+            .flat_map(|(task, weight)| self.offer(task, false, *weight))
+            .collect()
     }
 
     /// A listener has read `count` tasks.
     pub(super) fn credit(&mut self, id: ListenerId, count: usize) -> Vec<Delivery> {
         if let Some(listener) = self.listeners.get_mut(&id) {
             listener.credit = (listener.credit + count).min(CREDIT);
+            let read = count.min(listener.unread.len());
+            listener.unread_bytes -= listener.unread.drain(..read).sum::<usize>();
         }
         self.deliver()
     }
@@ -150,7 +172,7 @@ impl Feed {
         let mut deliveries = Vec::new();
         for (&id, listener) in &mut self.listeners {
             for (&number, offer) in self.offers.range_mut(listener.cursor + 1..) {
-                if listener.credit == 0 {
+                if !listener.has_room() {
                     break;
                 }
                 listener.cursor = number;
@@ -158,6 +180,8 @@ impl Feed {
                     continue; // Another listener has it and may still take it.
                 }
                 listener.credit -= 1;
+                listener.unread.push_back(offer.weight);
+                listener.unread_bytes += offer.weight;
                 offer.holders.push(id);
                 deliveries.push((id, offer.task.clone()));
             }

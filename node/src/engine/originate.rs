@@ -399,7 +399,8 @@ impl Core {
     }
 
     fn room_in_store(&self) -> Result<(), EngineError> {
-        if self.tasks.total_bytes() >= self.limits.quota && self.tasks.collectable(0, 0, 0).is_none() {
+        // What has ended is collected within a second and need not be waited for.
+        if self.tasks.open_bytes() >= self.limits.quota {
             return Err(EngineError::Exhausted(format!(
                 "open tasks take {} bytes, the limit of this node (store_quota)",
                 self.limits.quota
@@ -412,9 +413,17 @@ impl Core {
     /// peer cannot shut out the local agent and the other peers.
     pub(super) fn room_for_task_from(&self, peer: PeerId) -> Result<(), EngineError> {
         let share = (self.limits.max_open_tasks / 2).max(1);
-        if self.tasks.open_from(peer) >= share {
+        let (tasks, bytes) = self.tasks.open_from(peer);
+        if tasks >= share {
             return Err(EngineError::Exhausted(format!(
                 "this peer has {share} open tasks here, its share of what this node takes; wait until some have ended"
+            )));
+        }
+        let share = self.limits.quota / 2;
+        if bytes >= share {
+            return Err(EngineError::Exhausted(format!(
+                "open tasks of this peer take {bytes} bytes here, its share of what this node keeps is {share}; \
+                 wait until some have ended"
             )));
         }
         self.room_for_task()
@@ -461,8 +470,9 @@ pub(super) fn deadline_of(metadata: &BTreeMap<String, String>) -> Result<Option<
         return Ok(None);
     };
     let at: jiff::Timestamp = text.parse().map_err(|_| {
+        let shown = &text[..text.floor_char_boundary(64)];
         EngineError::Invalid(format!(
-            "deadline {text:?} is no RFC 3339 time, such as 2030-01-31T12:00:00Z"
+            "deadline {shown:?} is no RFC 3339 time, such as 2030-01-31T12:00:00Z"
         ))
     })?;
     Ok(Some(u64::try_from(at.as_millisecond()).unwrap_or(0)))

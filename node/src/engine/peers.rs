@@ -1,10 +1,11 @@
 //! What is kept of other nodes between runs: their cards and their addresses. Bounded: the newest
 //! [`MAX_PEERS`] stay.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::AgentCard;
+use bytes::Bytes;
 use lru::LruCache;
 use prost::Message as _;
 
@@ -14,13 +15,13 @@ use crate::store::{self, Batch, Store, StoreError};
 /// Most peers whose card, or whose addresses, are kept (docs/protocol.md, "Agent cards").
 pub(super) const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-/// Cards in memory; the rest is read from the store.
-const CARDS_IN_MEMORY: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+/// Cards in memory; the rest is read from the store. At their largest, decoded, they take 2 MiB each.
+const CARDS_IN_MEMORY: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 
 /// See the module's text.
 pub(super) struct Peers {
-    own: Option<AgentCard>,
-    cards: LruCache<PeerId, AgentCard>,
+    own: Option<Arc<AgentCard>>,
+    cards: LruCache<PeerId, Arc<AgentCard>>,
     with_card: LruCache<PeerId, usize>,
     addresses: LruCache<PeerId, Vec<String>>,
     listen: Vec<String>,
@@ -32,7 +33,7 @@ impl Peers {
         let own = store::get_large(store, &records::key(tag::OWN_CARD, b""))?;
         let listen = store.get(&records::key(tag::LISTEN, b""))?;
         let mut peers = Self {
-            own: own.and_then(|bytes| records::decode(&bytes)),
+            own: own.and_then(|bytes| records::decode(&bytes)).map(Arc::new),
             cards: LruCache::new(CARDS_IN_MEMORY),
             with_card: LruCache::new(MAX_PEERS),
             addresses: LruCache::new(MAX_PEERS),
@@ -54,36 +55,43 @@ impl Peers {
     }
 
     /// The card of the local agent.
-    pub(super) fn own(&self) -> Option<&AgentCard> {
+    pub(super) fn own(&self) -> Option<&Arc<AgentCard>> {
         self.own.as_ref()
     }
 
     /// Sets the card of the local agent.
     pub(super) fn set_own(&mut self, card: AgentCard, batch: &mut Batch) {
         batch.put_large(&records::key(tag::OWN_CARD, b""), &card.encode_to_vec());
-        self.own = Some(card);
+        self.own = Some(Arc::new(card));
     }
 
     /// The newest card of a peer.
-    pub(super) fn card(&mut self, store: &dyn Store, peer: PeerId) -> Result<Option<AgentCard>, StoreError> {
+    pub(super) fn card(
+        &mut self,
+        store: &dyn Store,
+        peer: PeerId,
+    ) -> Result<Option<Arc<AgentCard>>, StoreError> {
         if let Some(card) = self.cards.get(&peer) {
-            return Ok(Some(card.clone()));
+            return Ok(Some(Arc::clone(card)));
         }
         if self.with_card.get(&peer).is_none() {
             return Ok(None);
         }
         let card: Option<AgentCard> = store::get_large(store, &records::key(tag::CARD, &peer.to_bytes()))?
             .and_then(|bytes| records::decode(&bytes));
+        let card = card.map(Arc::new);
         if let Some(card) = &card {
-            self.cards.put(peer, card.clone());
+            self.cards.put(peer, Arc::clone(card));
         }
         Ok(card)
     }
 
     /// Keeps a peer's card; the oldest peer's goes when there are too many.
-    pub(super) fn put_card(&mut self, peer: PeerId, card: AgentCard, batch: &mut Batch) {
+    pub(super) fn put_card(&mut self, peer: PeerId, bytes: &Bytes, batch: &mut Batch) {
+        let Some(card) = records::decode(bytes) else {
+            return; // Whoever passed it on has decoded it.
+        };
         let name = peer.to_bytes();
-        let bytes = card.encode_to_vec();
         if let Some((gone, size)) = self.with_card.push(peer, bytes.len()) {
             let gone_name = gone.to_bytes();
             batch.delete_large(&records::key(tag::CARD, &gone_name), size);
@@ -92,12 +100,12 @@ impl Peers {
                 self.cards.pop(&gone);
             }
         }
-        batch.put_large(&records::key(tag::CARD, &name), &bytes);
+        batch.put_large(&records::key(tag::CARD, &name), bytes);
         batch.put(
             records::key(tag::CARD_SIZE, &name),
             (bytes.len() as u64).to_be_bytes().to_vec(),
         );
-        self.cards.put(peer, card);
+        self.cards.put(peer, Arc::new(card));
     }
 
     /// The addresses of all peers, for the network's start.

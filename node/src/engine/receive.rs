@@ -22,22 +22,17 @@ use super::{
     wire,
 };
 use crate::{
-    delivery::{inbox::Inbound, outbox::Kind},
+    delivery::{
+        artifact::{MAX_CHUNK, Reject},
+        inbox::{Inbound, Malformed},
+        outbox::Kind,
+    },
     store::StoreError,
     task::{Ended, Output, Role, Status, Streamed, Task},
 };
 
-/// Peers whose refusals are logged by name; of more, the counter tells.
-const LOGGED_PEERS: usize = 10_000;
-
 /// Artifacts of one task that may be streamed at once: each takes a file and a buffer.
 const MAX_OPEN_STREAMS: usize = 64;
-
-/// Answers to questions about tasks that wait for one peer; it asks about as many at once.
-const MAX_ANSWERS: usize = super::clockwork::ASKED;
-
-/// Bytes of such answers, unless a single one is larger: they are in memory only.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// What to answer.
 enum Verdict {
@@ -60,6 +55,7 @@ impl Core {
     pub fn on_frame(&mut self, now: Now, peer: PeerId, frame: &Bytes) -> Result<(), StoreError> {
         let inbound = match Inbound::decode(frame) {
             Ok(inbound) => inbound,
+            Err(Malformed::Unfolds(unfolded)) => return self.on_unfolded(now, peer, *unfolded),
             Err(error) => {
                 self.counters.malformed += 1;
                 self.log_once(peer, &error.to_string());
@@ -109,37 +105,12 @@ impl Core {
             Err(error @ StoreError::Damaged(_)) => Some(error.to_string()),
             Err(error) => return Err(error),
         };
-        if let Some(reason) = &refusal {
-            self.counters.refused += 1;
-            self.log_once(peer, reason);
-            self.seen(peer)?.refuse(&id, reason);
-            if let Some(task) = sent_task.filter(|_| place.is_none()) {
-                self.tell_rejected(now, peer, &task, reason)?;
-            }
+        if let Some(reason) = refusal {
+            return self.refuse(now, peer, id, place, sent_task, &reason);
         }
-        self.mark(now, peer, &id, place, refusal.is_some())?;
-        self.ack(now, peer, id, refusal.as_deref());
+        self.mark(now, peer, &id, place, false)?;
+        self.ack(now, peer, id, None);
         Ok(())
-    }
-
-    /// A deployed originator does not read the outcome of an acknowledgement: it learns of a refused
-    /// task by a status update, unless the task is one that goes on here.
-    fn tell_rejected(&mut self, now: Now, peer: PeerId, task: &str, reason: &str) -> Result<(), StoreError> {
-        // A task that is this peer's own here, in either role, goes its own way.
-        let goes_on = self
-            .tasks
-            .indexed(task)
-            .is_some_and(|known| known.peer == Some(peer));
-        if goes_on || !self.has_room_to_answer(peer, task, reason.len()) {
-            return Ok(());
-        }
-        let message = self.note(now, reason);
-        let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
-            task_id: task.to_owned(),
-            status: Status::Rejected.to_wire() as i32,
-            message: Some(message),
-        });
-        self.send(now, peer, task, Kind::Ephemeral, payload, Trace::default())
     }
 
     fn apply(
@@ -332,7 +303,7 @@ impl Core {
     }
 
     fn on_get_task(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
-        let task = match self.tasks.read(id)? {
+        let mut task = match self.tasks.read(id)? {
             Some(task) if task.role.peer() == Some(peer) => task,
             _ => {
                 return Ok(Verdict::Refuse(format!(
@@ -340,14 +311,16 @@ impl Core {
                 )));
             }
         };
-        let mut payload = GetTaskResponsePayload {
-            task: Some(wire::task(&task, self.me)),
-        };
-        if fits(payload.encoded_len(), "task").is_err()
-            && let Some(task) = &mut payload.task
-        {
+        if fits(wire::messages_len(&task) + wire::results_len(&task), "task").is_err() {
             task.messages.clear(); // The originator takes over the end and the results only.
         }
+        // Sizes first: a short question must not cost a copy of a task that does not fit.
+        if let Err(error) = fits(wire::results_len(&task), "task") {
+            return Ok(error.into());
+        }
+        let payload = GetTaskResponsePayload {
+            task: Some(wire::task(&task, self.me)),
+        };
         if let Err(error) = fits(payload.encoded_len(), "task") {
             return Ok(error.into());
         }
@@ -364,26 +337,6 @@ impl Core {
             Trace::of(&task.metadata),
         )?;
         Ok(Verdict::Accept)
-    }
-
-    /// True when no answer about this task waits for the peer, and not too many others do.
-    fn has_room_to_answer(&self, peer: PeerId, id: &str, bytes: usize) -> bool {
-        let Some(queue) = self.queues.get(&peer) else {
-            return true;
-        };
-        let (mut count, mut total) = (0, bytes);
-        for entry in queue
-            .outbox
-            .entries()
-            .filter(|entry| entry.kind == Kind::Ephemeral)
-        {
-            if entry.task_id == id {
-                return false;
-            }
-            count += 1;
-            total += entry.bytes;
-        }
-        count < MAX_ANSWERS && (total <= MAX_ANSWER_BYTES || count == 0)
     }
 
     /// The assignee's answer to our question: repairs what got lost, never undoes anything.
@@ -465,10 +418,17 @@ impl Core {
             _ => return Ok(()),
         };
         let is_chunk = matches!(payload, Payload::StreamChunk(_));
+        let too_large = match &payload {
+            Payload::StreamChunk(chunk) if chunk.data.len() > MAX_CHUNK => {
+                Some(Reject::ChunkTooLarge(chunk.data.len()).to_string())
+            }
+            _ => None,
+        };
         let refusal = match self.tasks.indexed(task_id) {
-            Some(known) if !known.is_assignee && known.peer == Some(peer) => (is_chunk
-                && !known.open_streams)
-                .then(|| format!("no artifact of task {task_id} is being streamed")),
+            Some(known) if !known.is_assignee && known.peer == Some(peer) => too_large.or_else(|| {
+                (is_chunk && !known.open_streams)
+                    .then(|| format!("no artifact of task {task_id} is being streamed"))
+            }),
             _ => Some(self.not_yours(peer, task_id)),
         };
         let refusal = match (refusal, start) {
@@ -588,12 +548,6 @@ impl Core {
             if let Some(entry) = entry {
                 self.left_queue(peer, &entry);
             }
-        }
-    }
-
-    fn log_once(&mut self, peer: PeerId, reason: &str) {
-        if self.refusals_logged.len() < LOGGED_PEERS && self.refusals_logged.insert(peer) {
-            tracing::warn!(%peer, reason, "refused an envelope; further ones of this peer are only counted");
         }
     }
 }

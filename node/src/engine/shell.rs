@@ -44,6 +44,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often otherwise.
 const SLOW_TICK: Duration = Duration::from_secs(1);
 
+/// Agents that listen at once. Each new task goes to every one of them; an agent is a connection, and there
+/// are 512 of those.
+const MAX_LISTENERS: usize = 1024;
+
 /// Reports of couriers that wait.
 const REPORTS: usize = 256;
 
@@ -88,10 +92,15 @@ pub(super) struct Audience {
 }
 
 impl Audience {
-    pub(super) fn add_listener(&mut self, sender: mpsc::Sender<Incoming>) -> ListenerId {
+    pub(super) fn add_listener(&mut self, sender: mpsc::Sender<Incoming>) -> Result<ListenerId, EngineError> {
+        if self.listeners.len() >= MAX_LISTENERS {
+            return Err(EngineError::Exhausted(format!(
+                "{MAX_LISTENERS} agents listen for tasks already, the limit of this node"
+            )));
+        }
         self.next_listener += 1;
         self.listeners.insert(self.next_listener, sender);
-        self.next_listener
+        Ok(self.next_listener)
     }
 
     pub(super) fn remove_listener(&mut self, id: ListenerId) {
@@ -298,7 +307,7 @@ impl Shell {
                 done
             }
             net::Event::Card { peer, card } => {
-                self.core.put_peer_card(peer, card);
+                self.core.put_peer_card(peer, &card);
                 Ok(())
             }
             net::Event::Addresses { peer, addrs } => {
@@ -383,10 +392,10 @@ impl Shell {
             self.submitted = self.committer.submit(turn.batch, urgency);
             self.lazy = urgency == Urgency::Lazy;
         }
-        if nobody_waits {
+        if nobody_waits && bytes == 0 {
             return;
         }
-        if self.lazy && self.submitted > self.durable {
+        if !nobody_waits && self.lazy && self.submitted > self.durable {
             // This turn has to wait for batches that nobody has waited for so far.
             self.committer.hurry();
             self.lazy = false;
@@ -426,14 +435,14 @@ impl Shell {
             if let Some(release) = pending.release {
                 release(Ok(&mut self.audience));
             }
+            let mut frame = pending.frame;
             for effect in pending.effects {
-                self.let_out(effect);
+                self.let_out(effect, &mut frame);
             }
-            drop(pending.frame);
         }
     }
 
-    fn let_out(&mut self, effect: Effect) {
+    fn let_out(&mut self, effect: Effect, frame: &mut Option<net::InboundFrame>) {
         match effect {
             Effect::OpenStream { peer, stream } => self.open_stream(peer, stream),
             Effect::Send { peer, stream, frame } => self.write(peer, Some(stream), frame),
@@ -454,12 +463,18 @@ impl Shell {
                 peer,
                 start,
                 envelope_id,
-            } => self.plane.on_start(peer, start, envelope_id),
+            } => {
+                let permit = frame.take().map(|frame| frame.permit);
+                self.plane.on_start(peer, start, envelope_id, permit);
+            }
             Effect::StreamPiece {
                 peer,
                 envelope_id,
                 payload,
-            } => self.plane.on_piece(peer, envelope_id, payload),
+            } => {
+                let permit = frame.take().map(|frame| frame.permit);
+                self.plane.on_piece(peer, envelope_id, payload, permit);
+            }
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),
             Effect::StopStreams { task_id } => self.plane.stop(&task_id),
             Effect::Forget { task_id } => self.plane.forget(task_id),

@@ -3,13 +3,19 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use prost::Message as _;
 use tokio::sync::Notify;
 
-use super::turn::{Change, EngineError};
+use super::{
+    turn::{Change, EngineError},
+    weight,
+};
 use crate::task::Output;
 
 /// Changes that wait for one subscriber; older ones are dropped first.
@@ -17,6 +23,13 @@ const MAX_WAITING: usize = 2048;
 
 /// Bytes of changes that wait for one subscriber, unless a single one is larger.
 const MAX_WAITING_BYTES: usize = 32 << 20;
+
+/// Bytes of changes that wait for all subscribers together. At the bound whoever is behind hears how its task
+/// stands when it reads on, and not how that came about.
+const MAX_ALL_BYTES: usize = 64 << 20;
+
+/// A change of so many bytes waits even when all others hold as much as they may.
+const SMALL: usize = 64 << 10;
 
 /// Subscribers of one task.
 const MAX_PER_TASK: usize = 64;
@@ -31,58 +44,97 @@ const FEW: usize = 256;
 struct Waiting {
     changes: VecDeque<(usize, Arc<Change>)>,
     bytes: usize,
+    /// Changes were dropped, the newest too.
+    lost: bool,
     closed: bool,
 }
 
-#[derive(Default)]
-struct Line {
+/// What waits for one subscriber.
+pub(super) struct Line {
     waiting: Mutex<Waiting>,
     news: Notify,
+    /// Bytes that wait in all lines.
+    all: Arc<AtomicUsize>,
+}
+
+/// What a subscriber gets.
+pub(super) enum News {
+    /// The next change.
+    Change(Arc<Change>),
+    /// Changes got lost: how the task stands has to be looked up.
+    Lost,
 }
 
 impl Line {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            news: Notify::new(),
+            all: Arc::clone(all),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn push(&self, bytes: usize, change: &Arc<Change>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
         waiting.bytes += bytes;
+        self.all.fetch_add(bytes, Relaxed);
         waiting.changes.push_back((bytes, Arc::clone(change)));
         while waiting.changes.len() > MAX_WAITING
             || (waiting.bytes > MAX_WAITING_BYTES && waiting.changes.len() > 1)
         {
-            if let Some((bytes, _)) = waiting.changes.pop_front() {
-                waiting.bytes -= bytes;
-            }
+            self.pop(&mut waiting);
+        }
+        // One small change always has room, or a subscriber that keeps up would pay for those that do not.
+        if self.all.load(Relaxed) > MAX_ALL_BYTES && (waiting.changes.len() > 1 || bytes > SMALL) {
+            while self.pop(&mut waiting).is_some() {}
+            waiting.lost = true;
         }
         drop(waiting);
         self.news.notify_one();
     }
 
-    fn close(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.news.notify_one();
+    fn pop(&self, waiting: &mut Waiting) -> Option<Arc<Change>> {
+        let (bytes, change) = waiting.changes.pop_front()?;
+        waiting.bytes -= bytes;
+        self.all.fetch_sub(bytes, Relaxed);
+        Some(change)
     }
-}
 
-/// The changes of one task from one moment on. Dropping it ends it.
-pub struct Subscription {
-    line: Arc<Line>,
-}
-
-impl Subscription {
-    /// The next change; None when the task is gone or the daemon stops.
-    pub async fn next(&mut self) -> Option<Arc<Change>> {
+    /// What is next; None when the daemon stops.
+    pub(super) async fn next(&self) -> Option<News> {
         loop {
             {
-                let mut waiting = self.line.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((bytes, change)) = waiting.changes.pop_front() {
-                    waiting.bytes -= bytes;
-                    return Some(change);
+                let mut waiting = self.lock();
+                if std::mem::take(&mut waiting.lost) {
+                    // How the task stands says what came since then, too.
+                    while self.pop(&mut waiting).is_some() {}
+                    return Some(News::Lost);
+                }
+                if let Some(change) = self.pop(&mut waiting) {
+                    return Some(News::Change(change));
                 }
                 if waiting.closed {
                     return None;
                 }
             }
-            self.line.news.notified().await;
+            self.news.notified().await;
         }
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.news.notify_one();
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let bytes = self.lock().bytes;
+        self.all.fetch_sub(bytes, Relaxed);
     }
 }
 
@@ -94,11 +146,12 @@ pub(super) struct Subscribers {
     /// At this count those that have gone are looked for: those of a task that changes no more are not
     /// noticed otherwise.
     sweep_at: usize,
+    all: Arc<AtomicUsize>,
 }
 
 impl Subscribers {
     /// Follows a task.
-    pub(super) fn subscribe(&mut self, task_id: &str) -> Result<Subscription, EngineError> {
+    pub(super) fn subscribe(&mut self, task_id: &str) -> Result<Arc<Line>, EngineError> {
         if self.count >= self.sweep_at {
             self.sweep();
         }
@@ -113,10 +166,10 @@ impl Subscribers {
                 self.count
             )));
         }
-        let line = Arc::new(Line::default());
+        let line = Arc::new(Line::new(&self.all));
         lines.push(Arc::downgrade(&line));
         self.count += 1;
-        Ok(Subscription { line })
+        Ok(line)
     }
 
     /// Tells a change to everyone who follows its task.
@@ -162,15 +215,65 @@ impl Subscribers {
 
 fn weight(change: &Change) -> usize {
     let results = change.results.iter().map(|result| match &**result {
-        Output::Whole(artifact) => artifact.encoded_len(),
+        Output::Whole(artifact) => artifact.encoded_len() as u64 + weight::unfolded_result(result),
         Output::Streamed(_) => 0,
     });
-    change.message.as_ref().map_or(0, |message| message.encoded_len()) + results.sum::<usize>() + 256
+    let message = change.message.as_ref().map_or(0, |message| {
+        message.encoded_len() as u64 + weight::unfolded(message)
+    });
+    usize::try_from(message + results.sum::<u64>()).map_or(usize::MAX, |bytes| bytes + 256)
 }
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_proto::v1::Message;
+
     use super::*;
+    use crate::task::Status;
+
+    fn change(task: &str, status: Status, bytes: usize) -> Arc<Change> {
+        let message = Message {
+            message_id: "x".repeat(bytes),
+            ..Message::default()
+        };
+        Arc::new(Change {
+            task_id: task.to_owned(),
+            status,
+            message: Some(Arc::new(message)),
+            results: Vec::new(),
+        })
+    }
+
+    /// Many that do not read hold a bounded number of bytes together; each learns that it lost something, and one
+    /// that reads loses nothing.
+    #[tokio::test]
+    async fn all_that_wait_are_bounded_together() {
+        const BYTES: usize = 4 << 20;
+        let mut subscribers = Subscribers::default();
+        let behind: Vec<_> = (0..40)
+            .map(|task| subscribers.subscribe(&task.to_string()).unwrap())
+            .collect();
+        let reader = subscribers.subscribe("read").unwrap();
+        for _ in 0..10 {
+            for task in 0..40 {
+                subscribers.publish(&change(&task.to_string(), Status::Working, BYTES));
+            }
+            subscribers.publish(&change("read", Status::Working, 1024));
+            assert!(matches!(reader.next().await, Some(News::Change(_))));
+            let held = subscribers.all.load(Relaxed);
+            assert!(
+                held <= MAX_ALL_BYTES + 41 * (SMALL + 1024),
+                "{held} bytes are held"
+            );
+        }
+        let mut lost = 0;
+        for line in &behind {
+            lost += usize::from(matches!(line.next().await, Some(News::Lost)));
+        }
+        assert!(lost > 20, "{lost} were told that they lost something");
+        drop((behind, reader));
+        assert_eq!(subscribers.all.load(Relaxed), 0);
+    }
 
     /// A task that has ended changes no more: nothing tells that its subscribers have gone.
     #[test]
@@ -188,13 +291,13 @@ mod tests {
             results: Vec::new(),
         };
         subscribers.publish(&Arc::new(change));
-        assert_eq!(stays.line.waiting.lock().unwrap().changes.len(), 1);
+        assert_eq!(stays.lock().changes.len(), 1);
     }
 
     #[test]
     fn those_that_stay_are_counted_up_to_the_bound() {
         let mut subscribers = Subscribers::default();
-        let all: Vec<Subscription> = (0..MAX_SUBSCRIBERS)
+        let all: Vec<Arc<Line>> = (0..MAX_SUBSCRIBERS)
             .map(|number| subscribers.subscribe(&number.to_string()).unwrap())
             .collect();
         assert!(matches!(

@@ -14,7 +14,10 @@ use agentanycast_proto::v1::Message;
 use lru::LruCache;
 use prost::Message as _;
 
-use super::records::{self, HeadRecord, ResultRecord, StateRecord, tag};
+use super::{
+    records::{self, HeadRecord, ResultRecord, StateRecord, tag},
+    weight,
+};
 use crate::{
     store::{self, Batch, Store, StoreError},
     task::{Output, Status, Task},
@@ -51,8 +54,10 @@ pub(super) struct Slot {
     is_new: bool,
     /// Counts against the quota: messages, results, and streamed bytes, which are not in memory.
     bytes: u64,
-    /// Bytes in memory.
+    /// Bytes in memory, as they were when it was put there.
     memory: usize,
+    /// What its messages and results take in memory above `bytes`.
+    unfolded: u64,
     commit: u64,
 }
 
@@ -70,9 +75,11 @@ pub(super) struct TaskTable {
     ended: BTreeSet<ByTime>,
     deadlines: BTreeSet<ByTime>,
     open: usize,
-    /// Open tasks that other nodes sent here.
-    assigned: HashMap<PeerId, usize>,
+    /// Open tasks that other nodes sent here, and their bytes.
+    assigned: HashMap<PeerId, (usize, u64)>,
     total_bytes: u64,
+    /// Of these, what open tasks take: it cannot be collected.
+    open_bytes: u64,
 }
 
 impl TaskTable {
@@ -89,6 +96,7 @@ impl TaskTable {
             open: 0,
             assigned: HashMap::new(),
             total_bytes: 0,
+            open_bytes: 0,
         };
         store::for_each(&**store, &[tag::STATE], |key, value| {
             let id = records::split(key).and_then(|(id, _)| std::str::from_utf8(id).ok());
@@ -111,14 +119,24 @@ impl TaskTable {
         self.open
     }
 
-    /// Number of tasks from this peer that have not ended.
-    pub(super) fn open_from(&self, peer: PeerId) -> usize {
-        self.assigned.get(&peer).copied().unwrap_or(0)
+    /// Number of tasks from this peer that have not ended, and their bytes on disk.
+    pub(super) fn open_from(&self, peer: PeerId) -> (usize, u64) {
+        self.assigned.get(&peer).copied().unwrap_or_default()
     }
 
-    /// Bytes of all messages and results, on disk.
-    pub(super) fn total_bytes(&self) -> u64 {
-        self.total_bytes
+    /// Bytes of all messages and results of open tasks, on disk.
+    pub(super) fn open_bytes(&self) -> u64 {
+        self.open_bytes
+    }
+
+    /// Bytes that a task takes in memory, as far as is known without reading it.
+    pub(super) fn weight(&self, id: &str) -> usize {
+        let on_disk = || Some(self.index.get(id)?.bytes as usize);
+        self.cache
+            .peek(id)
+            .map(|slot| slot.memory)
+            .or_else(on_disk)
+            .unwrap_or(0)
     }
 
     /// What is known without reading it.
@@ -206,6 +224,7 @@ impl TaskTable {
         }
         for (at, message) in task.messages.iter().enumerate().skip(slot.saved_messages) {
             slot.bytes += records::weight(&**message);
+            slot.unfolded += weight::unfolded(message);
             batch.put_large(
                 &records::numbered(tag::MESSAGE, name, at as u64),
                 &records::encode(&**message),
@@ -224,9 +243,11 @@ impl TaskTable {
                 slot.bytes = slot
                     .bytes
                     .saturating_sub(records::weight(&old) + saved.streamed_bytes());
+                slot.unfolded = slot.unfolded.saturating_sub(weight::unfolded_result(saved));
             }
             let record = ResultRecord::of(result);
             slot.bytes += records::weight(&record) + result.streamed_bytes();
+            slot.unfolded += weight::unfolded_result(result);
             batch.put_large(&key, &records::encode(&record));
         }
         slot.saved_messages = task.messages.len();
@@ -301,6 +322,7 @@ impl TaskTable {
         slot.saved_results.clone_from(&slot.task.results);
         slot.is_new = false;
         slot.bytes = bytes;
+        slot.unfolded = weight::unfolded_task(&slot.task);
         slot.memory = slot.weigh();
         Ok(Some(slot))
     }
@@ -330,8 +352,11 @@ impl TaskTable {
             self.ended.insert((new.updated_at, Arc::clone(&id)));
         } else {
             self.open += 1;
+            self.open_bytes += new.bytes;
             if let Some(peer) = new.peer.filter(|_| new.is_assignee) {
-                *self.assigned.entry(peer).or_default() += 1;
+                let (tasks, bytes) = self.assigned.entry(peer).or_default();
+                *tasks += 1;
+                *bytes += new.bytes;
             }
             if let Some(deadline) = new.deadline {
                 self.deadlines.insert((deadline, Arc::clone(&id)));
@@ -350,11 +375,13 @@ impl TaskTable {
             self.ended.remove(&by_time);
         } else {
             self.open -= 1;
+            self.open_bytes -= old.bytes;
             if let Some(peer) = old.peer.filter(|_| old.is_assignee)
-                && let Some(count) = self.assigned.get_mut(&peer)
+                && let Some((tasks, bytes)) = self.assigned.get_mut(&peer)
             {
-                *count -= 1;
-                if *count == 0 {
+                *tasks -= 1;
+                *bytes -= old.bytes;
+                if *tasks == 0 {
                     self.assigned.remove(&peer);
                 }
             }
@@ -377,6 +404,7 @@ impl Slot {
             is_new: true,
             bytes: 0,
             memory: 0,
+            unfolded: 0,
             commit: 0,
         })
     }
@@ -386,7 +414,7 @@ impl Slot {
         let (messages, results) = (&self.task.messages, &self.task.results);
         let streamed: u64 = results.iter().map(|result| result.streamed_bytes()).sum();
         let items = (messages.len() + results.len()) * ITEM_OVERHEAD;
-        TASK_OVERHEAD + items + self.bytes.saturating_sub(streamed) as usize
+        TASK_OVERHEAD + items + (self.bytes.saturating_sub(streamed) + self.unfolded) as usize
     }
 }
 

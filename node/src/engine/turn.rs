@@ -85,7 +85,7 @@ pub enum Effect {
         /// The task as it is now.
         task: Arc<Task>,
         /// The card of its originator, if it is known.
-        sender_card: Option<AgentCard>,
+        sender_card: Option<Arc<AgentCard>>,
     },
     /// A peer opened the stream of an artifact; it was accepted.
     StreamAccepted {
@@ -135,6 +135,18 @@ pub struct Change {
     pub message: Option<Arc<Message>>,
     /// Results: the new ones, or all of them when the task has ended.
     pub results: Vec<Arc<Output>>,
+}
+
+impl Change {
+    /// The task as it stands, as if all of it had just changed.
+    pub fn standing(task: Task) -> Self {
+        Self {
+            task_id: task.id,
+            status: task.status,
+            message: task.status_message,
+            results: task.results,
+        }
+    }
 }
 
 /// What came of one input.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{self, Artifact, Message, Part, UrlPart, part::Content};
 
+use prost::Message as _;
+
 use crate::task::{Ended, Output, Role, Streamed, Task};
 
 /// The task as the wire has it. Streamed artifacts are listed by reference ([`listed`]).
@@ -22,6 +24,20 @@ pub fn task(task: &Task, me: PeerId) -> v1::Task {
         messages: task.messages.iter().map(|message| (**message).clone()).collect(),
         ..head(task, me)
     }
+}
+
+/// Encoded bytes of a task's messages.
+pub fn messages_len(task: &Task) -> usize {
+    task.messages.iter().map(|message| message.encoded_len()).sum()
+}
+
+/// Encoded bytes of a task's whole results.
+pub fn results_len(task: &Task) -> usize {
+    let whole = task.results.iter().map(|result| match &**result {
+        Output::Whole(artifact) => artifact.encoded_len(),
+        Output::Streamed(_) => 0,
+    });
+    whole.sum()
 }
 
 /// The task without its messages and artifacts.

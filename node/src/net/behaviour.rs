@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::{
     NetConfig,
     counters::Counters,
+    door,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -31,6 +32,7 @@ const MAX_NEGOTIATING_INBOUND: usize = 256;
 #[derive(NetworkBehaviour)]
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]
 pub(super) struct Behaviour {
+    door: door::Behaviour,
     limits: connection_limits::Behaviour,
     memory: memory_connection_limits::Behaviour,
     identify: identify::Behaviour,
@@ -54,6 +56,7 @@ pub(super) fn swarm(
         .mdns
         .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), local));
     let behaviour = Behaviour {
+        door: door::Behaviour::new(&config.limits),
         limits: connection_limits::Behaviour::new(connection_limits(config)),
         memory: memory_connection_limits::Behaviour::with_max_percentage(config.limits.memory_fraction),
         identify: identify::Behaviour::new(identify_config(&config.keypair, &config.agent_version)),

@@ -1,4 +1,5 @@
-//! How much of a peer's data may be in memory at once: frames and bytes per peer, bytes in total.
+//! How much of a peer's data may be in memory at once: frames and bytes per peer, bytes in total; and how many
+//! streams it may have open, each of which may hold a window of data that is not read yet.
 //!
 //! A frame is paid for before it is read and the payment is given back when the consumer drops its
 //! [`Permit`]; a stream whose peer has nothing left is simply not read (back-pressure to the sender).
@@ -16,10 +17,19 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::{Limits, frame::MAX_FRAME_BYTES};
 
+/// Streams that every peer may have open whatever the others do: ours need a few, deployed ones one for each
+/// envelope that is on its way.
+const OWN_STREAMS: usize = 16;
+
+/// Card exchanges of one peer at once: two for each connection, and some that change their card meanwhile.
+const CARDS: usize = 8;
+
 /// Budgets of all peers.
 pub(super) struct Budgets {
     limits: Limits,
     total_bytes: Arc<Semaphore>,
+    /// Streams beyond what every peer has for itself.
+    shared_streams: Arc<Semaphore>,
     peers: HashMap<PeerId, Weak<PeerBudget>>,
 }
 
@@ -33,7 +43,17 @@ pub(super) struct PeerBudget {
     /// For long frames: all short ones together are less than one of the longest.
     bytes: Arc<Semaphore>,
     total_bytes: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
+    own_streams: Arc<Semaphore>,
+    more_streams: Arc<Semaphore>,
+    shared_streams: Arc<Semaphore>,
+    cards: Arc<Semaphore>,
+}
+
+/// Room for one open stream. Dropping it gives the room back.
+#[must_use = "dropping it tells the network floor that the stream has ended"]
+pub(super) struct StreamPlace {
+    _peer: OwnedSemaphorePermit,
+    _shared: Option<OwnedSemaphorePermit>,
 }
 
 /// Payment for one frame. Dropping it lets the peer's next frame in.
@@ -59,6 +79,7 @@ impl Budgets {
         Self {
             limits: limits.clone(),
             total_bytes: Arc::new(Semaphore::new(limits.bytes_total.max(MAX_FRAME_BYTES))),
+            shared_streams: Arc::new(Semaphore::new(limits.inbound_streams_shared)),
             peers: HashMap::new(),
         }
     }
@@ -75,7 +96,14 @@ impl Budgets {
             // Less than one longest frame would be waited for for ever.
             bytes: Arc::new(Semaphore::new(self.limits.bytes_per_peer.max(MAX_FRAME_BYTES))),
             total_bytes: Arc::clone(&self.total_bytes),
-            streams: Arc::new(Semaphore::new(self.limits.inbound_streams_per_peer)),
+            own_streams: Arc::new(Semaphore::new(
+                OWN_STREAMS.min(self.limits.inbound_streams_per_peer),
+            )),
+            more_streams: Arc::new(Semaphore::new(
+                self.limits.inbound_streams_per_peer.saturating_sub(OWN_STREAMS),
+            )),
+            shared_streams: Arc::clone(&self.shared_streams),
+            cards: Arc::new(Semaphore::new(CARDS)),
         });
         self.peers.insert(peer, Arc::downgrade(&budget));
         budget
@@ -88,9 +116,31 @@ impl Budgets {
 }
 
 impl PeerBudget {
-    /// Room for one more open inbound stream, `None` when the peer has its share open already.
-    pub(super) fn stream(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.streams).try_acquire_owned().ok()
+    /// Room for one more open inbound stream, `None` when the peer has its share open already, or all peers
+    /// together have theirs.
+    pub(super) fn stream(&self) -> Option<StreamPlace> {
+        if let Ok(own) = Arc::clone(&self.own_streams).try_acquire_owned() {
+            return Some(StreamPlace {
+                _peer: own,
+                _shared: None,
+            });
+        }
+        Some(StreamPlace {
+            _peer: Arc::clone(&self.more_streams).try_acquire_owned().ok()?,
+            _shared: Some(Arc::clone(&self.shared_streams).try_acquire_owned().ok()?),
+        })
+    }
+
+    /// Room for one more card exchange that the peer opens, `None` when it has its share open already.
+    pub(super) fn card(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.cards).try_acquire_owned().ok()
+    }
+
+    /// Waits until all peers together have room for a card of `claimed` bytes.
+    pub(super) async fn card_bytes(&self, claimed: usize) -> Result<OwnedSemaphorePermit, AcquireError> {
+        Arc::clone(&self.total_bytes)
+            .acquire_many_owned(claimed as u32)
+            .await
     }
 
     /// Waits until the peer may have one more frame of `claimed` bytes in memory. Nothing of the common
@@ -155,6 +205,25 @@ mod tests {
         budgets.sweep();
         assert!(budgets.peers.is_empty());
         assert!(budgets.of(peer).frame(0).now_or_never().is_some());
+    }
+
+    #[test]
+    fn streams_beyond_a_few_are_shared() {
+        let limits = Limits {
+            inbound_streams_per_peer: OWN_STREAMS + 10,
+            inbound_streams_shared: 15,
+            ..Limits::default()
+        };
+        let mut budgets = Budgets::new(&limits);
+        let (a, b) = (budgets.of(PeerId::random()), budgets.of(PeerId::random()));
+        let open = |budget: &PeerBudget| std::iter::from_fn(|| budget.stream()).collect::<Vec<_>>();
+        let first = open(&a);
+        assert_eq!(first.len(), OWN_STREAMS + 10, "a peer's share");
+        let second = open(&b);
+        assert_eq!(second.len(), OWN_STREAMS + 5, "what is left of the shared ones");
+        drop(first);
+        assert_eq!(open(&b).len(), 5, "up to the peer's share");
+        assert_eq!(open(&a).len(), OWN_STREAMS + 10);
     }
 
     #[tokio::test]

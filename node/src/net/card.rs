@@ -9,13 +9,14 @@ use std::{
 };
 
 use agentanycast_identity::{PeerId, did_key_of};
-use agentanycast_proto::v1::AgentCard;
+use agentanycast_proto::{unfold, v1::AgentCard};
 use bytes::Bytes;
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
+    budget::PeerBudget,
     counters::Counters,
     frame::Decoder,
     streams::{Control, OpenError, Protocol},
@@ -24,6 +25,9 @@ use super::{
 
 /// Largest encoded card, inclusive (wire contract, "Agent cards").
 pub const MAX_CARD_BYTES: usize = 256 << 10;
+/// Most skills, tags and addresses of a card: decoded they take 2 MiB. A card of 256 KiB could hold eight times
+/// as many, if they were empty.
+const MAX_ELEMENTS: usize = 16 << 10;
 /// Longest wait for a peer's card.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -34,6 +38,8 @@ enum Refused {
     OtherPeer(String),
     #[error("no card: {0}")]
     NoCard(#[from] prost::DecodeError),
+    #[error(transparent)]
+    Unfolds(#[from] unfold::Refused),
 }
 
 /// Our own card and the exchange of it with others.
@@ -42,7 +48,7 @@ pub(super) struct Cards {
     own: RwLock<Option<Bytes>>,
     control: Control,
     /// Where checked cards go.
-    received: mpsc::Sender<(PeerId, AgentCard)>,
+    received: mpsc::Sender<(PeerId, Bytes)>,
     counters: Arc<Counters>,
 }
 
@@ -50,7 +56,7 @@ impl Cards {
     pub(super) fn new(
         local: PeerId,
         control: Control,
-        received: mpsc::Sender<(PeerId, AgentCard)>,
+        received: mpsc::Sender<(PeerId, Bytes)>,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
@@ -103,7 +109,7 @@ impl Cards {
                 let card = self
                     .check(peer, &bytes)
                     .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
-                self.pass_on(peer, card.clone()).await;
+                self.pass_on(peer, bytes).await;
                 Ok(Some(card))
             }
             Ok(None) => Ok(None),
@@ -115,10 +121,15 @@ impl Cards {
     }
 
     /// Answers an exchange that `peer` opened.
-    pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(&self, peer: PeerId, mut stream: S) {
-        let result = respond(&mut stream, self.own(), async |bytes| {
-            if let Ok(card) = self.check(peer, &bytes) {
-                self.pass_on(peer, card).await;
+    pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        peer: PeerId,
+        mut stream: S,
+        budget: &Arc<PeerBudget>,
+    ) {
+        let result = respond(&mut stream, budget, self.own(), async |bytes| {
+            if self.check(peer, &bytes).is_ok() {
+                self.pass_on(peer, bytes).await;
             }
         });
         if let Err(error) = result.await {
@@ -131,13 +142,15 @@ impl Cards {
         check(peer, bytes).inspect_err(|refused| {
             match refused {
                 Refused::OtherPeer(_) => self.counters.wrong_cards.increment(),
-                Refused::NoCard(_) => self.counters.bad_cards.increment(),
+                Refused::NoCard(_) | Refused::Unfolds(_) => self.counters.bad_cards.increment(),
             }
-            tracing::warn!(%peer, %refused, "card dropped");
+            if self.counters.complaints.is_first(peer) {
+                tracing::warn!(%peer, %refused, "card dropped; further ones of this peer are only counted");
+            }
         })
     }
 
-    async fn pass_on(&self, peer: PeerId, card: AgentCard) {
+    async fn pass_on(&self, peer: PeerId, card: Bytes) {
         if self.received.send((peer, card)).await.is_err() {
             tracing::debug!(%peer, "card not passed on: the node is stopping");
         }
@@ -172,15 +185,16 @@ async fn offer<S: AsyncRead + AsyncWrite + Unpin>(
         // Nothing to show: the end of our half lets the responder go on.
         None => close(stream).await?,
     }
-    read_card(stream).await
+    read_card(stream, None).await
 }
 
 async fn respond<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
+    budget: &Arc<PeerBudget>,
     own: Option<Bytes>,
     received: impl AsyncFnOnce(Bytes),
 ) -> io::Result<()> {
-    if let Some(bytes) = read_card(stream).await? {
+    if let Some(bytes) = read_card(stream, Some(budget)).await? {
         received(bytes).await;
     }
     if let Some(card) = own {
@@ -195,10 +209,15 @@ async fn close<W: AsyncWrite + Unpin>(stream: &mut W) -> io::Result<()> {
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// One frame of at most [`MAX_CARD_BYTES`], or the end of the stream instead of it.
-async fn read_card<R: AsyncRead + Unpin>(stream: &mut R) -> io::Result<Option<Bytes>> {
+/// One frame of at most [`MAX_CARD_BYTES`], or the end of the stream instead of it. While a card comes that a
+/// peer shows unasked, it is paid for.
+async fn read_card<R: AsyncRead + Unpin>(
+    stream: &mut R,
+    budget: Option<&Arc<PeerBudget>>,
+) -> io::Result<Option<Bytes>> {
     let read = async {
         let mut decoder = Decoder::new(MAX_CARD_BYTES);
+        let mut permit = None;
         loop {
             let count = stream.read(decoder.space()).await?;
             if count == 0 && decoder.is_mid_frame() {
@@ -213,6 +232,9 @@ async fn read_card<R: AsyncRead + Unpin>(stream: &mut R) -> io::Result<Option<By
             {
                 return Ok(Some(bytes));
             }
+            if let (Some(budget), Some(claimed), None) = (budget, decoder.claimed(), &permit) {
+                permit = Some(budget.card_bytes(claimed).await.map_err(io::Error::other)?);
+            }
         }
     };
     timeout(READ_TIMEOUT, read)
@@ -222,6 +244,7 @@ async fn read_card<R: AsyncRead + Unpin>(stream: &mut R) -> io::Result<Option<By
 
 /// Reads a card and checks that it claims nobody but `peer`. Empty claims are accepted.
 fn check(peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {
+    unfold::elements(unfold::Kind::Card, bytes, MAX_ELEMENTS)?;
     let card = AgentCard::decode(bytes)?;
     if let Some(extension) = &card.p2p_extension {
         let claim = &extension.peer_id;
@@ -238,7 +261,7 @@ fn check(peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_proto::v1::P2pExtension;
+    use agentanycast_proto::v1::{P2pExtension, Skill};
     use libp2p::identity::Keypair;
 
     use super::*;
@@ -273,6 +296,19 @@ mod tests {
         for lie in lies {
             assert!(matches!(check(peer, &lie), Err(Refused::OtherPeer(_))));
         }
-        assert!(matches!(check(peer, b"\xFF\xFF\xFF"), Err(Refused::NoCard(_))));
+        for nonsense in [&b"\xFF\xFF\xFF"[..], b"\x0A\x01\xFF"] {
+            assert!(matches!(
+                check(peer, nonsense),
+                Err(Refused::NoCard(_) | Refused::Unfolds(_))
+            ));
+        }
+        let empty = AgentCard {
+            skills: vec![Skill::default(); MAX_ELEMENTS + 1],
+            ..AgentCard::default()
+        };
+        assert!(matches!(
+            check(peer, &empty.encode_to_vec()),
+            Err(Refused::Unfolds(_))
+        ));
     }
 }

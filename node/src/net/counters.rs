@@ -2,7 +2,19 @@
 //! The one rule: whatever is refused or dropped on this floor is counted here, so nothing is lost
 //! without a trace.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use agentanycast_identity::PeerId;
+use lru::LruCache;
+
+/// Peers whose faults have been logged; a fault of the longest forgotten one is logged again.
+const LOGGED_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 /// One figure that only grows.
 #[derive(Debug, Default)]
@@ -20,6 +32,24 @@ impl Counter {
 
     pub(crate) fn increment(&self) {
         self.add(1);
+    }
+}
+
+/// Who has been complained about in the log: each peer once, or a hostile one could fill the disk with lines.
+#[derive(Debug)]
+pub(super) struct Complaints(Mutex<LruCache<PeerId, ()>>);
+
+impl Default for Complaints {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(LOGGED_PEERS)))
+    }
+}
+
+impl Complaints {
+    /// Whether this is the first complaint about `peer`.
+    pub(super) fn is_first(&self, peer: PeerId) -> bool {
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        logged.put(peer, ()).is_none()
     }
 }
 
@@ -50,4 +80,5 @@ pub struct Counters {
     pub refused_connections: Counter,
     /// Peers that were to be redialled but not taken, because the list of wanted peers was full.
     pub refused_wanted: Counter,
+    pub(super) complaints: Complaints,
 }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::AgentCard;
+use bytes::Bytes;
 
 /// One thing to tell.
 #[derive(Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(super) enum Notice {
     Connected(PeerId),
     Renewed(PeerId),
     Disconnected(PeerId),
-    Card(PeerId, Box<AgentCard>),
+    Card(PeerId, Bytes),
     Addresses(PeerId, Vec<String>),
 }
 
@@ -37,7 +37,7 @@ struct Entry {
     bounced: bool,
     /// A further connection stands since the consumer was told that the peer is connected.
     renewed: bool,
-    card: Option<Box<AgentCard>>,
+    card: Option<Bytes>,
     addresses: Option<Vec<String>>,
 }
 
@@ -58,8 +58,8 @@ impl Feed {
         });
     }
 
-    pub(super) fn card(&mut self, peer: PeerId, card: AgentCard) {
-        self.news(peer, |entry| entry.card = Some(Box::new(card)));
+    pub(super) fn card(&mut self, peer: PeerId, card: Bytes) {
+        self.news(peer, |entry| entry.card = Some(card));
     }
 
     pub(super) fn addresses(&mut self, peer: PeerId, addresses: Vec<String>) {
@@ -170,34 +170,19 @@ mod tests {
     #[test]
     fn cards_come_between_connected_and_disconnected() {
         let mut feed = Feed::default();
-        feed.card(
-            peer(1),
-            AgentCard {
-                name: "old".to_owned(),
-                ..AgentCard::default()
-            },
-        );
-        let card = AgentCard {
-            name: "new".to_owned(),
-            ..AgentCard::default()
-        };
+        feed.card(peer(1), Bytes::from_static(b"old"));
+        let card = Bytes::from_static(b"new");
         feed.card(peer(1), card.clone());
         feed.connected(peer(1));
         assert_eq!(
             drain(&mut feed),
-            [
-                Notice::Connected(peer(1)),
-                Notice::Card(peer(1), Box::new(card.clone()))
-            ]
+            [Notice::Connected(peer(1)), Notice::Card(peer(1), card.clone())]
         );
         feed.disconnected(peer(1));
         feed.card(peer(1), card.clone());
         assert_eq!(
             drain(&mut feed),
-            [
-                Notice::Card(peer(1), Box::new(card)),
-                Notice::Disconnected(peer(1))
-            ]
+            [Notice::Card(peer(1), card), Notice::Disconnected(peer(1))]
         );
     }
 

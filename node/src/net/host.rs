@@ -12,7 +12,7 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::AgentCard;
+use bytes::Bytes;
 use futures::StreamExt;
 use libp2p::{Multiaddr, Swarm, multiaddr::Protocol as Part, swarm::ConnectionId};
 use tokio::{
@@ -60,7 +60,7 @@ pub(super) struct Host {
     events: mpsc::Sender<Event>,
     commands: mpsc::Receiver<Command>,
     inbound: mpsc::Receiver<InboundStream>,
-    cards: mpsc::Receiver<(PeerId, AgentCard)>,
+    cards: mpsc::Receiver<(PeerId, Bytes)>,
     feed: Feed,
     /// Streams of peers of whose connection the consumer does not know yet.
     early: Vec<InboundStream>,
@@ -225,7 +225,7 @@ impl Host {
             }
             Notice::Renewed(peer) => room.send(Event::Renewed { peer }),
             Notice::Disconnected(peer) => room.send(Event::Disconnected { peer }),
-            Notice::Card(peer, card) => room.send(Event::Card { peer, card: *card }),
+            Notice::Card(peer, card) => room.send(Event::Card { peer, card }),
             Notice::Addresses(peer, addrs) => room.send(Event::Addresses { peer, addrs }),
         }
     }
@@ -250,9 +250,20 @@ impl Host {
             tracing::debug!(%peer, "inbound stream reset: the peer has too many open");
             return;
         };
+        let exchange = match inbound.protocol {
+            Protocol::Envelopes => None,
+            Protocol::Card => {
+                let Some(exchange) = budget.card() else {
+                    self.shared.counters.refused_streams.increment();
+                    tracing::debug!(%peer, "card exchange reset: the peer has too many open");
+                    return;
+                };
+                Some(exchange)
+            }
+        };
         let (stop, events, shared) = (self.stop.clone(), self.events.clone(), Arc::clone(&self.shared));
         self.tasks.spawn(async move {
-            let _place = place;
+            let _places = (place, exchange);
             let counters = Arc::clone(&shared.counters);
             let serving = async {
                 match inbound.protocol {
@@ -260,7 +271,7 @@ impl Host {
                         let turns = shared.turns.clone();
                         inbound::serve(peer, inbound.stream, budget, events, counters, turns).await;
                     }
-                    Protocol::Card => shared.cards.answer(peer, inbound.stream).await,
+                    Protocol::Card => shared.cards.answer(peer, inbound.stream, &budget).await,
                 }
             };
             stop.run_until_cancelled(serving).await;

@@ -72,7 +72,9 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         }
         Err(Ended::TooLong(error)) => {
             counters.oversized_frames.increment();
-            tracing::warn!(%peer, %error, "inbound stream reset");
+            if counters.complaints.is_first(peer) {
+                tracing::warn!(%peer, %error, "inbound stream reset; further ones of this peer are only counted");
+            }
         }
         Err(error @ (Ended::Slow | Ended::Truncated)) => {
             counters.broken_frames.increment();

@@ -2,8 +2,10 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use agentanycast_proto::v1::AgentCard;
 use bytes::Bytes;
 use libp2p::identity::Keypair;
+use prost::Message as _;
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -81,7 +83,7 @@ impl Node {
 
     async fn card(&mut self) -> AgentCard {
         self.wait(|event| match event {
-            Event::Card { card, .. } => Some(card),
+            Event::Card { card, .. } => Some(AgentCard::decode(card).unwrap()),
             _ => None,
         })
         .await

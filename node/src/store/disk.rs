@@ -39,8 +39,8 @@ struct Sizes {
 }
 
 const SIZES: Sizes = Sizes {
-    segment: 16 << 20,
-    longest_segment: 64 << 20,
+    segment: 8 << 20,
+    longest_segment: 32 << 20,
     small: 64 << 20,
 };
 

@@ -99,7 +99,7 @@ async fn read(address: &str, peer: &str, streams: u64, bytes: u64, rate: u64) {
     });
     let all = async {
         while let Some(done) = readers.join_next().await {
-            done.unwrap()
+            done.unwrap();
         }
     };
     tokio::select! {
@@ -159,9 +159,6 @@ async fn ask(address: &str, peer: &str, rate: u64, seconds: u64) {
             due.elapsed().as_micros()
         });
     }
-    let mut line = String::from("took");
-    for took in running.join_all().await {
-        line.push_str(&format!(" {took}"));
-    }
-    say(&line);
+    let took: Vec<String> = running.join_all().await.iter().map(u128::to_string).collect();
+    say(&format!("took {}", took.join(" ")));
 }

@@ -102,13 +102,20 @@ impl Usage {
     /// As text: what was used since, per MiB streamed.
     pub(crate) fn since(&self, before: &Self, mib: f64) -> String {
         let names = ["receiving daemon", "sending daemon", "producer", "echo"];
-        let mut text = String::from("  processor time in µs per MiB:");
-        for ((name, now), then) in names.iter().zip(self.cpu).zip(before.cpu) {
-            let per_mib = (now - then).as_secs_f64() * 1e6 / mib;
-            text.push_str(&format!(" {name} {per_mib:.0}"));
-        }
+        let used = names
+            .iter()
+            .zip(self.cpu)
+            .zip(before.cpu)
+            .map(|((name, now), then)| {
+                let per_mib = now.saturating_sub(then).as_secs_f64() * 1e6 / mib;
+                format!("{name} {per_mib:.0}")
+            });
+        let used: Vec<String> = used.collect();
         let [receiving, sending] = self.peak_rss.map(|bytes| bytes >> 20);
-        text + &format!("; most memory in MiB: receiving {receiving} sending {sending}")
+        format!(
+            "  processor time in µs per MiB: {}; most memory in MiB: receiving {receiving} sending {sending}",
+            used.join(" ")
+        )
     }
 }
 

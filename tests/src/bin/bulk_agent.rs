@@ -13,7 +13,7 @@ async fn main() -> anyhow::Result<()> {
     node.serve(|task| async move {
         let mut artifact = task.stream_artifact("endless", "").await?;
         loop {
-            artifact.write([7; PIECE]).await?;
+            artifact.write(vec![7; PIECE]).await?;
         }
     })
     .await?;

@@ -82,9 +82,10 @@ async fn rounds(transport: Transport, rounds: usize) {
     });
     let agents = join_all(agents);
     let _sdk_agent = agents::serve(&pair.bob.node().await, &ledger);
+    let sdk = pair.alice.node().await;
     let body = async {
         for round in 0..rounds {
-            one_round(&mut pair, &ledger, seed, round).await;
+            one_round(&mut pair, &sdk, &ledger, seed, round).await;
         }
         audit(&pair, &ledger).await;
     };
@@ -101,14 +102,13 @@ async fn rounds(transport: Transport, rounds: usize) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-async fn one_round(pair: &mut Pair, ledger: &Arc<Ledger>, seed: u64, round: usize) {
-    let sdk = pair.alice.node().await;
+async fn one_round(pair: &mut Pair, sdk: &Node, ledger: &Arc<Ledger>, seed: u64, round: usize) {
     let bob = pair.bob.peer_id().clone();
     let alice = pair.alice.home().socket();
     let sends = (0..TASKS).map(|actor| {
         let number = format!("{round}.{actor}");
         let originator = Originator::new(number, &alice, &bob, ledger, dice(seed, round, 1 + actor));
-        originator.run((actor % 4 == 0).then_some(&sdk))
+        originator.run((actor % 4 == 0).then_some(sdk))
     });
     let plan = Plan::draw(&mut dice(seed, round, 0), TASKS);
     eprintln!("round {round}: {plan:?}");

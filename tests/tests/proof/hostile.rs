@@ -31,6 +31,10 @@ use tokio::sync::watch;
 /// One MiB.
 pub(crate) const MIB: u64 = 1 << 20;
 
+/// What the caches may take: the tasks' (256 MiB) and the store's pages (64 MiB), and a quarter of it lost between
+/// the pieces. Attacks that bring much honest content fill them.
+pub(crate) const CACHES: u64 = 400 * MIB;
+
 /// A task whose text begins so is claimed and held until [`Siege::release`].
 pub(crate) const HOLD: &str = "hold";
 

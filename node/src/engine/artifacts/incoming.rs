@@ -11,6 +11,7 @@ use super::Stop;
 use crate::{
     delivery::artifact::{Incoming, Reject, Verdict},
     engine::Engine,
+    net,
     spool::{SpoolWriter, WriteError},
     task::Ended,
 };
@@ -35,13 +36,16 @@ pub(in crate::engine) struct Piece {
     pub(in crate::engine) peer: PeerId,
     pub(in crate::engine) envelope_id: String,
     pub(in crate::engine) payload: Payload,
+    /// Until the piece is dealt with it counts against its peer's share of memory: a peer that sends faster
+    /// than the disk takes is slowed.
+    pub(in crate::engine) _permit: Option<net::Permit>,
 }
 
 /// Receives one artifact until its end, the end of its task, or a long silence.
 pub(super) async fn receive(
     engine: Engine,
     (task, artifact): (String, String),
-    pieces: mpsc::Receiver<Piece>,
+    mut pieces: mpsc::Receiver<Piece>,
     stop: Stop,
 ) {
     let max_bytes = engine.stream_room();
@@ -52,12 +56,21 @@ pub(super) async fn receive(
         state: Incoming::new(max_bytes),
         writer: None,
     };
-    let cause = receiver.run(pieces, &stop).await;
+    let mut batch = Vec::with_capacity(BATCH);
+    let cause = receiver.run(&mut batch, &mut pieces, &stop).await;
     if let Err(error) = cause {
         tracing::warn!(task = receiver.task, artifact = receiver.artifact, %error, "an artifact broke off");
         receiver
             .break_off(StreamEndReason::Error, &error.to_string())
             .await;
+        // What came behind it is not left without an answer.
+        pieces.close();
+        while let Some(piece) = batch.pop() {
+            receiver.refuse(piece, &error).await;
+        }
+        while let Some(piece) = pieces.recv().await {
+            receiver.refuse(piece, &error).await;
+        }
     }
 }
 
@@ -80,15 +93,14 @@ struct Receiver {
 }
 
 impl Receiver {
-    async fn run(&mut self, mut pieces: mpsc::Receiver<Piece>, stop: &Stop) -> Result<(), Broken> {
-        if let Err(error) = self.resume().await {
-            if let Some(piece) = pieces.recv().await {
-                self.answer(piece.peer, piece.envelope_id, Some(error.to_string()))
-                    .await;
-            }
-            return Err(error.into());
-        }
-        let mut batch = Vec::with_capacity(BATCH);
+    /// After an error `batch` has what was not acted on, the last one first.
+    async fn run(
+        &mut self,
+        batch: &mut Vec<Piece>,
+        pieces: &mut mpsc::Receiver<Piece>,
+        stop: &Stop,
+    ) -> Result<(), Broken> {
+        self.resume().await?;
         let mut peer = None;
         loop {
             let mut furthest = self.writer.as_ref().map(SpoolWriter::furthest_reader);
@@ -100,17 +112,17 @@ impl Receiver {
                     while let Ok(piece) = pieces.try_recv() {
                         batch.push(piece);
                     }
-                    if !self.turn(&mut batch).await? {
+                    if !self.turn(batch).await? {
                         self.break_off(StreamEndReason::Canceled, "the task has ended").await;
                     }
                     return Ok(());
                 }
-                taken = pieces.recv_many(&mut batch, BATCH) => {
+                taken = pieces.recv_many(batch, BATCH) => {
                     if taken == 0 {
                         return Ok(());
                     }
                     peer = batch.last().map(|piece| piece.peer);
-                    if self.turn(&mut batch).await? {
+                    if self.turn(batch).await? {
                         return Ok(());
                     }
                     self.pace();
@@ -160,7 +172,8 @@ impl Receiver {
             self.state.set_max_bytes(writer.bytes().saturating_add(room));
         }
         let mut accepted: Vec<StreamChunk> = Vec::new();
-        for piece in batch.drain(..) {
+        batch.reverse();
+        while let Some(piece) = batch.pop() {
             match piece.payload {
                 Payload::StreamChunk(chunk) => {
                     if let Err(reject) = self
@@ -178,6 +191,7 @@ impl Receiver {
                 Payload::StreamEnd(end) => {
                     self.write(&mut accepted).await?;
                     if self.on_end(piece.peer, piece.envelope_id, end).await? {
+                        batch.clear();
                         return Ok(true);
                     }
                 }
@@ -349,6 +363,11 @@ impl Receiver {
             self.send_ack(peer, ack.envelope_id, None, Some(ack.next_sequence))
                 .await;
         }
+    }
+
+    async fn refuse(&self, piece: Piece, why: &Broken) {
+        self.answer(piece.peer, piece.envelope_id, Some(why.to_string()))
+            .await;
     }
 
     async fn answer(&self, peer: PeerId, envelope_id: String, refused: Option<String>) {

@@ -37,7 +37,7 @@ const REOPEN: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 
 /// How long the error end of a dropped stream is tried to be delivered on its stream, behind the chunks;
 /// then it goes through the queue.
-const LAST_WORDS: Duration = Duration::from_mins(1);
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Why an artifact was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -264,7 +264,7 @@ struct ToPeer {
 
 enum Link {
     Open {
-        writer: FrameWriter,
+        writer: Box<FrameWriter>,
         /// When the stream was opened or something was last acknowledged.
         heard: Instant,
     },
@@ -411,7 +411,7 @@ impl ToPeer {
         match self.engine.net.open_stream(self.peer).await {
             Ok(writer) => {
                 self.link = Link::Open {
-                    writer,
+                    writer: Box::new(writer),
                     heard: Instant::now(),
                 };
                 self.state.on_stream_opened();

@@ -99,7 +99,7 @@ impl Model {
         match *event {
             Event::Offer { task, news } => {
                 self.offer(&task.to_string(), news);
-                feed.offer(&task.to_string(), news)
+                feed.offer(&task.to_string(), news, 1)
             }
             Event::Withdraw { task } => {
                 self.offers.remove(&task.to_string());
@@ -211,7 +211,7 @@ proptest! {
 #[test]
 fn a_task_offered_to_nobody_waits_for_the_first_listener() {
     let mut feed = Feed::new(NOW);
-    assert_eq!(feed.offer("t", false), []);
+    assert_eq!(feed.offer("t", false, 1), []);
     assert_eq!(feed.idle_since(), Some(NOW));
     assert_eq!(feed.attach(1), [(1, "t".to_owned())]);
     assert_eq!(feed.attach(2), [], "the first listener may still take it");
@@ -223,7 +223,7 @@ fn a_slow_listener_gets_no_more_than_its_credit() {
     let mut feed = Feed::new(NOW);
     feed.attach(1);
     let given = (0..CREDIT + 5)
-        .flat_map(|task| feed.offer(&task.to_string(), false))
+        .flat_map(|task| feed.offer(&task.to_string(), false, 1))
         .count();
     assert_eq!(given, CREDIT);
     assert_eq!(feed.credit(1, 2).len(), 2);
@@ -234,7 +234,7 @@ fn a_slow_listener_gets_no_more_than_its_credit() {
 fn news_is_told_once_and_forgotten() {
     let mut feed = Feed::new(NOW);
     feed.attach(1);
-    assert_eq!(feed.offer("t", true).len(), 1);
+    assert_eq!(feed.offer("t", true, 1).len(), 1);
     assert_eq!((feed.news, feed.offers.len()), (0, 0));
     assert_eq!(feed.detach(1, NOW), []);
     assert_eq!(feed.attach(2), []);
@@ -244,7 +244,7 @@ fn news_is_told_once_and_forgotten() {
 fn news_that_nobody_hears_has_a_bound() {
     let mut feed = Feed::new(NOW);
     for task in 0..MAX_NEWS + 10 {
-        feed.offer(&task.to_string(), true);
+        feed.offer(&task.to_string(), true, 1);
     }
     assert_eq!(
         (feed.news, feed.offers.len(), feed.by_task.len()),
@@ -263,4 +263,30 @@ fn acting_without_listening_is_a_sign_of_life() {
     assert_eq!(feed.idle_since(), None);
     feed.detach(1, NOW * 7);
     assert_eq!(feed.idle_since(), Some(NOW * 7));
+}
+
+/// Of large tasks a listener is sent fewer ahead; of the largest one at a time.
+#[test]
+fn large_tasks_wait_until_there_is_room() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1);
+    let mut sent = 0;
+    for task in 0..10 {
+        sent += feed.offer(&task.to_string(), false, CREDIT_BYTES / 2).len();
+    }
+    assert_eq!(sent, 2);
+    assert_eq!(feed.credit(1, 1).len(), 1);
+    assert_eq!(feed.credit(1, 2).len(), 2);
+    feed.offer("huge", false, 3 * CREDIT_BYTES);
+    for _ in 0..6 {
+        feed.credit(1, 1);
+    }
+    let last = feed.credit(1, 1);
+    assert_eq!(
+        last,
+        [],
+        "one that is over the bound by itself was sent, and nothing behind it is"
+    );
+    assert_eq!(feed.offer("next", false, 1), []);
+    assert_eq!(feed.credit(1, 2).len(), 1);
 }

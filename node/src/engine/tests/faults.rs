@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Far beyond what any step takes.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A node with everything but its gRPC face.
 struct Running {

@@ -85,6 +85,39 @@ fn a_thousand_updates_arrive_in_order() {
     );
 }
 
+/// An agent whose report got no answer makes it again, with the same id; also when its node was restarted.
+#[test]
+fn a_report_that_is_made_again_is_taken_once() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    let report = |lab: &mut Lab, status, message| {
+        let message = Some(message);
+        lab.call(B, |core, now| core.update(now, &id, status, message, 1))
+    };
+    report(&mut lab, Working, text("p1", "one")).unwrap();
+    report(&mut lab, Working, text("p1", "one")).unwrap();
+    lab.restart(B);
+    lab.connect();
+    report(&mut lab, Working, text("p1", "one")).unwrap();
+    report(&mut lab, InputRequired, text("p2", "two?")).unwrap();
+    report(&mut lab, InputRequired, text("p2", "two?")).unwrap();
+    // Whoever gives different messages one id has said both.
+    report(&mut lab, Working, text("p1", "another")).unwrap();
+    let said: Vec<String> = lab
+        .view(A, &id)
+        .messages
+        .iter()
+        .map(|message| crate::engine::wire::text_of(message))
+        .collect();
+    assert_eq!(said[1..], ["one", "two?", "another"]);
+    lab.call(A, |core, now| core.cancel(now, &id)).unwrap();
+    let refused = report(&mut lab, Working, text("p1", "one"));
+    assert!(
+        matches!(refused, Err(EngineError::Precondition(_))),
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn the_first_to_claim_a_task_has_it() {
     let mut lab = Lab::pair();

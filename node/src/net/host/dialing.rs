@@ -26,6 +26,9 @@ use crate::net::{
 /// Redials at once; the rest of the outbound share is for callers who wait.
 const MAX_REDIALS: usize = 16;
 
+/// Longest text of an address that a caller gives, in bytes; a relayed one with a DNS name is under 300.
+const MAX_ADDRESS_TEXT: usize = 1024;
+
 /// A caller who waits for a connection.
 pub(super) struct Asked {
     pub(super) peer: PeerId,
@@ -246,6 +249,13 @@ fn parse_given(peer: PeerId, addresses: &[String]) -> Result<Vec<Multiaddr>, Dia
             address: text.chars().take(200).collect(),
             cause,
         };
+        // The peer ids in an address are base58, whose decoding is quadratic.
+        if text.len() > MAX_ADDRESS_TEXT {
+            return Err(invalid(format!(
+                "it has {} bytes, at most {MAX_ADDRESS_TEXT} are read",
+                text.len()
+            )));
+        }
         let (address, named) = split_peer(text.parse().map_err(|error| invalid(format!("{error}")))?);
         if let Some(named) = named.map(PeerId::from).filter(|named| *named != peer) {
             return Err(invalid(format!("it names the peer {named}")));

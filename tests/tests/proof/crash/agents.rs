@@ -176,16 +176,17 @@ impl Job {
 
     /// Reports progress.
     async fn report(&mut self) {
-        let report = self.call(|mut rpc, id| async move {
-            // Another message each time: the one without an answer may be there.
-            let message = rpc::text("going on");
-            let said = message.message_id.clone();
-            rpc::say(&mut rpc, &id, TaskStatus::Working, message).await?;
-            Ok(said)
+        // The same one until there is an answer: the one without may be there, and is not to be there twice.
+        let mut message = rpc::text("going on");
+        message.set_role(v1::MessageRole::Agent);
+        let said = message.message_id.clone();
+        let report = self.call(|mut rpc, id| {
+            let message = message.clone();
+            async move { rpc::say(&mut rpc, &id, TaskStatus::Working, message).await }
         });
         let report = report.await;
         match report.outcome {
-            Ok(said) => self.ledger.reported(&self.id, &said),
+            Ok(()) => self.ledger.reported(&self.id, &said),
             // For the daemon the claim may still be with the connection that this agent has left, or with an
             // agent that claimed again after the daemon died. The end needs no claim.
             Err(status) => self.refused(&status, &report.wire),

@@ -28,7 +28,8 @@ async fn refuses(builder: Builder, place: &Path, why: &str) {
     let last = said.lines().last().unwrap_or_default();
     assert!(
         last.starts_with("agentanycastd: ") && last.contains(&*place.to_string_lossy()) && last.contains(why),
-        "{place:?}, {why}: {said}"
+        "{}, {why}: {said}",
+        place.display()
     );
     let others = said
         .lines()

@@ -22,7 +22,7 @@ const DAMAGES: [(&str, Damage); 7] = [
     ("empty", |path, _| fs::write(path, b"").unwrap()),
     ("gone", |path, _| fs::remove_file(path).unwrap()),
     ("without its last byte", |path, bytes| {
-        fs::write(path, &bytes[..bytes.len() - 1]).unwrap()
+        fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
     }),
     ("cut in the middle", |path, bytes| {
         fs::write(path, &bytes[..bytes.len() / 2]).unwrap()

@@ -55,6 +55,24 @@ async fn a_card_in_another_name_is_dropped() {
     siege.endured(16 * MIB).await;
 }
 
+/// A card whose peer id is 250 KiB of base58, which takes minutes to decode: it is dropped at once.
+#[tokio::test]
+async fn a_card_whose_peer_id_is_long_costs_no_time() {
+    let siege = Siege::begin().await;
+    let stranger = Stranger::new();
+    let link = stranger.dial(siege.daemon.tcp()).await;
+    let long = "z".repeat(250 << 10);
+    for claim in [
+        card("long", &long, ""),
+        card("long", "", &format!("did:key:z{long}")),
+    ] {
+        show(&link, &claim).await;
+    }
+    siege.honest_work(20).await;
+    assert_eq!(stored(&siege, stranger.id()).await.unwrap_err(), Code::NotFound);
+    siege.endured(16 * MIB).await;
+}
+
 /// 256 KiB are a card, a byte more is none; nor are random bytes.
 #[tokio::test]
 async fn a_card_has_at_most_256_kib() {

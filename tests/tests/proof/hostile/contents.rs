@@ -2,13 +2,14 @@
 //! acknowledged, by the rules of docs/protocol.md, and what is behind it on the stream is served.
 
 use agentanycast_proto::v1::{
-    A2aEnvelope, EnvelopeType, Message, Part, SendTaskPayload, TaskCancelPayload, TaskCompletePayload,
-    TaskStatusUpdatePayload, a2a_envelope::Payload,
+    A2aEnvelope, DataPart, EnvelopeType, Message, Part, SendTaskPayload, TaskCancelPayload,
+    TaskCompletePayload, TaskStatusUpdatePayload, a2a_envelope::Payload, part::Content,
 };
 use agentanycast_tests::stranger::{
     A2A, Link, Stranger, encoded, envelope, frame, message, numbered, send_task, task_of,
 };
 use prost::Message as _;
+use prost_types::{ListValue, Struct, Value, value};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{HOLD, MIB, Siege, assert_accepted, assert_refused};
@@ -141,7 +142,7 @@ async fn metadata_is_bounded() {
         &link,
         &[
             with(257, 8, 8),
-            with(200_000, 8, 40),
+            with(20_000, 8, 40),
             with(1, 257, 8),
             with(1, 1 << 20, 1),
         ],
@@ -155,6 +156,32 @@ async fn metadata_is_bounded() {
         unreachable!("it was made so")
     };
     assert_eq!(kept, send.metadata);
+    siege.endured(64 * MIB).await;
+}
+
+/// A deadline that is a megabyte of no time at all: refused in a few words.
+#[tokio::test]
+async fn a_refusal_does_not_repeat_what_it_refuses() {
+    let siege = Siege::begin().await;
+    let link = Stranger::new().dial(siege.daemon.tcp()).await;
+    let mut sent = envelope(send_task("x"));
+    if let Some(Payload::SendTask(send)) = &mut sent.payload {
+        send.metadata = [("deadline".to_owned(), "\u{1F}".repeat(15 << 20))].into();
+    }
+    link.send(std::slice::from_ref(&sent)).await;
+    let ack = link.ack_of(&sent).await;
+    assert_refused(&ack, &"a deadline that is none");
+    assert!(ack.reason.len() < 1000, "{} bytes of a reason", ack.reason.len());
+    // A deployed originator is told so by a status update.
+    let told = link
+        .hear("the task is rejected", |heard| match &heard.payload {
+            Some(Payload::TaskStatusUpdate(update)) if update.task_id == task_of(&sent) => {
+                Some(update.clone())
+            }
+            _ => None,
+        })
+        .await;
+    assert_eq!(told.status(), agentanycast_proto::v1::TaskStatus::Rejected);
     siege.endured(64 * MIB).await;
 }
 
@@ -185,7 +212,7 @@ async fn deep_nesting_is_not_acknowledged() {
 }
 
 /// Frames that take 16 MiB on the wire and many times that in memory: eight million empty parts, as many empty
-/// values, as many artifacts. They are not taken, and no memory is spent on them.
+/// values, as many artifacts. They are refused, and no memory is spent on them; 200 000 numbers are taken.
 #[tokio::test]
 async fn a_frame_that_unfolds_is_refused() {
     let siege = Siege::begin().await;
@@ -198,15 +225,44 @@ async fn a_frame_that_unfolds_is_refused() {
     for (kind, number, payload) in [(1, 10, parts), (1, 10, values), (3, 12, artifacts)] {
         let envelope = [field(1, b"unfold"), vec![2 << 3, kind], field(number, &payload)].concat();
         assert!(envelope.len() <= 16 << 20);
+        let before = link.heard().len();
         link.say(A2A, &frame(&envelope)).await.unwrap();
+        let ack = link
+            .hear("the frame is refused", |heard| match &heard.payload {
+                Some(Payload::Ack(ack)) if ack.acknowledged_envelope_id == "unfold" => Some(ack.clone()),
+                _ => None,
+            })
+            .await;
+        assert_refused(&ack, &"eight million elements");
         unanswered(&link, &[]).await;
+        assert!(link.heard().len() > before);
     }
     assert_eq!(
         siege.task("unfold").await.unwrap_err().code(),
         tonic::Code::NotFound
     );
-    // The frame itself, and as much again while its buffer doubles.
-    siege.endured(64 * MIB).await;
+    let numbers = Value {
+        kind: Some(value::Kind::ListValue(ListValue {
+            values: (0..200_000)
+                .map(|number| Value::from(f64::from(number)))
+                .collect(),
+        })),
+    };
+    let mut honest = envelope(send_task("numbers"));
+    if let Some(Payload::SendTask(send)) = &mut honest.payload {
+        let data = Struct {
+            fields: [("numbers".to_owned(), numbers)].into(),
+        };
+        send.message.as_mut().unwrap().parts.push(Part {
+            content: Some(Content::DataPart(DataPart { data: Some(data) })),
+            ..Part::default()
+        });
+    }
+    link.send(std::slice::from_ref(&honest)).await;
+    assert_accepted(&link.ack_of(&honest).await, &"200 000 numbers");
+    // The frame itself, and as much again while its buffer doubles; the numbers decoded (26 MiB), in the cache and in
+    // what is told to the agent.
+    siege.endured(128 * MIB).await;
 }
 
 /// Sequences that jump to the end of the numbers, go back, and come from a new epoch each: whoever does so gets

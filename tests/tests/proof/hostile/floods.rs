@@ -2,7 +2,7 @@
 //! takes, costs a bounded amount of memory, and tasks of others go on beside it.
 
 use std::{
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -17,7 +17,7 @@ use agentanycast_tests::{
     stranger::{A2A, CARD, Link, Manners, Stranger, encoded, envelope, frame, send_task},
 };
 use futures::{AsyncWriteExt as _, future::join_all};
-use tokio::task::JoinHandle;
+use tokio::{io::AsyncReadExt as _, net::TcpSocket, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{MIB, Siege, assert_accepted, size};
@@ -184,66 +184,111 @@ async fn windows_that_are_filled_and_never_emptied() {
     eprintln!("{} streams are held", held.len());
     siege.honest_work(100).await;
     drop(held);
-    siege.endured(160 * MIB).await;
+    // 256 KiB are what the muxer grants each of 1 024 streams at its start; 32 MiB are the peer's share of frames.
+    siege.endured((256 + 32 + 32) * MIB).await;
 }
 
-/// Hundreds of connections from one address by as many identities, and hundreds of sockets that never say a word:
-/// who is connected stays so and is served, the daemon itself reaches others, and the door opens again.
+/// From one address come hundreds of sockets that never say a word and hundreds of identities; the daemon lets in
+/// as many as one address may have. Whoever comes from elsewhere is let in meanwhile, and served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_connections_than_there_is_room_for() {
-    const IDENTITIES: usize = 1000;
-    const SILENT: usize = 400;
-    let siege = Siege::begin().await;
+async fn more_connections_than_one_address_may_have() {
+    const SILENT: usize = 600;
+    const IDENTITIES: usize = 400;
+    const MOST: usize = 256;
+    const CROWDED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+    let siege = Siege::begin_with(agentanycast_tests::Daemon::builder().args(["--log-level=debug"])).await;
     let address = siege.daemon.tcp().to_owned();
-    let socket = address.split('/').collect::<Vec<_>>();
-    let socket = format!("{}:{}", socket[2], socket[4]);
-    let silent: Vec<TcpStream> = (0..SILENT)
-        .filter_map(|_| TcpStream::connect(&socket).ok())
-        .collect();
+    let (silent, stop) = (Arc::<AtomicU64>::default(), CancellationToken::new());
+    let door = tokio::spawn(knock(
+        address.clone(),
+        CROWDED,
+        SILENT,
+        Arc::clone(&silent),
+        stop.clone(),
+    ));
+    eventually("the silent ones are at the door", || async {
+        (silent.load(Relaxed) >= SILENT as u64).then_some(())
+    })
+    .await;
+    // While they are there, somebody else comes.
+    let newcomer = Stranger::new().dial(&address).await;
+    let right = envelope(send_task("from elsewhere"));
+    newcomer.send(std::slice::from_ref(&right)).await;
+    assert_accepted(&newcomer.ack_of(&right).await, &right);
+    stop.cancel();
+    door.await.unwrap();
     let (mut stand, mut refused) = (Vec::new(), 0);
     for _ in 0..IDENTITIES / 20 {
-        let dials = (0..20).map(|_| {
-            let address = address.clone();
-            async move {
-                let link = Stranger::new().dial_as(&address, Manners::Reads).await?;
-                // A refused connection is one that ends at once.
-                let shown = link.show(b"").await.map(drop);
-                shown.map(|()| link)
-            }
-        });
-        for outcome in join_all(dials).await {
-            match outcome {
-                Ok(link) => stand.push(link),
-                Err(_) => refused += 1,
+        let dials = (0..20).map(|_| let_in(&address, CROWDED));
+        for link in join_all(dials).await {
+            match link {
+                Some(link) => stand.push(link),
+                None => refused += 1,
             }
         }
     }
     eprintln!(
-        "{} of {IDENTITIES} connections stand, {refused} were refused, beside {} silent sockets; {} files are open",
+        "{} of {IDENTITIES} connections stand, {refused} were refused; {} files are open",
         stand.len(),
-        silent.len(),
         open_files(siege.daemon.pid()),
     );
-    assert!(
-        stand.len() <= 768,
-        "three quarters of 1024 are for those who come"
-    );
+    assert!(stand.len() <= MOST && refused > 0);
     siege.honest_work(50).await;
-    // The daemon's own dials have room.
-    let elsewhere = agentanycast_tests::Daemon::builder().start().await;
-    let connected = siege
-        .node
-        .connect_peer(elsewhere.peer_id(), [elsewhere.tcp()])
-        .await;
-    connected.expect("a dial of our own");
-    drop((stand, silent));
-    eventually("the door is open again", || async {
-        let link = Stranger::new().dial_as(&address, Manners::Reads).await.ok()?;
-        link.show(b"").await.ok()
+    let another = Stranger::new().dial(&address).await;
+    let right = envelope(send_task("from elsewhere, too"));
+    another.send(std::slice::from_ref(&right)).await;
+    assert_accepted(&another.ack_of(&right).await, &right);
+    drop(stand);
+    eventually("the crowded address is let in again", || async {
+        let_in(&address, CROWDED).await.map(drop)
     })
     .await;
-    // A connection with its buffers is about 100 KiB.
-    siege.endured(192 * MIB).await;
+    // A connection with the buffers of its muxer is about 100 KiB; so is one that is not authenticated.
+    siege.endured(96 * MIB).await;
+}
+
+/// A connection from this address that is let in, and served: a refused one ends instead.
+async fn let_in(address: &str, source: Ipv4Addr) -> Option<Link> {
+    let link = Stranger::new().dial_from(source, address).await.ok()?;
+    let question = envelope(Payload::TaskCancel(TaskCancelPayload {
+        task_id: "unknown".to_owned(),
+    }));
+    // The end of the connection shows below.
+    let _ = link.say(A2A, &encoded(std::slice::from_ref(&question))).await;
+    let served = tokio::select! {
+        _ = link.ack_of(&question) => true,
+        () = link.closed() => false,
+    };
+    served.then_some(link)
+}
+
+/// Keeps so many silent sockets open, and replaces those that are closed.
+async fn knock(
+    address: String,
+    source: Ipv4Addr,
+    sockets: usize,
+    open: Arc<AtomicU64>,
+    stop: CancellationToken,
+) {
+    let parts: Vec<&str> = address.split('/').collect();
+    let to: SocketAddr = format!("{}:{}", parts[2], parts[4]).parse().unwrap();
+    let silence = async {
+        let each = (0..sockets).map(|_| async {
+            loop {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind(SocketAddr::new(source.into(), 0)).unwrap();
+                if let Ok(mut stream) = socket.connect(to).await {
+                    open.fetch_add(1, Relaxed);
+                    // Nothing is said; what comes is the other side's end.
+                    let mut said = [0; 64];
+                    while stream.read(&mut said).await.is_ok_and(|count| count > 0) {}
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        join_all(each).await;
+    };
+    stop.run_until_cancelled(silence).await;
 }
 
 /// Writes that go on until they are stopped.

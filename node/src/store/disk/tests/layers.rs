@@ -96,7 +96,7 @@ fn files_of_the_journal_are_used_again() {
     let store = open_tiny(home.path());
     for number in 0..1_000_u32 {
         write(&store, |batch| {
-            batch.put(number.to_be_bytes().to_vec(), vec![7; 200])
+            batch.put(number.to_be_bytes().to_vec(), vec![7; 200]);
         });
     }
     let there = names(&home.path().join("journal")).len();
@@ -111,7 +111,7 @@ fn moved_aside_after(break_it: impl FnOnce(&Path)) -> bool {
     let store = open_tiny(home.path());
     for number in 0..400_u32 {
         write(&store, |batch| {
-            batch.put(number.to_be_bytes().to_vec(), vec![7; 200])
+            batch.put(number.to_be_bytes().to_vec(), vec![7; 200]);
         });
     }
     drop(store);

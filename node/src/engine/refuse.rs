@@ -1,0 +1,109 @@
+//! Refusing what a peer sent: it is counted, logged once for each peer, remembered for when it comes again,
+//! and answered; a deployed originator, which does not read the outcome, is told by a status update too.
+//! The one rule: refusing costs less than what was refused, and a bounded amount in all.
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{TaskStatusUpdatePayload, a2a_envelope::Payload};
+
+use super::{core::Core, trace::Trace, turn::Now};
+use crate::{
+    delivery::{dedup::MAX_REASON, inbox::Unfolded, outbox::Kind},
+    store::StoreError,
+    task::Status,
+};
+
+/// Peers whose refusals are logged by name; of more, the counter tells.
+const LOGGED_PEERS: usize = 10_000;
+
+/// Answers to questions about tasks that wait for one peer; it asks about as many at once.
+const MAX_ANSWERS: usize = super::clockwork::ASKED;
+
+/// Bytes of such answers, unless a single one is larger: they are in memory only.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+impl Core {
+    /// An envelope came that would take too much memory: it was not decoded.
+    pub(super) fn on_unfolded(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        unfolded: Unfolded,
+    ) -> Result<(), StoreError> {
+        let Unfolded {
+            id,
+            place,
+            sends_task,
+            reason,
+        } = unfolded;
+        self.refuse(now, peer, id, place, sends_task, &reason)
+    }
+
+    /// Answers an envelope that has no effect, for this reason.
+    pub(super) fn refuse(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: String,
+        place: Option<(u64, u64)>,
+        sent_task: Option<String>,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        // Whatever the reason repeats of what was sent, the answer is short.
+        let reason = &reason[..reason.floor_char_boundary(MAX_REASON)];
+        self.counters.refused += 1;
+        self.log_once(peer, reason);
+        self.seen(peer)?.refuse(&id, reason);
+        if let Some(task) = sent_task.filter(|_| place.is_none()) {
+            self.tell_rejected(now, peer, &task, reason)?;
+        }
+        self.mark(now, peer, &id, place, true)?;
+        self.ack(now, peer, id, Some(reason));
+        Ok(())
+    }
+
+    /// A deployed originator does not read the outcome of an acknowledgement: it learns of a refused
+    /// task by a status update, unless the task is one that goes on here.
+    fn tell_rejected(&mut self, now: Now, peer: PeerId, task: &str, reason: &str) -> Result<(), StoreError> {
+        // A task that is this peer's own here, in either role, goes its own way.
+        let goes_on = self
+            .tasks
+            .indexed(task)
+            .is_some_and(|known| known.peer == Some(peer));
+        if goes_on || !self.has_room_to_answer(peer, task, reason.len()) {
+            return Ok(());
+        }
+        let message = self.note(now, reason);
+        let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+            task_id: task.to_owned(),
+            status: Status::Rejected.to_wire() as i32,
+            message: Some(message),
+        });
+        self.send(now, peer, task, Kind::Ephemeral, payload, Trace::default())
+    }
+
+    /// True when no answer about this task waits for the peer, and not too many others do.
+    pub(super) fn has_room_to_answer(&self, peer: PeerId, id: &str, bytes: usize) -> bool {
+        let Some(queue) = self.queues.get(&peer) else {
+            return true;
+        };
+        let (mut count, mut total) = (0, bytes);
+        for entry in queue
+            .outbox
+            .entries()
+            .filter(|entry| entry.kind == Kind::Ephemeral)
+        {
+            if entry.task_id == id {
+                return false;
+            }
+            count += 1;
+            total += entry.bytes;
+        }
+        count < MAX_ANSWERS && (total <= MAX_ANSWER_BYTES || count == 0)
+    }
+
+    pub(super) fn log_once(&mut self, peer: PeerId, reason: &str) {
+        if self.refusals_logged.len() < LOGGED_PEERS && self.refusals_logged.insert(peer) {
+            tracing::warn!(%peer, reason, "refused an envelope; further ones of this peer are only counted");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Who may come in: as many connections from one address as a site behind it may need, and few that do not
+//! say who they are. The one rule: whoever holds up the door does so for its own address only.
+//!
+//! Connections through a relay have the relay's address and are the relay's to limit.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    task::{Context, Poll},
+};
+
+use libp2p::{
+    Multiaddr, PeerId,
+    core::{Endpoint, transport::PortUse},
+    multiaddr::Protocol,
+    swarm::{
+        ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
+        THandlerOutEvent, ToSwarm, dummy,
+    },
+};
+
+use super::{Limits, addresses::is_relayed};
+
+/// The behaviour; compose it early, so that what it refuses costs nothing.
+pub(super) struct Behaviour {
+    most_pending: usize,
+    most_established: usize,
+    pending: Connections,
+    established: Connections,
+}
+
+/// The connections of each address.
+#[derive(Default)]
+struct Connections {
+    addresses: HashMap<ConnectionId, IpAddr>,
+    counts: HashMap<IpAddr, usize>,
+}
+
+/// Too many connections from one address.
+#[derive(Debug)]
+struct Full {
+    address: IpAddr,
+    most: usize,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} has {} connections, the limit of one address",
+            self.address, self.most
+        )
+    }
+}
+
+impl std::error::Error for Full {}
+
+impl Behaviour {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            most_pending: limits.pending_per_address,
+            most_established: limits.connections_per_address,
+            pending: Connections::default(),
+            established: Connections::default(),
+        }
+    }
+}
+
+impl Connections {
+    /// Enters a connection, unless its address has `most` already.
+    fn enter(&mut self, id: ConnectionId, remote: &Multiaddr, most: usize) -> Result<(), ConnectionDenied> {
+        let Some(address) = address(remote).filter(|_| !is_relayed(remote)) else {
+            return Ok(());
+        };
+        let count = self.counts.entry(address).or_default();
+        if *count >= most {
+            return Err(ConnectionDenied::new(Full { address, most }));
+        }
+        *count += 1;
+        self.addresses.insert(id, address);
+        Ok(())
+    }
+
+    fn leave(&mut self, id: ConnectionId) {
+        if let Some(address) = self.addresses.remove(&id)
+            && let Some(count) = self.counts.get_mut(&address)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&address);
+            }
+        }
+    }
+}
+
+/// The IP address of a remote; of IPv6 the network, since whoever has one address has all of it.
+fn address(remote: &Multiaddr) -> Option<IpAddr> {
+    match remote.iter().next()? {
+        Protocol::Ip4(ip) => Some(ip.into()),
+        Protocol::Ip6(ip) => Some(ip.to_ipv4_mapped().map_or_else(
+            || {
+                let [a, b, c, d, ..] = ip.segments();
+                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+            },
+            IpAddr::from,
+        )),
+        _ => None,
+    }
+}
+
+impl NetworkBehaviour for Behaviour {
+    type ConnectionHandler = dummy::ConnectionHandler;
+    type ToSwarm = Infallible;
+
+    fn handle_pending_inbound_connection(
+        &mut self,
+        id: ConnectionId,
+        _: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<(), ConnectionDenied> {
+        self.pending.enter(id, remote, self.most_pending)
+    }
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        id: ConnectionId,
+        _: PeerId,
+        _: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.pending.leave(id);
+        self.established.enter(id, remote, self.most_established)?;
+        Ok(dummy::ConnectionHandler)
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        _: ConnectionId,
+        _: PeerId,
+        _: &Multiaddr,
+        _: Endpoint,
+        _: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        Ok(dummy::ConnectionHandler)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        match event {
+            FromSwarm::ConnectionClosed(closed) => self.established.leave(closed.connection_id),
+            // Also of one that another behaviour refused after this one had let it in.
+            FromSwarm::ListenFailure(failure) => {
+                self.pending.leave(failure.connection_id);
+                self.established.leave(failure.connection_id);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_connection_handler_event(&mut self, _: PeerId, _: ConnectionId, event: THandlerOutEvent<Self>) {
+        match event {}
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> ConnectionId {
+        ConnectionId::new_unchecked(number)
+    }
+
+    #[test]
+    fn an_address_fills_its_own_share_only() {
+        let mut connections = Connections::default();
+        let remote = |text: &str| text.parse::<Multiaddr>().unwrap();
+        let one = remote("/ip4/192.0.2.1/tcp/1");
+        assert!(connections.enter(id(1), &one, 2).is_ok());
+        assert!(
+            connections
+                .enter(id(2), &remote("/ip4/192.0.2.1/udp/9/quic-v1"), 2)
+                .is_ok()
+        );
+        assert!(connections.enter(id(3), &one, 2).is_err());
+        assert!(
+            connections
+                .enter(id(4), &remote("/ip4/192.0.2.2/tcp/1"), 2)
+                .is_ok()
+        );
+        connections.leave(id(3));
+        assert!(
+            connections.enter(id(5), &one, 2).is_err(),
+            "what was refused frees nothing"
+        );
+        connections.leave(id(2));
+        assert!(connections.enter(id(6), &one, 2).is_ok());
+        for number in [1, 4, 6] {
+            connections.leave(id(number));
+        }
+        assert!(connections.counts.is_empty() && connections.addresses.is_empty());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_a_relay_is_none() {
+        let mut connections = Connections::default();
+        let mut enter = |number, text: &str| connections.enter(id(number), &text.parse().unwrap(), 1).is_ok();
+        assert!(enter(1, "/ip6/2001:db8:1:2::1/tcp/1"));
+        assert!(!enter(2, "/ip6/2001:db8:1:2:ffff::9/tcp/1"));
+        assert!(enter(3, "/ip6/2001:db8:1:3::1/tcp/1"));
+        assert!(enter(4, "/ip6/::ffff:192.0.2.1/tcp/1"));
+        assert!(!enter(5, "/ip4/192.0.2.1/tcp/1"));
+        let circuit =
+            "/ip4/192.0.2.1/tcp/1/p2p/12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK/p2p-circuit";
+        assert!(enter(6, circuit) && enter(7, circuit));
+    }
+}

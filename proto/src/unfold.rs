@@ -1,0 +1,320 @@
+//! How far a message unfolds when it is decoded: on the wire an empty part takes 2 bytes, in memory a hundred.
+//!
+//! Pure. It walks the encoded form by the descriptors of the messages, without decoding anything, and counts
+//! what decoding would make: nested messages, map entries, repeated texts. The one rule: the walk never takes
+//! more memory than a fixed depth, and never counts less than decoding would make.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use prost::{
+    Message as _,
+    encoding::{WireType, decode_key, decode_varint},
+};
+use prost_types::{
+    FileDescriptorSet,
+    field_descriptor_proto::{Label, Type},
+};
+
+/// Memory that one counted element takes at most, in bytes, besides its encoded content: the largest structure
+/// (a skill of a card) and the allocator's share. A test compares it with the generated types.
+pub const ELEMENT_BYTES: usize = 128;
+
+/// Deepest nesting that is followed; the decoder refuses what is deeper.
+const MAX_DEPTH: usize = 100;
+
+/// What is about to be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An `A2AEnvelope`.
+    Envelope,
+    /// An `AgentCard`.
+    Card,
+}
+
+/// Why a message should not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// It has more elements than this.
+    TooMany(usize),
+    /// It is no encoded message, or is nested too deeply.
+    Malformed,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooMany(most) => write!(f, "a message of more than {most} parts, values and entries"),
+            Self::Malformed => f.write_str("a message that cannot be decoded"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Number of elements in an encoded message; it stops counting above `most`.
+///
+/// # Errors
+/// See [`Refused`]. What passes may still fail to decode.
+pub fn elements(kind: Kind, bytes: &[u8], most: usize) -> Result<usize, Refused> {
+    let shapes = &*SHAPES;
+    let root = match kind {
+        Kind::Envelope => shapes.envelope,
+        Kind::Card => shapes.card,
+    };
+    let mut count = 0;
+    let mut above: Vec<(&[u8], usize)> = Vec::new();
+    let (mut rest, mut shape) = (bytes, root);
+    loop {
+        while rest.is_empty() {
+            let Some(outer) = above.pop() else {
+                return Ok(count);
+            };
+            (rest, shape) = outer;
+        }
+        let (number, wire) = decode_key(&mut rest).map_err(|_| Refused::Malformed)?;
+        let content = content(&mut rest, wire)?;
+        let field = shapes.all[shape]
+            .get(number as usize)
+            .copied()
+            .unwrap_or(Field::Flat);
+        if wire != WireType::LengthDelimited || field == Field::Flat {
+            continue;
+        }
+        count += 1;
+        if count > most {
+            return Err(Refused::TooMany(most));
+        }
+        if let Field::Nested(inner) = field {
+            if above.len() >= MAX_DEPTH {
+                return Err(Refused::Malformed);
+            }
+            above.push((rest, shape));
+            (rest, shape) = (content, inner);
+        }
+    }
+}
+
+/// Takes the content of one field off; that of a length-delimited one is given back.
+fn content<'a>(rest: &mut &'a [u8], wire: WireType) -> Result<&'a [u8], Refused> {
+    let length = match wire {
+        WireType::Varint => {
+            decode_varint(rest).map_err(|_| Refused::Malformed)?;
+            0
+        }
+        WireType::ThirtyTwoBit => 4,
+        WireType::SixtyFourBit => 8,
+        WireType::LengthDelimited => {
+            let length = decode_varint(rest).map_err(|_| Refused::Malformed)?;
+            usize::try_from(length).map_err(|_| Refused::Malformed)?
+        }
+        // No message of ours has ever had a group, and a walk by lengths cannot skip one.
+        WireType::StartGroup | WireType::EndGroup => return Err(Refused::Malformed),
+    };
+    let (content, after) = rest.split_at_checked(length).ok_or(Refused::Malformed)?;
+    *rest = after;
+    Ok(content)
+}
+
+/// What a field of a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// A scalar or a single text: takes no more memory than on the wire.
+    Flat,
+    /// One of many texts.
+    Text,
+    /// A message, with the place of its own shape.
+    Nested(usize),
+}
+
+/// The messages, each as its fields by number.
+struct Shapes {
+    all: Vec<Vec<Field>>,
+    envelope: usize,
+    card: usize,
+}
+
+static SHAPES: LazyLock<Shapes> = LazyLock::new(Shapes::read);
+
+impl Shapes {
+    fn read() -> Self {
+        // The bytes are part of the program; a test decodes them.
+        let set = FileDescriptorSet::decode(crate::FILE_DESCRIPTOR_SET).unwrap_or_default();
+        let mut messages = Vec::new();
+        for file in &set.file {
+            for message in &file.message_type {
+                flatten(&format!(".{}", file.package()), message, &mut messages);
+            }
+        }
+        let places: HashMap<&str, usize> = messages
+            .iter()
+            .enumerate()
+            .map(|(place, (name, _))| (name.as_str(), place))
+            .collect();
+        let place = |name: &str| places.get(name).copied().unwrap_or_default();
+        let all = messages.iter().map(|(_, message)| {
+            let most = message
+                .field
+                .iter()
+                .map(prost_types::FieldDescriptorProto::number)
+                .max();
+            let mut fields = vec![Field::Flat; most.unwrap_or_default() as usize + 1];
+            for field in &message.field {
+                fields[field.number() as usize] = match field.r#type() {
+                    Type::Message => Field::Nested(place(field.type_name())),
+                    Type::String | Type::Bytes if field.label() == Label::Repeated => Field::Text,
+                    _ => Field::Flat,
+                };
+            }
+            fields
+        });
+        Self {
+            all: all.collect(),
+            envelope: place(".agentanycast.v1.A2AEnvelope"),
+            card: place(".agentanycast.v1.AgentCard"),
+        }
+    }
+}
+
+/// A message and those declared within it (maps have their entries there), with their full names.
+fn flatten<'a>(
+    outer: &str,
+    message: &'a prost_types::DescriptorProto,
+    into: &mut Vec<(String, &'a prost_types::DescriptorProto)>,
+) {
+    let name = format!("{outer}.{}", message.name());
+    for inner in &message.nested_type {
+        flatten(&name, inner, into);
+    }
+    into.push((name, message));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of;
+
+    use prost_types::{ListValue, Struct, Value, value};
+
+    use super::*;
+    use crate::v1::{
+        A2aEnvelope, AgentCard, Artifact, DataPart, Message, P2pExtension, Part, SendTaskPayload, Skill,
+        Task, TaskCompletePayload, TextPart, a2a_envelope::Payload, part::Content,
+    };
+
+    fn envelope(payload: Payload) -> Vec<u8> {
+        A2aEnvelope {
+            envelope_id: "e".into(),
+            payload: Some(payload),
+            ..A2aEnvelope::default()
+        }
+        .encode_to_vec()
+    }
+
+    fn with_parts(parts: Vec<Part>) -> Vec<u8> {
+        envelope(Payload::SendTask(SendTaskPayload {
+            task_id: "t".into(),
+            message: Some(Message {
+                parts,
+                ..Message::default()
+            }),
+            ..SendTaskPayload::default()
+        }))
+    }
+
+    fn count(bytes: &[u8]) -> usize {
+        elements(Kind::Envelope, bytes, usize::MAX).unwrap()
+    }
+
+    #[test]
+    fn parts_entries_values_and_texts_count() {
+        // The payload and its message.
+        assert_eq!(count(&with_parts(vec![])), 2);
+        assert_eq!(count(&with_parts(vec![Part::default(); 10])), 12);
+        let text = Part {
+            content: Some(Content::TextPart(TextPart {
+                text: "\n\n".repeat(1000),
+            })),
+            metadata: [("a".to_owned(), "b".to_owned())].into(),
+            ..Part::default()
+        };
+        // The part, its content, its entry; whatever the text looks like.
+        assert_eq!(count(&with_parts(vec![text])), 5);
+        let list = Value {
+            kind: Some(value::Kind::ListValue(ListValue {
+                values: vec![Value { kind: None }; 100],
+            })),
+        };
+        let data = Part {
+            content: Some(Content::DataPart(DataPart {
+                data: Some(Struct {
+                    fields: [("list".to_owned(), list)].into(),
+                }),
+            })),
+            ..Part::default()
+        };
+        // Part, DataPart, Struct, entry, Value, ListValue, and what is in it.
+        assert_eq!(count(&with_parts(vec![data])), 2 + 6 + 100);
+        let complete = envelope(Payload::TaskComplete(TaskCompletePayload {
+            artifacts: vec![Artifact::default(); 7],
+            ..TaskCompletePayload::default()
+        }));
+        assert_eq!(count(&complete), 8);
+        let card = AgentCard {
+            skills: vec![Skill::default(); 5],
+            p2p_extension: Some(P2pExtension {
+                relay_addresses: vec![String::new(); 4],
+                ..P2pExtension::default()
+            }),
+            ..AgentCard::default()
+        };
+        assert_eq!(elements(Kind::Card, &card.encode_to_vec(), 100), Ok(10));
+    }
+
+    #[test]
+    fn it_stops_at_the_bound_and_at_what_it_cannot_walk() {
+        let many = with_parts(vec![Part::default(); 1000]);
+        assert_eq!(elements(Kind::Envelope, &many, 1001), Err(Refused::TooMany(1001)));
+        assert_eq!(elements(Kind::Envelope, &many, 1002), Ok(1002));
+        let cut = &many[..many.len() - 1];
+        assert_eq!(elements(Kind::Envelope, cut, 5000), Err(Refused::Malformed));
+        // A group of an unknown field, in front of everything else.
+        let group = [&[0xFB, 0x01, 0xFC, 0x01][..], &many].concat();
+        assert_eq!(elements(Kind::Envelope, &group, 5000), Err(Refused::Malformed));
+        let mut deep = Value { kind: None };
+        for _ in 0..MAX_DEPTH {
+            deep.kind = Some(value::Kind::ListValue(ListValue {
+                values: vec![std::mem::take(&mut deep)],
+            }));
+        }
+        let deep = Part {
+            content: Some(Content::DataPart(DataPart {
+                data: Some(Struct {
+                    fields: [(String::new(), deep)].into(),
+                }),
+            })),
+            ..Part::default()
+        };
+        assert_eq!(
+            elements(Kind::Envelope, &with_parts(vec![deep]), usize::MAX),
+            Err(Refused::Malformed)
+        );
+    }
+
+    #[test]
+    fn an_element_is_no_larger_than_stated() {
+        let sizes = [
+            size_of::<Part>(),
+            size_of::<Artifact>(),
+            size_of::<Message>(),
+            size_of::<Skill>(),
+            size_of::<Value>(),
+            size_of::<String>(),
+            // Of a map: the pair and its share of a node that is half full.
+            2 * size_of::<(String, String)>(),
+            2 * size_of::<(String, Value)>(),
+        ];
+        assert!(sizes.iter().all(|size| *size <= ELEMENT_BYTES), "{sizes:?}");
+        // Not repeated anywhere.
+        assert!(size_of::<Task>() <= 4 * ELEMENT_BYTES);
+    }
+}
