@@ -128,6 +128,11 @@ impl Dialer {
         self.targets.get(target).is_some_and(|state| state.pinned)
     }
 
+    /// Attempts at `target` that failed since its last connection.
+    pub(super) fn failures(&self, target: &Target) -> u32 {
+        self.targets.get(target).map_or(0, |state| state.failures)
+    }
+
     /// At most `max` targets whose time has come; each then counts as being dialled until
     /// [`Self::failed`], [`Self::connected`] or [`Self::attached`] says otherwise.
     pub(super) fn due(&mut self, now: Instant, max: usize) -> Vec<Target> {

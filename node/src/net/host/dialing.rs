@@ -96,8 +96,11 @@ impl Host {
                         .condition(PeerCondition::DisconnectedAndNotDialing)
                         .addresses(addresses);
                     // The way to a relay shows how a NAT maps our listen port. Others may dial us at this
-                    // very moment, and from the listen port both dials would be one TCP connection.
-                    if self.dialer.is_pinned(&target) {
+                    // very moment, and from the listen port both dials would be one TCP connection. Somebody
+                    // else on this machine may have the port towards other addresses, and then it cannot be
+                    // dialled from: every other attempt comes from a port of its own.
+                    let from_listen_port = self.dialer.failures(&target).is_multiple_of(2);
+                    if self.dialer.is_pinned(&target) && from_listen_port {
                         opts.build()
                     } else {
                         opts.allocate_new_port().build()

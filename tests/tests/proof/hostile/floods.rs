@@ -196,7 +196,7 @@ async fn more_connections_than_one_address_may_have() {
     const IDENTITIES: usize = 400;
     const MOST: usize = 256;
     const CROWDED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-    let siege = Siege::begin_with(agentanycast_tests::Daemon::builder().args(["--log-level=debug"])).await;
+    let siege = Siege::begin().await;
     let address = siege.daemon.tcp().to_owned();
     let (silent, stop) = (Arc::<AtomicU64>::default(), CancellationToken::new());
     let door = tokio::spawn(knock(
