@@ -117,16 +117,12 @@ async fn cut_and_mend(
         let at = reaches("the agent counts", &mut reported, cut * PER_CUT + PER_CUT / 2).await;
         link.cut();
         // The ones that break are spread over all.
-        if cut * breaks / CUTS != (cut + 1) * breaks / CUTS {
+        if cut * breaks / CUTS == (cut + 1) * breaks / CUTS {
+            let further = (at + LOST).min((cut + 1) * PER_CUT);
+            reaches("the agent goes on", &mut reported, further).await;
+        } else {
             alone(&here).await;
             alone(&there).await;
-        } else {
-            reaches(
-                "the agent goes on",
-                &mut reported,
-                (at + LOST).min((cut + 1) * PER_CUT),
-            )
-            .await;
         }
         link.mend();
         connected(&here, &pair.bob).await;

@@ -73,7 +73,7 @@ async fn both_daemons_live_long() {
     let mut pair = start(&settings).await;
     let (alice, bob) = pair.nodes().await;
     let load = Arc::new(Load::default());
-    let _agent = load.agent(&bob);
+    let _agent = Load::agent(&bob);
     let mut samples = Samples::begin(settings.length, settings.csv.as_deref());
     let sending = load.send(&alice, pair.bob.peer_id(), settings.rate, settings.length);
     let (pair_now, load_now) = (&pair, &*load);

@@ -134,7 +134,7 @@ impl Reading {
     }
 
     /// Reads on to the end.
-    async fn to_end(self) -> Arrived {
+    async fn into_end(self) -> Arrived {
         self.allow(u64::MAX);
         self.done.await.unwrap()
     }

@@ -25,7 +25,7 @@ const DAMAGES: [(&str, Damage); 7] = [
         fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
     }),
     ("cut in the middle", |path, bytes| {
-        fs::write(path, &bytes[..bytes.len() / 2]).unwrap()
+        fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     }),
     ("its beginning changed", |path, bytes| changed(path, bytes, 3)),
     ("its middle changed", |path, bytes| {

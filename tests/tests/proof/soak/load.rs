@@ -48,7 +48,7 @@ impl Load {
     }
 
     /// Answers each task with as many bytes as it has, or with a stream when it asks for one.
-    pub(super) fn agent(self: &Arc<Self>, node: &Node) -> Agent {
+    pub(super) fn agent(node: &Node) -> Agent {
         Agent::serve(node, |task| async move {
             let question = task.message().text_content();
             if question.starts_with("stream") {

@@ -35,7 +35,7 @@ async fn streams_beside_tasks(transport: Transport) {
         streams.spawn(async move {
             let handle = ask(&alice, &peer, bytes_of(stream)).await;
             Reading::start(&handle, u64::MAX)
-                .to_end()
+                .into_end()
                 .await
                 .is_whole(bytes_of(stream));
             completed(&handle).await;

@@ -38,7 +38,7 @@ async fn over_a_breaking_link(transport: Transport) {
         connected(&alice, &pair.bob).await;
         reading.allow((cut + 1) * PER_CUT + LEEWAY);
     }
-    reading.to_end().await.is_whole(bytes);
+    reading.into_end().await.is_whole(bytes);
     completed(&handle).await;
 }
 

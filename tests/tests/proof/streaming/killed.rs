@@ -39,7 +39,7 @@ async fn receiving_daemon(transport: Transport) {
         connected(&bob, &pair.alice).await;
         reading.allow(kill * BYTES + READ);
     }
-    reading.to_end().await.is_whole(bytes);
+    reading.into_end().await.is_whole(bytes);
     completed(&handle).await;
 }
 
@@ -92,7 +92,7 @@ async fn an_artifact_ends_with_a_reason_when_its_sending_daemon_was_killed() {
     reading.reaches(READ).await;
     pair.bob.kill().await;
     pair.bob.restart().await;
-    let arrived = reading.to_end().await;
+    let arrived = reading.into_end().await;
     assert_eq!((arrived.end, arrived.error.as_str()), (EndReason::Error, REASON));
     assert!(arrived.bytes < BYTES);
     completed(&handle).await;
@@ -137,7 +137,7 @@ async fn an_artifact_ends_with_a_reason_when_its_agent_was_killed() {
     let mut reading = Reading::start(&handle, READ);
     reading.reaches(READ).await;
     agent.kill().await.unwrap();
-    let arrived = reading.to_end().await;
+    let arrived = reading.into_end().await;
     assert_eq!((arrived.end, arrived.error.as_str()), (EndReason::Error, REASON));
     let error = not_completed(&handle).await;
     assert!(matches!(error, TaskError::Failed { .. }), "{error:?}");
@@ -166,7 +166,7 @@ async fn an_artifact_ends_when_its_task_is_canceled_while_its_sender_is_away() {
     reading.reaches(READ).await;
     pair.bob.kill().await;
     handle.cancel().await.unwrap();
-    let arrived = reading.to_end().await;
+    let arrived = reading.into_end().await;
     assert_eq!(
         (arrived.end, arrived.error.as_str()),
         (EndReason::Canceled, "the task has ended")

@@ -23,10 +23,10 @@ async fn a_reader_goes_and_another_comes() {
         reading.reaches(stop).await;
         reading.done.abort();
     }
-    Reading::start(&handle, u64::MAX).to_end().await.is_whole(BYTES);
+    Reading::start(&handle, u64::MAX).into_end().await.is_whole(BYTES);
     completed(&handle).await;
     // After the end.
-    Reading::start(&handle, u64::MAX).to_end().await.is_whole(BYTES);
+    Reading::start(&handle, u64::MAX).into_end().await.is_whole(BYTES);
 }
 
 /// The fast one sets the pace; the slow one reads the file, at its own.
@@ -38,12 +38,12 @@ async fn readers_of_one_artifact_do_not_wait_for_each_other() {
     let handle = ask(&alice, pair.bob.peer_id(), BYTES).await;
     let mut stopped = Reading::start(&handle, 1);
     stopped.reaches(1).await;
-    let fast = (0..3).map(|_| Reading::start(&handle, u64::MAX).to_end());
+    let fast = (0..3).map(|_| Reading::start(&handle, u64::MAX).into_end());
     for arrived in join_all(fast).await {
         arrived.is_whole(BYTES);
     }
     completed(&handle).await;
-    stopped.to_end().await.is_whole(BYTES);
+    stopped.into_end().await.is_whole(BYTES);
 }
 
 /// With nobody there to read, the artifact goes into the file all the same, and the task completes; who comes

@@ -25,7 +25,7 @@ async fn every_size(transport: Transport) {
     let mut raw = pair.alice.rpc().await;
     for bytes in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, largest()] {
         let handle = ask(&alice, pair.bob.peer_id(), bytes).await;
-        Reading::start(&handle, u64::MAX).to_end().await.is_whole(bytes);
+        Reading::start(&handle, u64::MAX).into_end().await.is_whole(bytes);
         completed(&handle).await;
         let task = rpc::get(&mut raw, handle.id()).await.unwrap();
         assert_eq!(task.artifacts.len(), 1);
@@ -70,12 +70,15 @@ async fn memory_stays_flat_while_a_large_artifact_passes() {
     let daemons = [pair.alice.pid(), pair.bob.pid()];
     // Everything that is loaded or grown once is there after a first one.
     let first = ask(&alice, pair.bob.peer_id(), 1 << 20).await;
-    Reading::start(&first, u64::MAX).to_end().await.is_whole(1 << 20);
+    Reading::start(&first, u64::MAX)
+        .into_end()
+        .await
+        .is_whole(1 << 20);
     let before = daemons.map(rss_bytes);
     daemons.into_iter().for_each(forget_peak_rss);
     let handle = ask(&alice, pair.bob.peer_id(), largest()).await;
     Reading::start(&handle, u64::MAX)
-        .to_end()
+        .into_end()
         .await
         .is_whole(largest());
     for (daemon, before) in daemons.into_iter().zip(before) {

@@ -66,7 +66,7 @@ async fn a_slow_reader_slows_the_producer() {
     let (_agent, taken) = counted_producer(&bob);
     let began = Instant::now();
     let handle = ask(&alice, pair.bob.peer_id(), BYTES).await;
-    Reading::start(&handle, u64::MAX).to_end().await.is_whole(BYTES);
+    Reading::start(&handle, u64::MAX).into_end().await.is_whole(BYTES);
     let per_byte = began.elapsed().as_secs_f64() / BYTES as f64;
 
     taken.store(0, Ordering::Relaxed);
@@ -88,7 +88,7 @@ async fn a_slow_reader_slows_the_producer() {
         let grown = peak_rss_bytes(daemon).saturating_sub(before);
         assert!(grown <= MAY_GROW, "{grown} bytes more");
     }
-    reading.to_end().await.is_whole(BYTES);
+    reading.into_end().await.is_whole(BYTES);
 }
 
 /// Longer than it takes a sender without an acknowledgement to open its stream anew (15 s): that must not let
@@ -134,7 +134,7 @@ async fn readers_that_stop_stop_their_producers_and_nobody_else() {
         assert!(grown <= STREAMS * MAY_GROW, "{grown} bytes more");
     }
     for reading in readings {
-        reading.to_end().await.is_whole(BYTES);
+        reading.into_end().await.is_whole(BYTES);
     }
 }
 
