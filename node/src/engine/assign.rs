@@ -22,6 +22,9 @@ use crate::{
     task::{Ended, MAX_ID, Output, Role, Status, Streamed, Task},
 };
 
+/// The connection of a claim whose claimer is not known any more; real ones count from 1.
+const NOBODY: u64 = 0;
+
 /// Who works on a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
@@ -74,15 +77,17 @@ impl Core {
         self.check_claim(id, connection)?;
         self.report(now, id, next, message, Vec::new())?;
         if !next.is_terminal() {
-            self.claims.insert(
-                id.to_owned(),
-                Claim {
-                    connection,
-                    lost_at: None,
-                },
-            );
+            self.claim(id, connection);
         }
         Ok(())
+    }
+
+    fn claim(&mut self, id: &str, connection: u64) {
+        let claim = Claim {
+            connection,
+            lost_at: None,
+        };
+        self.claims.insert(id.to_owned(), claim);
     }
 
     /// CompleteTask: ends a task with its results.
@@ -127,6 +132,20 @@ impl Core {
         {
             claim.lost_at = Some(now.mono);
         }
+    }
+
+    /// After a start no connection of before is there: what was claimed may be taken over, and fails if nobody
+    /// does, also when other agents listen.
+    pub(super) fn lose_claims(&mut self, now: Now) {
+        let claimed = self
+            .tasks
+            .all()
+            .filter(|(_, known)| known.is_assignee && known.claimed && !known.status.is_terminal());
+        let lost = Claim {
+            connection: NOBODY,
+            lost_at: Some(now.mono),
+        };
+        self.claims = claimed.map(|(id, _)| (id.clone(), lost)).collect();
     }
 
     /// Tasks whose claimer's connection has been gone for longer than `grace`.
@@ -242,8 +261,14 @@ impl Core {
         self.tell_agent(id)
     }
 
-    /// SendStreamingArtifact begins.
-    pub fn start_stream(&mut self, now: Now, start: &StreamStart) -> Result<StreamRoute, EngineError> {
+    /// SendStreamingArtifact begins. It claims a task that nobody works on for its connection, so that the task
+    /// does not wait for an agent that goes away without ever having reported.
+    pub fn start_stream(
+        &mut self,
+        now: Now,
+        start: &StreamStart,
+        connection: u64,
+    ) -> Result<StreamRoute, EngineError> {
         let id = &start.task_id;
         if start.artifact_id.is_empty() || start.artifact_id.len() > MAX_ID {
             return Err(EngineError::Invalid(format!(
@@ -257,8 +282,12 @@ impl Core {
                 start.artifact_id
             )));
         }
-        if task.status != Status::Working {
+        let is_free = self.check_claim(id, connection).is_ok();
+        if task.status != Status::Working || !task.claimed {
             self.report(now, id, Status::Working, None, Vec::new())?;
+        }
+        if is_free {
+            self.claim(id, connection);
         }
         self.put_stream(
             id,
@@ -335,42 +364,60 @@ impl Core {
             .filter(|known| ended && known.id() == artifact_id)
             .cloned()
             .collect();
-        self.put_changed(slot, new);
+        self.put_streams(slot, new);
         Ok(())
     }
 
     /// Streams that a stopped daemon left open end with an error: what was not yet acknowledged
     /// existed in its memory only.
     pub(super) fn break_off_streams(&mut self, now: Now) -> Result<(), StoreError> {
-        let left: Vec<String> = self
+        let mut left: Vec<String> = self
             .tasks
             .all()
             .filter(|(_, known)| known.open_streams && known.is_assignee)
             .map(|(id, _)| id.clone())
             .collect();
+        left.sort_unstable();
         for id in left {
             let Some(task) = self.tasks.read(&id)? else {
                 continue;
             };
             for stream in task.open_streams() {
-                if self
-                    .end_stream(&id, &stream.artifact_id, Ended::Error, stream.bytes)
-                    .is_err()
-                {
-                    continue;
-                }
-                if let Role::Assignee(peer) = task.role
-                    && self.is_ours(peer)?
-                {
-                    let payload = Payload::StreamEnd(StreamEnd {
-                        task_id: id.clone(),
-                        artifact_id: stream.artifact_id.clone(),
-                        reason: StreamEndReason::Error as i32,
-                        error_message: "the sending daemon was restarted".into(),
-                    });
-                    self.send(now, peer, &id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+                let reason = "the sending daemon was restarted";
+                if let Err(error) = self.break_off_stream(now, &id, &stream.artifact_id, reason) {
+                    tracing::warn!(task = id, %error, "an artifact that broke off could not be ended");
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A stream that its sender cannot end any more ends with an error, and the originator hears of it
+    /// through the queue. Nothing happens when it has ended.
+    pub fn break_off_stream(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifact_id: &str,
+        reason: &str,
+    ) -> Result<(), EngineError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = task.open_streams().find(|stream| stream.artifact_id == artifact_id) else {
+            return Ok(());
+        };
+        self.end_stream(id, artifact_id, Ended::Error, stream.bytes)?;
+        if let Role::Assignee(peer) = task.role
+            && self.is_ours(peer)?
+        {
+            let payload = Payload::StreamEnd(StreamEnd {
+                task_id: id.to_owned(),
+                artifact_id: artifact_id.to_owned(),
+                reason: StreamEndReason::Error as i32,
+                error_message: reason.to_owned(),
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
         }
         Ok(())
     }

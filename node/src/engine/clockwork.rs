@@ -14,7 +14,7 @@ use super::{
     turn::{Effect, EngineError, Now},
 };
 use crate::{
-    delivery::outbox::{Kind, Outbox},
+    delivery::outbox::{Kind, LAST_CHANCE, Outbox},
     store::{self, Store as _, StoreError},
     task::Status,
 };
@@ -46,6 +46,11 @@ impl Core {
         self.dirty.extend(waiting.iter().copied());
         for id in self.tasks.overdue(now.unix) {
             self.end(now, &id, Status::Failed, "its deadline has passed")?;
+            if let Some(known) = self.tasks.indexed(&id).filter(|known| !known.is_assignee)
+                && let Some(peer) = known.peer
+            {
+                self.tell_canceled(now, peer, &id)?;
+            }
         }
         if now.mono.saturating_sub(self.last_collection) < COLLECTION {
             return Ok(());
@@ -54,15 +59,17 @@ impl Core {
         for peer in waiting {
             self.expire(now, peer)?;
         }
+        self.ask_again(now)?;
         self.fail_abandoned(now)?;
         self.collect(now)
     }
 
     fn expire(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
+        let ttl = self.limits.offline_ttl.unwrap_or(LAST_CHANCE);
         let expired = self
             .queues
             .get_mut(&peer)
-            .map(|queue| queue.outbox.expire(now.unix))
+            .map(|queue| queue.outbox.expire(now.mono, now.unix, LAST_CHANCE.min(ttl)))
             .unwrap_or_default();
         for entry in expired {
             self.left_queue(peer, &entry);
@@ -76,14 +83,16 @@ impl Core {
     fn fail_abandoned(&mut self, now: Now) -> Result<(), StoreError> {
         let grace = self.limits.agent_grace;
         let mut abandoned = self.lost_claims(now, grace);
+        abandoned.sort_unstable();
         let idle = self.feed.idle_since();
         if idle.is_some_and(|since| now.mono.saturating_sub(since) > grace) {
-            abandoned.extend(
-                self.tasks
-                    .all()
-                    .filter(|(_, known)| known.is_assignee)
-                    .map(|(id, _)| id.clone()),
-            );
+            abandoned = self
+                .tasks
+                .all()
+                .filter(|(_, known)| known.is_assignee && known.claimed)
+                .map(|(id, _)| id.clone())
+                .collect();
+            abandoned.sort_unstable();
             self.feed.touch(now.mono);
         }
         for id in &abandoned {
@@ -120,6 +129,29 @@ impl Core {
         self.connected.insert(peer);
         self.queue(peer)?;
         self.dirty.insert(peer);
+        self.ask_about_open(now, peer)
+    }
+
+    /// Asks the peers that are connected, once in the time after which their reports expire: a report may
+    /// have expired without the connection having been lost.
+    fn ask_again(&mut self, now: Now) -> Result<(), StoreError> {
+        let Some(ttl) = self.limits.offline_ttl else {
+            return Ok(());
+        };
+        if now.mono.saturating_sub(self.last_asked) < ttl {
+            return Ok(());
+        }
+        self.last_asked = now.mono;
+        let mut peers: Vec<PeerId> = self.connected.iter().copied().collect();
+        peers.sort_unstable();
+        for peer in peers {
+            self.ask_about_open(now, peer)?;
+        }
+        Ok(())
+    }
+
+    /// Asks a peer about the open tasks that were sent to it, unless something about them waits for it.
+    fn ask_about_open(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
         if !self.is_ours(peer)? {
             return Ok(());
         }
@@ -134,7 +166,7 @@ impl Core {
                     .collect()
             })
             .unwrap_or_default();
-        let open: Vec<String> = self
+        let mut open: Vec<String> = self
             .tasks
             .all()
             .filter(|(_, known)| {
@@ -142,9 +174,14 @@ impl Core {
             })
             .map(|(id, _)| id.clone())
             .filter(|id| !waiting.contains(id))
-            .take(ASKED)
             .collect();
-        for id in open {
+        open.sort_unstable();
+        if open.len() > ASKED {
+            // Another part of them each time, so that none is never asked about.
+            let first = self.new_epoch() as usize % open.len();
+            open.rotate_left(first);
+        }
+        for id in open.into_iter().take(ASKED) {
             let payload = Payload::GetTask(GetTaskPayload { task_id: id.clone() });
             self.send(now, peer, &id, Kind::Ephemeral, payload, Trace::default())?;
         }
@@ -268,6 +305,7 @@ impl Core {
     /// Takes up what the last run left: streams broken off, tasks to hand over, peers to reach.
     pub(super) fn resume(&mut self, now: Now) -> Result<(), StoreError> {
         self.break_off_streams(now)?;
+        self.lose_claims(now);
         let mut unclaimed: Vec<(u64, String)> = self
             .tasks
             .all()

@@ -3,12 +3,12 @@
 //! The order of questions: is it readable, has it been applied before, may this peer say it, does
 //! the task's state allow it. The mark that it was applied is in the same batch as its effect.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason, StreamStart,
-    TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason, StreamStart,
+    TaskCancelPayload, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use prost::Message as _;
 
@@ -85,6 +85,9 @@ impl Core {
                 None => self.refused_before(peer, &inbound.payload)?,
                 known => known,
             };
+            if let (Some(reason), None, Payload::SendTask(send)) = (&refusal, inbound.place, &inbound.payload) {
+                self.tell_rejected(now, peer, &send.task_id, reason)?; // The first time may have got lost.
+            }
             self.ack(now, peer, inbound.id, refusal.as_deref());
             return Ok(());
         }
@@ -308,7 +311,11 @@ impl Core {
         }
         let before = slot.task.results.len();
         if let Err(refused) = slot.task.advance(now.unix, next, message, artifacts) {
+            let over = slot.task.status.is_terminal() && !next.is_terminal();
             self.tasks.keep(slot);
+            if over {
+                self.tell_canceled(now, peer, id)?;
+            }
             return Ok(Verdict::Refuse(refused.to_string()));
         }
         let new: Vec<Arc<Output>> = slot.task.results[before..].to_vec();
@@ -317,6 +324,18 @@ impl Core {
             self.task_arrived(peer, id);
         }
         Ok(Verdict::Accept)
+    }
+
+    /// A deployed assignee does not read the outcome of an acknowledgement, and knows no deadlines: that its
+    /// task has ended here it learns by a cancel.
+    pub(super) fn tell_canceled(&mut self, now: Now, peer: PeerId, id: &str) -> Result<(), StoreError> {
+        if self.is_ours(peer)? || self.waits_for(peer, id) {
+            return Ok(());
+        }
+        let payload = Payload::TaskCancel(TaskCancelPayload {
+            task_id: id.to_owned(),
+        });
+        self.send(now, peer, id, Kind::Durable, payload, Trace::default())
     }
 
     fn on_cancel(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
@@ -333,6 +352,8 @@ impl Core {
     fn on_get_task(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
         let task = match self.tasks.read(id)? {
             Some(task) if task.role.peer() == Some(peer) => task,
+            // It was collected; how it ended is on its way.
+            None if self.waits_for(peer, id) => return Ok(Verdict::Accept),
             _ => {
                 return Ok(Verdict::Refuse(format!(
                     "no task {id} between this peer and this node"
@@ -363,6 +384,12 @@ impl Core {
             Trace::of(&task.metadata),
         )?;
         Ok(Verdict::Accept)
+    }
+
+    /// True when something about this task waits for the peer.
+    pub(super) fn waits_for(&self, peer: PeerId, id: &str) -> bool {
+        let queue = self.queues.get(&peer);
+        queue.is_some_and(|queue| queue.outbox.entries().any(|entry| entry.task_id == id))
     }
 
     /// True when no answer about this task waits for the peer, and not too many others do.
@@ -402,10 +429,11 @@ impl Core {
             Some(known) if !known.is_assignee && known.peer == Some(peer) => known.status,
             _ => return Ok(Verdict::Refuse(self.not_yours(peer, &theirs.task_id))),
         };
-        // The states between may have been lost with an expired queue, so only ends are taken over:
-        // whatever is still going on will be told by the assignee itself.
-        if ours.is_terminal() || !next.is_terminal() {
+        if ours.is_terminal() || ours == next {
             return Ok(Verdict::Accept);
+        }
+        if !next.is_terminal() {
+            return self.catch_up(now, peer, theirs, next);
         }
         // A streamed artifact is only listed there; what came as a stream stays as it came.
         if let Some(ours) = self.tasks.read(&theirs.task_id)? {
@@ -424,6 +452,29 @@ impl Core {
                 Ok(Verdict::Accept)
             }
         }
+    }
+
+    /// Reports of the assignee may have expired, among them a question that it waits on. Its state is newer
+    /// than ours if it has heard all that was said here; otherwise an answer is on its way.
+    fn catch_up(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        theirs: v1::Task,
+        next: Status,
+    ) -> Result<Verdict, StoreError> {
+        let Some(ours) = self.tasks.read(&theirs.task_id)? else {
+            return Ok(Verdict::Accept);
+        };
+        let heard: HashSet<&str> = theirs.messages.iter().map(|said| said.message_id.as_str()).collect();
+        let heard_all = ours.messages.iter().all(|said| heard.contains(said.message_id.as_str()));
+        if next == Status::Submitted || !heard_all {
+            return Ok(Verdict::Accept);
+        }
+        let message = theirs
+            .status_message
+            .filter(|said| !ours.knows_message(&said.message_id));
+        self.on_report(now, peer, &theirs.task_id, next, message, Vec::new())
     }
 
     /// The end of a stream that travels in the queue: its sender was restarted, or gave up. The task says
@@ -539,7 +590,7 @@ impl Core {
                 // The assignee streams, so it works: its WORKING may come a moment later.
                 let _ = slot.task.advance(now.unix, Status::Working, None, Vec::new());
             }
-            self.put_changed(slot, Vec::new());
+            self.put_streams(slot, Vec::new());
         } else {
             self.tasks.keep(slot);
         }

@@ -31,7 +31,12 @@ impl Core {
         let seen = self.seen(peer)?;
         Ok(match inbound.place {
             Some((epoch, sequence)) => seen.applied.contains(epoch, sequence),
-            None => seen.is_recent(&inbound.id) || self.id_is_on_disk(peer, &inbound.id)?,
+            // One that was refused without a place has no mark; it stays refused while that is remembered.
+            None => {
+                seen.is_recent(&inbound.id)
+                    || seen.refusal(&inbound.id).is_some()
+                    || self.id_is_on_disk(peer, &inbound.id)?
+            }
         })
     }
 
@@ -59,6 +64,8 @@ impl Core {
             {
                 None
             }
+            // It was collected; how it ended is on its way.
+            None if self.waits_for(peer, &send.task_id) => None,
             _ => Some("it was refused before, or its task was collected".into()),
         })
     }
