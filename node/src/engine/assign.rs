@@ -253,10 +253,16 @@ impl Core {
         Ok(artifacts)
     }
 
-    /// Ends a task of the local agent because the agent is gone, and tells the originator.
+    /// Fails a task of the local agent that went on for too long, or whose agent is gone, and tells the
+    /// originator.
     pub(super) fn abandon(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
         if let Err(error) = self.fail(now, id, reason) {
             tracing::warn!(task = id, %error, "a task without an agent could not be failed");
+        }
+        if !claimed && self.feed.idle_since().is_some() {
+            self.feed.withdraw(id); // No agent has ever seen it.
+            return Ok(());
         }
         self.tell_agent(id)
     }
@@ -404,7 +410,10 @@ impl Core {
         let Some(task) = self.tasks.read(id)? else {
             return Ok(());
         };
-        let Some(stream) = task.open_streams().find(|stream| stream.artifact_id == artifact_id) else {
+        let Some(stream) = task
+            .open_streams()
+            .find(|stream| stream.artifact_id == artifact_id)
+        else {
             return Ok(());
         };
         self.end_stream(id, artifact_id, Ended::Error, stream.bytes)?;

@@ -45,12 +45,7 @@ impl Core {
             .collect();
         self.dirty.extend(waiting.iter().copied());
         for id in self.tasks.overdue(now.unix) {
-            self.end(now, &id, Status::Failed, "its deadline has passed")?;
-            if let Some(known) = self.tasks.indexed(&id).filter(|known| !known.is_assignee)
-                && let Some(peer) = known.peer
-            {
-                self.tell_canceled(now, peer, &id)?;
-            }
+            self.miss_deadline(now, &id)?;
         }
         if now.mono.saturating_sub(self.last_collection) < COLLECTION {
             return Ok(());
@@ -62,6 +57,20 @@ impl Core {
         self.ask_again(now)?;
         self.fail_abandoned(now)?;
         self.collect(now)
+    }
+
+    /// Both sides know the deadline, but not with the same calendar, and a deployed peer knows none.
+    fn miss_deadline(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        let reason = "its deadline has passed";
+        match self.tasks.indexed(id) {
+            Some(known) if known.is_assignee => self.abandon(now, id, reason),
+            Some(known) => {
+                let assignee = known.peer;
+                self.end(now, id, Status::Failed, reason)?;
+                assignee.map_or(Ok(()), |peer| self.tell_deployed(now, peer, id))
+            }
+            None => Ok(()),
+        }
     }
 
     fn expire(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {

@@ -7,8 +7,9 @@ use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason, StreamStart,
-    TaskCancelPayload, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason,
+    StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload,
+    a2a_envelope::Payload,
 };
 use prost::Message as _;
 
@@ -85,7 +86,8 @@ impl Core {
                 None => self.refused_before(peer, &inbound.payload)?,
                 known => known,
             };
-            if let (Some(reason), None, Payload::SendTask(send)) = (&refusal, inbound.place, &inbound.payload) {
+            if let (Some(reason), None, Payload::SendTask(send)) = (&refusal, inbound.place, &inbound.payload)
+            {
                 self.tell_rejected(now, peer, &send.task_id, reason)?; // The first time may have got lost.
             }
             self.ack(now, peer, inbound.id, refusal.as_deref());
@@ -179,6 +181,10 @@ impl Core {
         };
         if self.tasks.indexed(&send.task_id).is_some() {
             return self.on_further_message(now, peer, &send.task_id, message);
+        }
+        if send.further {
+            // Its task has ended and was collected; it must not begin another one.
+            return Ok(Verdict::Refuse(format!("no task {}", send.task_id)));
         }
         if let Err(error) = self.room_for_task_from(peer) {
             return Ok(error.into());
@@ -302,6 +308,14 @@ impl Core {
             self.tasks.keep(slot);
             return Ok(Verdict::Refuse("an artifact id over 256 bytes".into()));
         }
+        // The ids of a deployed peer's envelopes are forgotten in the end; what it said is not.
+        let known = message
+            .as_ref()
+            .is_some_and(|message| slot.task.knows_message(&message.message_id));
+        if known && !next.is_terminal() && !self.is_ours(peer)? {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Accept);
+        }
         let bytes = message.as_ref().map_or(0, Message::encoded_len);
         if !next.is_terminal()
             && let Err(error) = self.room_in_task(&slot.task, bytes)
@@ -313,8 +327,8 @@ impl Core {
         if let Err(refused) = slot.task.advance(now.unix, next, message, artifacts) {
             let over = slot.task.status.is_terminal() && !next.is_terminal();
             self.tasks.keep(slot);
-            if over {
-                self.tell_canceled(now, peer, id)?;
+            if over && !self.waits_for(peer, id) {
+                self.tell_deployed(now, peer, id)?;
             }
             return Ok(Verdict::Refuse(refused.to_string()));
         }
@@ -328,8 +342,8 @@ impl Core {
 
     /// A deployed assignee does not read the outcome of an acknowledgement, and knows no deadlines: that its
     /// task has ended here it learns by a cancel.
-    pub(super) fn tell_canceled(&mut self, now: Now, peer: PeerId, id: &str) -> Result<(), StoreError> {
-        if self.is_ours(peer)? || self.waits_for(peer, id) {
+    pub(super) fn tell_deployed(&mut self, now: Now, peer: PeerId, id: &str) -> Result<(), StoreError> {
+        if self.is_ours(peer)? {
             return Ok(());
         }
         let payload = Payload::TaskCancel(TaskCancelPayload {
@@ -466,8 +480,15 @@ impl Core {
         let Some(ours) = self.tasks.read(&theirs.task_id)? else {
             return Ok(Verdict::Accept);
         };
-        let heard: HashSet<&str> = theirs.messages.iter().map(|said| said.message_id.as_str()).collect();
-        let heard_all = ours.messages.iter().all(|said| heard.contains(said.message_id.as_str()));
+        let heard: HashSet<&str> = theirs
+            .messages
+            .iter()
+            .map(|said| said.message_id.as_str())
+            .collect();
+        let heard_all = ours
+            .messages
+            .iter()
+            .all(|said| heard.contains(said.message_id.as_str()));
         if next == Status::Submitted || !heard_all {
             return Ok(Verdict::Accept);
         }

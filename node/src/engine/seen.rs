@@ -1,7 +1,7 @@
 //! Which envelopes were applied before: the marks, in memory and in the batch of the envelope's
 //! effect.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::a2a_envelope::Payload;
@@ -19,6 +19,9 @@ use crate::{
     store::{self, Store as _, StoreError},
     task::Role,
 };
+
+/// How long a deployed peer keeps an envelope to send it again (docs/protocol.md, "Envelopes").
+const DEPLOYED_TTL: Duration = Duration::from_hours(24);
 
 impl Core {
     /// True when the peer numbers its envelopes: it runs this implementation.
@@ -131,12 +134,13 @@ impl Core {
     }
 
     /// Forgets the ids of envelopes that no deployed peer sends again: those older than the time
-    /// that an envelope is kept for a peer. Done at the start, over the whole store.
+    /// that an envelope is kept for a peer, here or there. Done at the start, over the whole store.
     pub(super) fn forget_old_ids(&mut self, now: Now) -> Result<(), StoreError> {
         let Some(ttl) = self.limits.offline_ttl else {
             return Ok(());
         };
-        let before = now.unix.saturating_sub(ttl.as_millis() as u64);
+        let kept = ttl.max(DEPLOYED_TTL);
+        let before = now.unix.saturating_sub(kept.as_millis() as u64);
         let store = Arc::clone(&self.store);
         let batch = &mut self.turn.batch;
         store::for_each(&*store, &[tag::SEEN_SLOT], |key, value| {

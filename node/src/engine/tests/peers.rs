@@ -46,7 +46,9 @@ fn a_deployed_peer_gets_only_what_it_knows() {
         artifact_id: "s".into(),
         ..StreamStart::default()
     };
-    let route = lab.call(A, |core, now| core.start_stream(now, &start, 1)).unwrap();
+    let route = lab
+        .call(A, |core, now| core.start_stream(now, &start, 1))
+        .unwrap();
     assert_eq!(route, StreamRoute::Whole);
     lab.restart(A);
     lab.join(A, stranger());
@@ -170,7 +172,8 @@ fn our_peers_get_streams_as_streams() {
     };
     let a = lab.id(A);
     assert_eq!(
-        lab.call(B, |core, now| core.start_stream(now, &start, 1)).unwrap(),
+        lab.call(B, |core, now| core.start_stream(now, &start, 1))
+            .unwrap(),
         StreamRoute::Peer(a)
     );
 }

@@ -67,7 +67,11 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
         let (wrong, _) = run(seed, Sabotage::None, false);
         let Some(wrong) = wrong else { continue };
         let (again, trace) = run(seed, Sabotage::None, true);
-        let from = if count == 1 { 0 } else { trace.len().saturating_sub(LINES) };
+        let from = if count == 1 {
+            0
+        } else {
+            trace.len().saturating_sub(LINES)
+        };
         panic!(
             "{}\n\nseed {seed}: {wrong}\n(the same again: {})\nthe whole run: \
              AGENTANYCAST_FIRST_SEED={seed} AGENTANYCAST_SEEDS=1 \
@@ -96,7 +100,9 @@ fn describe(frame: &[u8]) -> String {
     let what = match &envelope.payload {
         Some(Payload::Ack(ack)) => {
             let of: String = ack.acknowledged_envelope_id.chars().take(8).collect();
-            let next = ack.next_sequence.map_or(String::new(), |next| format!(" next {next}"));
+            let next = ack
+                .next_sequence
+                .map_or(String::new(), |next| format!(" next {next}"));
             return format!("ACK of {of} {} {}{next}", ack.outcome, ack.reason);
         }
         Some(Payload::SendTask(it)) => {
@@ -113,13 +119,18 @@ fn describe(frame: &[u8]) -> String {
         Some(Payload::GetTask(it)) => it.task_id.clone(),
         Some(Payload::GetTaskResponse(it)) => {
             let task = it.task.as_ref();
-            task.map_or(String::new(), |task| format!("{} is {}", task.task_id, task.status))
+            task.map_or(String::new(), |task| {
+                format!("{} is {}", task.task_id, task.status)
+            })
         }
         Some(Payload::StreamStart(it)) => format!("{} {}", it.task_id, it.artifact_id),
         Some(Payload::StreamChunk(it)) => format!("{} {} {}", it.task_id, it.artifact_id, it.sequence),
         Some(Payload::StreamEnd(it)) => format!("{} {} {}", it.task_id, it.artifact_id, it.reason),
         None => "empty".into(),
     };
-    let kind = envelope.r#type().as_str_name().trim_start_matches("ENVELOPE_TYPE_");
+    let kind = envelope
+        .r#type()
+        .as_str_name()
+        .trim_start_matches("ENVELOPE_TYPE_");
     format!("{kind} {what} [{id} #{}]", envelope.sequence)
 }

@@ -152,7 +152,9 @@ impl World {
                 coming.listener = Some(listener);
                 self.note(|| format!("node {at}: agent {agent} listens as {listener}"));
                 self.ledger.listened(at, true, self.time);
-                self.call(at, What::Nobody, |core, _| core.attach(listener).map(|()| Given::Nothing));
+                self.call(at, What::Nobody, |core, _| {
+                    core.attach(listener).map(|()| Given::Nothing)
+                });
             }
         }
     }
@@ -194,10 +196,7 @@ impl World {
                 });
             }
             Some(Errand::Detach(listener)) => {
-                let others = self.nodes[at]
-                    .agents
-                    .iter()
-                    .any(|agent| agent.listener.is_some());
+                let others = self.nodes[at].agents.iter().any(|agent| agent.listener.is_some());
                 let more = self.nodes[at]
                     .errands
                     .iter()
@@ -283,7 +282,12 @@ impl World {
 
     pub(super) fn agents_act_on_all(&mut self, at: usize) {
         for agent in 0..self.plan.agents {
-            for id in self.nodes[at].agents[agent].jobs.keys().cloned().collect::<Vec<_>>() {
+            for id in self.nodes[at].agents[agent]
+                .jobs
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+            {
                 self.act(at, agent, &id);
             }
         }
@@ -333,7 +337,9 @@ impl World {
     }
 
     fn step(&mut self, at: usize, stepping: &Stepping) {
-        let Stepping { task, step, message, .. } = stepping;
+        let Stepping {
+            task, step, message, ..
+        } = stepping;
         let results = self.results_of(at, stepping);
         if *step == Step::Ask || !matches!(step, Step::Stream(_)) {
             self.note(|| format!("node {at}: agent {}: {task}: {step:?} {message}", stepping.agent));
@@ -367,7 +373,10 @@ impl World {
         let Some(story) = self.ledger.stories.get_mut(&stepping.task) else {
             return;
         };
-        let asked = story.said[TARGET].iter().filter(|said| said.id.starts_with('Q')).count();
+        let asked = story.said[TARGET]
+            .iter()
+            .filter(|said| said.id.starts_with('Q'))
+            .count();
         if asked >= stepping.heard && stepping.step != Step::Ask {
             story.crossed = true;
         }
@@ -378,8 +387,15 @@ impl World {
         if stepping.step != Step::Complete {
             return Vec::new();
         }
-        let size = if self.dice.chance(3) { 70_000 } else { self.dice.below(40) };
-        let mut results = vec![("result".to_owned(), format!("{}{}", stepping.message, "x".repeat(size)))];
+        let size = if self.dice.chance(3) {
+            70_000
+        } else {
+            self.dice.below(40)
+        };
+        let mut results = vec![(
+            "result".to_owned(),
+            format!("{}{}", stepping.message, "x".repeat(size)),
+        )];
         results.extend(self.streamed_whole(at, &stepping.task));
         results
     }
@@ -433,7 +449,9 @@ impl World {
             _ => false,
         };
         if !allowed {
-            return self.ledger.wrong(format!("node {at} refused {stepping:?}: {error}"));
+            return self
+                .ledger
+                .wrong(format!("node {at} refused {stepping:?}: {error}"));
         }
         self.note(|| format!("node {at}: refused: {error}"));
         if let Some(job) = self.nodes[at].agents[stepping.agent].job(stepping.life, &stepping.task) {
@@ -494,14 +512,16 @@ impl World {
             job.over = true;
         } else if task.messages.iter().any(|said| said.message_id == unsure) {
             job.step_done(step);
-        } else if matches!(step, Step::Stream(_)) || (step == Step::Ask && task.status == Status::InputRequired) {
+        } else if matches!(step, Step::Stream(_)) || (step == Step::Ask && job.impatient) {
             // Its artifact broke off with its node, and another one would have another name; or it has asked
             // and did not wait.
             job.step_done(Step::Progress);
-        } else if unsure.is_empty() && task.open_streams().next().is_none() {
+        } else if unsure.is_empty() && !(step == Step::Complete && self.plan.streams > 0) {
+            // (An artifact that was still running may have ended since.)
             let status = task.status;
-            self.ledger
-                .wrong(format!("{id} is {status}, and node {at} refuses its agent {step:?}"));
+            self.ledger.wrong(format!(
+                "{id} is {status}, and node {at} refuses its agent {step:?}"
+            ));
         }
     }
 }
@@ -520,7 +540,10 @@ fn take_step(core: &mut Core, now: Now, stepping: &Stepping, results: Vec<(Strin
         Step::Ask => core.update(now, id, Status::InputRequired, Some(said), *connection)?,
         Step::Fail => core.fail(now, id, "the agent failed it")?,
         Step::Complete => {
-            let results = results.iter().map(|(id, content)| artifact(id, content)).collect();
+            let results = results
+                .iter()
+                .map(|(id, content)| artifact(id, content))
+                .collect();
             core.complete(now, id, results, Some(said))?;
         }
         Step::Cancel => drop(core.cancel(now, id)?),

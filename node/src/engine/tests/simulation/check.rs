@@ -85,21 +85,30 @@ impl World {
 
     fn is_done(&self) -> bool {
         let has_deployed = self.deployed.is_some();
-        self.deployed.as_ref().is_none_or(super::deployed::Deployed::is_done)
+        // Reports expire, and the update on a refused task goes with its stream; a deployed peer cannot ask.
+        let untold = |id: &str| self.plan.tight || self.ttl_passed(&self.ledger.stories[id], TARGET);
+        self.deployed
+            .as_ref()
+            .is_none_or(|deployed| deployed.is_done(untold))
             && self.nodes.iter().all(|node| {
                 let core = node.machine.core.as_ref();
                 let at_rest = core.is_some_and(|core| {
                     // A deployed peer acknowledges once; what it lost waits until it expires.
                     core.open_tasks() == 0 && (has_deployed || core.queued() == 0)
                 });
-                at_rest && node.client.is_done() && node.plane.is_quiet() && node.machine.waiting() == (0, false)
+                at_rest
+                    && node.client.is_done()
+                    && node.plane.is_quiet()
+                    && node.machine.waiting() == (0, false)
             })
     }
 
     fn what_is_open(&mut self) -> String {
         let mut lines = Vec::new();
         for at in 0..self.nodes.len() {
-            let Some(core) = &mut self.nodes[at].machine.core else { continue };
+            let Some(core) = &mut self.nodes[at].machine.core else {
+                continue;
+            };
             let (open, queued) = (core.open_tasks(), core.queued());
             lines.push(format!("node {at} has {open} open tasks and {queued} envelopes"));
             for task in core.list(&[], None, 100).unwrap_or_default() {
@@ -111,7 +120,11 @@ impl World {
                 lines.push("  its client waits".into());
             }
         }
-        lines.extend(self.deployed.as_ref().map(super::deployed::Deployed::what_is_open));
+        lines.extend(
+            self.deployed
+                .as_ref()
+                .map(super::deployed::Deployed::what_is_open),
+        );
         lines.join("\n")
     }
 
@@ -136,7 +149,9 @@ impl World {
             let story = &self.ledger.stories[&id];
             let problem = self.problem(story, at_origin.as_ref(), at_target.as_ref());
             if let Some(problem) = problem {
-                return self.ledger.wrong(format!("{id} ({origin} → {target}): {problem}"));
+                return self
+                    .ledger
+                    .wrong(format!("{id} ({origin} → {target}): {problem}"));
             }
         }
     }
@@ -169,7 +184,11 @@ impl World {
         }
         let sides = [(ORIGIN, origin), (TARGET, target)];
         for (side, end) in sides.into_iter().filter_map(|(side, end)| Some((side, end?))) {
-            let host = if side == ORIGIN { story.origin } else { story.target };
+            let host = if side == ORIGIN {
+                story.origin
+            } else {
+                story.target
+            };
             let problem = self.problem_at(story, side, host, end);
             if problem.is_some() {
                 return problem;
@@ -185,6 +204,9 @@ impl World {
 
     /// What is wrong with one side by itself.
     fn problem_at(&self, story: &Story, side: usize, host: usize, end: &End) -> Option<String> {
+        if host == self.plan.nodes && side == ORIGIN {
+            return None; // Compared with what its assignee's node has, below.
+        }
         if !end.status.is_terminal() {
             return Some(format!("at {host} it is {} and nothing more happens", end.status));
         }
@@ -195,12 +217,19 @@ impl World {
         if unexplained {
             return Some(format!("at {host} it is {} without a reason", end.status));
         }
-        let sides = if story.is_own() { vec![ORIGIN, TARGET] } else { vec![side] };
+        let sides = if story.is_own() {
+            vec![ORIGIN, TARGET]
+        } else {
+            vec![side]
+        };
         for said in sides.iter().flat_map(|side| &story.said[*side]) {
             // A deployed agent is answered by its originator's node, and told nothing.
             let confirmed = self.ledger.fate_of(&said.calls) == Fate::Done;
             if confirmed && !end.messages.contains(&said.id) {
-                return Some(format!("{} was confirmed at {host}, and is lost: {:?}", said.id, end.messages));
+                return Some(format!(
+                    "{} was confirmed at {host}, and is lost: {:?}",
+                    said.id, end.messages
+                ));
             }
         }
         let kept = |ending: &&Ending| {
@@ -210,7 +239,10 @@ impl World {
         if let Some(ending) = story.endings.iter().find(kept)
             && ending.status != end.status
         {
-            return Some(format!("{} was confirmed at {host}, and it is {}", ending.status, end.status));
+            return Some(format!(
+                "{} was confirmed at {host}, and it is {}",
+                ending.status, end.status
+            ));
         }
         None
     }
@@ -280,7 +312,9 @@ impl World {
             Status::Failed => {
                 self.was_ended(story, TARGET, Status::Failed)
                     || story.abandoned
-                    || story.deadline.is_some_and(|deadline| story.hours[TARGET].1 >= deadline)
+                    || story
+                        .deadline
+                        .is_some_and(|deadline| story.hours[TARGET].1 >= deadline)
             }
             _ => false,
         };
@@ -288,14 +322,25 @@ impl World {
     }
 
     /// A deployed originator knows what its assignee's node told it, if it was there to be told.
-    fn unexplained_at_deployed_origin(&self, story: &Story, end: &End, target: Option<&End>) -> Option<String> {
+    fn unexplained_at_deployed_origin(
+        &self,
+        story: &Story,
+        end: &End,
+        target: Option<&End>,
+    ) -> Option<String> {
         let Some(target) = target else {
             return None; // It never came, or was refused.
         };
-        let same = target.status == end.status && (end.status != Status::Completed || same_set(&target.whole, &end.whole));
+        let same = target.status == end.status
+            && (end.status != Status::Completed || same_set(&target.whole, &end.whole));
         let excused = self.was_ended(story, ORIGIN, Status::Canceled) || self.ttl_passed(story, TARGET);
-        (!same && !excused)
-            .then(|| format!("a deployed originator sees {}; {}", end.status, end_text(Some(target))))
+        (!same && !excused).then(|| {
+            format!(
+                "a deployed originator sees {}; {}",
+                end.status,
+                end_text(Some(target))
+            )
+        })
     }
 
     fn completed_with(&self, story: &Story, end: &End) -> bool {
@@ -308,7 +353,9 @@ impl World {
 
     /// By some calendar of this side the deadline or the time to deliver is over.
     fn time_ran_out(&self, story: &Story, side: usize) -> bool {
-        let late = story.deadline.is_some_and(|deadline| story.hours[side].1 >= deadline);
+        let late = story
+            .deadline
+            .is_some_and(|deadline| story.hours[side].1 >= deadline);
         late || (side == ORIGIN && self.ttl_passed(story, ORIGIN))
     }
 
@@ -337,7 +384,10 @@ fn difference(gaps: bool, origin: &End, target: &End) -> Option<String> {
         origin.messages == target.messages
     };
     if !same {
-        return Some(format!("messages differ: {:?} and {:?}", origin.messages, target.messages));
+        return Some(format!(
+            "messages differ: {:?} and {:?}",
+            origin.messages, target.messages
+        ));
     }
     let streams = |end: &End| {
         let mut streams = end.streamed.clone();
@@ -359,7 +409,11 @@ fn same_set(a: &[(String, String)], b: &[(String, String)]) -> bool {
 fn end_of(task: &Task) -> End {
     let mut end = End {
         status: task.status,
-        reason: task.status_message.as_deref().map(wire::text_of).unwrap_or_default(),
+        reason: task
+            .status_message
+            .as_deref()
+            .map(wire::text_of)
+            .unwrap_or_default(),
         messages: task.messages.iter().map(|said| said.message_id.clone()).collect(),
         whole: Vec::new(),
         streamed: Vec::new(),
@@ -383,4 +437,3 @@ fn end_text(end: Option<&End>) -> String {
         format!("has {} ({}) with {:?}", end.status, end.reason, end.messages)
     })
 }
-

@@ -54,7 +54,11 @@ impl Client {
         let errand = |dice: &mut Dice| {
             // Sometimes to itself.
             let target = dice.below(hosts);
-            let target = if target == at && !dice.chance(30) { (at + 1) % hosts } else { target };
+            let target = if target == at && !dice.chance(30) {
+                (at + 1) % hosts
+            } else {
+                target
+            };
             Errand {
                 target,
                 key: dice.chance(70).then(|| format!("key-{at}-{}", dice.next())),
@@ -107,7 +111,9 @@ impl World {
     fn client_takes_up(&mut self, at: usize) {
         let waiting = self.nodes[at].machine.core.as_mut().map(|core| {
             let tasks = core.list(&[Status::InputRequired], None, 100).unwrap_or_default();
-            let mine = tasks.into_iter().filter(|task| !matches!(task.role, Role::Assignee(_)));
+            let mine = tasks
+                .into_iter()
+                .filter(|task| !matches!(task.role, Role::Assignee(_)));
             mine.map(|task| task.id).collect::<Vec<_>>()
         });
         for id in waiting.unwrap_or_default() {
@@ -134,7 +140,9 @@ impl World {
         if cancels && self.dice.chance(10) {
             self.cancel(at, number, &id);
         } else if self.dice.chance(20) {
-            self.call(at, What::Subscribe { errand: number }, |core, _| given(core.task(&id)));
+            self.call(at, What::Subscribe { errand: number }, |core, _| {
+                given(core.task(&id))
+            });
         } else {
             self.call(at, What::Look { errand: number }, |core, _| given(core.task(&id)));
         }
@@ -289,9 +297,11 @@ impl World {
 
     pub(super) fn subscribers_see(&mut self, at: usize, change: &Change) {
         let mut problem = None;
-        for follower in self.nodes[at].subscribers.iter_mut().filter(|follower| {
-            follower.task == change.task_id && !follower.status.is_terminal()
-        }) {
+        for follower in self.nodes[at]
+            .subscribers
+            .iter_mut()
+            .filter(|follower| follower.task == change.task_id && !follower.status.is_terminal())
+        {
             // An artifact began or ended: nothing else is new.
             let same = follower.status == change.status && change.message.is_none();
             if !same && !may_come_next(follower.status, change.status) {
@@ -306,8 +316,10 @@ impl World {
             }
         }
         if let Some(problem) = problem {
-            self.ledger
-                .wrong(format!("{}: a subscriber at node {at} sees {problem}", change.task_id));
+            self.ledger.wrong(format!(
+                "{}: a subscriber at node {at} sees {problem}",
+                change.task_id
+            ));
         }
     }
 

@@ -73,8 +73,10 @@ impl Deployed {
         }
     }
 
-    pub(super) fn is_done(&self) -> bool {
-        self.wanted == 0 && self.outbox.is_empty() && self.tasks.values().all(|task| task.status.is_terminal())
+    /// `untold`: of these tasks of its own it may never have been told the end.
+    pub(super) fn is_done(&self, untold: impl Fn(&str) -> bool) -> bool {
+        let is_over = |(id, task): (&String, &Known)| task.status.is_terminal() || (task.mine && untold(id));
+        self.wanted == 0 && self.outbox.is_empty() && self.tasks.iter().all(is_over)
     }
 
     pub(super) fn what_is_open(&self) -> String {
@@ -84,7 +86,11 @@ impl Deployed {
             .filter(|(_, task)| !task.status.is_terminal())
             .map(|(id, task)| format!("{id} is {}", task.status))
             .collect();
-        format!("{} to send, {} unacknowledged, open {open:?}", self.wanted, self.outbox.len())
+        format!(
+            "{} to send, {} unacknowledged, open {open:?}",
+            self.wanted,
+            self.outbox.len()
+        )
     }
 }
 
@@ -95,7 +101,9 @@ impl World {
 
     pub(super) fn deployed_acts(&mut self) {
         self.deployed_sends_again();
-        let Some(deployed) = &mut self.deployed else { return };
+        let Some(deployed) = &mut self.deployed else {
+            return;
+        };
         match self.dice.below(10) {
             0..2 if deployed.wanted > 0 => self.deployed_sends_task(),
             2 if !self.healing && !deployed.old.is_empty() => {
@@ -126,7 +134,9 @@ impl World {
         let host = self.deployed_host();
         let hours = [host, to].map(|host| self.hour_at(host));
         self.ledger.tell(&id, [host, to], hours, &message, call);
-        let Some(deployed) = &mut self.deployed else { return };
+        let Some(deployed) = &mut self.deployed else {
+            return;
+        };
         deployed.wanted -= 1;
         let known = Known {
             peer: to,
@@ -161,7 +171,9 @@ impl World {
     fn deployed_sends_again(&mut self) {
         let host = self.deployed_host();
         let (time, healing) = (self.time, self.healing);
-        let Some(deployed) = &mut self.deployed else { return };
+        let Some(deployed) = &mut self.deployed else {
+            return;
+        };
         let mut served = BTreeSet::new();
         for waiting in &mut deployed.outbox {
             // One after the other: what it sends to a peer is never reordered.
@@ -204,7 +216,11 @@ impl World {
             return;
         }
         let id = open[self.dice.below(open.len())].clone();
-        if self.deployed.as_ref().is_some_and(|deployed| deployed.tasks[&id].mine) {
+        if self
+            .deployed
+            .as_ref()
+            .is_some_and(|deployed| deployed.tasks[&id].mine)
+        {
             self.deployed_answers(&id);
         } else {
             self.deployed_steps(&id);
@@ -215,7 +231,11 @@ impl World {
         let message = self.ledger.message_id('C');
         let call = self.ledger.settled(Fate::Unknown);
         self.ledger.say(id, ORIGIN, &message, call);
-        let Some(task) = self.deployed.as_mut().and_then(|deployed| deployed.tasks.get_mut(id)) else {
+        let Some(task) = self
+            .deployed
+            .as_mut()
+            .and_then(|deployed| deployed.tasks.get_mut(id))
+        else {
             return;
         };
         task.messages.push(message.clone());
@@ -230,7 +250,11 @@ impl World {
         let message = self.ledger.message_id(if asks { 'Q' } else { 'P' });
         let call = self.ledger.settled(Fate::Unknown);
         let chance = self.dice.below(100);
-        let Some(task) = self.deployed.as_mut().and_then(|deployed| deployed.tasks.get_mut(id)) else {
+        let Some(task) = self
+            .deployed
+            .as_mut()
+            .and_then(|deployed| deployed.tasks.get_mut(id))
+        else {
             return;
         };
         let task_id = id.to_owned();
@@ -239,10 +263,16 @@ impl World {
         let said = text(&message, "");
         let mut results = Vec::new();
         let (payload, status) = match (task.status, chance) {
-            (Status::Submitted, 0..5) => (update(task_id, Status::Rejected, text("rejected", "no")), Status::Rejected),
+            (Status::Submitted, 0..5) => (
+                update(task_id, Status::Rejected, text("rejected", "no")),
+                Status::Rejected,
+            ),
             (Status::Submitted, _) if !asks => (update(task_id, Status::Working, said), Status::Working),
             (Status::Submitted, _) => return,
-            _ if asks => (update(task_id, Status::InputRequired, said), Status::InputRequired),
+            _ if asks => (
+                update(task_id, Status::InputRequired, said),
+                Status::InputRequired,
+            ),
             (_, 0..40) if task.steps < 5 => (update(task_id, Status::Working, said), Status::Working),
             (_, 40..45) => (fail(task_id), Status::Failed),
             _ => {
@@ -268,7 +298,9 @@ impl World {
     }
 
     fn deployed_cancels(&mut self) {
-        let Some(deployed) = &mut self.deployed else { return };
+        let Some(deployed) = &mut self.deployed else {
+            return;
+        };
         let mine = deployed
             .tasks
             .iter_mut()
@@ -290,9 +322,13 @@ impl World {
     }
 
     pub(super) fn deployed_takes(&mut self, from: usize, frame: &[u8]) {
-        let Ok(envelope) = A2aEnvelope::decode(frame) else { return };
+        let Ok(envelope) = A2aEnvelope::decode(frame) else {
+            return;
+        };
         let Some(payload) = envelope.payload else { return };
-        let Some(deployed) = &mut self.deployed else { return };
+        let Some(deployed) = &mut self.deployed else {
+            return;
+        };
         match &payload {
             Payload::Ack(ack) => return self.deployed_is_acknowledged(ack),
             Payload::GetTask(_)
@@ -316,7 +352,9 @@ impl World {
     }
 
     fn deployed_is_acknowledged(&mut self, ack: &AckPayload) {
-        let Some(deployed) = &mut self.deployed else { return };
+        let Some(deployed) = &mut self.deployed else {
+            return;
+        };
         let known = deployed
             .outbox
             .iter()
@@ -429,7 +467,10 @@ fn fail(task_id: String) -> Payload {
 fn complete(task_id: String, results: &[(String, String)], message: Message) -> Payload {
     Payload::TaskComplete(TaskCompletePayload {
         task_id,
-        artifacts: results.iter().map(|(id, content)| artifact(id, content)).collect(),
+        artifacts: results
+            .iter()
+            .map(|(id, content)| artifact(id, content))
+            .collect(),
         message: Some(message),
     })
 }

@@ -242,14 +242,20 @@ impl Ledger {
             return Some(problem);
         }
         if !new.messages.starts_with(&old.messages) {
-            return Some(format!("messages were {:?} and are {:?}", old.messages, new.messages));
+            return Some(format!(
+                "messages were {:?} and are {:?}",
+                old.messages, new.messages
+            ));
         }
         if old.settled {
             if old.messages != new.messages {
                 return Some(format!("it had ended, and then came {:?}", new.messages));
             }
             if !same_results(&old.results, &new.results) {
-                return Some(format!("results were {:?} and are {:?}", old.results, new.results));
+                return Some(format!(
+                    "results were {:?} and are {:?}",
+                    old.results, new.results
+                ));
             }
         }
         self.problem_with_messages(story, &new.messages, status)
@@ -297,7 +303,9 @@ impl Ledger {
     pub(super) fn claimed(&mut self, task: &str, connection: u64, heard: usize, time: Duration) {
         let grace = self.grace;
         let lost_since = self.gone.get(&connection).copied();
-        let Some(story) = self.stories.get_mut(task) else { return };
+        let Some(story) = self.stories.get_mut(task) else {
+            return;
+        };
         if let Some(old) = story.claim {
             story.abandoned |= old.lost_since.is_some_and(|since| time - since >= grace);
             if old.connection != connection && old.lost_since.is_none() && heard <= old.heard {
@@ -340,7 +348,11 @@ impl Ledger {
     pub(super) fn connection_gone(&mut self, host: usize, connection: u64, time: Duration) {
         self.gone.insert(connection, time);
         for story in self.stories.values_mut().filter(|story| story.target == host) {
-            if let Some(claim) = story.claim.as_mut().filter(|claim| claim.connection == connection) {
+            if let Some(claim) = story
+                .claim
+                .as_mut()
+                .filter(|claim| claim.connection == connection)
+            {
                 claim.lost_since.get_or_insert(time);
             }
         }

@@ -180,7 +180,11 @@ impl Machine {
             }
             out.push(Out::Effect(effect));
         }
-        out.extend(self.answers.drain(..).map(|(_, id, answer)| Out::Answer(id, answer)));
+        out.extend(
+            self.answers
+                .drain(..)
+                .map(|(_, id, answer)| Out::Answer(id, answer)),
+        );
         let lazy = out.is_empty();
         if !turn.batch.is_empty() {
             self.submitted += 1;

@@ -72,7 +72,11 @@ impl Plane {
     pub(super) fn crash(&mut self, power_cut: bool, dice: &mut Dice) {
         self.senders.clear();
         self.receivers.clear();
-        for file in self.files.values_mut().filter(|file| power_cut && file.end.is_none()) {
+        for file in self
+            .files
+            .values_mut()
+            .filter(|file| power_cut && file.end.is_none())
+        {
             let left = dice.below(file.chunks.len() + 1);
             file.last &= left == file.chunks.len();
             file.chunks.truncate(left);
@@ -153,7 +157,8 @@ impl World {
             task: task.clone(),
         };
         let call = self.call(at, what, |core, _| {
-            core.end_stream(task, artifact, Ended::Complete, bytes).map(|()| Given::Nothing)
+            core.end_stream(task, artifact, Ended::Complete, bytes)
+                .map(|()| Given::Nothing)
         });
         if let Some(story) = self.ledger.stories.get_mut(task) {
             story.streams.push((artifact.clone(), content, call));
@@ -231,7 +236,9 @@ impl World {
                 sender.fill();
                 for _ in 0..frames {
                     let sender = &mut self.nodes[at].plane.senders[which];
-                    let Some(frame) = sender.state.next_frame() else { break };
+                    let Some(frame) = sender.state.next_frame() else {
+                        break;
+                    };
                     let id = id_of(&frame);
                     let payload = sender.payload(frame);
                     let frame = envelope(id, now, payload, Trace::default()).encode_to_vec();
@@ -252,7 +259,8 @@ impl World {
         } else {
             let (task, artifact) = &sender.key;
             self.call(at, What::Nobody, |core, _| {
-                core.end_stream(task, artifact, Ended::Error, 0).map(|()| Given::Nothing)
+                core.end_stream(task, artifact, Ended::Error, 0)
+                    .map(|()| Given::Nothing)
             });
         }
     }
@@ -268,7 +276,8 @@ impl World {
 
     fn break_off(&mut self, at: usize, (task, artifact): &Key) {
         self.call(at, What::Nobody, |core, now| {
-            core.break_off_stream(now, task, artifact, "it broke off").map(|()| Given::Nothing)
+            core.break_off_stream(now, task, artifact, "it broke off")
+                .map(|()| Given::Nothing)
         });
     }
 
@@ -316,7 +325,12 @@ impl World {
             .filter(|sender| sender.key.0 == task)
             .map(|sender| sender.number)
             .collect();
-        let receiving: Vec<Key> = plane.receivers.keys().filter(|key| key.0 == task).cloned().collect();
+        let receiving: Vec<Key> = plane
+            .receivers
+            .keys()
+            .filter(|key| key.0 == task)
+            .cloned()
+            .collect();
         for number in stopped {
             let senders = &self.nodes[at].plane.senders;
             if let Some(which) = senders.iter().position(|sender| sender.number == number) {
@@ -334,7 +348,9 @@ impl World {
         let key = (start.task_id.clone(), start.artifact_id.clone());
         self.receive(at, peer, &key);
         let plane = &mut self.nodes[at].plane;
-        let Some((_, incoming)) = plane.receivers.get_mut(&key) else { return };
+        let Some((_, incoming)) = plane.receivers.get_mut(&key) else {
+            return;
+        };
         let verdict = incoming.on_start(start.encoded_len());
         let next = incoming.next_sequence();
         plane.files.entry(key).or_default();
@@ -365,7 +381,9 @@ impl World {
                 let key = (end.task_id.clone(), end.artifact_id.clone());
                 self.receive(at, peer, &key);
                 let plane = &mut self.nodes[at].plane;
-                let Some((_, incoming)) = plane.receivers.get_mut(&key) else { return };
+                let Some((_, incoming)) = plane.receivers.get_mut(&key) else {
+                    return;
+                };
                 if end.reason() != StreamEndReason::Complete && !plane.files.contains_key(&key) {
                     incoming.on_start(0);
                 }
@@ -432,7 +450,8 @@ impl World {
             envelope,
         };
         self.call(at, what, |core, _| {
-            core.end_stream(&key.0, &key.1, ended, bytes).map(|()| Given::Nothing)
+            core.end_stream(&key.0, &key.1, ended, bytes)
+                .map(|()| Given::Nothing)
         });
     }
 
@@ -463,7 +482,9 @@ impl World {
 
     /// Every artifact that is shown as complete has the very bytes that were sent.
     pub(super) fn check_streams(&mut self, at: usize, id: &str, shown: &[(String, Option<Ended>, u64)]) {
-        let Some(story) = self.ledger.stories.get(id) else { return };
+        let Some(story) = self.ledger.stories.get(id) else {
+            return;
+        };
         let mut problems = Vec::new();
         for (artifact, ended, bytes) in shown {
             let sent = story.streams.iter().find(|(known, ..)| known == artifact);
@@ -478,7 +499,9 @@ impl World {
                         problems.push(format!("{artifact} has other content"));
                     }
                 }
-                (Some(ended), Some((.., call))) if self.ledger.fate(*call) == Fate::Done && at == story.target => {
+                (Some(ended), Some((.., call)))
+                    if self.ledger.fate(*call) == Fate::Done && at == story.target =>
+                {
                     problems.push(format!("{artifact} was sent whole and is {ended:?}"));
                 }
                 _ => {}
@@ -503,7 +526,11 @@ impl Sender {
         }
         if self.reason.is_none() && (self.left.is_empty() || self.broken.is_some()) {
             let whole = self.broken.is_none();
-            let reason = if whole { StreamEndReason::Complete } else { StreamEndReason::Error };
+            let reason = if whole {
+                StreamEndReason::Complete
+            } else {
+                StreamEndReason::Error
+            };
             self.reason = Some(reason);
             let ended = self.state.end(format!("end-{}", self.number), reason, "");
             assert!(ended.is_ok(), "{ended:?}");

@@ -1,9 +1,6 @@
 //! Faults that a correct node does not have, put in on purpose: what proves that the checker can see.
 
-use crate::{
-    engine::records::tag,
-    store::Batch,
-};
+use crate::{engine::records::tag, store::Batch};
 
 /// One deliberate fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +50,11 @@ impl Sabotage {
 
     /// What a crash leaves of a batch that was not durable.
     pub(super) fn half_of(self, batch: &Batch) -> Batch {
-        let kept = if self == Self::SplitBatch { batch.changes.len() / 2 } else { 0 };
+        let kept = if self == Self::SplitBatch {
+            batch.changes.len() / 2
+        } else {
+            0
+        };
         Batch {
             changes: batch.changes[..kept].to_vec(),
         }

@@ -26,15 +26,37 @@ use crate::engine::{
 /// Who waits for the answer to a call, and for what.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    Send { errand: usize },
-    Look { errand: usize },
-    Subscribe { errand: usize },
-    Answer { errand: usize },
-    Cancel { errand: usize },
+    Send {
+        errand: usize,
+    },
+    Look {
+        errand: usize,
+    },
+    Subscribe {
+        errand: usize,
+    },
+    Answer {
+        errand: usize,
+    },
+    Cancel {
+        errand: usize,
+    },
     Step(super::agent::Stepping),
-    Check { agent: usize, life: u64, task: String },
-    StreamKept { agent: usize, life: u64, task: String },
-    EndKept { key: (String, String), peer: usize, envelope: String },
+    Check {
+        agent: usize,
+        life: u64,
+        task: String,
+    },
+    StreamKept {
+        agent: usize,
+        life: u64,
+        task: String,
+    },
+    EndKept {
+        key: (String, String),
+        peer: usize,
+        envelope: String,
+    },
     Nobody,
 }
 
@@ -197,7 +219,9 @@ impl World {
     }
 
     fn reachable(&self, host: usize) -> bool {
-        self.nodes.get(host).is_none_or(|node| node.machine.core.is_some())
+        self.nodes
+            .get(host)
+            .is_none_or(|node| node.machine.core.is_some())
     }
 
     pub(super) fn link(&mut self, a: usize, b: usize) {
@@ -211,7 +235,11 @@ impl World {
     fn jump(&mut self, at: usize) {
         let sizes = [1, 30, 600, 90_000];
         let seconds = sizes[self.dice.below(sizes.len())];
-        let ms = if self.dice.chance(50) { seconds * 1000 } else { -seconds * 1000 };
+        let ms = if self.dice.chance(50) {
+            seconds * 1000
+        } else {
+            -seconds * 1000
+        };
         self.note(|| format!("node {at}: the calendar jumps by {} s", ms / 1000));
         self.ledger.hour(at, self.hour_at(at));
         self.nodes[at].machine.jump(ms);
@@ -220,7 +248,9 @@ impl World {
 
     /// What the calendar of a host shows.
     pub(super) fn hour_at(&self, host: usize) -> u64 {
-        self.nodes.get(host).map_or(0, |node| node.machine.now(self.time).unix)
+        self.nodes
+            .get(host)
+            .map_or(0, |node| node.machine.now(self.time).unix)
     }
 
     fn pass_some_time(&mut self) {
@@ -353,7 +383,8 @@ impl World {
                 && core.open_tasks() > most
             {
                 let open = core.open_tasks();
-                self.ledger.wrong(format!("{open} open tasks, at most {most} are allowed"));
+                self.ledger
+                    .wrong(format!("{open} open tasks, at most {most} are allowed"));
             }
         }
     }
