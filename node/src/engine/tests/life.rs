@@ -257,7 +257,7 @@ fn a_task_that_is_not_delivered_in_its_time_fails() {
         ..limits()
     });
     let id = lab.task();
-    lab.advance(Duration::from_secs(60) + LAST_CHANCE - Duration::from_secs(2));
+    lab.advance(LAST_CHANCE + Duration::from_secs(58));
     assert_eq!(lab.status(A, &id), Submitted);
     lab.advance(Duration::from_secs(4));
     assert_eq!(
