@@ -269,11 +269,15 @@ impl Engine {
         self.call(move |core, now| core.fail(now, &id, &error)).await
     }
 
-    /// SendStreamingArtifact: the sender of one artifact.
-    pub async fn stream_artifact(&self, start: StreamStart) -> Result<ArtifactSender, SendError> {
+    /// SendStreamingArtifact: the sender of one artifact. `connection` is the caller's.
+    pub async fn stream_artifact(
+        &self,
+        start: StreamStart,
+        connection: u64,
+    ) -> Result<ArtifactSender, SendError> {
         let opening = start.clone();
         let route = self
-            .call(move |core, now| core.start_stream(now, &opening))
+            .call(move |core, now| core.start_stream(now, &opening, connection))
             .await?;
         ArtifactSender::open(self.clone(), start, route).await
     }

@@ -262,10 +262,7 @@ impl NodeService for Api {
         &self,
         request: Request<UpdateTaskStatusRequest>,
     ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
-        let connection = request
-            .extensions()
-            .get::<CallerInfo>()
-            .map_or(0, |caller| caller.connection.0);
+        let connection = connection_of(&request);
         let request = request.into_inner();
         let next = task::Status::from_wire(request.status).ok_or_else(|| {
             Status::invalid_argument(format!("status {} is none that a task can have", request.status))
@@ -315,7 +312,10 @@ impl NodeService for Api {
         &self,
         request: Request<Streaming<SendStreamingArtifactRequest>>,
     ) -> Result<Response<SendStreamingArtifactResponse>, Status> {
-        Ok(Response::new(streams::send(self, request.into_inner()).await?))
+        let connection = connection_of(&request);
+        Ok(Response::new(
+            streams::send(self, request.into_inner(), connection).await?,
+        ))
     }
 
     async fn discover(
@@ -343,6 +343,12 @@ impl Api {
             .await
             .map_err(|error| status_of(&error))
     }
+}
+
+/// The gRPC connection that a call came on.
+fn connection_of<T>(request: &Request<T>) -> u64 {
+    let caller = request.extensions().get::<CallerInfo>();
+    caller.map_or(0, |caller| caller.connection.0)
 }
 
 /// The addresses that another host can dial; loopback ones only when there are no others.

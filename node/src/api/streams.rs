@@ -236,6 +236,7 @@ fn whole(
 pub(super) async fn send(
     api: &Api,
     mut requests: Streaming<SendStreamingArtifactRequest>,
+    connection: u64,
 ) -> Result<SendStreamingArtifactResponse, Status> {
     let Some(sending::Event::StreamStart(start)) = next(&mut requests).await? else {
         return Err(Status::invalid_argument(
@@ -246,7 +247,11 @@ pub(super) async fn send(
         return Err(Status::invalid_argument("stream_start has no task_id"));
     }
     let (task_id, artifact_id) = (start.task_id.clone(), start.artifact_id.clone());
-    let mut sender = api.engine().stream_artifact(start).await.map_err(refused)?;
+    let mut sender = api
+        .engine()
+        .stream_artifact(start, connection)
+        .await
+        .map_err(refused)?;
     let mut expected = 0;
     let mut last = false;
     let belongs = |task: &str, artifact: &str| {

@@ -17,6 +17,11 @@ pub const WINDOW: usize = 256;
 /// Most bytes sent and not yet acknowledged, except that one envelope may always go.
 pub const WINDOW_BYTES: usize = 4 << 20;
 
+/// An entry whose time is over is kept for so long after that was noticed, by the monotonic clock: a peer that
+/// is there, or comes back with this node, may still take it. Without it a node that was off for longer than
+/// the time to deliver, or whose calendar jumped, would give up what it could deliver at once.
+pub const LAST_CHANCE: Duration = Duration::from_secs(30);
+
 /// After the retries a connected peer is reminded this often; a new stream reminds it at once.
 pub const REMINDER: Duration = Duration::from_mins(5);
 
@@ -73,6 +78,8 @@ struct Waiting {
     /// Times sent since the last stream was opened; 0 = not yet.
     sent: u32,
     retry_at: Option<Duration>,
+    /// Since when it is known that its time is over.
+    overdue_since: Option<Duration>,
     /// Its retries are used up: it holds no place in the window any more.
     parked: bool,
 }
@@ -111,6 +118,7 @@ impl Outbox {
                 entry,
                 sent: 0,
                 retry_at: None,
+                overdue_since: None,
                 parked: false,
             })
             .collect();
@@ -161,6 +169,7 @@ impl Outbox {
             entry,
             sent: 0,
             retry_at: None,
+            overdue_since: None,
             parked: false,
         });
     }
@@ -219,12 +228,18 @@ impl Outbox {
         Some(waiting.entry)
     }
 
-    /// Takes out what has expired at `unix_ms`.
-    pub fn expire(&mut self, unix_ms: u64) -> Vec<Entry> {
+    /// Takes out what has expired at `unix_ms` and had its last chance since that was first seen. `now` is
+    /// the clock of [`Outbox::poll`].
+    pub fn expire(&mut self, now: Duration, unix_ms: u64, last_chance: Duration) -> Vec<Entry> {
+        for waiting in &mut self.waiting {
+            let overdue = waiting.entry.expires_at.is_some_and(|at| at <= unix_ms);
+            waiting.overdue_since = overdue.then(|| waiting.overdue_since.unwrap_or(now));
+        }
+        let is_due = |since: Duration| now.saturating_sub(since) >= last_chance;
         let due: Vec<u64> = self
             .waiting
             .iter()
-            .filter(|waiting| waiting.entry.expires_at.is_some_and(|at| at <= unix_ms))
+            .filter(|waiting| waiting.overdue_since.is_some_and(is_due))
             .map(|waiting| waiting.entry.sequence)
             .collect();
         due.into_iter()

@@ -23,6 +23,9 @@ use crate::{
     task::{Ended, MAX_ID, Output, Role, Status, Streamed, Task},
 };
 
+/// The connection of a claim whose claimer is not known any more; real ones count from 1.
+const NOBODY: u64 = 0;
+
 /// Who works on a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
@@ -91,15 +94,17 @@ impl Core {
         self.check_claim(id, connection)?;
         self.report(now, id, next, message, Vec::new())?;
         if !next.is_terminal() {
-            self.claims.insert(
-                id.to_owned(),
-                Claim {
-                    connection,
-                    lost_at: None,
-                },
-            );
+            self.claim(id, connection);
         }
         Ok(())
+    }
+
+    fn claim(&mut self, id: &str, connection: u64) {
+        let claim = Claim {
+            connection,
+            lost_at: None,
+        };
+        self.claims.insert(id.to_owned(), claim);
     }
 
     /// CompleteTask: ends a task with its results.
@@ -164,6 +169,20 @@ impl Core {
         {
             claim.lost_at = Some(now.mono);
         }
+    }
+
+    /// After a start no connection of before is there: what was claimed may be taken over, and fails if nobody
+    /// does, also when other agents listen.
+    pub(super) fn lose_claims(&mut self, now: Now) {
+        let claimed = self
+            .tasks
+            .all()
+            .filter(|(_, known)| known.is_assignee && known.claimed && !known.status.is_terminal());
+        let lost = Claim {
+            connection: NOBODY,
+            lost_at: Some(now.mono),
+        };
+        self.claims = claimed.map(|(id, _)| (id.to_owned(), lost)).collect();
     }
 
     /// Tasks whose claimer's connection has been gone for longer than `grace`.
@@ -275,16 +294,28 @@ impl Core {
         Ok(artifacts)
     }
 
-    /// Ends a task of the local agent because the agent is gone, and tells the originator.
+    /// Fails a task of the local agent that went on for too long, or whose agent is gone, and tells the
+    /// originator.
     pub(super) fn abandon(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
         if let Err(error) = self.fail(now, id, reason) {
             tracing::warn!(task = id, %error, "a task without an agent could not be failed");
+        }
+        if !claimed && self.feed.idle_since().is_some() {
+            self.feed.withdraw(id); // No agent has ever seen it.
+            return Ok(());
         }
         self.tell_agent(id)
     }
 
-    /// SendStreamingArtifact begins.
-    pub fn start_stream(&mut self, now: Now, start: &StreamStart) -> Result<StreamRoute, EngineError> {
+    /// SendStreamingArtifact begins. It claims a task that nobody works on for its connection, so that the task
+    /// does not wait for an agent that goes away without ever having reported.
+    pub fn start_stream(
+        &mut self,
+        now: Now,
+        start: &StreamStart,
+        connection: u64,
+    ) -> Result<StreamRoute, EngineError> {
         let id = &start.task_id;
         if start.artifact_id.is_empty() || start.artifact_id.len() > MAX_ID {
             return Err(EngineError::Invalid(format!(
@@ -298,8 +329,12 @@ impl Core {
                 start.artifact_id
             )));
         }
-        if task.status != Status::Working {
+        let is_free = self.check_claim(id, connection).is_ok();
+        if task.status != Status::Working || !task.claimed {
             self.report(now, id, Status::Working, None, Vec::new())?;
+        }
+        if is_free {
+            self.claim(id, connection);
         }
         self.put_stream(
             id,
@@ -319,7 +354,7 @@ impl Core {
     }
 
     /// Finished streams that its originator has not got: they go along whole when the task completes.
-    fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
+    pub(super) fn streams_to_send_whole(&mut self, id: &str) -> Result<Vec<Streamed>, EngineError> {
         let Some(peer) = self
             .tasks
             .indexed(id)
@@ -383,7 +418,7 @@ impl Core {
             .filter(|known| ended && known.id() == artifact_id)
             .cloned()
             .collect();
-        self.put_changed(slot, new);
+        self.put_streams(slot, new);
         Ok(())
     }
 
@@ -419,12 +454,13 @@ impl Core {
     /// Streams that a stopped daemon left open end with an error: what was not yet acknowledged
     /// existed in its memory only.
     pub(super) fn break_off_streams(&mut self, now: Now) -> Result<(), StoreError> {
-        let left: Vec<String> = self
+        let mut left: Vec<String> = self
             .tasks
             .all()
             .filter(|(_, known)| known.open_streams && known.is_assignee)
             .map(|(id, _)| id.to_owned())
             .collect();
+        left.sort_unstable();
         for id in left {
             let Some(task) = unless_damaged(self.tasks.read(&id))?.flatten() else {
                 continue;

@@ -16,7 +16,7 @@ use super::{
     turn::{Effect, EngineError, Now},
 };
 use crate::{
-    delivery::outbox::{Kind, Outbox},
+    delivery::outbox::{Kind, LAST_CHANCE, Outbox},
     store::{self, Store as _, StoreError},
     task::Status,
 };
@@ -50,8 +50,8 @@ impl Core {
             .collect();
         self.dirty.extend(waiting.iter().copied());
         for id in self.tasks.overdue(now.unix) {
-            let ended = self.end(now, &id, Status::Failed, "its deadline has passed");
-            if unless_damaged(ended)?.is_none() {
+            let missed = self.miss_deadline(now, &id);
+            if unless_damaged(missed)?.is_none() {
                 self.tasks.drop_deadline(&id);
             }
         }
@@ -65,16 +65,34 @@ impl Core {
         for peer in waiting {
             self.expire(now, peer)?;
         }
+        self.ask_again(now)?;
         self.fail_abandoned(now)?;
         self.collect(now)?;
         self.forget_silent_peers(now)
     }
 
+    /// Both sides know the deadline, but not with the same calendar, and a deployed peer knows none.
+    fn miss_deadline(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        let reason = "its deadline has passed";
+        // One that is damaged is told from one that cannot be told about.
+        self.tasks.read(id)?;
+        match self.tasks.indexed(id) {
+            Some(known) if known.is_assignee => self.abandon(now, id, reason),
+            Some(known) => {
+                let assignee = known.peer;
+                self.end(now, id, Status::Failed, reason)?;
+                assignee.map_or(Ok(()), |peer| self.tell_deployed(now, peer, id))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn expire(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
+        let ttl = self.limits.offline_ttl.unwrap_or(LAST_CHANCE);
         let expired = self
             .queues
             .get_mut(&peer)
-            .map(|queue| queue.outbox.expire(now.unix))
+            .map(|queue| queue.outbox.expire(now.mono, now.unix, LAST_CHANCE.min(ttl)))
             .unwrap_or_default();
         for entry in expired {
             self.left_queue(peer, &entry);
@@ -88,14 +106,16 @@ impl Core {
     fn fail_abandoned(&mut self, now: Now) -> Result<(), StoreError> {
         let grace = self.limits.agent_grace;
         let mut abandoned = self.lost_claims(now, grace);
+        abandoned.sort_unstable();
         let idle = self.feed.idle_since();
         if idle.is_some_and(|since| now.mono.saturating_sub(since) > grace) {
-            abandoned.extend(
-                self.tasks
-                    .all()
-                    .filter(|(_, known)| known.is_assignee)
-                    .map(|(id, _)| id.to_owned()),
-            );
+            abandoned = self
+                .tasks
+                .all()
+                .filter(|(_, known)| known.is_assignee && known.claimed)
+                .map(|(id, _)| id.to_owned())
+                .collect();
+            abandoned.sort_unstable();
             self.feed.touch(now.mono);
         }
         for id in &abandoned {
@@ -140,6 +160,29 @@ impl Core {
         }
         self.queue(peer)?;
         self.dirty.insert(peer);
+        self.ask_about_open(now, peer)
+    }
+
+    /// Asks the peers that are connected, once in the time after which their reports expire: a report may
+    /// have expired without the connection having been lost.
+    fn ask_again(&mut self, now: Now) -> Result<(), StoreError> {
+        let Some(ttl) = self.limits.offline_ttl else {
+            return Ok(());
+        };
+        if now.mono.saturating_sub(self.last_asked) < ttl {
+            return Ok(());
+        }
+        self.last_asked = now.mono;
+        let mut peers: Vec<PeerId> = self.connected.iter().copied().collect();
+        peers.sort_unstable();
+        for peer in peers {
+            self.ask_about_open(now, peer)?;
+        }
+        Ok(())
+    }
+
+    /// Asks a peer about the open tasks that were sent to it, unless something about them waits for it.
+    fn ask_about_open(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
         if !self.is_ours(peer)? {
             return Ok(());
         }
@@ -154,7 +197,7 @@ impl Core {
                     .collect()
             })
             .unwrap_or_default();
-        let open: Vec<String> = self
+        let mut open: Vec<String> = self
             .tasks
             .all()
             .filter(|(_, known)| {
@@ -162,9 +205,14 @@ impl Core {
             })
             .map(|(id, _)| id.to_owned())
             .filter(|id| !waiting.contains(id))
-            .take(ASKED)
             .collect();
-        for id in open {
+        open.sort_unstable();
+        if open.len() > ASKED {
+            // Another part of them each time, so that none is never asked about.
+            let first = self.new_epoch() as usize % open.len();
+            open.rotate_left(first);
+        }
+        for id in open.into_iter().take(ASKED) {
             let payload = Payload::GetTask(GetTaskPayload { task_id: id.clone() });
             self.send(now, peer, &id, Kind::Ephemeral, payload, Trace::default())?;
         }
@@ -297,6 +345,7 @@ impl Core {
     /// Takes up what the last run left: streams broken off, tasks to hand over, peers to reach.
     pub(super) fn resume(&mut self, now: Now) -> Result<(), StoreError> {
         self.break_off_streams(now)?;
+        self.lose_claims(now);
         let mut unclaimed: Vec<(u64, String)> = self
             .tasks
             .all()

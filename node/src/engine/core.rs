@@ -70,6 +70,8 @@ pub struct Core {
     /// The last collection had to leave some for the next turn.
     pub(super) more_to_collect: bool,
     pub(super) marks: super::marks::Sweep,
+    /// When the peers were last asked about open tasks.
+    pub(super) last_asked: Duration,
     pub(super) next_stream: u64,
     pub(super) refusals_logged: HashSet<PeerId>,
     rng: StdRng,
@@ -109,6 +111,7 @@ impl Core {
             last_collection: now.mono,
             more_to_collect: false,
             marks: super::marks::Sweep::new(now.mono),
+            last_asked: now.mono,
             next_stream: 1,
             refusals_logged: HashSet::new(),
             rng: StdRng::seed_from_u64(seed),
@@ -233,12 +236,22 @@ impl Core {
 
     /// Writes a changed task down and tells its subscribers. `new` are its new results.
     pub(super) fn put_changed(&mut self, slot: Box<Slot>, new: Vec<Arc<Output>>) {
+        let message = slot.task.status_message.clone();
+        self.put_with(slot, message, new);
+    }
+
+    /// The same for a task of which only the streams changed: what came with its status is no news.
+    pub(super) fn put_streams(&mut self, slot: Box<Slot>, new: Vec<Arc<Output>>) {
+        self.put_with(slot, None, new);
+    }
+
+    fn put_with(&mut self, slot: Box<Slot>, message: Option<Arc<Message>>, new: Vec<Arc<Output>>) {
         let task = &slot.task;
         let ended = task.status.is_terminal();
         let change = Change {
             task_id: task.id.clone(),
             status: task.status,
-            message: task.status_message.clone(),
+            message,
             results: if ended { task.results.clone() } else { new },
         };
         let id = task.id.clone();

@@ -210,6 +210,7 @@ impl Core {
             message: task.messages.last().map(|message| (**message).clone()),
             target_skill_id: task.skill.clone(),
             metadata: task.metadata.clone(),
+            further: task.messages.len() > 1,
         };
         fits(payload.encoded_len(), "message")?;
         self.send(

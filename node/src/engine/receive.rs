@@ -3,12 +3,13 @@
 //! The order of questions: is it readable, has it been applied before, may this peer say it, does
 //! the task's state allow it. The mark that it was applied is in the same batch as its effect.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason, StreamStart,
-    TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, StreamEnd, StreamEndReason,
+    StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload,
+    a2a_envelope::Payload,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -82,6 +83,10 @@ impl Core {
                 None => self.refused_before(peer, &inbound.payload)?,
                 known => known,
             };
+            if let (Some(reason), None, Payload::SendTask(send)) = (&refusal, inbound.place, &inbound.payload)
+            {
+                self.tell_rejected(now, peer, &send.task_id, reason)?; // The first time may have got lost.
+            }
             self.ack(now, peer, inbound.id, refusal.as_deref());
             return Ok(());
         }
@@ -148,6 +153,10 @@ impl Core {
         };
         if self.tasks.indexed(&send.task_id).is_some() {
             return self.on_further_message(now, peer, &send.task_id, message);
+        }
+        if send.further {
+            // Its task has ended and was collected; it must not begin another one.
+            return Ok(Verdict::Refuse(format!("no task {}", send.task_id)));
         }
         if let Err(error) = self.room_for_task_from(peer) {
             return Ok(error.into());
@@ -271,6 +280,14 @@ impl Core {
             self.tasks.keep(slot);
             return Ok(Verdict::Refuse("an artifact id over 256 bytes".into()));
         }
+        // The ids of a deployed peer's envelopes are forgotten in the end; what it said is not.
+        let known = message
+            .as_ref()
+            .is_some_and(|message| slot.task.knows_message(&message.message_id));
+        if known && !next.is_terminal() && !self.is_ours(peer)? {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Accept);
+        }
         let bytes = message.as_ref().map_or(0, Message::encoded_len);
         if !next.is_terminal()
             && let Err(error) = self.room_in_task(&slot.task, bytes)
@@ -280,7 +297,11 @@ impl Core {
         }
         let before = slot.task.results.len();
         if let Err(refused) = slot.task.advance(now.unix, next, message, artifacts) {
+            let over = slot.task.status.is_terminal() && !next.is_terminal();
             self.tasks.keep(slot);
+            if over && !self.waits_for(peer, id) {
+                self.tell_deployed(now, peer, id)?;
+            }
             return Ok(Verdict::Refuse(refused.to_string()));
         }
         let new: Vec<Arc<Output>> = slot.task.results[before..].to_vec();
@@ -289,6 +310,18 @@ impl Core {
             self.task_arrived(peer, id);
         }
         Ok(Verdict::Accept)
+    }
+
+    /// A deployed assignee does not read the outcome of an acknowledgement, and knows no deadlines: that its
+    /// task has ended here it learns by a cancel.
+    pub(super) fn tell_deployed(&mut self, now: Now, peer: PeerId, id: &str) -> Result<(), StoreError> {
+        if self.is_ours(peer)? {
+            return Ok(());
+        }
+        let payload = Payload::TaskCancel(TaskCancelPayload {
+            task_id: id.to_owned(),
+        });
+        self.send(now, peer, id, Kind::Durable, payload, Trace::default())
     }
 
     fn on_cancel(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
@@ -305,6 +338,8 @@ impl Core {
     fn on_get_task(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
         let mut task = match self.tasks.read(id)? {
             Some(task) if task.role.peer() == Some(peer) => task,
+            // It was collected; how it ended is on its way.
+            None if self.waits_for(peer, id) => return Ok(Verdict::Accept),
             _ => {
                 return Ok(Verdict::Refuse(format!(
                     "no task {id} between this peer and this node"
@@ -339,6 +374,12 @@ impl Core {
         Ok(Verdict::Accept)
     }
 
+    /// True when something about this task waits for the peer.
+    pub(super) fn waits_for(&self, peer: PeerId, id: &str) -> bool {
+        let queue = self.queues.get(&peer);
+        queue.is_some_and(|queue| queue.outbox.entries().any(|entry| entry.task_id == id))
+    }
+
     /// The assignee's answer to our question: repairs what got lost, never undoes anything.
     fn on_get_task_response(
         &mut self,
@@ -356,10 +397,11 @@ impl Core {
             Some(known) if !known.is_assignee && known.peer == Some(peer) => known.status,
             _ => return Ok(Verdict::Refuse(self.not_yours(peer, &theirs.task_id))),
         };
-        // The states between may have been lost with an expired queue, so only ends are taken over:
-        // whatever is still going on will be told by the assignee itself.
-        if ours.is_terminal() || !next.is_terminal() {
+        if ours.is_terminal() || ours == next {
             return Ok(Verdict::Accept);
+        }
+        if !next.is_terminal() {
+            return self.catch_up(now, peer, theirs, next);
         }
         // A streamed artifact is only listed there; what came as a stream stays as it came.
         if let Some(ours) = self.tasks.read(&theirs.task_id)? {
@@ -378,6 +420,36 @@ impl Core {
                 Ok(Verdict::Accept)
             }
         }
+    }
+
+    /// Reports of the assignee may have expired, among them a question that it waits on. Its state is newer
+    /// than ours if it has heard all that was said here; otherwise an answer is on its way.
+    fn catch_up(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        theirs: v1::Task,
+        next: Status,
+    ) -> Result<Verdict, StoreError> {
+        let Some(ours) = self.tasks.read(&theirs.task_id)? else {
+            return Ok(Verdict::Accept);
+        };
+        let heard: HashSet<&str> = theirs
+            .messages
+            .iter()
+            .map(|said| said.message_id.as_str())
+            .collect();
+        let heard_all = ours
+            .messages
+            .iter()
+            .all(|said| heard.contains(said.message_id.as_str()));
+        if next == Status::Submitted || !heard_all {
+            return Ok(Verdict::Accept);
+        }
+        let message = theirs
+            .status_message
+            .filter(|said| !ours.knows_message(&said.message_id));
+        self.on_report(now, peer, &theirs.task_id, next, message, Vec::new())
     }
 
     /// The end of a stream that travels in the queue: its sender was restarted, or gave up. The task says
@@ -500,7 +572,7 @@ impl Core {
                 // The assignee streams, so it works: its WORKING may come a moment later.
                 let _ = slot.task.advance(now.unix, Status::Working, None, Vec::new());
             }
-            self.put_changed(slot, Vec::new());
+            self.put_streams(slot, Vec::new());
         } else {
             self.tasks.keep(slot);
         }

@@ -63,7 +63,13 @@ impl Core {
 
     /// A deployed originator does not read the outcome of an acknowledgement: it learns of a refused
     /// task by a status update, unless the task is one that goes on here.
-    fn tell_rejected(&mut self, now: Now, peer: PeerId, task: &str, reason: &str) -> Result<(), StoreError> {
+    pub(super) fn tell_rejected(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        task: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
         // A task that is this peer's own here, in either role, goes its own way.
         let goes_on = self
             .tasks

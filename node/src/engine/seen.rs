@@ -1,7 +1,7 @@
 //! Which envelopes were applied before: the marks, in memory and in the batch of the envelope's
 //! effect.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::a2a_envelope::Payload;
@@ -20,6 +20,9 @@ use crate::{
     task::Role,
 };
 
+/// How long a deployed peer keeps an envelope to send it again (docs/protocol.md, "Envelopes").
+const DEPLOYED_TTL: Duration = Duration::from_hours(24);
+
 impl Core {
     /// True when the peer numbers its envelopes: it runs this implementation.
     pub(super) fn is_ours(&mut self, peer: PeerId) -> Result<bool, StoreError> {
@@ -31,7 +34,12 @@ impl Core {
         let seen = self.seen(peer)?;
         Ok(match inbound.place {
             Some((epoch, sequence)) => seen.applied.contains(epoch, sequence),
-            None => seen.is_recent(&inbound.id) || self.id_is_on_disk(peer, &inbound.id)?,
+            // One that was refused without a place has no mark; it stays refused while that is remembered.
+            None => {
+                seen.is_recent(&inbound.id)
+                    || seen.refusal(&inbound.id).is_some()
+                    || self.id_is_on_disk(peer, &inbound.id)?
+            }
         })
     }
 
@@ -59,6 +67,8 @@ impl Core {
             {
                 None
             }
+            // It was collected; how it ended is on its way.
+            None if self.waits_for(peer, &send.task_id) => None,
             _ => Some("it was refused before, or its task was collected".into()),
         })
     }
@@ -124,12 +134,13 @@ impl Core {
     }
 
     /// Forgets the ids of envelopes that no deployed peer sends again: those older than the time
-    /// that an envelope is kept for a peer. Done at the start, over the whole store.
+    /// that an envelope is kept for a peer, here or there. Done at the start, over the whole store.
     pub(super) fn forget_old_ids(&mut self, now: Now) -> Result<(), StoreError> {
         let Some(ttl) = self.limits.offline_ttl else {
             return Ok(());
         };
-        let before = now.unix.saturating_sub(ttl.as_millis() as u64);
+        let kept = ttl.max(DEPLOYED_TTL);
+        let before = now.unix.saturating_sub(kept.as_millis() as u64);
         let store = Arc::clone(&self.store);
         let batch = &mut self.turn.batch;
         store::for_each(&*store, &[tag::SEEN_SLOT], |key, value| {

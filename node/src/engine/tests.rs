@@ -9,4 +9,5 @@ mod limits;
 mod long_life;
 mod peers;
 mod refusals;
+#[allow(clippy::all, clippy::pedantic, reason = "to be read through once more")]
 mod simulation;

@@ -366,6 +366,9 @@ pub struct SendTaskPayload {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// Additive: not the first message of its task. A receiver that does not have the task (any more) refuses it.
+    #[prost(bool, tag = "101")]
+    pub further: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskStatusUpdatePayload {

@@ -26,6 +26,7 @@ const ADDED: &[&str] = &[
     "message AckPayload: outcome = 100",
     "message AckPayload: reason = 101",
     "message Artifact: size_bytes = 100",
+    "message SendTaskPayload: further = 101",
     "message SendTaskPayload: metadata = 100",
     "message SendTaskRequest: context_id = 100",
     "message SendTaskRequest: idempotency_key = 102",

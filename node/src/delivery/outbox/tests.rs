@@ -219,9 +219,14 @@ fn an_entry_expires_in_its_millisecond_and_not_before() {
         ..entry(1, Kind::SendTask, 10)
     });
     outbox.push(entry(2, Kind::Durable, 10));
-    assert_eq!(outbox.expire(99), []);
-    assert_eq!(outbox.expire(100).len(), 1);
-    assert_eq!(outbox.expire(u64::MAX), [], "an entry without an expiry stays");
+    let mut expire = |now, unix| outbox.expire(Duration::from_secs(now), unix, LAST_CHANCE).len();
+    assert_eq!(expire(0, 99), 0);
+    assert_eq!(expire(1, 100), 0, "it has a last chance");
+    assert_eq!(expire(20, 99), 0, "the calendar went back");
+    assert_eq!(expire(40, 100), 0);
+    assert_eq!(expire(70, 100), 1);
+    assert_eq!(expire(80, u64::MAX), 0, "an entry without an expiry stays");
+    assert_eq!(expire(200, u64::MAX), 0, "an entry without an expiry stays");
     assert_eq!(outbox.on_ack("e1"), None);
 }
 

@@ -55,6 +55,7 @@ fn part(text: &str) -> Part {
 /// What one turn let out, once it was durable; `reply` is whatever its caller waits for.
 pub(super) struct Released<R> {
     pub(super) effects: Vec<Effect>,
+    #[allow(dead_code, reason = "kept alive until the turn is durable")]
     pub(super) reply: Option<R>,
 }
 
@@ -114,10 +115,6 @@ impl<R> Node<R> {
 
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
-    }
-
-    pub(super) fn waiting_batches(&self) -> usize {
-        self.batches.len()
     }
 
     fn apply(&mut self, most: usize) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use super::{
     lab::{A, B, Lab},
 };
 use crate::{
+    delivery::outbox::LAST_CHANCE,
     engine::{
         originate::SendTask,
         turn::{EngineError, Limits},
@@ -256,7 +257,7 @@ fn a_task_that_is_not_delivered_in_its_time_fails() {
         ..limits()
     });
     let id = lab.task();
-    lab.advance(Duration::from_secs(58));
+    lab.advance(LAST_CHANCE + Duration::from_secs(58));
     assert_eq!(lab.status(A, &id), Submitted);
     lab.advance(Duration::from_secs(4));
     assert_eq!(
@@ -418,7 +419,7 @@ fn a_further_message_that_expires_ends_the_task_on_both_sides() {
         ..SendTask::default()
     };
     lab.send(A, lab.id(B), answer).unwrap();
-    lab.advance(Duration::from_secs(62));
+    lab.advance(Duration::from_secs(62) + LAST_CHANCE);
     assert_eq!(lab.status(A, &id), Failed);
     lab.connect();
     assert_eq!(lab.status(B, &id), Canceled, "its agent does not wait for ever");

@@ -46,7 +46,9 @@ fn a_deployed_peer_gets_only_what_it_knows() {
         artifact_id: "s".into(),
         ..StreamStart::default()
     };
-    let route = lab.call(A, |core, now| core.start_stream(now, &start)).unwrap();
+    let route = lab
+        .call(A, |core, now| core.start_stream(now, &start, 1))
+        .unwrap();
     assert_eq!(route, StreamRoute::Whole);
     lab.restart(A);
     lab.join(A, stranger());
@@ -170,7 +172,8 @@ fn our_peers_get_streams_as_streams() {
     };
     let a = lab.id(A);
     assert_eq!(
-        lab.call(B, |core, now| core.start_stream(now, &start)).unwrap(),
+        lab.call(B, |core, now| core.start_stream(now, &start, 1))
+            .unwrap(),
         StreamRoute::Peer(a)
     );
 }
@@ -207,14 +210,14 @@ fn lost_acknowledgements_are_made_good_by_the_next_ones() {
 #[test]
 fn ids_that_no_deployed_peer_sends_again_are_forgotten_at_the_next_start() {
     let mut lab = Lab::with(&Limits {
-        offline_ttl: Some(Duration::from_mins(1)),
+        offline_ttl: Some(Duration::from_hours(24)),
         ..limits()
     });
     lab.join(B, stranger());
     lab.deliver(B, stranger(), &plain("old", send_task("t")));
-    lab.advance(Duration::from_secs(50));
+    lab.advance(Duration::from_hours(20));
     lab.deliver(B, stranger(), &plain("new", send_task("u")));
-    lab.advance(Duration::from_secs(50));
+    lab.advance(Duration::from_hours(20));
     let before = lab.nodes[B].store.len();
     lab.restart(B);
     assert_eq!(lab.nodes[B].store.len(), before - 2, "the id and its place");

@@ -1,338 +1,606 @@
-//! The network and the machines: pipes that deliver in order until they break, a connection that
-//! comes and goes, notices and reports that come late, a disk that is written now and then.
+//! Everything that exists in a run, and how one thing after the other happens to it: machines, the
+//! network between them, the people who use them, and the ledger of what they were told.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
-use bytes::Bytes;
-use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-
-use super::people::{People, Reply};
+use super::{
+    agent::Agent,
+    client::{Client, Subscriber},
+    deployed::Deployed,
+    dice::Dice,
+    ledger::{CallId, Fate, Ledger},
+    machine::{Answer, Machine, Out},
+    network::{Carries, Network, Notice, Report},
+    plan::{Happening, Plan},
+    plane::Plane,
+    sabotage::Sabotage,
+};
 use crate::engine::{
-    tests::harness::{Node, Released, limits},
+    Core,
     turn::{Effect, Now},
 };
 
-/// Steps that healing may take; each is [`HEALING_STEP`] of simulated time.
-const HEALING_STEPS: usize = 4000;
-const HEALING_STEP: Duration = Duration::from_millis(50);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Opening,
-    Open,
-    /// Broken; what is left on it may still arrive.
-    Dead,
+/// Who waits for the answer to a call, and for what.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Send {
+        errand: usize,
+    },
+    Look {
+        errand: usize,
+    },
+    Subscribe {
+        errand: usize,
+    },
+    Answer {
+        errand: usize,
+    },
+    Cancel {
+        errand: usize,
+    },
+    Step(super::agent::Stepping),
+    Check {
+        agent: usize,
+        life: u64,
+        task: String,
+    },
+    StreamKept {
+        agent: usize,
+        life: u64,
+        task: String,
+    },
+    EndKept {
+        key: (String, String),
+        peer: usize,
+        envelope: String,
+    },
+    Nobody,
 }
 
-struct Pipe {
-    from: usize,
-    stream: u64,
-    state: State,
-    frames: VecDeque<Bytes>,
+/// What an agent's connection leaves to be noticed when it goes.
+#[derive(Clone, Copy)]
+pub(super) enum Errand {
+    Gone(u64),
+    Detach(u64),
 }
 
-enum Report {
-    Opened(u64),
-    Closed(u64),
-}
-
-#[derive(Default)]
-struct Desk {
-    /// True: connected; false: disconnected. In the order in which it happened.
-    notices: VecDeque<bool>,
-    reports: VecDeque<Report>,
+pub(super) struct Node {
+    pub(super) machine: Machine,
+    pub(super) client: Client,
+    pub(super) agents: Vec<Agent>,
+    pub(super) subscribers: Vec<Subscriber>,
+    pub(super) plane: Plane,
+    pub(super) errands: VecDeque<Errand>,
+    /// The envelope stream to each peer that is in use.
+    couriers: BTreeMap<usize, u64>,
+    /// It could not go on: its people wait for the restart.
+    known_failed: bool,
 }
 
 pub(super) struct World {
-    pub(super) random: StdRng,
-    pub(super) now: Now,
-    pub(super) nodes: [Node<Reply>; 2],
-    pub(super) people: [People; 2],
-    desks: [Desk; 2],
-    pipes: Vec<Pipe>,
-    linked: bool,
+    pub(super) dice: Dice,
+    pub(super) plan: Plan,
+    pub(super) time: Duration,
+    pub(super) nodes: Vec<Node>,
+    pub(super) deployed: Option<Deployed>,
+    pub(super) net: Network,
+    pub(super) ledger: Ledger,
+    calls: BTreeMap<CallId, (usize, What)>,
+    pub(super) last_number: u64,
+    /// Inputs and frames so far: tells whether anything moves.
+    pub(super) moves: u64,
+    pub(super) healing: bool,
+    trace: Option<Vec<String>>,
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> Self {
-        let now = Now {
-            mono: Duration::ZERO,
-            unix: 1_767_225_600_000,
-        };
-        let node = |number: u8| {
-            Node::new(
-                number,
-                &limits(),
-                now,
-                seed.wrapping_mul(31).wrapping_add(number.into()),
-            )
-        };
-        let mut random = StdRng::seed_from_u64(seed);
-        let people = [0, 1].map(|_| People::new(&mut random));
-        let nodes = [node(1), node(2)];
-        Self {
-            random,
-            now,
+    pub(super) fn new(seed: u64, sabotage: Sabotage, tracing: bool) -> Self {
+        let mut dice = Dice::new(seed);
+        let plan = Plan::of(&mut dice);
+        let hosts = plan.nodes + usize::from(plan.deployed);
+        let nodes = (0..plan.nodes)
+            .map(|at| Node {
+                machine: Machine::new(at as u8 + 1, &plan.limits, seed.wrapping_mul(31), sabotage),
+                client: Client::new(&mut dice, &plan, at, hosts),
+                agents: (0..plan.agents).map(|_| Agent::default()).collect(),
+                subscribers: Vec::new(),
+                plane: Plane::default(),
+                errands: VecDeque::new(),
+                couriers: BTreeMap::new(),
+                known_failed: false,
+            })
+            .collect();
+        let deployed = plan.deployed.then(|| Deployed::new(&mut dice, plan.nodes));
+        let ledger = Ledger::new(hosts, plan.limits.agent_grace);
+        let mut world = Self {
+            dice,
+            time: Duration::ZERO,
             nodes,
-            people,
-            desks: Default::default(),
-            pipes: Vec::new(),
-            linked: false,
+            deployed,
+            net: Network::new(hosts, sabotage),
+            ledger,
+            calls: BTreeMap::new(),
+            last_number: 0,
+            moves: 0,
+            healing: false,
+            trace: tracing.then(Vec::new),
+            plan,
+        };
+        for at in 0..world.plan.nodes {
+            world.boot(at);
+        }
+        world
+    }
+
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>9.3} {}", self.time.as_secs_f64(), text()));
         }
     }
 
-    pub(super) fn chance(&mut self, percent: u32) -> bool {
-        self.random.random_range(0..100) < percent
+    pub(super) fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
     }
 
-    fn below(&mut self, bound: usize) -> usize {
-        self.random.random_range(0..bound.max(1))
+    pub(super) fn hosts(&self) -> usize {
+        self.plan.nodes + usize::from(self.plan.deployed)
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn host_of(&self, peer: agentanycast_identity::PeerId) -> usize {
+        let at = self.nodes.iter().position(|node| node.machine.me == peer);
+        at.unwrap_or(self.plan.nodes)
+    }
+
+    pub(super) fn peer_of(&self, host: usize) -> agentanycast_identity::PeerId {
+        self.nodes.get(host).map_or_else(
+            || crate::engine::tests::harness::peer(200),
+            |node| node.machine.me,
+        )
     }
 
     /// One thing happens, chosen by the seed.
     pub(super) fn happen(&mut self) {
-        let at = self.below(2);
-        match self.below(1000) {
-            0..250 => self.deliver_one(),
-            250..330 => self.report(at),
-            330..400 => self.notice(at),
-            400..560 => self.write(at),
-            560..660 => self.client_acts(at),
-            660..780 => self.agent_acts(at),
-            780..880 => self.pass_some_time(),
-            880..930 => self.open_one(),
-            930..940 => self.break_one(),
-            940..948 => self.disconnect(),
-            948..980 => self.connect(),
-            980..990 => self.agent_comes_or_goes(at),
-            _ => self.crash(at),
-        }
-    }
-
-    /// Ends a node's turn.
-    pub(super) fn turn(&mut self, at: usize, reply: Option<Reply>) {
-        self.nodes[at].finish_turn(self.now, reply);
-    }
-
-    fn pass_some_time(&mut self) {
-        let ms = if self.chance(10) {
-            500 + self.below(4000)
-        } else {
-            self.below(60)
-        };
-        self.pass(Duration::from_millis(ms as u64));
-    }
-
-    fn pass(&mut self, time: Duration) {
-        self.now.mono += time;
-        self.now.unix += time.as_millis() as u64;
-        for at in 0..2 {
-            self.nodes[at].core.tick(self.now).unwrap();
-            self.turn(at, None);
-        }
-    }
-
-    /// The writer of a node writes a few batches and passes the barrier.
-    fn write(&mut self, at: usize) {
-        let most = 1 + self.below(self.nodes[at].waiting_batches());
-        self.commit(at, most);
-    }
-
-    fn commit(&mut self, at: usize, most: usize) {
-        for Released { effects, reply } in self.nodes[at].commit(most).unwrap() {
-            if let Some(reply) = reply {
-                self.hear(at, reply);
+        let happening = self.plan.next(&mut self.dice);
+        let at = self.dice.below(self.plan.nodes);
+        match happening {
+            Happening::Arrive => self.arrive(),
+            Happening::Report => drop(self.report(at)),
+            Happening::Notice => drop(self.notice(at)),
+            Happening::Write => self.write_some(at),
+            Happening::CloseTurn => self.nodes[at].machine.end_turn(self.time),
+            Happening::Client => self.client_acts(at),
+            Happening::Agent => self.agents_act(at),
+            Happening::Read => self.agents_read(at, 1),
+            Happening::Stream => self.streams_act(at),
+            Happening::Time => self.pass_some_time(),
+            Happening::Open => {
+                let fails = self.dice.chance(10);
+                self.net.finish_opening(fails);
             }
-            for effect in effects {
-                self.let_out(at, effect);
+            Happening::Errand => drop(self.errand(at)),
+            Happening::Deployed => self.deployed_acts(),
+            Happening::Come => self.agents_come(at),
+            Happening::Go => self.agent_goes(at),
+            Happening::Boot => self.boot(at),
+            Happening::Link | Happening::Unlink | Happening::Renew => self.change_link(happening),
+            Happening::Break => self.net.break_one(&mut self.dice),
+            Happening::Crash => self.crash(at),
+            Happening::BreakDisk => self.nodes[at].machine.break_disk(&mut self.dice),
+            Happening::Jump => self.jump(at),
+            Happening::Pause => {
+                let pause = 5 + self.dice.below(60) as u64;
+                self.pass(Duration::from_secs(pause));
             }
         }
+        self.settle();
     }
 
-    fn let_out(&mut self, at: usize, effect: Effect) {
-        match effect {
-            Effect::OpenStream { stream, .. } if self.linked => {
-                self.pipes.push(Pipe {
-                    from: at,
-                    stream,
-                    state: State::Opening,
-                    frames: VecDeque::new(),
-                });
-            }
-            Effect::OpenStream { stream, .. } => self.desks[at].reports.push_back(Report::Closed(stream)),
-            Effect::Send { stream, frame, .. } => self.put(at, Some(stream), frame),
-            Effect::Ack { frame, .. } => self.put(at, None, frame),
-            Effect::Changed(change) => self.people[at].see(&change),
-            Effect::Incoming { listener, task, .. } => self.receive(at, listener, &task),
+    fn change_link(&mut self, happening: Happening) {
+        let a = self.dice.below(self.hosts());
+        let b = self.dice.below(self.hosts());
+        if a == b {
+            return;
+        }
+        self.note(|| format!("{happening:?} {a} {b}"));
+        match happening {
+            Happening::Link if self.reachable(a) && self.reachable(b) => self.link(a, b),
+            Happening::Unlink => self.unlink(a, b),
+            Happening::Renew => self.net.renew(a, b),
             _ => {}
         }
     }
 
-    /// Onto that stream, or onto the newest one.
-    fn put(&mut self, at: usize, stream: Option<u64>, frame: Bytes) {
-        let Some(newest) = self.pipes.iter_mut().rfind(|pipe| pipe.from == at) else {
-            return;
-        };
-        if newest.state != State::Dead && stream.is_none_or(|stream| stream == newest.stream) {
-            newest.frames.push_back(frame);
-        }
+    fn reachable(&self, host: usize) -> bool {
+        self.nodes
+            .get(host)
+            .is_none_or(|node| node.machine.core.is_some())
     }
 
-    fn deliver_one(&mut self) {
-        let which = self.below(self.pipes.len());
-        self.deliver(which);
+    pub(super) fn link(&mut self, a: usize, b: usize) {
+        self.net.link(a, b, &mut self.dice);
     }
 
-    fn deliver(&mut self, which: usize) {
-        let Some(pipe) = self
-            .pipes
-            .get_mut(which)
-            .filter(|pipe| pipe.state != State::Opening)
-        else {
-            return;
-        };
-        let (from, frame) = (pipe.from, pipe.frames.pop_front());
-        if let Some(frame) = frame {
-            let (to, sender) = (1 - from, self.nodes[from].me);
-            self.nodes[to].core.on_frame(self.now, sender, &frame).unwrap();
-            self.turn(to, None);
-        }
+    fn unlink(&mut self, a: usize, b: usize) {
+        self.net.unlink(a, b, &mut self.dice);
     }
 
-    fn open_one(&mut self) {
-        let fails = self.chance(10);
-        let Some(pipe) = self.pipes.iter_mut().find(|pipe| pipe.state == State::Opening) else {
-            return;
-        };
-        if fails {
-            pipe.frames.clear();
-        }
-        pipe.state = if fails { State::Dead } else { State::Open };
-        let report = if fails {
-            Report::Closed(pipe.stream)
+    fn jump(&mut self, at: usize) {
+        let sizes = [1, 30, 600, 90_000];
+        let seconds = sizes[self.dice.below(sizes.len())];
+        let ms = if self.dice.chance(50) {
+            seconds * 1000
         } else {
-            Report::Opened(pipe.stream)
+            -seconds * 1000
         };
-        self.desks[pipe.from].reports.push_back(report);
+        self.note(|| format!("node {at}: the calendar jumps by {} s", ms / 1000));
+        self.ledger.hour(at, self.hour_at(at));
+        self.nodes[at].machine.jump(ms);
+        self.ledger.hour(at, self.hour_at(at));
     }
 
-    fn break_one(&mut self) {
-        let which = self.below(self.pipes.len());
-        self.break_pipe(which);
+    /// What the calendar of a host shows.
+    pub(super) fn hour_at(&self, host: usize) -> u64 {
+        self.nodes
+            .get(host)
+            .map_or(0, |node| node.machine.now(self.time).unix)
     }
 
-    /// A part of what is on it may still arrive, later than what goes on the next one.
-    fn break_pipe(&mut self, which: usize) {
-        let left = self.random.random_range(0..6);
-        let Some(pipe) = self.pipes.get_mut(which).filter(|pipe| pipe.state != State::Dead) else {
+    fn pass_some_time(&mut self) {
+        let ms = match self.dice.below(100) {
+            0..10 => 500 + self.dice.below(4000),
+            _ => self.dice.below(60),
+        };
+        self.pass(Duration::from_millis(ms as u64));
+    }
+
+    /// Time goes on for everybody.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.time += time;
+        for at in 0..self.nodes.len() {
+            self.ledger.hour(at, self.hour_at(at));
+            self.input(at, |core, now| core.tick(now));
+            self.flush_acks(at);
+        }
+    }
+
+    /// Something other than a call goes into a node.
+    pub(super) fn input<T>(
+        &mut self,
+        at: usize,
+        f: impl FnOnce(&mut Core, Now) -> Result<T, crate::store::StoreError>,
+    ) -> Option<T> {
+        self.moves += 1;
+        let done = self.nodes[at].machine.input(self.time, f);
+        self.after_input(at);
+        done
+    }
+
+    /// Somebody calls a node.
+    pub(super) fn call(&mut self, at: usize, what: What, f: impl FnOnce(&mut Core, Now) -> Answer) -> CallId {
+        self.moves += 1;
+        let id = self.ledger.ask();
+        let works = self.nodes[at].machine.works();
+        self.calls.insert(id, (at, what));
+        if works {
+            self.nodes[at].machine.call(self.time, id, f);
+            self.after_input(at);
+        } else {
+            self.lose(id, Fate::Refused);
+        }
+        id
+    }
+
+    fn after_input(&mut self, at: usize) {
+        if !self.dice.chance(self.plan.grouping) {
+            self.nodes[at].machine.end_turn(self.time);
+        }
+        self.look_for_failure(at);
+    }
+
+    fn look_for_failure(&mut self, at: usize) {
+        if self.nodes[at].machine.has_failed() && !self.nodes[at].known_failed {
+            self.note(|| format!("node {at}: the store failed"));
+            self.nodes[at].known_failed = true;
+            self.lose_calls(at);
+        }
+    }
+
+    /// Nobody answers these calls any more: they may have happened or not.
+    fn lose_calls(&mut self, at: usize) {
+        let open: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, (node, _))| *node == at)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in open {
+            self.lose(id, Fate::Unknown);
+        }
+    }
+
+    fn lose(&mut self, id: CallId, fate: Fate) {
+        if let Some((at, what)) = self.calls.remove(&id) {
+            self.ledger.settle(id, fate);
+            self.unanswered(at, what, fate);
+        }
+    }
+
+    fn unanswered(&mut self, at: usize, what: What, fate: Fate) {
+        match what {
+            What::Send { errand }
+            | What::Look { errand }
+            | What::Subscribe { errand }
+            | What::Answer { errand }
+            | What::Cancel { errand } => self.nodes[at].client.unanswered(errand, fate),
+            What::Step(step) => self.step_unanswered(at, &step, fate),
+            What::Check { agent, life, task } => self.check_unanswered(at, agent, life, &task),
+            What::StreamKept { agent, life, task } => self.check_unanswered(at, agent, life, &task),
+            What::EndKept { .. } | What::Nobody => {}
+        }
+    }
+
+    fn write_some(&mut self, at: usize) {
+        let machine = &mut self.nodes[at].machine;
+        machine.end_turn(self.time);
+        let (waiting, awaited) = machine.waiting();
+        // What nobody waits for may wait longer for company.
+        if awaited || self.dice.chance(20) {
+            let most = 1 + self.dice.below(waiting);
+            self.nodes[at].machine.write(most);
+            self.look_for_failure(at);
+        }
+    }
+
+    /// Lets everything out that may come out.
+    pub(super) fn settle(&mut self) {
+        let mut again = true;
+        while again && self.ledger.wrong.is_none() {
+            again = false;
+            for at in 0..self.nodes.len() {
+                while let Some(outs) = self.nodes[at].machine.release() {
+                    again = true;
+                    for out in outs {
+                        self.let_out(at, out);
+                    }
+                }
+            }
+        }
+        self.look_after_bounds();
+    }
+
+    fn look_after_bounds(&mut self) {
+        let most = self.plan.limits.max_open_tasks;
+        for node in &self.nodes {
+            if let Some(core) = &node.machine.core
+                && core.open_tasks() > most
+            {
+                let open = core.open_tasks();
+                self.ledger
+                    .wrong(format!("{open} open tasks, at most {most} are allowed"));
+            }
+        }
+    }
+
+    fn let_out(&mut self, at: usize, out: Out) {
+        match out {
+            Out::Answer(call, answer) => {
+                if let Some((at, what)) = self.calls.remove(&call) {
+                    let fate = if answer.is_ok() { Fate::Done } else { Fate::Refused };
+                    self.ledger.settle(call, fate);
+                    self.hear(at, what, answer);
+                }
+            }
+            Out::Effect(effect) => self.effect(at, effect),
+        }
+    }
+
+    fn hear(&mut self, at: usize, what: What, answer: Answer) {
+        match what {
+            What::Send { errand }
+            | What::Look { errand }
+            | What::Subscribe { errand }
+            | What::Answer { errand }
+            | What::Cancel { errand } => self.client_hears(at, errand, &what, answer),
+            What::Step(step) => self.stepped(at, &step, answer),
+            What::Check { agent, life, task } => self.checked(at, agent, life, &task, answer),
+            What::StreamKept { agent, life, task } => self.stream_kept(at, agent, life, &task, &answer),
+            What::EndKept { key, peer, envelope } => self.end_kept(at, &key, peer, envelope),
+            What::Nobody => {}
+        }
+    }
+
+    fn effect(&mut self, at: usize, effect: Effect) {
+        match effect {
+            Effect::OpenStream { peer, stream } => {
+                let to = self.host_of(peer);
+                self.nodes[at].couriers.insert(to, stream);
+                self.net.open(at, to, stream, Carries::Envelopes);
+            }
+            Effect::Send { peer, stream, frame } => self.write_frame(at, peer, Some(stream), frame),
+            Effect::Ack { peer, frame } => self.write_frame(at, peer, None, frame),
+            Effect::Changed(change) => {
+                self.note(|| {
+                    let said = change.message.as_ref().map_or("", |said| &said.message_id);
+                    format!("node {at}: {} is {} {said}", change.task_id, change.status)
+                });
+                self.ledger.see_change(at, &change);
+                self.subscribers_see(at, &change);
+            }
+            Effect::Incoming { listener, task, .. } => self.hand_over(at, listener, task),
+            Effect::StreamAccepted {
+                peer,
+                start,
+                envelope_id,
+            } => self.stream_accepted(at, self.host_of(peer), start, envelope_id),
+            Effect::StreamPiece {
+                peer,
+                envelope_id,
+                payload,
+            } => self.stream_piece(at, self.host_of(peer), envelope_id, payload),
+            Effect::StreamAck { peer, ack } => self.stream_ack(at, self.host_of(peer), &ack),
+            Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
+            Effect::Forget { task_id } => self.nodes[at].plane.forget(&task_id),
+            Effect::Wanted { .. } => {}
+        }
+    }
+
+    fn write_frame(
+        &mut self,
+        at: usize,
+        peer: agentanycast_identity::PeerId,
+        stream: Option<u64>,
+        frame: bytes::Bytes,
+    ) {
+        let to = self.host_of(peer);
+        let Some(&courier) = self.nodes[at].couriers.get(&to) else {
             return;
         };
-        pipe.frames
-            .truncate(if pipe.state == State::Open { left } else { 0 });
-        pipe.state = State::Dead;
-        self.desks[pipe.from]
-            .reports
-            .push_back(Report::Closed(pipe.stream));
-    }
-
-    fn connect(&mut self) {
-        if !self.linked {
-            self.linked = true;
-            self.pipes.retain(|pipe| !pipe.frames.is_empty());
-            self.desks
-                .iter_mut()
-                .for_each(|desk| desk.notices.push_back(true));
+        if stream.is_some_and(|stream| stream != courier) && !self.net.writes_stale() {
+            return;
+        }
+        if !self.net.write(at, to, courier, Carries::Envelopes, frame) {
+            self.drop_courier(at, to);
         }
     }
 
-    fn disconnect(&mut self) {
-        if self.linked {
-            self.linked = false;
-            for which in 0..self.pipes.len() {
-                self.break_pipe(which);
-            }
-            self.desks
-                .iter_mut()
-                .for_each(|desk| desk.notices.push_back(false));
+    /// The courier writes what it has, and ends.
+    fn drop_courier(&mut self, at: usize, to: usize) {
+        if let Some(stream) = self.nodes[at].couriers.remove(&to) {
+            self.net.close(at, to, stream, Carries::Envelopes);
         }
     }
 
-    fn notice(&mut self, at: usize) {
-        let other = self.nodes[1 - at].me;
-        match self.desks[at].notices.pop_front() {
-            Some(true) => self.nodes[at].core.on_connected(self.now, other).unwrap(),
-            Some(false) => self.nodes[at].core.on_disconnected(other),
-            None => return,
+    fn arrive(&mut self) {
+        let nodes = &self.nodes;
+        // A node that has failed takes everything, and does nothing with it.
+        let takes = |host: usize| {
+            nodes
+                .get(host)
+                .is_none_or(|node| node.machine.has_room() || node.machine.has_failed())
+        };
+        let Some((from, to, frame)) = self.net.arrive(&mut self.dice, takes) else {
+            return;
+        };
+        self.moves += 1;
+        self.note(|| format!("{from} → {to}: {}", super::describe(&frame)));
+        if to < self.nodes.len() {
+            let peer = self.peer_of(from);
+            self.input(to, |core, now| core.on_frame(now, peer, &frame));
+        } else {
+            self.deployed_takes(from, &frame);
         }
-        self.turn(at, None);
     }
 
-    fn report(&mut self, at: usize) {
-        let other = self.nodes[1 - at].me;
-        match self.desks[at].reports.pop_front() {
-            Some(Report::Opened(stream)) => self.nodes[at].core.on_stream_opened(other, stream),
-            Some(Report::Closed(stream)) => self.nodes[at].core.on_stream_closed(other, stream),
-            None => return,
-        }
-        self.turn(at, None);
-    }
-
-    /// The machine goes down between a turn and its barrier, or right behind a barrier that nobody
-    /// heard of.
-    fn crash(&mut self, at: usize) {
-        self.disconnect();
-        self.desks[at] = Desk::default();
-        // What was on the road to it is gone; what it had sent may still arrive.
-        self.pipes.retain(|pipe| pipe.from == at);
-        let (written, barrier) = (self.below(self.nodes[at].waiting_batches() + 1), self.chance(50));
-        self.nodes[at].crash(self.now, written, barrier);
-        self.people[at].lose_their_node();
-        self.turn(at, None);
-    }
-
-    /// Nothing breaks any more; time passes until everything has ended.
-    pub(super) fn heal(&mut self) {
-        for _ in 0..HEALING_STEPS {
-            if self.is_done() {
+    pub(super) fn arrive_all(&mut self) {
+        loop {
+            let before = self.moves;
+            self.arrive();
+            self.settle();
+            if before == self.moves || self.ledger.wrong.is_some() {
                 return;
             }
-            self.connect();
-            for at in 0..2 {
-                while !self.desks[at].notices.is_empty() {
-                    self.notice(at);
-                }
-                while !self.desks[at].reports.is_empty() {
-                    self.report(at);
-                }
-                self.agent_comes(at);
-                self.client_acts(at);
-                self.agent_acts(at);
-            }
-            for pipe in self.pipes.iter_mut().filter(|pipe| pipe.state == State::Opening) {
-                pipe.state = State::Open;
-                self.desks[pipe.from]
-                    .reports
-                    .push_back(Report::Opened(pipe.stream));
-            }
-            for which in 0..self.pipes.len() {
-                while self.pipes.get(which).is_some_and(|pipe| !pipe.frames.is_empty()) {
-                    self.deliver(which);
-                }
-            }
-            for at in 0..2 {
-                self.commit(at, usize::MAX);
-            }
-            self.pass(HEALING_STEP);
         }
-        panic!("it never came to rest: {}", self.what_is_open());
     }
 
-    fn is_done(&self) -> bool {
-        let nodes = self.nodes.iter();
-        self.people.iter().all(People::have_sent_all)
-            && nodes
-                .clone()
-                .all(|node| node.core.open_tasks() == 0 && node.core.queued() == 0)
-            && nodes.clone().all(|node| node.waiting_batches() == 0)
+    pub(super) fn notice(&mut self, at: usize) -> bool {
+        if !self.nodes[at].machine.has_room() {
+            return false;
+        }
+        let Some((peer, notice)) = self.net.next_notice(at) else {
+            return false;
+        };
+        let id = self.peer_of(peer);
+        self.note(|| format!("node {at}: {notice:?} {peer}"));
+        match notice {
+            Notice::Connected => {
+                self.input(at, |core, now| core.on_connected(now, id));
+            }
+            Notice::Renewed => {
+                self.drop_courier(at, peer);
+                self.input(at, |core, _| {
+                    core.on_renewed(id);
+                    Ok(())
+                });
+            }
+            Notice::Disconnected => {
+                self.drop_courier(at, peer);
+                self.input(at, |core, _| {
+                    core.on_disconnected(id);
+                    Ok(())
+                });
+            }
+        }
+        true
+    }
+
+    pub(super) fn report(&mut self, at: usize) -> bool {
+        let Some(report) = self.net.next_report(at) else {
+            return false;
+        };
+        let Report {
+            to,
+            number,
+            carries,
+            opened,
+        } = report;
+        if carries == Carries::Artifact {
+            self.artifact_stream(at, number, opened);
+            return true;
+        }
+        if !opened && self.nodes[at].couriers.get(&to) == Some(&number) {
+            self.nodes[at].couriers.remove(&to);
+        }
+        let peer = self.peer_of(to);
+        self.input(at, |core, _| {
+            if opened {
+                core.on_stream_opened(peer, number);
+            } else {
+                core.on_stream_closed(peer, number);
+            }
+            Ok(())
+        });
+        true
+    }
+
+    /// The process dies; its people are left with unanswered calls.
+    fn crash(&mut self, at: usize) {
+        if self.nodes[at].machine.core.is_none() {
+            return;
+        }
+        self.note(|| format!("node {at}: crash"));
+        self.ledger.note_absence(at, self.time);
+        self.nodes[at].machine.crash(&mut self.dice);
+        let cut = self.plan.power_cuts && self.dice.chance(30);
+        self.nodes[at].plane.crash(cut, &mut self.dice);
+        self.net.cut_off(at, &mut self.dice);
+        self.nodes[at].couriers.clear();
+        self.nodes[at].subscribers.clear();
+        self.nodes[at].errands.clear();
+        self.nodes[at].known_failed = false;
+        self.lose_calls(at);
+        for agent in &mut self.nodes[at].agents {
+            agent.lose_node();
+        }
+    }
+
+    pub(super) fn boot(&mut self, at: usize) {
+        if self.nodes[at].machine.has_failed() {
+            self.crash(at);
+        }
+        if self.nodes[at].machine.core.is_some() {
+            return;
+        }
+        let started = self.nodes[at].machine.boot(self.time);
+        self.note(|| format!("node {at}: starts: {started}"));
+        self.ledger.booted(at, self.time);
+        self.nodes[at].machine.end_turn(self.time);
     }
 }

@@ -1,0 +1,560 @@
+//! The agents at a node: they listen, claim, report, ask, stream, complete, fail or cancel. They go away
+//! for a while or for ever. What a call without an answer did they look up before they go on.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use agentanycast_proto::v1::StreamStart;
+
+use super::{
+    dice::Dice,
+    ledger::{Ending, Fate, TARGET, from_originator},
+    machine::{Answer, Given},
+    plan::Plan,
+    world::{Errand, What, World},
+};
+use crate::{
+    engine::{
+        Core,
+        tests::harness::{artifact, text},
+        turn::{EngineError, Now},
+    },
+    task::{Status, Task},
+};
+
+/// Tasks that a listener is sent ahead of what it has read (contract: bounded; the node's own figure).
+const UNREAD: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Progress,
+    Ask,
+    Stream(usize),
+    Complete,
+    Fail,
+    Cancel,
+}
+
+/// A step on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Stepping {
+    pub(super) agent: usize,
+    pub(super) life: u64,
+    pub(super) task: String,
+    pub(super) step: Step,
+    message: String,
+    connection: u64,
+    heard: usize,
+}
+
+struct Job {
+    steps: Vec<Step>,
+    done: usize,
+    busy: bool,
+    over: bool,
+    /// Messages of the originator that it has read.
+    heard: usize,
+    /// Questions it has asked.
+    asked: usize,
+    impatient: bool,
+    /// The message of a step whose call got no answer.
+    unsure: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct Agent {
+    /// Grows with each new process.
+    pub(super) life: u64,
+    connection: Option<u64>,
+    listener: Option<u64>,
+    unread: VecDeque<Arc<Task>>,
+    jobs: BTreeMap<String, Job>,
+}
+
+impl Agent {
+    /// Its node went down.
+    pub(super) fn lose_node(&mut self) {
+        (self.connection, self.listener) = (None, None);
+        self.unread.clear();
+    }
+
+    fn job(&mut self, life: u64, task: &str) -> Option<&mut Job> {
+        self.jobs.get_mut(task).filter(|_| self.life == life)
+    }
+}
+
+impl Stepping {
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl Job {
+    fn new(dice: &mut Dice, plan: &Plan, heard: usize) -> Self {
+        // Where several agents listen, each claims a task before it works on it.
+        let first = usize::from(plan.agents > 1);
+        let mut steps: Vec<Step> = (0..first + dice.below(4)).map(|_| Step::Progress).collect();
+        for _ in 0..2 {
+            if dice.chance(15) {
+                steps.push(Step::Ask);
+                steps.extend((0..dice.below(3)).map(|_| Step::Progress));
+            }
+        }
+        if dice.chance(plan.streams) {
+            steps.push(Step::Stream(dice.below(100)));
+        }
+        steps.push(match dice.below(100) {
+            0..6 => Step::Fail,
+            6..10 => Step::Cancel,
+            _ => Step::Complete,
+        });
+        Self {
+            steps,
+            done: 0,
+            busy: false,
+            over: false,
+            heard,
+            asked: heard - 1,
+            impatient: dice.chance(plan.impatience),
+            unsure: None,
+        }
+    }
+
+    /// The next step, unless it has to wait for something.
+    fn next(&self) -> Option<Step> {
+        if self.busy || self.over {
+            return None;
+        }
+        let waits = self.asked >= self.heard && !self.impatient;
+        self.steps.get(self.done).copied().filter(|_| !waits)
+    }
+
+    fn step_done(&mut self, step: Step) {
+        self.done += 1;
+        self.asked += usize::from(step == Step::Ask);
+        self.over = self.done == self.steps.len();
+    }
+}
+
+impl World {
+    /// Agents that are away come back.
+    pub(super) fn agents_come(&mut self, at: usize) {
+        for agent in 0..self.plan.agents {
+            if !self.nodes[at].machine.works() {
+                return;
+            }
+            if self.nodes[at].agents[agent].listener.is_none() && (self.healing || self.dice.chance(70)) {
+                let (connection, listener) = (self.number(), self.number());
+                let coming = &mut self.nodes[at].agents[agent];
+                coming.connection.get_or_insert(connection);
+                coming.listener = Some(listener);
+                self.note(|| format!("node {at}: agent {agent} listens as {listener}"));
+                self.ledger.listened(at, true, self.time);
+                self.call(at, What::Nobody, |core, _| {
+                    core.attach(listener).map(|()| Given::Nothing)
+                });
+            }
+        }
+    }
+
+    /// An agent dies, loses its connection, or only stops listening.
+    pub(super) fn agent_goes(&mut self, at: usize) {
+        let which = self.dice.below(self.plan.agents);
+        let how = self.dice.below(3);
+        self.note(|| format!("node {at}: agent {which} goes ({how})"));
+        let leaving = &mut self.nodes[at].agents[which];
+        let mut left: Vec<Errand> = Vec::new();
+        left.extend(leaving.listener.take().map(Errand::Detach));
+        leaving.unread.clear();
+        if how < 2 {
+            left.extend(leaving.connection.take().map(Errand::Gone));
+        }
+        if how == 0 {
+            leaving.life += 1;
+            leaving.jobs.clear();
+            self.break_off_streams_of(at, which);
+        }
+        if self.dice.chance(50) {
+            left.reverse();
+        }
+        self.nodes[at].errands.extend(left);
+    }
+
+    /// The node notices something of an agent that went.
+    pub(super) fn errand(&mut self, at: usize) -> bool {
+        if !self.nodes[at].machine.works() {
+            return false;
+        }
+        match self.nodes[at].errands.pop_front() {
+            Some(Errand::Gone(connection)) => {
+                self.ledger.connection_gone(at, connection, self.time);
+                self.input(at, |core, now| {
+                    core.on_caller_gone(now, connection);
+                    Ok(())
+                });
+            }
+            Some(Errand::Detach(listener)) => {
+                let others = self.nodes[at].agents.iter().any(|agent| agent.listener.is_some());
+                let more = self.nodes[at]
+                    .errands
+                    .iter()
+                    .any(|errand| matches!(errand, Errand::Detach(_)));
+                if !others && !more {
+                    self.ledger.listened(at, false, self.time);
+                }
+                self.call(at, What::Nobody, |core, now| {
+                    core.detach(now, listener).map(|()| Given::Nothing)
+                });
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// The node sends a task to a listener.
+    pub(super) fn hand_over(&mut self, at: usize, listener: u64, task: Arc<Task>) {
+        self.note(|| {
+            let (id, status) = (&task.id, task.status);
+            format!("node {at}: {id}, {status}, goes to listener {listener}")
+        });
+        self.ledger.hand_over(at, &task);
+        let agents = &mut self.nodes[at].agents;
+        if let Some(agent) = agents.iter_mut().find(|agent| agent.listener == Some(listener)) {
+            agent.unread.push_back(task);
+            if agent.unread.len() > UNREAD {
+                self.ledger
+                    .wrong(format!("listener {listener} is sent more than it reads"));
+            }
+        }
+    }
+
+    pub(super) fn agents_read(&mut self, at: usize, most: usize) {
+        for agent in 0..self.plan.agents {
+            for _ in 0..most {
+                let reading = &mut self.nodes[at].agents[agent];
+                let (Some(task), Some(listener)) = (reading.unread.pop_front(), reading.listener) else {
+                    break;
+                };
+                self.read(at, agent, &task);
+                self.call(at, What::Nobody, |core, _| {
+                    core.credit(listener, 1).map(|()| Given::Nothing)
+                });
+            }
+        }
+    }
+
+    fn read(&mut self, at: usize, agent: usize, task: &Task) {
+        let heard = from_originator(task);
+        let (dice, plan) = (&mut self.dice, &self.plan);
+        let mut fresh = || Job::new(dice, plan, heard.max(1));
+        let job = self.nodes[at].agents[agent]
+            .jobs
+            .entry(task.id.clone())
+            .or_insert_with(|| fresh());
+        if job.over && heard > job.heard {
+            *job = fresh(); // It was left to somebody else, and is free again.
+        }
+        job.heard = job.heard.max(heard);
+        job.over |= task.status.is_terminal();
+    }
+
+    pub(super) fn agents_act(&mut self, at: usize) {
+        for agent in 0..self.plan.agents {
+            let acting = &self.nodes[at].agents[agent];
+            if acting.connection.is_none() {
+                continue;
+            }
+            let ready: Vec<&String> = acting
+                .jobs
+                .iter()
+                .filter(|(_, job)| job.next().is_some())
+                .map(|(id, _)| id)
+                .collect();
+            if ready.is_empty() {
+                continue;
+            }
+            let id = ready[self.dice.below(ready.len())].clone();
+            self.act(at, agent, &id);
+        }
+    }
+
+    pub(super) fn agents_act_on_all(&mut self, at: usize) {
+        for agent in 0..self.plan.agents {
+            for id in self.nodes[at].agents[agent]
+                .jobs
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+            {
+                self.act(at, agent, &id);
+            }
+        }
+    }
+
+    fn act(&mut self, at: usize, agent: usize, task: &str) {
+        let acting = &self.nodes[at].agents[agent];
+        let (life, Some(connection)) = (acting.life, acting.connection) else {
+            return;
+        };
+        let Some(step) = acting.jobs.get(task).and_then(Job::next) else {
+            return;
+        };
+        let unsure = self.nodes[at].agents[agent].jobs[task].unsure.is_some();
+        if let Some(job) = self.nodes[at].agents[agent].job(life, task) {
+            job.busy = true;
+        }
+        if unsure && (step != Step::Progress || self.dice.chance(70)) {
+            let what = What::Check {
+                agent,
+                life,
+                task: task.to_owned(),
+            };
+            self.call(at, what, |core, _| {
+                core.task(task).map(|task| Given::Task(Box::new(task)))
+            });
+            return;
+        }
+        let letter = if step == Step::Ask { 'Q' } else { 'P' };
+        let stepping = Stepping {
+            agent,
+            life,
+            task: task.to_owned(),
+            step,
+            message: self.ledger.message_id(letter),
+            connection,
+            heard: self.heard_by_node(at, task),
+        };
+        self.step(at, &stepping);
+    }
+
+    /// What nobody but the checker knows: how many messages of the originator the node has by now.
+    fn heard_by_node(&mut self, at: usize, task: &str) -> usize {
+        let core = self.nodes[at].machine.core.as_mut();
+        let task = core.and_then(|core| core.task(task).ok());
+        task.as_ref().map_or(0, from_originator)
+    }
+
+    fn step(&mut self, at: usize, stepping: &Stepping) {
+        let Stepping {
+            task, step, message, ..
+        } = stepping;
+        let results = self.results_of(at, stepping);
+        if *step == Step::Ask || !matches!(step, Step::Stream(_)) {
+            self.note(|| format!("node {at}: agent {}: {task}: {step:?} {message}", stepping.agent));
+        }
+        let given = results.clone();
+        let call = self.call(at, What::Step(stepping.clone()), |core, now| {
+            take_step(core, now, stepping, given)
+        });
+        let ends = match step {
+            Step::Complete => Some(Status::Completed),
+            Step::Fail => Some(Status::Failed),
+            Step::Cancel => Some(Status::Canceled),
+            _ => None,
+        };
+        if matches!(step, Step::Progress | Step::Ask | Step::Complete) {
+            self.ledger.say(task, TARGET, message, call);
+        }
+        if let (Some(status), Some(story)) = (ends, self.ledger.stories.get_mut(task)) {
+            story.endings.push(Ending {
+                by: TARGET,
+                status,
+                call,
+                results,
+            });
+        }
+        self.note_crossing(stepping);
+    }
+
+    /// An agent that does not wait for the answer to its question.
+    fn note_crossing(&mut self, stepping: &Stepping) {
+        let Some(story) = self.ledger.stories.get_mut(&stepping.task) else {
+            return;
+        };
+        let asked = story.said[TARGET]
+            .iter()
+            .filter(|said| said.id.starts_with('Q'))
+            .count();
+        if asked >= stepping.heard && stepping.step != Step::Ask {
+            story.crossed = true;
+        }
+    }
+
+    /// What the agent completes the task with: now and then something large.
+    fn results_of(&mut self, at: usize, stepping: &Stepping) -> Vec<(String, String)> {
+        if stepping.step != Step::Complete {
+            return Vec::new();
+        }
+        let size = if self.dice.chance(3) {
+            70_000
+        } else {
+            self.dice.below(40)
+        };
+        let mut results = vec![(
+            "result".to_owned(),
+            format!("{}{}", stepping.message, "x".repeat(size)),
+        )];
+        results.extend(self.streamed_whole(at, &stepping.task));
+        results
+    }
+
+    pub(super) fn stepped(&mut self, at: usize, stepping: &Stepping, answer: Answer) {
+        let Stepping {
+            agent,
+            life,
+            task,
+            step,
+            connection,
+            heard,
+            ..
+        } = stepping;
+        match answer {
+            Ok(given) => {
+                if matches!(step, Step::Progress | Step::Ask) {
+                    self.ledger.claimed(task, *connection, *heard, self.time);
+                }
+                if let (Step::Stream(chunks), Given::Route(route)) = (step, given) {
+                    self.ledger.streams(task, *connection, *heard, self.time);
+                    return self.begin_stream(at, stepping, *chunks, route);
+                }
+                if let Some(job) = self.nodes[at].agents[*agent].job(*life, task) {
+                    job.busy = false;
+                    job.unsure = None;
+                    job.step_done(*step);
+                }
+            }
+            Err(error) => self.step_refused(at, stepping, &error),
+        }
+    }
+
+    /// The step of an artifact has ended, well or not.
+    pub(super) fn stream_step_over(&mut self, at: usize, agent: usize, life: u64, task: &str, well: bool) {
+        if let Some(job) = self.nodes[at].agents[agent].job(life, task) {
+            job.busy = false;
+            if well || job.done + 1 < job.steps.len() {
+                let step = job.steps[job.done];
+                job.step_done(step);
+            }
+        }
+    }
+
+    fn step_refused(&mut self, at: usize, stepping: &Stepping, error: &EngineError) {
+        let (tight, forgetful) = (self.plan.tight, self.may_forget(at));
+        let allowed = match error {
+            EngineError::Exhausted(_) => tight,
+            EngineError::NotFound(_) => forgetful,
+            EngineError::Precondition(_) => true,
+            _ => false,
+        };
+        if !allowed {
+            return self
+                .ledger
+                .wrong(format!("node {at} refused {stepping:?}: {error}"));
+        }
+        self.note(|| format!("node {at}: refused: {error}"));
+        if let Some(job) = self.nodes[at].agents[stepping.agent].job(stepping.life, &stepping.task) {
+            job.busy = false;
+            match error {
+                // Looks what is the matter before it goes on.
+                EngineError::Precondition(_) => job.unsure = Some(String::new()),
+                EngineError::NotFound(_) => job.over = true,
+                _ => job.steps = vec![Step::Fail; job.done + 1],
+            }
+        }
+    }
+
+    pub(super) fn step_unanswered(&mut self, at: usize, stepping: &Stepping, fate: Fate) {
+        if fate == Fate::Unknown {
+            self.ledger.may_be_claimed(&stepping.task, self.time);
+        }
+        if let Some(job) = self.nodes[at].agents[stepping.agent].job(stepping.life, &stepping.task) {
+            job.busy = false;
+            if fate == Fate::Unknown {
+                job.unsure = Some(stepping.message.clone());
+            }
+        }
+    }
+
+    pub(super) fn check_unanswered(&mut self, at: usize, agent: usize, life: u64, task: &str) {
+        if let Some(job) = self.nodes[at].agents[agent].job(life, task) {
+            job.busy = false;
+        }
+    }
+
+    /// The agent learns how its task stands, after a call that failed or got no answer.
+    pub(super) fn checked(&mut self, at: usize, agent: usize, life: u64, id: &str, answer: Answer) {
+        let forgetful = self.may_forget(at);
+        let task = match answer {
+            Ok(Given::Task(task)) => task,
+            Err(EngineError::NotFound(_)) if forgetful => {
+                if let Some(job) = self.nodes[at].agents[agent].job(life, id) {
+                    (job.busy, job.over) = (false, true);
+                }
+                return;
+            }
+            Ok(_) => return,
+            Err(error) => return self.ledger.wrong(format!("node {at}: {id}: {error}")),
+        };
+        self.ledger.observe(at, &task, "shown to its agent");
+        let connection = self.nodes[at].agents[agent].connection;
+        let claimed_by_other = self.ledger.is_claimed_by_other(id, connection);
+        let Some(job) = self.nodes[at].agents[agent].job(life, id) else {
+            return;
+        };
+        job.busy = false;
+        let unsure = job.unsure.take().unwrap_or_default();
+        let Some(step) = job.steps.get(job.done).copied() else {
+            return;
+        };
+        if task.status.is_terminal() || (unsure.is_empty() && claimed_by_other) {
+            job.over = true;
+        } else if task.messages.iter().any(|said| said.message_id == unsure) {
+            job.step_done(step);
+        } else if matches!(step, Step::Stream(_)) || (step == Step::Ask && job.impatient) {
+            // Its artifact broke off with its node, and another one would have another name; or it has asked
+            // and did not wait.
+            job.step_done(Step::Progress);
+        } else if unsure.is_empty() && !(step == Step::Complete && self.plan.streams > 0) {
+            // (An artifact that was still running may have ended since.)
+            let status = task.status;
+            self.ledger.wrong(format!(
+                "{id} is {status}, and node {at} refuses its agent {step:?}"
+            ));
+        }
+    }
+}
+
+fn take_step(core: &mut Core, now: Now, stepping: &Stepping, results: Vec<(String, String)>) -> Answer {
+    let Stepping {
+        task: id,
+        step,
+        message,
+        connection,
+        ..
+    } = stepping;
+    let said = text(message, "");
+    match step {
+        Step::Progress => core.update(now, id, Status::Working, Some(said), *connection)?,
+        Step::Ask => core.update(now, id, Status::InputRequired, Some(said), *connection)?,
+        Step::Fail => core.fail(now, id, "the agent failed it")?,
+        Step::Complete => {
+            let results = results
+                .iter()
+                .map(|(id, content)| artifact(id, content))
+                .collect();
+            core.complete(now, id, results, Some(said))?;
+        }
+        Step::Cancel => drop(core.cancel(now, id)?),
+        Step::Stream(_) => {
+            let start = StreamStart {
+                task_id: id.clone(),
+                artifact_id: format!("stream-{message}"),
+                ..StreamStart::default()
+            };
+            return core.start_stream(now, &start, *connection).map(Given::Route);
+        }
+    }
+    Ok(Given::Nothing)
+}

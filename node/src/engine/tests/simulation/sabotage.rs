@@ -1,0 +1,74 @@
+//! Faults that a correct node does not have, put in on purpose: what proves that the checker can see.
+
+use crate::{engine::records::tag, store::Batch};
+
+/// One deliberate fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sabotage {
+    #[default]
+    None,
+    /// Answers, acknowledgements and events come out before their batch is durable.
+    EarlyEffects,
+    /// The marks of applied envelopes are not written down.
+    NoMarks,
+    /// A crash leaves a part of a batch.
+    SplitBatch,
+    /// What nobody waits for is never written, and taken for written.
+    ForgetLazy,
+    /// The numbers of the outboxes are not written down.
+    NoSequence,
+    /// What was claimed is not written down with the task.
+    ForgottenQueue,
+    /// A frame for a stream that died is written on its successor.
+    StaleFrame,
+    /// The order of what comes out is the writer's whim.
+    ShuffledEffects,
+}
+
+impl Sabotage {
+    /// All of them.
+    pub(super) const ALL: [Self; 8] = [
+        Self::EarlyEffects,
+        Self::NoMarks,
+        Self::SplitBatch,
+        Self::ForgetLazy,
+        Self::NoSequence,
+        Self::ForgottenQueue,
+        Self::StaleFrame,
+        Self::ShuffledEffects,
+    ];
+
+    /// What becomes of a batch on its way to the writer.
+    pub(super) fn of_batch(self, batch: &mut Batch) {
+        let dropped: &[u8] = match self {
+            Self::NoMarks => &[tag::SEEN, tag::SEEN_ID, tag::SEEN_SLOT],
+            Self::NoSequence => &[tag::OUTBOX],
+            Self::ForgottenQueue => &[tag::ENTRY],
+            _ => return,
+        };
+        batch
+            .changes
+            .retain(|(key, _)| !key.first().is_some_and(|tag| dropped.contains(tag)));
+    }
+
+    /// The batch that effects wait for.
+    pub(super) fn of_commit(self, commit: u64) -> u64 {
+        if self == Self::EarlyEffects { 0 } else { commit }
+    }
+
+    pub(super) fn forgets(self, lazy: bool) -> bool {
+        self == Self::ForgetLazy && lazy
+    }
+
+    /// What a crash leaves of a batch that was not durable.
+    pub(super) fn half_of(self, batch: &Batch) -> Batch {
+        let kept = if self == Self::SplitBatch {
+            batch.changes.len() / 2
+        } else {
+            0
+        };
+        Batch {
+            changes: batch.changes[..kept].to_vec(),
+        }
+    }
+}
