@@ -19,6 +19,7 @@ mod receive;
 mod records;
 mod refuse;
 mod seen;
+mod shelf;
 mod shell;
 mod subscribers;
 mod table;
