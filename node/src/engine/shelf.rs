@@ -128,17 +128,24 @@ pub(super) struct Found {
 pub(super) fn read(store: &dyn Store, number: u64, id: &str) -> Result<Found, StoreError> {
     let name = number.to_be_bytes();
     let damaged = || StoreError::Damaged(format!("task {id}"));
-    let record = store.get(&task_key(number))?.ok_or_else(damaged)?;
+    // The store knows a record by its key only.
+    let named = |error| match error {
+        StoreError::Damaged(_) => damaged(),
+        error => error,
+    };
+    let record = store.get(&task_key(number)).map_err(named)?.ok_or_else(damaged)?;
     let mut record: TaskRecord = records::decode(&record).ok_or_else(damaged)?;
     let state = record.state.take().ok_or_else(damaged)?;
     if record.id != id {
         return Err(damaged());
     }
     if record.spread {
-        let head = store::get_large(store, &records::key(tag::HEAD, &name))?.ok_or_else(damaged)?;
+        let head = store::get_large(store, &records::key(tag::HEAD, &name))
+            .map_err(named)?
+            .ok_or_else(damaged)?;
         record.head = Some(records::decode(&head).ok_or_else(damaged)?);
-        record.messages = read_numbered::<Message>(store, tag::MESSAGE, &name)?;
-        record.results = read_numbered::<ResultRecord>(store, tag::RESULT, &name)?;
+        record.messages = read_numbered::<Message>(store, tag::MESSAGE, &name).map_err(named)?;
+        record.results = read_numbered::<ResultRecord>(store, tag::RESULT, &name).map_err(named)?;
     }
     let head = record.head.take().ok_or_else(damaged)?;
     let messages = record.messages.into_iter().map(Arc::new).collect();
@@ -172,4 +179,117 @@ fn read_numbered<M: prost::Message + Default>(
 
 fn task_key(number: u64) -> Vec<u8> {
     records::key(tag::TASK, &number.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Arc};
+
+    use agentanycast_proto::v1::{Artifact, Part, part::Content};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        engine::table::{Slot, TaskTable},
+        store::memory::MemoryStore,
+        task::{Role, Status},
+    };
+
+    fn task(id: &str) -> Task {
+        Task {
+            id: id.to_owned(),
+            context_id: "context".into(),
+            role: Role::Both,
+            status: Status::Submitted,
+            status_message: None,
+            messages: Vec::new(),
+            results: Vec::new(),
+            skill: String::new(),
+            metadata: BTreeMap::new(),
+            created_at: 1,
+            updated_at: 1,
+            deadline: None,
+            claimed: false,
+        }
+    }
+
+    fn parts(length: usize) -> Vec<Part> {
+        vec![Part {
+            content: Some(Content::TextPart(agentanycast_proto::v1::TextPart {
+                text: "x".repeat(length),
+            })),
+            ..Part::default()
+        }]
+    }
+
+    proptest! {
+        /// Whatever a task grows by, a table that is read anew has it; removed, it leaves nothing behind.
+        #[test]
+        fn a_task_is_read_as_it_was_written(
+            steps in prop::collection::vec((0..3_u8, prop_oneof![0..200_usize, 3000..5000_usize, 60_000..130_000_usize]), 1..8),
+        ) {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+            let mut table = TaskTable::load(&store).unwrap();
+            let other = Slot::new(task("other"));
+            let mut batch = Batch::default();
+            table.put(other, &mut batch, 1);
+            let mut slot = Slot::new(task("t"));
+            for (at, (kind, length)) in steps.into_iter().enumerate() {
+                let artifact = || Arc::new(Output::Whole(Artifact {
+                    artifact_id: at.to_string(),
+                    parts: parts(length),
+                    ..Artifact::default()
+                }));
+                match kind {
+                    0 => slot.task.messages.push(Arc::new(Message {
+                        message_id: at.to_string(),
+                        parts: parts(length),
+                        ..Message::default()
+                    })),
+                    1 => slot.task.results.push(artifact()),
+                    _ => match slot.task.results.last_mut() {
+                        Some(last) => *last = artifact(),
+                        None => slot.task.status = Status::Working,
+                    },
+                }
+                let expected = slot.task.clone();
+                table.put(slot, &mut batch, 2 + at as u64);
+                store.apply(std::mem::take(&mut batch)).unwrap();
+                let mut anew = TaskTable::load(&store).unwrap();
+                prop_assert_eq!(anew.read("t").unwrap(), Some(expected));
+                slot = table.take("t").unwrap().unwrap();
+                prop_assert_eq!(anew.weight("t"), slot_memory(&mut table, &mut slot));
+            }
+            table.keep(slot);
+            for id in ["t", "other"] {
+                prop_assert!(table.remove(id, u64::MAX, &mut batch).unwrap());
+            }
+            store.apply(batch).unwrap();
+            prop_assert_eq!(store.scan(b"", None, 10).unwrap(), Vec::new());
+        }
+    }
+
+    #[test]
+    fn a_task_that_lost_its_head_is_refused_by_name() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let mut slot = Slot::new(task("t"));
+        slot.task.messages.push(Arc::new(Message {
+            parts: parts(5000),
+            ..Message::default()
+        }));
+        let mut batch = Batch::default();
+        TaskTable::load(&store).unwrap().put(slot, &mut batch, 1);
+        batch.changes.retain(|(key, _)| key[0] != tag::HEAD);
+        store.apply(batch).unwrap();
+        let read = TaskTable::load(&store).unwrap().read("t");
+        assert!(matches!(read, Err(StoreError::Damaged(what)) if what == "task t"));
+    }
+
+    /// Bytes that the table counts for a task that was taken out of it.
+    fn slot_memory(table: &mut TaskTable, slot: &mut Box<Slot>) -> usize {
+        table.keep(slot.clone());
+        let weight = table.weight("t");
+        *slot = table.take("t").unwrap().unwrap();
+        weight
+    }
 }
