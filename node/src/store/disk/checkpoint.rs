@@ -143,7 +143,7 @@ impl Keeper {
         let Some(frozen) = frozen else { return Ok(()) };
         let grown = base.take_in(&frozen, segment, &mut self.values).map_err(failed)?;
         self.live = self.live.saturating_add_signed(grown);
-        while let Some(file) = self.values.to_empty() {
+        while let Some(file) = self.values.next_to_empty() {
             base.empty(file, &mut self.values).map_err(failed)?;
         }
         let next = self.rewrite(&base)?;

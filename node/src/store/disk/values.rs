@@ -243,7 +243,7 @@ impl Values {
     }
 
     /// The file to empty next, when too little of all is used.
-    pub(super) fn to_empty(&mut self) -> Option<u64> {
+    pub(super) fn next_to_empty(&mut self) -> Option<u64> {
         let size: u64 = self.files.values().map(|extent| extent.size).sum();
         let live: u64 = self.files.values().map(|extent| extent.live).sum();
         if size <= self.limits.small.max(live.saturating_mul(MOST_PER_LIVE)) {
