@@ -57,10 +57,10 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         created_at: Some(super::timestamp(task.created_at)),
         updated_at: Some(super::timestamp(task.updated_at)),
         target_skill_id: task.skill.clone(),
-        originator_peer_id: text_of(originator),
+        originator_peer_id: id_text(originator),
         status_message: task.status_message.as_deref().cloned(),
         metadata: task.metadata.clone(),
-        assignee_peer_id: text_of(assignee),
+        assignee_peer_id: id_text(assignee),
     }
 }
 
@@ -73,7 +73,7 @@ thread_local! {
 }
 
 /// The text of a peer id.
-fn text_of(peer: PeerId) -> String {
+fn id_text(peer: PeerId) -> String {
     KEPT.with_borrow_mut(|kept| kept.get_or_insert(peer, || peer.to_string().into()).to_string())
 }
 
