@@ -22,7 +22,7 @@ use agentanycast_proto::{
 };
 use tokio::{sync::Mutex, time::Instant};
 use tonic::{
-    Request, Response, Status, metadata::AsciiMetadataValue, service::Interceptor,
+    Code, Request, Response, Status, metadata::AsciiMetadataValue, service::Interceptor,
     service::interceptor::InterceptedService, transport::Channel,
 };
 
@@ -168,7 +168,7 @@ impl Session {
         request: C,
     ) -> (Result<C::Answer, Error>, bool) {
         let large = request.encoded_len() > MAX_ON_STREAM;
-        let once = || self.once(subject, self.on_stream(request.clone(), large));
+        let once = || self.once(subject, self.on_stream(&request, large));
         self.repeat(once).await
     }
 
@@ -184,7 +184,7 @@ impl Session {
                         self.restore_card().await;
                         return Ok(task);
                     }
-                    Err(Miss::Broken) => continue,
+                    Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => return Ok(None),
                     Err(Miss::Lost(status)) => {
                         // The daemon was there: this loss begins a new run.
                         backoff.reset();
@@ -225,17 +225,14 @@ impl Session {
         Ok(wait.await)
     }
 
-    async fn on_stream<C: Call>(&self, request: C, large: bool) -> Result<C::Answer, Miss> {
-        if !large {
-            // Which way it goes is known at once but for the first call on a connection.
-            while let Some(stream) = self.stream.get(self.limits.call_timeout).await? {
-                match stream.call(request.clone()).await {
-                    Err(Miss::Broken) => {}
-                    answer => return answer,
-                }
+    async fn on_stream<C: Call>(&self, request: &C, large: bool) -> Result<C::Answer, Miss> {
+        if !large && let Some(stream) = self.stream.get(self.limits.call_timeout).await? {
+            match stream.call(request.clone()).await {
+                Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => {}
+                answer => return answer,
             }
         }
-        request.unary(self.client()).await.map_err(Miss::Refused)
+        request.clone().unary(self.client()).await.map_err(Miss::Refused)
     }
 
     /// Tries until there is an answer or the patience is over; also says whether an attempt may have taken effect

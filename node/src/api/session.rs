@@ -21,7 +21,10 @@ use agentanycast_proto::{
 };
 use futures::{Stream, StreamExt as _, stream::FuturesUnordered};
 use prost::Message as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    task::unconstrained,
+};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{Api, node_service::connection_of, present::max_message, tasks::is_further, too_large, updates};
@@ -55,7 +58,9 @@ impl SessionService for Api {
             connection: connection_of(&request),
         };
         let api = self.clone();
-        let run = move |work| run(api.clone(), caller, work);
+        // A call that gave way to other tasks before it reached the engine would be overtaken; a session as a whole
+        // gives way after each burst.
+        let run = move |work| unconstrained(run(api.clone(), caller, work));
         let session = Session {
             requests: request.into_inner(),
             held: None,
