@@ -47,8 +47,10 @@ impl CurrentStream {
 
     /// A stream that is not known to be broken; `None` if the daemon has no such streams. Opening one may take so long.
     pub(super) async fn get(&self, limit: Duration) -> Result<Option<Arc<CallStream>>, Miss> {
-        if let Some(known) = self.known() {
-            return Ok(known);
+        match self.known() {
+            Known::Stream(stream) => return Ok(Some(stream)),
+            Known::None { .. } => return Ok(None),
+            Known::Nothing => {}
         }
         let opened = tokio::time::timeout(limit, self.open()).await;
         opened.unwrap_or_else(|_| {
@@ -60,8 +62,10 @@ impl CurrentStream {
 
     async fn open(&self) -> Result<Option<Arc<CallStream>>, Miss> {
         let _alone = self.opening.lock().await;
-        if let Some(known) = self.known() {
-            return Ok(known);
+        match self.known() {
+            Known::Stream(stream) => return Ok(Some(stream)),
+            Known::None { .. } => return Ok(None),
+            Known::Nothing => {}
         }
         let opened = CallStream::open(self.client.clone())
             .await
@@ -77,11 +81,12 @@ impl CurrentStream {
     }
 
     /// What holds without asking the daemon.
-    fn known(&self) -> Option<Option<Arc<CallStream>>> {
-        match &*self.known.lock().unwrap_or_else(PoisonError::into_inner) {
-            Known::Stream(stream) if !stream.is_broken() => Some(Some(Arc::clone(stream))),
-            Known::None { on } if *on == self.connections.load(Ordering::Acquire) => Some(None),
-            _ => None,
+    fn known(&self) -> Known {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Known::Stream(stream) if stream.is_broken() => Known::Nothing,
+            Known::None { on } if *on != self.connections.load(Ordering::Acquire) => Known::Nothing,
+            known => known.clone(),
         }
     }
 }

@@ -320,9 +320,9 @@ async fn open_waits_outlive_the_daemon() {
         .cloned()
         .map(|handle| tokio::spawn(async move { handle.wait().await }))
         .collect();
-    for round in 0..3 {
-        handles[round].snapshot().await.unwrap();
-        if round == 1 {
+    for stops in [false, true, false] {
+        handles[0].snapshot().await.unwrap();
+        if stops {
             daemon.stop().await;
         } else {
             daemon.kill().await;
