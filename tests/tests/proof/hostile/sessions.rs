@@ -158,7 +158,7 @@ async fn requests_that_are_none() {
         let status = ended.unwrap_err();
         assert_eq!(status.code(), expected, "{status}");
     }
-    siege.endured(CACHES + 3 * (MAX_GRPC_MESSAGE as u64)).await;
+    siege.endured(64 * MIB).await;
 }
 
 /// Sessions that are opened, given open calls and torn down, over and over: nothing of them stays.
