@@ -139,6 +139,11 @@ impl Engine {
         }
     }
 
+    /// Returns once the engine takes no more calls.
+    pub async fn stopped(&self) {
+        self.calls.closed().await;
+    }
+
     /// Sends a task, or a further message of one.
     pub async fn send_task(&self, request: SendTask) -> Result<Task, EngineError> {
         self.call(move |core, now| core.send_task(now, request)).await

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use prost::Message as _;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "agentanycast/v1/common.proto",
     "agentanycast/v1/a2a_models.proto",
     "agentanycast/v1/agent_card.proto",
@@ -14,6 +14,7 @@ const FILES: [&str; 8] = [
     "agentanycast/v1/registry_service.proto",
     "agentanycast/v1/federation.proto",
     "agentanycast/v1/task_list_service.proto",
+    "agentanycast/v1/session_service.proto",
 ];
 
 #[test]

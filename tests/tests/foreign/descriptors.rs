@@ -13,10 +13,13 @@ use crate::stage::{python, scripts};
 /// The first number that is ours; no published field is that high.
 const OURS: i32 = 100;
 
-/// The file that is ours altogether.
-const OUR_FILE: &str = "agentanycast/v1/task_list_service.proto";
+/// The files that are ours altogether.
+const OUR_FILES: [&str; 2] = [
+    "agentanycast/v1/session_service.proto",
+    "agentanycast/v1/task_list_service.proto",
+];
 
-/// All that we added besides that file.
+/// All that we added besides those files.
 const ADDED: &[&str] = &[
     "enum AckOutcome: ACK_OUTCOME_ACCEPTED = 0",
     "enum AckOutcome: ACK_OUTCOME_REJECTED = 1",
@@ -47,7 +50,10 @@ type Facts = BTreeMap<String, String>;
 
 fn facts(set: &FileDescriptorSet) -> Facts {
     let mut facts = Facts::new();
-    for file in set.file.iter().filter(|file| file.name() != OUR_FILE) {
+    for file in &set.file {
+        if OUR_FILES.contains(&file.name()) {
+            continue;
+        }
         if !file.package().starts_with("agentanycast.") {
             continue;
         }
