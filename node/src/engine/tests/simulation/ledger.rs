@@ -308,7 +308,9 @@ impl Ledger {
             return;
         };
         if let Some(old) = story.claim {
-            story.abandoned |= old.lost_since.is_some_and(|since| time - since >= grace);
+            story.abandoned |= old
+                .lost_since
+                .is_some_and(|since| time.checked_sub(since).unwrap() >= grace);
             if old.connection != connection && old.lost_since.is_none() && heard <= old.heard {
                 let (first, second) = (old.connection, connection);
                 return self.wrong(format!("{task} is claimed by {first} and by {second}"));

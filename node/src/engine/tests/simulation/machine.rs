@@ -41,7 +41,7 @@ pub(super) type Answer = Result<Given, EngineError>;
 
 /// What comes out of a turn.
 pub(super) enum Out {
-    Effect(Effect),
+    Effect(Box<Effect>),
     Answer(CallId, Answer),
 }
 
@@ -178,7 +178,7 @@ impl Machine {
             while let Some((_, id, answer)) = self.answers.pop_front_if(|(before, ..)| *before <= number) {
                 out.push(Out::Answer(id, answer));
             }
-            out.push(Out::Effect(effect));
+            out.push(Out::Effect(Box::new(effect)));
         }
         out.extend(
             self.answers

@@ -99,7 +99,13 @@ impl Plane {
 
 impl World {
     /// The node took the artifact's opening: its content comes.
-    pub(super) fn begin_stream(&mut self, at: usize, stepping: &Stepping, chunks: usize, route: StreamRoute) {
+    pub(super) fn begin_stream(
+        &mut self,
+        at: usize,
+        stepping: &Stepping,
+        chunks: usize,
+        route: &StreamRoute,
+    ) {
         let key = (stepping.task.clone(), format!("stream-{}", stepping.message()));
         self.note(|| format!("node {at}: {chunks} chunks of {key:?} go by {route:?}"));
         let left: VecDeque<Bytes> = (0..chunks)
@@ -218,7 +224,10 @@ impl World {
         if sender.finished {
             return self.finish_stream(at, which);
         }
-        if sender.broken.is_some_and(|since| time - since > LAST_WORDS) {
+        if sender
+            .broken
+            .is_some_and(|since| time.checked_sub(since).unwrap() > LAST_WORDS)
+        {
             return self.give_stream_up(at, which);
         }
         match sender.open {
@@ -228,7 +237,7 @@ impl World {
                 self.net.open(at, to, number, Carries::Artifact);
             }
             Some(false) => {}
-            Some(true) if time - sender.heard_at > SILENCE => {
+            Some(true) if time.checked_sub(sender.heard_at).unwrap() > SILENCE => {
                 sender.heard_at = time;
                 self.net.close(at, to, number, Carries::Artifact);
             }
@@ -344,7 +353,7 @@ impl World {
         }
     }
 
-    pub(super) fn stream_accepted(&mut self, at: usize, peer: usize, start: StreamStart, envelope: String) {
+    pub(super) fn stream_accepted(&mut self, at: usize, peer: usize, start: &StreamStart, envelope: String) {
         let key = (start.task_id.clone(), start.artifact_id.clone());
         self.receive(at, peer, &key);
         let plane = &mut self.nodes[at].plane;
@@ -355,7 +364,7 @@ impl World {
         let next = incoming.next_sequence();
         plane.files.entry(key).or_default();
         match verdict {
-            Verdict::Reject(reject) => self.answer_piece(at, peer, envelope, Some(reject.to_string()), None),
+            Verdict::Reject(reject) => self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None),
             _ => self.answer_piece(at, peer, envelope, None, Some(next)),
         }
     }
@@ -389,7 +398,7 @@ impl World {
                 }
                 match incoming.on_end() {
                     Verdict::Reject(reject) => {
-                        self.answer_piece(at, peer, envelope, Some(reject.to_string()), None);
+                        self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None);
                     }
                     _ => self.end_file(at, &key, peer, end.reason(), envelope),
                 }
@@ -413,7 +422,7 @@ impl World {
             }
             Verdict::Duplicate => {}
             Verdict::Reject(reject) => {
-                return self.answer_piece(at, peer, envelope.to_owned(), Some(reject.to_string()), None);
+                return self.answer_piece(at, peer, envelope.to_owned(), Some(&reject.to_string()), None);
             }
         }
         if let Some(ack) = incoming.ack_due() {
@@ -469,13 +478,13 @@ impl World {
         at: usize,
         peer: usize,
         envelope: String,
-        refused: Option<String>,
+        refused: Option<&str>,
         next: Option<u32>,
     ) {
         let peer = self.peer_of(peer);
         self.call(at, What::Nobody, |core, now| {
             let next = next.and_then(|next| i32::try_from(next).ok());
-            core.ack_stream(now, peer, envelope, refused.as_deref(), next);
+            core.ack_stream(now, peer, envelope, refused, next);
             Ok(Given::Nothing)
         });
     }

@@ -266,7 +266,7 @@ impl World {
         self.time += time;
         for at in 0..self.nodes.len() {
             self.ledger.hour(at, self.hour_at(at));
-            self.input(at, |core, now| core.tick(now));
+            self.input(at, crate::engine::core::Core::tick);
             self.flush_acks(at);
         }
     }
@@ -341,8 +341,9 @@ impl World {
             | What::Answer { errand }
             | What::Cancel { errand } => self.nodes[at].client.unanswered(errand, fate),
             What::Step(step) => self.step_unanswered(at, &step, fate),
-            What::Check { agent, life, task } => self.check_unanswered(at, agent, life, &task),
-            What::StreamKept { agent, life, task } => self.check_unanswered(at, agent, life, &task),
+            What::Check { agent, life, task } | What::StreamKept { agent, life, task } => {
+                self.check_unanswered(at, agent, life, &task);
+            }
             What::EndKept { .. } | What::Nobody => {}
         }
     }
@@ -398,7 +399,7 @@ impl World {
                     self.hear(at, what, answer);
                 }
             }
-            Out::Effect(effect) => self.effect(at, effect),
+            Out::Effect(effect) => self.effect(at, *effect),
         }
     }
 
@@ -439,7 +440,7 @@ impl World {
                 peer,
                 start,
                 envelope_id,
-            } => self.stream_accepted(at, self.host_of(peer), start, envelope_id),
+            } => self.stream_accepted(at, self.host_of(peer), &start, envelope_id),
             Effect::StreamPiece {
                 peer,
                 envelope_id,
