@@ -90,8 +90,8 @@ pub(super) struct Story {
     pub(super) abandoned: bool,
     /// An agent went on without waiting for the answer to its question.
     pub(super) crossed: bool,
-    /// Artifacts that were streamed whole: id, bytes.
-    pub(super) streams: Vec<(String, Vec<u8>, CallId)>,
+    /// Artifacts that were streamed: id, all bytes, and the call that kept the end if it came so far.
+    pub(super) streams: Vec<(String, Vec<u8>, Option<CallId>)>,
 }
 
 impl Story {

@@ -112,6 +112,10 @@ impl World {
             .map(|at| format!("{at}-{};", "y".repeat(at % 7)).into())
             .collect();
         let number = self.number();
+        let content: Vec<u8> = left.iter().flatten().copied().collect();
+        if let Some(story) = self.ledger.stories.get_mut(&key.0) {
+            story.streams.push((key.1.clone(), content.clone(), None));
+        }
         if let StreamRoute::Peer(_) = route {
             let start = StreamStart {
                 task_id: key.0.clone(),
@@ -138,25 +142,17 @@ impl World {
             return;
         }
         // Into the node's own files, at one go.
-        let content = left.iter().flatten().copied().collect();
+        let bytes = content.len() as u64;
         let file = File {
             last: true,
             end: Some(StreamEndReason::Complete),
             chunks: left.into(),
         };
         self.nodes[at].plane.files.insert(key.clone(), file);
-        self.keep_end_of_stream(at, &key, stepping.agent, stepping.life, content);
+        self.keep_end_of_stream(at, &key, stepping.agent, stepping.life, bytes);
     }
 
-    fn keep_end_of_stream(
-        &mut self,
-        at: usize,
-        (task, artifact): &Key,
-        agent: usize,
-        life: u64,
-        content: Vec<u8>,
-    ) {
-        let bytes = content.len() as u64;
+    fn keep_end_of_stream(&mut self, at: usize, (task, artifact): &Key, agent: usize, life: u64, bytes: u64) {
         let what = What::StreamKept {
             agent,
             life,
@@ -167,7 +163,10 @@ impl World {
                 .map(|()| Given::Nothing)
         });
         if let Some(story) = self.ledger.stories.get_mut(task) {
-            story.streams.push((artifact.clone(), content, call));
+            let sent = story.streams.iter_mut().find(|(known, ..)| known == artifact);
+            if let Some((.., kept)) = sent {
+                *kept = Some(call);
+            }
         }
     }
 
@@ -264,7 +263,13 @@ impl World {
         let sender = self.nodes[at].plane.senders.remove(which);
         self.note(|| format!("node {at}: {:?} is sent", sender.key));
         if sender.reason == Some(StreamEndReason::Complete) {
-            self.keep_end_of_stream(at, &sender.key, sender.agent, sender.life, sender.pushed);
+            self.keep_end_of_stream(
+                at,
+                &sender.key,
+                sender.agent,
+                sender.life,
+                sender.pushed.len() as u64,
+            );
         } else {
             let (task, artifact) = &sender.key;
             self.call(at, What::Nobody, |core, _| {
@@ -508,7 +513,7 @@ impl World {
                         problems.push(format!("{artifact} has other content"));
                     }
                 }
-                (Some(ended), Some((.., call)))
+                (Some(ended), Some((.., Some(call))))
                     if self.ledger.fate(*call) == Fate::Done && at == story.target =>
                 {
                     problems.push(format!("{artifact} was sent whole and is {ended:?}"));
