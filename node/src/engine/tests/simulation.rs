@@ -17,6 +17,7 @@ mod network;
 mod plan;
 mod plane;
 mod sabotage;
+mod what;
 mod world;
 
 use std::{

@@ -13,7 +13,8 @@ use super::{
     ledger::{Ending, Fate, TARGET, from_originator},
     machine::{Answer, Given},
     plan::Plan,
-    world::{Errand, What, World},
+    what::{Errand, What},
+    world::World,
 };
 use crate::{
     engine::{

@@ -19,7 +19,8 @@ use super::{
     ledger::Fate,
     machine::{Answer, Given},
     network::Carries,
-    world::{What, World},
+    what::What,
+    world::World,
 };
 use crate::{
     delivery::artifact::{AckEffect, Frame, Incoming, Outgoing, Verdict},

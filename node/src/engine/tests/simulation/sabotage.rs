@@ -17,19 +17,16 @@ pub(super) enum Sabotage {
     NoSequence,
     /// The entries of the outboxes are not written down.
     ForgottenQueue,
-    /// A frame for a stream that died is written on its successor.
-    StaleFrame,
 }
 
 impl Sabotage {
     /// All of them.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::EarlyEffects,
         Self::NoMarks,
         Self::SplitBatch,
         Self::NoSequence,
         Self::ForgottenQueue,
-        Self::StaleFrame,
     ];
 
     /// What becomes of a batch on its way to the writer.

@@ -17,55 +17,12 @@ use super::{
     plan::{Happening, Plan},
     plane::Plane,
     sabotage::Sabotage,
+    what::{Errand, What},
 };
 use crate::engine::{
     Core,
     turn::{Effect, Now},
 };
-
-/// Who waits for the answer to a call, and for what.
-#[derive(Clone, Debug)]
-pub(super) enum What {
-    Send {
-        errand: usize,
-    },
-    Look {
-        errand: usize,
-    },
-    Subscribe {
-        errand: usize,
-    },
-    Answer {
-        errand: usize,
-    },
-    Cancel {
-        errand: usize,
-    },
-    Step(super::agent::Stepping),
-    Check {
-        agent: usize,
-        life: u64,
-        task: String,
-    },
-    StreamKept {
-        agent: usize,
-        life: u64,
-        task: String,
-    },
-    EndKept {
-        key: (String, String),
-        peer: usize,
-        envelope: String,
-    },
-    Nobody,
-}
-
-/// What an agent's connection leaves to be noticed when it goes.
-#[derive(Clone, Copy)]
-pub(super) enum Errand {
-    Gone(u64),
-    Detach(u64),
-}
 
 pub(super) struct Node {
     pub(super) machine: Machine,
@@ -120,7 +77,7 @@ impl World {
             time: Duration::ZERO,
             nodes,
             deployed,
-            net: Network::new(hosts, sabotage),
+            net: Network::new(hosts),
             ledger,
             calls: BTreeMap::new(),
             last_number: 0,
@@ -464,7 +421,7 @@ impl World {
         let Some(&courier) = self.nodes[at].couriers.get(&to) else {
             return;
         };
-        if stream.is_some_and(|stream| stream != courier) && !self.net.writes_stale() {
+        if stream.is_some_and(|stream| stream != courier) {
             return;
         }
         if !self.net.write(at, to, courier, Carries::Envelopes, frame) {
