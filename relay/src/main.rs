@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    agentanycast_relay::main_with_args(std::env::args_os())
 }
