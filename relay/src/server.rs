@@ -280,10 +280,10 @@ fn registry(
     let (mut kept, mut gone) = (0, Vec::new());
     for told in opened.records {
         let peer = told.peer_id.clone();
-        let other_relay = told.origin_relay_id != me;
+        // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
+        let foreign = told.origin_relay_id != me && !told.proofs.is_empty();
         let incoming = record::read(told, now(), config.registry_ttl, None, None);
-        // One of another identity of this relay was signed for that one, and expires at the agent's next heartbeat.
-        if other_relay || registry.restore(now(), incoming).is_err() {
+        if foreign || registry.restore(now(), incoming).is_err() {
             gone.push(peer);
         } else {
             kept += 1;
