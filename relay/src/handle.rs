@@ -19,7 +19,7 @@ use crate::{
     clock::now,
     federation::{merge::Nanos, record},
     metrics::Metrics,
-    proofs::{BadProof, Seen, Signature},
+    proofs::{self, BadProof, Seen, Signature},
     rate::Rates,
     registry::{Agent, Caller, Figures, Limits, Merged, Page, Query, Reader, Refused, Registry, Source},
     store::{Store, StoreError},
@@ -125,10 +125,10 @@ impl Handle {
         &self.0.metrics
     }
 
-    /// Whether `source` may make one more request.
-    pub fn may_ask(&self, source: Source) -> bool {
+    /// Whether `source` may make one more request, or one that costs as much as several.
+    pub fn may_ask(&self, source: Source, cost: u64) -> bool {
         let mut rates = self.0.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.take(now(), source)
+        rates.take(now(), source, cost)
     }
 
     /// Checks and counts the signature of a request.
@@ -136,8 +136,10 @@ impl Handle {
     /// # Errors
     /// See [`BadProof`].
     pub fn prove(&self, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
+        // The costly part is done before the lock is taken.
+        let checked = proofs::check(now(), signature)?;
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.count(now(), signature)
+        seen.count(now(), checked)
     }
 
     /// See [`Registry::register`]; returns once it is written down, where there is a store.
@@ -201,6 +203,7 @@ impl Handle {
                 }
                 Err(refused) => {
                     taken.rejected += 1;
+                    self.0.metrics.records_refused.inc();
                     tracing::debug!(relay = %via, %refused, "a record of another relay was refused");
                 }
             }
@@ -224,15 +227,6 @@ impl Handle {
     /// The figures of the table.
     pub fn figures(&self) -> Figures {
         self.read().figures()
-    }
-
-    /// Every skill with the number of its entries.
-    pub fn skills(&self) -> Vec<(String, usize)> {
-        let registry = self.read();
-        registry
-            .skills()
-            .map(|(name, count)| (name.to_owned(), count))
-            .collect()
     }
 
     /// Forgets what has expired.

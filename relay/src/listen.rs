@@ -74,16 +74,14 @@ impl Bounded {
             };
             // Most answers are smaller than a packet; failing to say so is no failure.
             let _ = stream.set_nodelay(true);
-            match Place::take(&self.open, address.ip().into()) {
-                Some(place) => {
-                    let connection = Connection {
-                        stream,
-                        _place: place,
-                    };
-                    return (connection, address);
-                }
-                None => tracing::debug!(%address, "too many connections; one was refused"),
+            if let Some(place) = Place::take(&self.open, address.ip().into()) {
+                let connection = Connection {
+                    stream,
+                    _place: place,
+                };
+                return (connection, address);
             }
+            tracing::debug!(%address, "too many connections; one was refused");
         }
     }
 

@@ -7,7 +7,12 @@ mod behaviour;
 mod meter;
 mod transport;
 
-use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError,
@@ -105,7 +110,7 @@ pub async fn start(
             Ok(bound) => addresses.extend(bound),
             // The system chose the port for TCP only.
             Err(_) if port(asked) == Some(0) => {
-                addresses.extend(listen(&mut swarm, &with_port(&beside, 0)).await?)
+                addresses.extend(listen(&mut swarm, &with_port(&beside, 0)).await?);
             }
             Err(error) => return Err(error),
         }
@@ -116,7 +121,7 @@ pub async fn start(
     let running = Running {
         swarm,
         metrics,
-        peers: 0,
+        reservations: HashMap::new(),
     };
     let task = tokio::spawn(async move {
         tokio::select! {
@@ -267,7 +272,8 @@ fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
 struct Running {
     swarm: Swarm<Behaviour>,
     metrics: Arc<Metrics>,
-    peers: i64,
+    /// Of each peer that has some. What ends is not always told in the order in which it began, nor always once.
+    reservations: HashMap<PeerId, i64>,
 }
 
 impl Running {
@@ -288,7 +294,8 @@ impl Running {
             } => {
                 metrics.connections.inc();
                 if num_established.get() == 1 {
-                    self.count_peer(1, peer_id);
+                    metrics.peers.inc();
+                    tracing::debug!(peer = %peer_id, "a peer has come");
                 }
             }
             SwarmEvent::ConnectionClosed {
@@ -298,7 +305,10 @@ impl Running {
             } => {
                 metrics.connections.dec();
                 if num_established == 0 {
-                    self.count_peer(-1, peer_id);
+                    metrics.peers.dec();
+                    self.reservations.remove(&peer_id);
+                    self.show_reservations();
+                    tracing::debug!(peer = %peer_id, "a peer has gone");
                 }
             }
             SwarmEvent::IncomingConnectionError {
@@ -327,19 +337,28 @@ impl Running {
         }
     }
 
-    fn count_peer(&mut self, step: i64, peer: PeerId) {
-        self.peers += step;
-        self.metrics.peers.set(self.peers);
-        tracing::debug!(%peer, connected = step > 0, "a peer came or went");
+    fn show_reservations(&self) {
+        self.metrics.reservations.set(self.reservations.values().sum());
     }
 
-    fn on_relay(&self, event: relay::Event) {
+    fn reservation_ended(&mut self, peer: PeerId) {
+        if let Some(count) = self.reservations.get_mut(&peer) {
+            *count -= 1;
+            if *count <= 0 {
+                self.reservations.remove(&peer);
+            }
+        }
+        self.show_reservations();
+    }
+
+    fn on_relay(&mut self, event: relay::Event) {
         let metrics = &self.metrics;
         match event {
             relay::Event::ReservationReqAccepted { src_peer_id, renewed } => {
                 metrics.reservations_accepted.inc();
                 if !renewed {
-                    metrics.reservations.inc();
+                    *self.reservations.entry(src_peer_id).or_default() += 1;
+                    self.show_reservations();
                     tracing::info!(peer = %src_peer_id, "a peer has reserved a place");
                 }
             }
@@ -347,8 +366,9 @@ impl Running {
                 Metrics::refused(&metrics.reservations_refused, &format!("{status:?}"));
                 tracing::debug!(peer = %src_peer_id, ?status, "a reservation was refused");
             }
-            relay::Event::ReservationClosed { .. } | relay::Event::ReservationTimedOut { .. } => {
-                metrics.reservations.dec();
+            relay::Event::ReservationClosed { src_peer_id }
+            | relay::Event::ReservationTimedOut { src_peer_id } => {
+                self.reservation_ended(src_peer_id);
             }
             relay::Event::CircuitReqAccepted {
                 src_peer_id,

@@ -56,6 +56,46 @@ pub enum BadProof {
     Busy,
 }
 
+/// A signature that holds and is recent; it proves something once it has been counted.
+#[derive(Debug)]
+pub struct Checked {
+    proof: RegistryProof,
+    fingerprint: u128,
+}
+
+/// Whether a signature holds and is recent.
+///
+/// # Errors
+/// See [`BadProof`].
+pub fn check(now: Nanos, signature: Signature<'_>) -> Result<Checked, BadProof> {
+    let Signature {
+        peer,
+        statement,
+        bytes,
+    } = signature;
+    let now_ms = now / (SECOND / 1000);
+    if !is_recent(statement.time_ms, now_ms) {
+        return Err(BadProof::Late {
+            signed_ms: statement.time_ms,
+            now_ms,
+        });
+    }
+    let id: PeerId = peer.parse().map_err(|error| {
+        let shown = peer.chars().take(80).collect();
+        BadProof::Peer(shown, format!("{error}"))
+    })?;
+    statement.check(id, bytes)?;
+    Ok(Checked {
+        proof: RegistryProof {
+            method: statement.method.to_owned(),
+            request: statement.request.to_vec(),
+            signature: bytes.to_vec(),
+            time_ms: statement.time_ms,
+        },
+        fingerprint: fingerprint(peer, &statement),
+    })
+}
+
 /// What has been counted.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -69,35 +109,9 @@ impl Seen {
     /// Counts a signed request; its proof, to be shown to other relays.
     ///
     /// # Errors
-    /// See [`BadProof`]; then it is not counted.
-    pub fn count(&mut self, now: Nanos, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
-        let Signature {
-            peer,
-            statement,
-            bytes,
-        } = signature;
-        let now_ms = now / (SECOND / 1000);
-        if !is_recent(statement.time_ms, now_ms) {
-            return Err(BadProof::Late {
-                signed_ms: statement.time_ms,
-                now_ms,
-            });
-        }
-        let id: PeerId = peer.parse().map_err(|error| {
-            let shown = peer.chars().take(80).collect();
-            BadProof::Peer(shown, format!("{error}"))
-        })?;
-        statement.check(id, bytes)?;
-        self.remember(now, fingerprint(peer, &statement))?;
-        Ok(RegistryProof {
-            method: statement.method.to_owned(),
-            request: statement.request.to_vec(),
-            signature: bytes.to_vec(),
-            time_ms: statement.time_ms,
-        })
-    }
-
-    fn remember(&mut self, now: Nanos, fingerprint: u128) -> Result<(), BadProof> {
+    /// [`BadProof::Again`] or [`BadProof::Busy`]; then it is not counted.
+    pub fn count(&mut self, now: Nanos, checked: Checked) -> Result<RegistryProof, BadProof> {
+        let Checked { proof, fingerprint } = checked;
         // One that is a minute early counts for two minutes.
         if now.saturating_sub(self.turned) > 2 * nanos(MAX_SKEW) {
             self.older = std::mem::take(&mut self.newer);
@@ -110,7 +124,7 @@ impl Seen {
             return Err(BadProof::Busy);
         }
         self.newer.insert(fingerprint);
-        Ok(())
+        Ok(proof)
     }
 }
 
@@ -155,14 +169,12 @@ mod tests {
                 time_ms,
             };
             let bytes = statement.sign(&self.0).unwrap();
-            seen.count(
-                now,
-                Signature {
-                    peer: &self.1,
-                    statement,
-                    bytes: &bytes,
-                },
-            )
+            let signature = Signature {
+                peer: &self.1,
+                statement,
+                bytes: &bytes,
+            };
+            seen.count(now, check(now, signature)?)
         }
     }
 
@@ -205,7 +217,6 @@ mod tests {
 
     #[test]
     fn a_made_up_peer_id_proves_nothing() {
-        let mut seen = Seen::default();
         let statement = Statement {
             method: "/m",
             request: b"r",
@@ -217,11 +228,11 @@ mod tests {
             statement,
             bytes: &[0; 64],
         };
-        assert!(matches!(seen.count(NOW, signature), Err(BadProof::Peer(..))));
+        assert!(matches!(check(NOW, signature), Err(BadProof::Peer(..))));
         let signature = Signature {
             peer: &Signer::new().1,
             ..signature
         };
-        assert!(matches!(seen.count(NOW, signature), Err(BadProof::Wrong(_))));
+        assert!(matches!(check(NOW, signature), Err(BadProof::Wrong(_))));
     }
 }

@@ -36,13 +36,13 @@ impl Rates {
         }
     }
 
-    /// Whether `source` may make one more request.
-    pub fn take(&mut self, now: Nanos, source: Source) -> bool {
+    /// Whether `source` may make one more request, which costs as much as `cost` of them.
+    pub fn take(&mut self, now: Nanos, source: Source, cost: u64) -> bool {
         if self.gap == 0 {
             return true;
         }
         let paid = self.paid.get_or_insert_mut(source, || now);
-        let next = (*paid).max(now) + self.gap;
+        let next = (*paid).max(now).saturating_add(self.gap.saturating_mul(cost));
         let allowed = next - now <= BURST * SECOND;
         if allowed {
             *paid = next;
@@ -65,10 +65,14 @@ mod tests {
             IpAddr::from([192, 0, 2, 2]).into(),
         );
         let now = 1_000 * SECOND;
-        assert_eq!((0..500).filter(|_| rates.take(now, one)).count(), 100);
-        assert!(rates.take(now, other));
-        assert_eq!((0..500).filter(|_| rates.take(now + 2 * SECOND, one)).count(), 20);
+        assert_eq!((0..500).filter(|_| rates.take(now, one, 1)).count(), 100);
+        assert!(rates.take(now, other, 1));
+        assert_eq!(
+            (0..500).filter(|_| rates.take(now + 2 * SECOND, one, 1)).count(),
+            20
+        );
+        assert!(rates.take(now, other, 90) && !rates.take(now, other, 90));
         let mut unlimited = Rates::new(0);
-        assert!((0..100_000).all(|_| unlimited.take(now, one)));
+        assert!((0..100_000).all(|_| unlimited.take(now, one, 1)));
     }
 }

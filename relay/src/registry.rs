@@ -128,7 +128,7 @@ impl Registry {
         };
         let proofs = caller.proof.into_iter().collect();
         let me = Arc::clone(&self.me);
-        let record = self.record(agent, me, stamp, (now, expires), proofs)?;
+        let record = self.record(agent, me, stamp, [now, now, expires], proofs)?;
         self.table.put(Record { source, ..record }, now);
         Ok(expires)
     }
@@ -184,7 +184,7 @@ impl Registry {
             self.bury(tombstone, now);
             return Ok(());
         }
-        let times = (live.registered, record.expires);
+        let times = [now, live.registered, record.expires];
         let origin = Arc::clone(&record.origin);
         let fewer = self.record(agent, origin, stamp, times, proofs)?;
         self.table.put(
@@ -302,7 +302,7 @@ impl Registry {
         agent: Agent,
         origin: Arc<str>,
         stamp: Stamp,
-        (registered, expires): (Nanos, Nanos),
+        [now, registered, expires]: [Nanos; 3],
         proofs: Vec<RegistryProof>,
     ) -> Result<Record, Refused> {
         let federated = origin != self.me;
@@ -310,7 +310,8 @@ impl Registry {
         let shown = if federated { &*origin } else { "" };
         let peer: Arc<str> = agent.peer.as_str().into();
         let slot = self.table.slot_of(&peer, &origin);
-        let renewed = expires.saturating_sub(nanos(self.limits.ttl));
+        // No life that somebody claims makes an entry fresher than now.
+        let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now);
         let place = Table::place(slot, Class::new(federated, verified, renewed), registered);
         let skills = agent.skills.clone();
         let answer = Answer::new(agent, registered, verified, shown, expires);

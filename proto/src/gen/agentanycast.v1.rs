@@ -3084,6 +3084,22 @@ pub mod node_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A request to a registry that a peer has signed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegistryProof {
+    /// The RPC, as in "/agentanycast.v1.RegistryService/Heartbeat".
+    #[prost(string, tag = "1")]
+    pub method: ::prost::alloc::string::String,
+    /// The encoded request, as it was signed.
+    #[prost(bytes = "vec", tag = "2")]
+    pub request: ::prost::alloc::vec::Vec<u8>,
+    /// See `agentanycast_identity::proof`.
+    #[prost(bytes = "vec", tag = "3")]
+    pub signature: ::prost::alloc::vec::Vec<u8>,
+    /// When it was signed, by the peer's clock, in milliseconds since 1970.
+    #[prost(uint64, tag = "4")]
+    pub time_ms: u64,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SyncRegistrationsRequest {
     #[prost(string, tag = "1")]
@@ -3156,22 +3172,6 @@ pub struct FederatedRegistration {
     /// How long it is valid from now on, in milliseconds, so that clocks need not agree. 0: see expires_at.
     #[prost(uint64, tag = "104")]
     pub remaining_ms: u64,
-}
-/// A request to a registry that a peer has signed.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RegistryProof {
-    /// The RPC, as in "/agentanycast.v1.RegistryService/Heartbeat".
-    #[prost(string, tag = "1")]
-    pub method: ::prost::alloc::string::String,
-    /// The encoded request, as it was signed.
-    #[prost(bytes = "vec", tag = "2")]
-    pub request: ::prost::alloc::vec::Vec<u8>,
-    /// See `agentanycast_identity::proof`.
-    #[prost(bytes = "vec", tag = "3")]
-    pub signature: ::prost::alloc::vec::Vec<u8>,
-    /// When it was signed, by the peer's clock, in milliseconds since 1970.
-    #[prost(uint64, tag = "4")]
-    pub time_ms: u64,
 }
 /// Generated client implementations.
 pub mod federation_service_client {

@@ -80,7 +80,8 @@ fn every_setting_is_read_from_every_layer() {
         let variable = format!("{ENVIRONMENT_PREFIX}{}", key.variable.unwrap());
         let file = format!("{} = {value}", key.name);
         let given = format!("-{flag}={word}");
-        let ways: [(&[&str], &[(&str, &str)], &str); 3] = [
+        type Way<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+        let ways: [Way<'_>; 3] = [
             (&["--print-config", &given], &[], "flag --"),
             (
                 &["--print-config"],

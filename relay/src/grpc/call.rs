@@ -15,10 +15,10 @@ pub(super) fn source(extensions: &Extensions) -> Option<Source> {
     Some(address.ip().into())
 }
 
-/// Whether the source of a call may make it.
-pub(super) fn may_ask(handle: &Handle, source: Option<Source>) -> Result<(), Status> {
+/// Whether the source of a call may make it, one that costs as much as `cost` ordinary ones.
+pub(super) fn may_ask(handle: &Handle, source: Option<Source>, cost: u64) -> Result<(), Status> {
     match source {
-        Some(source) if !handle.may_ask(source) => Err(Status::resource_exhausted(
+        Some(source) if !handle.may_ask(source, cost) => Err(Status::resource_exhausted(
             "requests from one address: the limit of this relay is reached; send fewer",
         )),
         _ => Ok(()),

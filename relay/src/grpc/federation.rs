@@ -28,7 +28,7 @@ use crate::{
 const MAX_PAGE: usize = 1000;
 
 /// Most records that are taken from one push.
-const MAX_PUSH: usize = 5000;
+const MAX_PUSH: usize = 2000;
 
 /// Longest id of a relay.
 const MAX_ID: usize = 256;
@@ -60,7 +60,7 @@ async fn sync(
     handle: &Handle,
     request: Request<Whole<SyncRegistrationsRequest>>,
 ) -> Result<SyncRegistrationsResponse, Status> {
-    call::may_ask(handle, call::source(request.extensions()))?;
+    call::may_ask(handle, call::source(request.extensions()), 1)?;
     let asked = request.into_inner().message;
     let epoch = handle.epoch();
     let mut since = asked.since.map_or(0, nanos_of);
@@ -88,7 +88,7 @@ async fn push(
     request: Request<Whole<PushRegistrationsRequest>>,
 ) -> Result<PushRegistrationsResponse, Status> {
     let source = call::source(request.extensions());
-    call::may_ask(handle, source)?;
+    call::may_ask(handle, source, 1)?;
     let ip = ip(&request);
     let pushed = request.into_inner().message;
     if pushed.relay_id.is_empty() || pushed.relay_id.len() > MAX_ID {
@@ -102,6 +102,13 @@ async fn push(
         )));
     }
     let source = source.filter(|_| !ip.is_some_and(|ip| handle.knows_relay_at(ip)));
+    // Each signature takes as long as many requests; a stranger pays for all of them.
+    let proofs = pushed.registrations.iter().map(|told| told.proofs.len());
+    call::may_ask(
+        handle,
+        source,
+        (pushed.registrations.len() + proofs.sum::<usize>()) as u64,
+    )?;
     let via: Arc<str> = pushed.relay_id.into();
     let taken = handle.merge(pushed.registrations, &via, source);
     Ok(PushRegistrationsResponse {

@@ -54,7 +54,7 @@ async fn register(
     request: Request<Whole<RegisterSkillsRequest>>,
 ) -> Result<RegisterSkillsResponse, Status> {
     let source = call::source(request.extensions());
-    call::may_ask(handle, source)?;
+    call::may_ask(handle, source, 1)?;
     let (metadata, _, Whole { message, bytes }) = request.into_parts();
     let signed = (REGISTER, message.peer_id.as_str(), &*bytes);
     let caller = call::caller(handle, &metadata, source, signed)?;
@@ -70,7 +70,7 @@ async fn unregister(
     request: Request<Whole<UnregisterSkillsRequest>>,
 ) -> Result<UnregisterSkillsResponse, Status> {
     let source = call::source(request.extensions());
-    call::may_ask(handle, source)?;
+    call::may_ask(handle, source, 1)?;
     let (metadata, _, Whole { message, bytes }) = request.into_parts();
     let signed = (UNREGISTER, message.peer_id.as_str(), &*bytes);
     let caller = call::caller(handle, &metadata, source, signed)?;
@@ -87,7 +87,7 @@ async fn heartbeat(
     request: Request<Whole<HeartbeatRequest>>,
 ) -> Result<HeartbeatResponse, Status> {
     let source = call::source(request.extensions());
-    call::may_ask(handle, source)?;
+    call::may_ask(handle, source, 1)?;
     let (metadata, _, Whole { message, bytes }) = request.into_parts();
     let signed = (HEARTBEAT, message.peer_id.as_str(), &*bytes);
     let caller = call::caller(handle, &metadata, source, signed)?;
@@ -103,7 +103,7 @@ async fn discover(
     handle: &Handle,
     request: Request<Whole<DiscoverBySkillRequest>>,
 ) -> Result<EncodedAgents, Status> {
-    call::may_ask(handle, call::source(request.extensions()))?;
+    call::may_ask(handle, call::source(request.extensions()), 1)?;
     let message = request.into_inner().message;
     if message.skill_id.is_empty() {
         return Err(call::refusal(&Refused::Invalid("skill_id is empty".into())));

@@ -30,6 +30,7 @@ pub(super) fn routes() -> Router<Face> {
         )
 }
 
+#[allow(clippy::unused_async, reason = "a handler is asynchronous")]
 async fn file(kind: &'static str, content: &'static str) -> impl IntoResponse {
     let headers = [
         (CONTENT_TYPE, kind),

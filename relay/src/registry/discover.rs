@@ -98,9 +98,4 @@ impl Registry {
             .map(|(_, bytes)| bytes.clone())
             .collect()
     }
-
-    /// Every skill with the number of its entries, in no order.
-    pub fn skills(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.table.names.skills()
-    }
 }

@@ -233,7 +233,7 @@ impl Registry {
                 changed: 0,
             });
         }
-        let times = (incoming.registered, expires);
+        let times = [now, incoming.registered, expires];
         let record = self.record(incoming.agent, origin, stamp, times, incoming.proofs)?;
         Ok(Record {
             via: incoming.via,
@@ -254,7 +254,7 @@ impl Registry {
                 break;
             }
             if !is_known_to(record, reader)
-                && let Some(told) = self.told(record, now)
+                && let Some(told) = told(record, now)
             {
                 bytes += told.encoded_len();
                 page.records.push(told);
@@ -302,21 +302,21 @@ impl Registry {
         self.table.put(record, now);
         Ok(())
     }
+}
 
-    /// A record as another relay is told it, with what time there is left.
-    fn told(&self, record: &Record, now: Nanos) -> Option<FederatedRegistration> {
-        if record.expires <= now {
-            return None;
-        }
-        let mut told = tell(record)?;
-        let believed = now.saturating_add(FUTURE);
-        if record.stamp.version > believed {
-            told.claimed_version = record.stamp.version;
-        }
-        told.version = record.stamp.version.min(believed);
-        told.remaining_ms = ((record.expires - now) / (SECOND / 1000)).max(1);
-        Some(told)
+/// A record as another relay is told it, with what time there is left.
+fn told(record: &Record, now: Nanos) -> Option<FederatedRegistration> {
+    if record.expires <= now {
+        return None;
     }
+    let mut told = tell(record)?;
+    let believed = now.saturating_add(FUTURE);
+    if record.stamp.version > believed {
+        told.claimed_version = record.stamp.version;
+    }
+    told.version = record.stamp.version.min(believed);
+    told.remaining_ms = ((record.expires - now) / (SECOND / 1000)).max(1);
+    Some(told)
 }
 
 fn is_known_to(record: &Record, reader: Reader<'_>) -> bool {

@@ -132,13 +132,6 @@ impl Names {
         (self.local_skills, self.federated_skills)
     }
 
-    /// Every skill with the number of its entries.
-    pub(super) fn skills(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.skills
-            .iter()
-            .map(|(name, skill)| (&**name, self.sets[skill.all as usize].places.len()))
-    }
-
     fn skill_set(&mut self, skill: &str) -> SetId {
         if let Some(known) = self.skills.get(skill) {
             return known.all;

@@ -72,9 +72,8 @@ impl Places {
 
     pub(super) fn remove(&mut self, place: Place) {
         match self {
-            Self::None => {}
             Self::One(first) if *first == place => *self = Self::None,
-            Self::One(_) => {}
+            Self::None | Self::One(_) => {}
             Self::Many(all) => {
                 all.remove(&place);
                 if all.is_empty() {

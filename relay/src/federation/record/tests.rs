@@ -75,7 +75,7 @@ impl Peer {
     }
 
     fn told(&self, proofs: Vec<RegistryProof>) -> Incoming {
-        self.read(FederatedRegistration {
+        taken(FederatedRegistration {
             proofs,
             ..self.bare()
         })
@@ -94,10 +94,10 @@ impl Peer {
             ..FederatedRegistration::default()
         }
     }
+}
 
-    fn read(&self, told: FederatedRegistration) -> Incoming {
-        read(told, NOW, TTL, None, None)
-    }
+fn taken(told: FederatedRegistration) -> Incoming {
+    read(told, NOW, TTL, None, None)
 }
 
 fn skills(incoming: &Incoming) -> Vec<&str> {
@@ -181,7 +181,7 @@ fn bent_proofs_prove_nothing() {
         origin_relay_id: "relay-c".into(),
         ..peer.bare()
     };
-    assert_eq!(peer.read(elsewhere).proven_ms, 0);
+    assert_eq!(taken(elsewhere).proven_ms, 0);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn deployed_relays_are_understood() {
         expires_at: Some(crate::registry::timestamp(NOW + 7 * SECOND)),
         ..peer.bare()
     };
-    let incoming = peer.read(told.clone());
+    let incoming = taken(told.clone());
     assert_eq!(
         (incoming.life, incoming.version, incoming.over),
         (7 * SECOND, 5, false)
@@ -201,5 +201,5 @@ fn deployed_relays_are_understood() {
         expires_at: Some(crate::registry::timestamp(NOW - 1)),
         ..told
     };
-    assert_eq!(peer.read(past).life, 0);
+    assert_eq!(taken(past).life, 0);
 }

@@ -58,6 +58,23 @@ fn a_life_is_clamped_to_twice_ours() {
 }
 
 #[test]
+fn a_long_life_does_not_make_fresher_than_now() {
+    let mut registry = registry(Limits::default());
+    registry
+        .merge(
+            START,
+            Incoming {
+                life: u64::MAX,
+                ..told("boaster", "b", 5)
+            },
+        )
+        .unwrap();
+    registry.merge(START + 2 * SECOND, told("p", "b", 5)).unwrap();
+    let found = ask(&registry, START + 2 * SECOND, "s", &[], 0, true);
+    assert_eq!(peers(&found), ["p", "boaster"]);
+}
+
+#[test]
 fn a_version_from_the_future_is_clamped_and_believed_for_a_minute_only() {
     let mut registry = registry(Limits::default());
     registry.merge(START, told("p", "b", u64::MAX)).unwrap();

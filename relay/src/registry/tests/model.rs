@@ -182,7 +182,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
             }
             Step::Told { peer, version, over } => {
-                told(&mut registry, &mut model, now, (peer, version, over))?
+                told(&mut registry, &mut model, now, (peer, version, over))?;
             }
             Step::Wait(seconds) => now += u64::from(seconds) * SECOND,
             Step::Expire => {
