@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentanycast_proto::v1::DiscoverBySkillRequest;
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture};
 use prost::Message as _;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -88,10 +88,12 @@ pub(crate) async fn serve(hex: &str) {
     let answer = EncodedAgents::decode(&*bytes).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());
+    // tonic sets this only on listeners of its own; without it answers wait for delayed acknowledgements.
+    let incoming =
+        TcpListenerStream::new(listener).map(|stream| stream.inspect(|s| s.set_nodelay(true).unwrap()));
     Server::builder()
-        .tcp_nodelay(true)
         .add_service(Fixed(answer))
-        .serve_with_incoming(TcpListenerStream::new(listener))
+        .serve_with_incoming(incoming)
         .await
         .unwrap();
 }

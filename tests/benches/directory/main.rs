@@ -26,7 +26,7 @@ use agentanycast_tests::{Relay, eventually_within, process};
 use load::{Caller, DISCOVER, HEARTBEAT, REGISTER, Rate};
 
 /// Skills that there are; each agent has ten of them.
-const SKILLS: usize = 1000;
+const SKILLS: usize = 100;
 
 fn skill(number: usize) -> String {
     format!("skill-{}", number % SKILLS)
@@ -94,6 +94,8 @@ async fn run() {
         "--entries-per-ip=1000000",
         "--requests-per-ip=0",
         "--registry-ttl=1h",
+        // One origin may have a quarter of them.
+        "--federated-entries=400000",
     ];
     let relay = Relay::builder().args(settings).start().await;
     let caller = Caller::connect(relay.registry).await;
