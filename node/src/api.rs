@@ -1,8 +1,9 @@
 //! NodeService: translate, ask the engine, translate back. Nothing is decided here.
 //!
-//! `node_service` has the sixteen calls, `streams` the two that carry artifacts, `present` keeps
-//! answers within what the caller's library takes, `task_list` the additive list of tasks, `too_large` a
-//! refusal of the gRPC library in our terms; `listen`, `authority` and `auth` are the door.
+//! `node_service` has the sixteen calls, `tasks` what those on one task do, `session` carries the latter on one
+//! stream, `streams` has the two that carry artifacts, `present` keeps answers within what the caller's library
+//! takes, `task_list` is the additive list of tasks, `too_large` a refusal of the gRPC library in our terms;
+//! `listen`, `authority` and `auth` are the door.
 
 pub mod auth;
 pub mod authority;
@@ -10,8 +11,10 @@ mod content;
 pub mod listen;
 mod node_service;
 mod present;
+mod session;
 mod streams;
 mod task_list;
+mod tasks;
 pub mod too_large;
 mod updates;
 

@@ -15,7 +15,10 @@ use agentanycast_identity as identity;
 use agentanycast_program::{logging, process};
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
-    v1::{node_service_server::NodeServiceServer, task_list_service_server::TaskListServiceServer},
+    v1::{
+        node_service_server::NodeServiceServer, session_service_server::SessionServiceServer,
+        task_list_service_server::TaskListServiceServer,
+    },
 };
 use anyhow::Context as _;
 use tokio::{
@@ -314,6 +317,9 @@ fn serve(
     let node_service = NodeServiceServer::new(api.clone())
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let session = SessionServiceServer::new(api.clone())
+        .max_decoding_message_size(MAX_GRPC_MESSAGE)
+        .max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_list = TaskListServiceServer::new(api)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
@@ -331,6 +337,7 @@ fn serve(
         .add_service(reflection)
         .add_service(old_reflection)
         .add_service(node_service)
+        .add_service(session)
         .add_service(task_list);
     let engine = engine.clone();
     Ok(tokio::spawn(async move {

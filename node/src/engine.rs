@@ -19,6 +19,7 @@ mod receive;
 mod records;
 mod refuse;
 mod seen;
+mod shelf;
 mod shell;
 mod subscribers;
 mod table;
@@ -136,6 +137,11 @@ impl Engine {
         if failed.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await; // The engine has stopped in good health.
         }
+    }
+
+    /// Returns once the engine takes no more calls.
+    pub async fn stopped(&self) {
+        self.calls.closed().await;
     }
 
     /// Sends a task, or a further message of one.

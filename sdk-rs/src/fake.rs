@@ -1,5 +1,6 @@
 //! A NodeService for tests of what the SDK does over lost connections: real gRPC on a real socket, a
-//! table of tasks behind it, and a stop that breaks every connection as a killed daemon does.
+//! table of tasks behind it, and a stop that breaks every connection as a killed daemon does. It is an older
+//! daemon, with unary calls alone, or one that serves sessions too.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,6 +13,7 @@ use std::{
 use agentanycast_proto::v1::{
     self,
     node_service_server::{NodeService, NodeServiceServer},
+    session_service_server::SessionServiceServer,
 };
 use futures::{Stream, StreamExt};
 use tokio::{net::UnixListener, runtime::Runtime, sync::broadcast};
@@ -20,11 +22,22 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use crate::{Node, session::Limits};
 
+mod session;
+
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 type Answer<T> = Result<Response<T>, Status>;
 
 /// How long a test waits for what must happen.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// How the SDK makes its calls on tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The daemon knows nothing else.
+    Unary,
+    /// On one stream.
+    Session,
+}
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -32,6 +45,10 @@ pub(crate) struct State {
     pub(crate) keys: HashMap<String, String>,
     pub(crate) cards: usize,
     pub(crate) subscriptions: usize,
+    /// Sessions that were opened.
+    pub(crate) sessions: usize,
+    /// Waits that the SDK has canceled.
+    pub(crate) given_up: usize,
     /// Names of calls that take effect but are not answered, once each.
     pub(crate) unanswered: Vec<&'static str>,
     pub(crate) calls: Vec<&'static str>,
@@ -51,18 +68,20 @@ struct Service {
 
 /// A daemon that can be stopped and started.
 pub(crate) struct Fake {
+    pub(crate) way: Way,
     service: Service,
     directory: tempfile::TempDir,
     running: Option<Runtime>,
 }
 
 impl Fake {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(way: Way) -> Self {
         let service = Service {
             state: Arc::default(),
             changes: broadcast::channel(256).0,
         };
         let mut fake = Self {
+            way,
             service,
             directory: tempfile::tempdir().unwrap(),
             running: None,
@@ -96,9 +115,11 @@ impl Fake {
             let _entered = runtime.enter();
             UnixListener::bind(socket).unwrap()
         };
+        let session = (self.way == Way::Session).then(|| SessionServiceServer::new(service.clone()));
         runtime.spawn(
             Server::builder()
                 .add_service(NodeServiceServer::new(service))
+                .add_optional_service(session)
                 .serve_with_incoming(UnixListenerStream::new(listener)),
         );
         self.running = Some(runtime);

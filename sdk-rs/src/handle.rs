@@ -11,7 +11,6 @@ use crate::{
     node::{Node, missing},
     peer_id::PeerId,
     send::{Target, TaskBuilder},
-    session::NodeClient,
     task::{Task, TaskError, TaskStatus, TaskUpdate},
 };
 
@@ -123,14 +122,13 @@ impl TaskHandle {
 
     /// Cancels the task. A task that has ended is a `Conflict`.
     pub async fn cancel(&self) -> Result<Task, Error> {
-        let rpc = |mut client: NodeClient, request| async move { client.cancel_task(request).await };
         let request = v1::CancelTaskRequest {
             task_id: self.id.clone(),
         };
         match self
             .node
             .session()
-            .call_knowing(Subject::Task, request, rpc)
+            .task_call_knowing(Subject::Task, request)
             .await
         {
             (Ok(answer), _) => answer.task.map(Task::from).ok_or_else(|| missing("task")),
@@ -162,11 +160,10 @@ impl TaskHandle {
 }
 
 pub(crate) async fn get_task(node: &Node, id: &str) -> Result<Task, Error> {
-    let rpc = |mut client: NodeClient, request| async move { client.get_task(request).await };
     let request = v1::GetTaskRequest {
         task_id: id.to_owned(),
     };
-    let answer = node.session().call(Subject::Task, request, rpc).await?;
+    let answer = node.session().task_call(Subject::Task, request).await?;
     answer.task.map(Task::from).ok_or_else(|| missing("task"))
 }
 

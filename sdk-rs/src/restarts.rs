@@ -9,7 +9,8 @@ use agentanycast_proto::v1::{self, TaskStatus as Status, send_streaming_artifact
 use futures::StreamExt;
 
 use crate::{
-    AgentCard, CancellationToken, ErrorKind, HandlerError, Message, PeerId, Target, TaskStatus, fake::Fake,
+    AgentCard, CancellationToken, ErrorKind, HandlerError, Message, PeerId, Target, TaskStatus,
+    fake::{Fake, Way},
 };
 
 const PEER: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -22,9 +23,43 @@ fn status_of(fake: &Fake, id: &str) -> Status {
     fake.state().tasks[id].status()
 }
 
-#[tokio::test]
-async fn updates_go_on_and_the_end_comes_once() {
-    let mut fake = Fake::start();
+/// Each test twice: with an older daemon, which knows unary calls alone, and with one that serves sessions.
+macro_rules! both_ways {
+    ($($name:ident)*) => {
+        mod unary {
+            $(#[tokio::test] async fn $name() { super::$name(super::Way::Unary).await; })*
+        }
+        mod session {
+            $(#[tokio::test] async fn $name() { super::$name(super::Way::Session).await; })*
+        }
+    };
+}
+
+both_ways! {
+    updates_go_on_and_the_end_comes_once
+    an_end_while_the_daemon_was_away_is_not_missed
+    a_repeated_send_makes_one_task
+    without_patience_a_lost_daemon_is_an_error_that_may_be_retried
+    a_refusal_is_not_repeated
+    the_card_is_set_again_on_a_new_connection
+    a_cancel_whose_answer_was_lost_is_no_conflict
+    the_way_is_the_one_that_the_daemon_knows
+    the_way_changes_with_the_daemon
+    many_waits_outlive_restarts
+    dropped_waits_are_given_up
+    a_completion_whose_answer_was_lost_is_done_once
+    a_claim_whose_answer_was_lost_is_made_again
+    a_task_that_another_agent_got_meanwhile_is_let_go
+    a_handler_that_does_not_end_its_task_fails_it
+    an_answer_that_came_while_the_daemon_was_away_reaches_the_handler
+    a_cancel_while_the_daemon_was_away_reaches_the_handler
+    concurrency_is_bounded_and_the_rest_stays_unclaimed
+    handlers_that_do_not_finish_in_time_fail_their_tasks
+    an_artifact_is_sent_in_pieces_from_zero_without_gaps
+}
+
+async fn updates_go_on_and_the_end_comes_once(way: Way) {
+    let mut fake = Fake::start(way);
     fake.put("t", Status::Working, Vec::new());
     let mut updates = fake.node().await.task_handle("t").updates();
     assert_eq!(updates.next().await.unwrap().unwrap().status, TaskStatus::Working);
@@ -40,9 +75,8 @@ async fn updates_go_on_and_the_end_comes_once() {
     assert!(updates.next().await.is_none());
 }
 
-#[tokio::test]
-async fn an_end_while_the_daemon_was_away_is_not_missed() {
-    let mut fake = Fake::start();
+async fn an_end_while_the_daemon_was_away_is_not_missed(way: Way) {
+    let mut fake = Fake::start(way);
     fake.put("t", Status::Working, Vec::new());
     let handle = fake.node().await.task_handle("t");
     let waiting = tokio::spawn(async move { handle.wait().await });
@@ -54,9 +88,8 @@ async fn an_end_while_the_daemon_was_away_is_not_missed() {
     assert_eq!(waiting.await.unwrap().unwrap().status, TaskStatus::Completed);
 }
 
-#[tokio::test]
-async fn a_repeated_send_makes_one_task() {
-    let mut fake = Fake::start();
+async fn a_repeated_send_makes_one_task(way: Way) {
+    let mut fake = Fake::start(way);
     let node = fake.node().await;
     fake.state().unanswered.push("send");
     let sending = tokio::spawn(async move { node.send_task(Target::Peer(peer()), "hi").await });
@@ -67,9 +100,8 @@ async fn a_repeated_send_makes_one_task() {
     assert_eq!(fake.state().tasks.len(), 1);
 }
 
-#[tokio::test]
-async fn without_patience_a_lost_daemon_is_an_error_that_may_be_retried() {
-    let mut fake = Fake::start();
+async fn without_patience_a_lost_daemon_is_an_error_that_may_be_retried(way: Way) {
+    let mut fake = Fake::start(way);
     let node = crate::Node::builder().patience(std::time::Duration::ZERO);
     let node = node.connect(fake.node().await.address()).await.unwrap();
     fake.stop();
@@ -78,9 +110,8 @@ async fn without_patience_a_lost_daemon_is_an_error_that_may_be_retried() {
     assert!(error.is_retryable());
 }
 
-#[tokio::test]
-async fn a_refusal_is_not_repeated() {
-    let fake = Fake::start();
+async fn a_refusal_is_not_repeated(way: Way) {
+    let fake = Fake::start(way);
     let node = fake.node().await;
     assert_eq!(
         node.connect_peer(&peer(), [""]).await.unwrap_err().kind(),
@@ -94,9 +125,8 @@ async fn a_refusal_is_not_repeated() {
     assert!(matches!(missing, crate::TaskError::Node(error) if error.kind() == ErrorKind::TaskNotFound));
 }
 
-#[tokio::test]
-async fn the_card_is_set_again_on_a_new_connection() {
-    let mut fake = Fake::start();
+async fn the_card_is_set_again_on_a_new_connection(way: Way) {
+    let mut fake = Fake::start(way);
     let node = fake.node().await;
     node.set_card(AgentCard::new("a", "b")).await.unwrap();
     node.info().await.unwrap();
@@ -106,9 +136,8 @@ async fn the_card_is_set_again_on_a_new_connection() {
     assert_eq!(fake.state().cards, 2);
 }
 
-#[tokio::test]
-async fn a_cancel_whose_answer_was_lost_is_no_conflict() {
-    let mut fake = Fake::start();
+async fn a_cancel_whose_answer_was_lost_is_no_conflict(way: Way) {
+    let mut fake = Fake::start(way);
     fake.put("t", Status::Working, Vec::new());
     let handle = fake.node().await.task_handle("t");
     fake.state().unanswered.push("cancel");
@@ -116,6 +145,91 @@ async fn a_cancel_whose_answer_was_lost_is_no_conflict() {
     fake.until("the cancel", |state| state.calls == ["cancel"]).await;
     fake.restart();
     assert_eq!(canceling.await.unwrap().unwrap().status, TaskStatus::Canceled);
+}
+
+async fn the_way_is_the_one_that_the_daemon_knows(way: Way) {
+    let mut fake = Fake::start(way);
+    let node = fake.node().await;
+    for round in 1..=2 {
+        let handle = node.send_task(Target::Peer(peer()), "hi").await.unwrap();
+        handle.snapshot().await.unwrap();
+        let sessions = if way == Way::Session { round } else { 0 };
+        assert_eq!(fake.state().sessions, sessions);
+        fake.restart();
+    }
+}
+
+/// The daemon is exchanged for one that does not know, or newly knows, sessions.
+async fn the_way_changes_with_the_daemon(way: Way) {
+    let mut fake = Fake::start(way);
+    let handle = fake
+        .node()
+        .await
+        .send_task(Target::Peer(peer()), "hi")
+        .await
+        .unwrap();
+    fake.way = if way == Way::Session {
+        Way::Unary
+    } else {
+        Way::Session
+    };
+    fake.restart();
+    // An older daemon is asked again once the connection is known to be another.
+    handle.snapshot().await.unwrap();
+    handle.snapshot().await.unwrap();
+    assert_eq!(fake.state().sessions, 1);
+    fake.put(handle.id(), Status::Completed, Vec::new());
+    handle.wait().await.unwrap();
+}
+
+async fn many_waits_outlive_restarts(way: Way) {
+    const WAITS: usize = 300;
+    let mut fake = Fake::start(way);
+    let node = fake.node().await;
+    for number in 0..WAITS {
+        fake.put(&number.to_string(), Status::Working, Vec::new());
+    }
+    let waits = (0..WAITS).map(|number| {
+        let handle = node.task_handle(number.to_string());
+        tokio::spawn(async move { handle.wait().await.unwrap().id })
+    });
+    let waits: Vec<_> = waits.collect();
+    for restarts in 1..=3 {
+        fake.until("all wait", |state| state.subscriptions >= restarts * WAITS)
+            .await;
+        fake.restart();
+    }
+    for number in 0..WAITS {
+        fake.put(&number.to_string(), Status::Completed, Vec::new());
+    }
+    for (number, wait) in waits.into_iter().enumerate() {
+        assert_eq!(wait.await.unwrap(), number.to_string());
+    }
+}
+
+/// Waits that nobody wants are given up, more of them than the way to the daemon holds; what comes after works.
+async fn dropped_waits_are_given_up(way: Way) {
+    const WAITS: usize = 500;
+    let fake = Fake::start(way);
+    let node = fake.node().await;
+    fake.put("t", Status::Working, Vec::new());
+    let handle = node.task_handle("t");
+    let waits: Vec<_> = (0..WAITS)
+        .map(|_| {
+            let handle = handle.clone();
+            tokio::spawn(async move { handle.wait().await })
+        })
+        .collect();
+    fake.until("all wait", |state| state.subscriptions == WAITS).await;
+    for wait in &waits {
+        wait.abort();
+    }
+    if way == Way::Session {
+        fake.until("all are given up", |state| state.given_up == WAITS)
+            .await;
+    }
+    fake.put("t", Status::Completed, Vec::new());
+    handle.wait().await.unwrap();
 }
 
 /// Serves in the background; counts how often the handler ran.
@@ -138,9 +252,8 @@ where
     runs
 }
 
-#[tokio::test]
-async fn a_completion_whose_answer_was_lost_is_done_once() {
-    let mut fake = Fake::start();
+async fn a_completion_whose_answer_was_lost_is_done_once(way: Way) {
+    let mut fake = Fake::start(way);
     let (done, mut outcome) = tokio::sync::mpsc::channel(1);
     let runs = serving(&fake, move |task| {
         let done = done.clone();
@@ -171,9 +284,8 @@ async fn a_completion_whose_answer_was_lost_is_done_once() {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
-#[tokio::test]
-async fn a_claim_whose_answer_was_lost_is_made_again() {
-    let mut fake = Fake::start();
+async fn a_claim_whose_answer_was_lost_is_made_again(way: Way) {
+    let mut fake = Fake::start(way);
     let runs = serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
     fake.state().unanswered.push("update");
     fake.put("t", Status::Submitted, Vec::new());
@@ -186,9 +298,8 @@ async fn a_claim_whose_answer_was_lost_is_made_again() {
 }
 
 /// The claim got no answer; after the restart another agent was quicker. Its task is left alone.
-#[tokio::test]
-async fn a_task_that_another_agent_got_meanwhile_is_let_go() {
-    let mut fake = Fake::start();
+async fn a_task_that_another_agent_got_meanwhile_is_let_go(way: Way) {
+    let mut fake = Fake::start(way);
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let serve = fake.node().await.serve(move |task| {
@@ -221,9 +332,8 @@ async fn a_task_that_another_agent_got_meanwhile_is_let_go() {
     assert_eq!(status_of(&fake, "theirs"), Status::Working);
 }
 
-#[tokio::test]
-async fn a_handler_that_does_not_end_its_task_fails_it() {
-    let fake = Fake::start();
+async fn a_handler_that_does_not_end_its_task_fails_it(way: Way) {
+    let fake = Fake::start(way);
     serving(&fake, |task| async move {
         match task.id() {
             "error" => Err(HandlerError::new("no ink")),
@@ -245,9 +355,8 @@ async fn a_handler_that_does_not_end_its_task_fails_it() {
     }
 }
 
-#[tokio::test]
-async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler() {
-    let mut fake = Fake::start();
+async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler(way: Way) {
+    let mut fake = Fake::start(way);
     serving(&fake, |task| async move {
         let answer = task.ask("which?").await?;
         assert_eq!(task.messages().len(), 2);
@@ -276,9 +385,8 @@ async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler() {
     );
 }
 
-#[tokio::test]
-async fn a_cancel_while_the_daemon_was_away_reaches_the_handler() {
-    let mut fake = Fake::start();
+async fn a_cancel_while_the_daemon_was_away_reaches_the_handler(way: Way) {
+    let mut fake = Fake::start(way);
     let noticed = CancellationToken::new();
     let notice = noticed.clone();
     serving(&fake, move |task| {
@@ -300,9 +408,8 @@ async fn a_cancel_while_the_daemon_was_away_reaches_the_handler() {
     assert_eq!(status_of(&fake, "t"), Status::Canceled);
 }
 
-#[tokio::test]
-async fn concurrency_is_bounded_and_the_rest_stays_unclaimed() {
-    let fake = Fake::start();
+async fn concurrency_is_bounded_and_the_rest_stays_unclaimed(way: Way) {
+    let fake = Fake::start(way);
     let gate = CancellationToken::new();
     let open = gate.clone();
     let serve = fake.node().await.serve(move |task| {
@@ -336,9 +443,8 @@ async fn concurrency_is_bounded_and_the_rest_stays_unclaimed() {
     served.await.unwrap().unwrap();
 }
 
-#[tokio::test]
-async fn handlers_that_do_not_finish_in_time_fail_their_tasks() {
-    let fake = Fake::start();
+async fn handlers_that_do_not_finish_in_time_fail_their_tasks(way: Way) {
+    let fake = Fake::start(way);
     let serve = fake.node().await.serve(|_task| std::future::pending());
     let stop = CancellationToken::new();
     let served = tokio::spawn(
@@ -357,9 +463,8 @@ async fn handlers_that_do_not_finish_in_time_fail_their_tasks() {
     assert_eq!(status_of(&fake, "t"), Status::Failed);
 }
 
-#[tokio::test]
-async fn an_artifact_is_sent_in_pieces_from_zero_without_gaps() {
-    let fake = Fake::start();
+async fn an_artifact_is_sent_in_pieces_from_zero_without_gaps(way: Way) {
+    let fake = Fake::start(way);
     serving(&fake, |task| async move {
         let mut writer = task.stream_artifact("big", "text/plain").await?;
         writer.write(vec![7; 150 << 10]).await?;

@@ -14,7 +14,6 @@ use crate::{
     message::Message,
     node::{Node, missing},
     peer_id::PeerId,
-    session::NodeClient,
 };
 
 /// The metadata key that ends a task when the time in it passes.
@@ -161,8 +160,7 @@ impl TaskBuilder {
             (Target::Peer(_) | Target::Url(_), true) => Subject::Target,
         };
         request.target = Some(target.into());
-        let rpc = |mut client: NodeClient, request| async move { client.send_task(request).await };
-        let answer = node.session().call(subject, request, rpc).await?;
+        let answer = node.session().task_call(subject, request).await?;
         let task = answer
             .task
             .filter(|task| !task.task_id.is_empty())

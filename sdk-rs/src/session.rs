@@ -1,6 +1,9 @@
 //! One conversation with a daemon over all its connections: every call goes through here, is given a
 //! time limit, and is made again when the connection broke under it. The card that the agent set is
 //! set again on each new connection, since a restarted daemon may have lost it.
+//!
+//! The calls on tasks (`calls`) share one stream (`call_stream`), which costs a fraction of a unary call each; what a
+//! stream is not for goes the unary way, and so does everything if the daemon is too old.
 
 use std::{
     sync::{
@@ -12,11 +15,14 @@ use std::{
 
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
-    v1::{self, node_service_client::NodeServiceClient, task_list_service_client::TaskListServiceClient},
+    v1::{
+        self, node_service_client::NodeServiceClient, session_service_client::SessionServiceClient,
+        task_list_service_client::TaskListServiceClient,
+    },
 };
 use tokio::{sync::Mutex, time::Instant};
 use tonic::{
-    Request, Response, Status, metadata::AsciiMetadataValue, service::Interceptor,
+    Code, Request, Response, Status, metadata::AsciiMetadataValue, service::Interceptor,
     service::interceptor::InterceptedService, transport::Channel,
 };
 
@@ -24,6 +30,14 @@ use crate::{
     error::{self, Error, ErrorKind, Subject},
     transport::{self, Address},
 };
+
+mod call_stream;
+mod calls;
+mod current;
+
+use call_stream::Miss;
+use calls::Call;
+use current::CurrentStream;
 
 /// Tells the daemon how large its answers may be; without it, it stays below 4 MiB for older clients.
 const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";
@@ -41,11 +55,15 @@ pub(crate) const DEFAULT_PATIENCE: Duration = Duration::from_mins(1);
 /// is the slowest thing that a daemon does before it answers.
 pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// Largest request that goes on the stream of calls, in bytes: a larger one would hold up those behind it.
+const MAX_ON_STREAM: usize = 256 << 10;
+
 /// The connection count at which the card was set while there is no card.
 const NO_CARD: u64 = u64::MAX;
 
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type SessionClient = SessionServiceClient<InterceptedService<Channel, MaxMessage>>;
 
 /// Puts [`MAX_MESSAGE_KEY`] on every call.
 #[derive(Clone, Debug)]
@@ -80,6 +98,7 @@ pub(crate) struct Session {
     limits: Limits,
     node: NodeClient,
     tasks: TaskListClient,
+    stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
     /// Value of `connections` when the card was set, or [`NO_CARD`].
@@ -92,12 +111,15 @@ impl Session {
         let channel = transport::channel(&address, Arc::clone(&connections));
         let max_message = MaxMessage(AsciiMetadataValue::from(MAX_GRPC_MESSAGE));
         let node = NodeServiceClient::with_interceptor(channel.clone(), max_message.clone());
-        let tasks = TaskListServiceClient::with_interceptor(channel, max_message);
+        let tasks = TaskListServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let stream = SessionServiceClient::with_interceptor(channel, max_message)
+            .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
             address,
             limits,
             node: node.max_decoding_message_size(MAX_GRPC_MESSAGE),
             tasks: tasks.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
             card_set_on: AtomicU64::new(NO_CARD),
@@ -125,25 +147,104 @@ impl Session {
         F: Fn(NodeClient, R) -> U,
         U: Future<Output = Result<Response<T>, Status>>,
     {
-        self.call_knowing(subject, request, rpc).await.0
+        let once = || {
+            let answer = rpc(self.client(), request.clone());
+            self.once(subject, async {
+                answer.await.map(Response::into_inner).map_err(Miss::Refused)
+            })
+        };
+        self.repeat(once).await.0
     }
 
-    /// As [`Session::call`]; also says whether an earlier attempt may have taken effect unanswered.
-    pub(crate) async fn call_knowing<R, T, F, U>(
+    /// As [`Session::call`], for a call on a task.
+    pub(crate) async fn task_call<C: Call>(&self, subject: Subject, request: C) -> Result<C::Answer, Error> {
+        self.task_call_knowing(subject, request).await.0
+    }
+
+    /// As [`Session::task_call`]; also says whether an earlier attempt may have taken effect unanswered.
+    pub(crate) async fn task_call_knowing<C: Call>(
         &self,
         subject: Subject,
-        request: R,
-        rpc: F,
-    ) -> (Result<T, Error>, bool)
+        request: C,
+    ) -> (Result<C::Answer, Error>, bool) {
+        let large = request.encoded_len() > MAX_ON_STREAM;
+        let once = || self.once(subject, self.on_stream(&request, large));
+        self.repeat(once).await
+    }
+
+    /// Waits for the end of a task and gives it whole, over restarts of the daemon; `None` if it has to be waited for
+    /// by a subscription.
+    pub(crate) async fn wait_task(&self, task_id: &str) -> Result<Option<v1::Task>, Error> {
+        let mut backoff = self.backoff();
+        loop {
+            let loss = match self.stream.get(self.limits.call_timeout).await {
+                Ok(None) => return Ok(None),
+                Ok(Some(stream)) => match self.patiently(task_id, stream.wait(task_id.to_owned())).await? {
+                    Ok(task) => {
+                        self.restore_card().await;
+                        return Ok(task);
+                    }
+                    Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => return Ok(None),
+                    Err(Miss::Lost(status)) => {
+                        // The daemon was there: this loss begins a new run.
+                        backoff.reset();
+                        self.failure(Subject::Task, Miss::Lost(status))
+                    }
+                    Err(miss) => self.failure(Subject::Task, miss),
+                },
+                Err(miss) => self.failure(Subject::Task, miss),
+            };
+            match loss {
+                Failure::Answered(error) => return Err(error),
+                Failure::Lost(error) => {
+                    tracing::debug!(task = task_id, %error, "the wait for a task broke off; waiting again");
+                    if !backoff.pause().await {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A wait may take for ever, but not because the daemon hangs: when nothing has come within the time of a call,
+    /// the daemon is asked for the task once.
+    async fn patiently<T>(&self, task_id: &str, wait: impl Future<Output = T>) -> Result<T, Error> {
+        let mut wait = std::pin::pin!(wait);
+        if let Ok(answer) = tokio::time::timeout(self.limits.call_timeout, wait.as_mut()).await {
+            return Ok(answer);
+        }
+        let request = v1::GetTaskRequest {
+            task_id: task_id.to_owned(),
+        };
+        let asking = self.task_call(Subject::Task, request);
+        tokio::select! {
+            biased;
+            answer = wait.as_mut() => return Ok(answer),
+            answer = asking => drop(answer?),
+        }
+        Ok(wait.await)
+    }
+
+    async fn on_stream<C: Call>(&self, request: &C, large: bool) -> Result<C::Answer, Miss> {
+        if !large && let Some(stream) = self.stream.get(self.limits.call_timeout).await? {
+            match stream.call(request.clone()).await {
+                Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => {}
+                answer => return answer,
+            }
+        }
+        request.clone().unary(self.client()).await.map_err(Miss::Refused)
+    }
+
+    /// Tries until there is an answer or the patience is over; also says whether an attempt may have taken effect
+    /// unanswered.
+    async fn repeat<T, U>(&self, once: impl Fn() -> U) -> (Result<T, Error>, bool)
     where
-        R: Clone,
-        F: Fn(NodeClient, R) -> U,
-        U: Future<Output = Result<Response<T>, Status>>,
+        U: Future<Output = Result<T, Failure>>,
     {
         let mut backoff = self.backoff();
         let mut lost = false;
         loop {
-            match self.once(subject, rpc(self.client(), request.clone())).await {
+            match once().await {
                 Ok(answer) => return (Ok(answer), lost),
                 Err(Failure::Answered(error)) => return (Err(error), lost),
                 Err(Failure::Lost(error)) => {
@@ -159,7 +260,11 @@ impl Session {
     /// Calls once, without a retry: for the first contact, which should fail fast.
     pub(crate) async fn node_info_once(&self, limit: Duration) -> Result<v1::NodeInfo, Error> {
         let mut client = self.client();
-        let call = self.once(Subject::Node, client.get_node_info(v1::GetNodeInfoRequest {}));
+        let answer = async move {
+            let answer = client.get_node_info(v1::GetNodeInfoRequest {}).await;
+            answer.map(Response::into_inner).map_err(Miss::Refused)
+        };
+        let call = self.once(Subject::Node, answer);
         let answer = tokio::time::timeout(limit, call)
             .await
             .map_err(|_| self.timed_out(limit))?;
@@ -185,7 +290,7 @@ impl Session {
     async fn once<T>(
         &self,
         subject: Subject,
-        call: impl Future<Output = Result<Response<T>, Status>>,
+        call: impl Future<Output = Result<T, Miss>>,
     ) -> Result<T, Failure> {
         let limit = self.limits.call_timeout;
         let Ok(answer) = tokio::time::timeout(limit, call).await else {
@@ -194,12 +299,20 @@ impl Session {
         match answer {
             Ok(answer) => {
                 self.restore_card().await;
-                Ok(answer.into_inner())
+                Ok(answer)
             }
-            Err(status) if error::is_connection_loss(&status, subject) => {
-                Err(Failure::Lost(self.unavailable().because(status)))
+            Err(miss) => Err(self.failure(subject, miss)),
+        }
+    }
+
+    fn failure(&self, subject: Subject, miss: Miss) -> Failure {
+        match miss {
+            Miss::Broken => Failure::Lost(self.unavailable()),
+            Miss::Lost(status) => Failure::Lost(self.unavailable().because(status)),
+            Miss::Refused(status) if error::is_connection_loss(&status, subject) => {
+                Failure::Lost(self.unavailable().because(status))
             }
-            Err(status) => Err(Failure::Answered(error::from_status(status, subject))),
+            Miss::Refused(status) => Failure::Answered(error::from_status(status, subject)),
         }
     }
 

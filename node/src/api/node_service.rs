@@ -11,18 +11,14 @@ use agentanycast_proto::v1::{
     SetAgentCardRequest, SetAgentCardResponse, SubscribeIncomingTasksRequest, SubscribeIncomingTasksResponse,
     SubscribeTaskStreamRequest, SubscribeTaskStreamResponse, SubscribeTaskUpdatesRequest,
     SubscribeTaskUpdatesResponse, UpdateTaskStatusRequest, UpdateTaskStatusResponse,
-    node_service_server::NodeService, send_task_request::Target,
+    node_service_server::NodeService,
 };
 use futures::Stream;
 use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, streams, updates};
-use crate::{
-    engine::SendTask,
-    net::{DialError, PeerSnapshot},
-    task,
-};
+use crate::net::{DialError, PeerSnapshot};
 
 /// How long ConnectPeer waits for the peer's card.
 const CARD_WAIT: Duration = Duration::from_secs(2);
@@ -147,59 +143,12 @@ impl NodeService for Api {
         request: Request<SendTaskRequest>,
     ) -> Result<Response<SendTaskResponse>, Status> {
         let most = max_message(&request);
-        let request = request.into_inner();
-        let answers = !request.task_id.is_empty() || request.metadata.contains_key("task_id");
-        let (peer, skill) = match request.target {
-            Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
-            Some(Target::SkillId(skill)) if skill.is_empty() => {
-                return Err(Status::invalid_argument("skill_id is empty"));
-            }
-            Some(Target::SkillId(skill)) => {
-                return Err(Status::unavailable(format!(
-                    "cannot look for agents with skill {skill:?}: this node has no discovery configured"
-                )));
-            }
-            Some(Target::Url(url)) => {
-                return Err(Status::failed_precondition(format!(
-                    "cannot send to {url:?}: this node has no HTTP bridge"
-                )));
-            }
-            None if answers => (None, String::new()),
-            None => {
-                return Err(Status::invalid_argument(
-                    "the task has no target: set peer_id, skill_id or url",
-                ));
-            }
-        };
-        let message = request
-            .message
-            .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
-        let sent = SendTask {
-            peer,
-            message,
-            skill,
-            metadata: request.metadata,
-            context_id: request.context_id,
-            task_id: request.task_id,
-            idempotency_key: request.idempotency_key,
-        };
-        let task = self
-            .engine()
-            .send_task(sent)
-            .await
-            .map_err(|error| status_of(&error))?;
-        Ok(Response::new(SendTaskResponse {
-            task: Some(self.present_task(&task, most).await),
-        }))
+        self.submit(request.into_inner(), most).await.map(Response::new)
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<GetTaskResponse>, Status> {
         let most = max_message(&request);
-        let id = request.into_inner().task_id;
-        let task = self.engine().task(id).await.map_err(|error| status_of(&error))?;
-        Ok(Response::new(GetTaskResponse {
-            task: Some(self.present_task(&task, most).await),
-        }))
+        self.read(request.into_inner(), most).await.map(Response::new)
     }
 
     async fn cancel_task(
@@ -207,15 +156,7 @@ impl NodeService for Api {
         request: Request<CancelTaskRequest>,
     ) -> Result<Response<CancelTaskResponse>, Status> {
         let most = max_message(&request);
-        let id = request.into_inner().task_id;
-        let task = self
-            .engine()
-            .cancel(id)
-            .await
-            .map_err(|error| status_of(&error))?;
-        Ok(Response::new(CancelTaskResponse {
-            task: Some(self.present_task(&task, most).await),
-        }))
+        self.cancel(request.into_inner(), most).await.map(Response::new)
     }
 
     type SubscribeTaskUpdatesStream = Events<SubscribeTaskUpdatesResponse>;
@@ -226,11 +167,7 @@ impl NodeService for Api {
     ) -> Result<Response<Self::SubscribeTaskUpdatesStream>, Status> {
         let most = max_message(&request);
         let request = request.into_inner();
-        let (task, changes) = self
-            .engine()
-            .subscribe(request.task_id)
-            .await
-            .map_err(|error| status_of(&error))?;
+        let (task, changes) = self.follow(request.task_id).await?;
         let api = self.clone();
         Ok(Response::new(if request.end_only {
             Box::pin(futures::stream::once(updates::end(api, task, changes, most)))
@@ -263,39 +200,22 @@ impl NodeService for Api {
         request: Request<UpdateTaskStatusRequest>,
     ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
         let connection = connection_of(&request);
-        let request = request.into_inner();
-        let next = task::Status::from_wire(request.status).ok_or_else(|| {
-            Status::invalid_argument(format!("status {} is none that a task can have", request.status))
-        })?;
-        self.engine()
-            .update(request.task_id, next, request.message, connection)
-            .await
-            .map_err(|error| status_of(&error))?;
-        Ok(Response::new(UpdateTaskStatusResponse {}))
+        let updated = self.update(request.into_inner(), connection).await;
+        updated.map(Response::new)
     }
 
     async fn complete_task(
         &self,
         request: Request<CompleteTaskRequest>,
     ) -> Result<Response<CompleteTaskResponse>, Status> {
-        let request = request.into_inner();
-        self.engine()
-            .complete(request.task_id, request.artifacts, request.message)
-            .await
-            .map_err(|error| status_of(&error))?;
-        Ok(Response::new(CompleteTaskResponse {}))
+        self.complete(request.into_inner()).await.map(Response::new)
     }
 
     async fn fail_task(
         &self,
         request: Request<FailTaskRequest>,
     ) -> Result<Response<FailTaskResponse>, Status> {
-        let request = request.into_inner();
-        self.engine()
-            .fail(request.task_id, request.error_message)
-            .await
-            .map_err(|error| status_of(&error))?;
-        Ok(Response::new(FailTaskResponse {}))
+        self.fail(request.into_inner()).await.map(Response::new)
     }
 
     type SubscribeTaskStreamStream = Events<SubscribeTaskStreamResponse>;
@@ -346,7 +266,7 @@ impl Api {
 }
 
 /// The gRPC connection that a call came on.
-fn connection_of<T>(request: &Request<T>) -> u64 {
+pub(super) fn connection_of<T>(request: &Request<T>) -> u64 {
     let caller = request.extensions().get::<CallerInfo>();
     caller.map_or(0, |caller| caller.connection.0)
 }

@@ -10,15 +10,28 @@ use tonic::{
 /// The gRPC status of an answer without a message.
 const STATUS: &str = "grpc-status";
 
+/// Our words for the library's.
+fn explained(status: &Status) -> String {
+    format!(
+        "{}; over the limit of one message, send large content as a streamed artifact",
+        status.message().trim_start_matches("Error, ")
+    )
+}
+
+/// As [`restate`], for a stream that is under way.
+pub(super) fn restated(status: Status) -> Status {
+    if status.code() == Code::OutOfRange {
+        return Status::resource_exhausted(explained(&status));
+    }
+    status
+}
+
 /// Turns the library's refusal into ours.
 pub fn restate<B>(mut response: Response<B>) -> Response<B> {
     if let Some(status) = Status::from_header_map(response.headers())
         && status.code() == Code::OutOfRange
     {
-        let text = format!(
-            "{}; over the limit of one message, send large content as a streamed artifact",
-            status.message().trim_start_matches("Error, ")
-        );
+        let text = explained(&status);
         let headers = response.headers_mut();
         headers.remove(STATUS);
         // A text of ASCII is always a header; without one the code alone says enough.
@@ -33,7 +46,7 @@ pub fn restate<B>(mut response: Response<B>) -> Response<B> {
 mod tests {
     use super::*;
 
-    fn restated(status: &Status) -> Status {
+    fn after(status: &Status) -> Status {
         let mut response = Response::new(());
         status.add_header(response.headers_mut()).unwrap();
         Status::from_header_map(restate(response).headers()).unwrap()
@@ -41,14 +54,14 @@ mod tests {
 
     #[test]
     fn only_the_librarys_limit_is_restated() {
-        let limit = restated(&Status::out_of_range("Error, decoded message length too large"));
+        let limit = after(&Status::out_of_range("Error, decoded message length too large"));
         assert_eq!(limit.code(), Code::ResourceExhausted);
         assert!(
             limit
                 .message()
                 .starts_with("decoded message length too large; over the limit")
         );
-        let other = restated(&Status::not_found("no task x"));
+        let other = after(&Status::not_found("no task x"));
         assert_eq!((other.code(), other.message()), (Code::NotFound, "no task x"));
         assert!(Status::from_header_map(restate(Response::new(())).headers()).is_none());
     }

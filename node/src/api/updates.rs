@@ -40,16 +40,11 @@ pub(super) fn all(
 }
 
 /// The end alone, with the whole task.
-pub(super) async fn end(api: Api, task: Task, mut changes: Subscription, most: usize) -> Event {
+pub(super) async fn end(api: Api, task: Task, changes: Subscription, most: usize) -> Event {
     let task = if task.status.is_terminal() {
         task
     } else {
-        loop {
-            let change = changes.next().await.ok_or_else(stopping)?;
-            if change.status.is_terminal() {
-                break;
-            }
-        }
+        until_end(changes).await?;
         let whole = api.engine().task(task.id).await;
         whole.map_err(|error| status_of(&error))?
     };
@@ -61,6 +56,16 @@ pub(super) async fn end(api: Api, task: Task, mut changes: Subscription, most: u
     })
 }
 
-fn stopping() -> Status {
+/// Waits for the last change of a task that has not ended.
+pub(super) async fn until_end(mut changes: Subscription) -> Result<(), Status> {
+    loop {
+        let change = changes.next().await.ok_or_else(stopping)?;
+        if change.status.is_terminal() {
+            return Ok(());
+        }
+    }
+}
+
+pub(super) fn stopping() -> Status {
     Status::unavailable("the daemon is stopping")
 }

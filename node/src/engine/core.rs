@@ -145,9 +145,15 @@ impl Core {
         self.store.take_failure().map_or(Ok(()), Err)
     }
 
-    /// True when the running turn has an effect.
-    pub fn has_effects(&self) -> bool {
-        !self.turn.effects.is_empty()
+    /// The effects of the running turn so far. What its batch holds must be durable before they are let out,
+    /// like those that come with [`Core::take_turn`], which go after them.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.turn.effects)
+    }
+
+    /// Number of changes of the running turn so far.
+    pub fn changes(&self) -> usize {
+        self.turn.batch.changes.len()
     }
 
     /// The first `turns` batches are durable.

@@ -19,26 +19,40 @@ type Hash = [u8; 32];
 /// See the module's text.
 pub(super) struct Keys {
     tasks: HashMap<Hash, String>,
-    oldest_first: VecDeque<(u64, Hash)>,
+    oldest_first: VecDeque<Kept>,
+    next_place: u64,
+}
+
+/// A key that is remembered: since when, and its place in the store, which grows.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: u64,
+    place: u64,
+    hash: Hash,
 }
 
 impl Keys {
     /// As the store has it.
     pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut kept: Vec<(u64, Hash, String)> = Vec::new();
+        let mut keys = Self {
+            tasks: HashMap::new(),
+            oldest_first: VecDeque::new(),
+            next_place: 0,
+        };
         store::for_each(store, &[tag::IDEMPOTENCY], |key, value| {
-            let hash = records::split(key).and_then(|(name, _)| Hash::try_from(name).ok());
+            let place = records::number_in_name(key);
             let record: Option<IdempotencyRecord> = records::decode(value);
-            if let (Some(hash), Some(record)) = (hash, record) {
-                kept.push((record.at, hash, record.task_id));
+            if let (Some(place), Some(record)) = (place, record)
+                && let Ok(hash) = Hash::try_from(record.hash)
+            {
+                keys.next_place = place + 1;
+                keys.tasks.insert(hash, record.task_id);
+                let at = record.at;
+                keys.oldest_first.push_back(Kept { at, place, hash });
             }
             Ok::<(), StoreError>(())
         })?;
-        kept.sort();
-        Ok(Self {
-            oldest_first: kept.iter().map(|(at, hash, _)| (*at, *hash)).collect(),
-            tasks: kept.into_iter().map(|(_, hash, task)| (hash, task)).collect(),
-        })
+        Ok(keys)
     }
 
     /// The task that this key names.
@@ -48,14 +62,17 @@ impl Keys {
 
     /// Lets a key name a task.
     pub(super) fn insert(&mut self, now: u64, key: &str, task: &str, batch: &mut Batch) {
-        let hash = hash(key);
+        let (hash, place) = (hash(key), self.next_place);
+        self.next_place += 1;
         let record = IdempotencyRecord {
             task_id: task.to_owned(),
             at: now,
+            hash: hash.to_vec(),
         };
-        batch.put(records::key(tag::IDEMPOTENCY, &hash), records::encode(&record));
+        batch.put(key_at(place), records::encode(&record));
         self.tasks.insert(hash, task.to_owned());
-        self.oldest_first.push_back((now, hash));
+        let at = now;
+        self.oldest_first.push_back(Kept { at, place, hash });
         while self.oldest_first.len() > MAX_KEYS {
             self.drop_oldest(batch);
         }
@@ -66,18 +83,22 @@ impl Keys {
         while self
             .oldest_first
             .front()
-            .is_some_and(|(at, _)| at + LIFETIME < now)
+            .is_some_and(|kept| kept.at + LIFETIME < now)
         {
             self.drop_oldest(batch);
         }
     }
 
     fn drop_oldest(&mut self, batch: &mut Batch) {
-        if let Some((_, hash)) = self.oldest_first.pop_front() {
-            self.tasks.remove(&hash);
-            batch.delete(records::key(tag::IDEMPOTENCY, &hash));
+        if let Some(kept) = self.oldest_first.pop_front() {
+            self.tasks.remove(&kept.hash);
+            batch.delete(key_at(kept.place));
         }
     }
+}
+
+fn key_at(place: u64) -> Vec<u8> {
+    records::key(tag::IDEMPOTENCY, &place.to_be_bytes())
 }
 
 fn hash(key: &str) -> Hash {

@@ -1,8 +1,7 @@
 //! What the store holds: its keys, and the records under them.
 //!
-//! A key is a tag, the length-prefixed name of what it belongs to, and a number. A task is spread
-//! over a head that never changes, a small state that does, and one record per message and result,
-//! so that the thousandth progress message costs as much as the first.
+//! A key is a tag, the length-prefixed name of what it belongs to, and a number. How a task lies in it is
+//! in `shelf`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,8 +14,8 @@ use agentanycast_proto::v1::{Artifact, Message};
 
 /// Tags: the first byte of each key.
 pub(super) mod tag {
+    pub(crate) const TASK: u8 = b't';
     pub(crate) const HEAD: u8 = b'h';
-    pub(crate) const STATE: u8 = b's';
     pub(crate) const MESSAGE: u8 = b'm';
     pub(crate) const RESULT: u8 = b'a';
     pub(crate) const OUTBOX: u8 = b'o';
@@ -60,6 +59,11 @@ pub(super) fn number_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(split(key)?.1.get(..8)?.try_into().ok()?))
 }
 
+/// The number that is the name in a key.
+pub(super) fn number_in_name(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(split(key)?.0.try_into().ok()?))
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct HeadRecord {
     #[prost(string, tag = "1")]
@@ -76,6 +80,34 @@ pub(super) struct HeadRecord {
     created_at: u64,
     #[prost(uint64, optional, tag = "7")]
     deadline: Option<u64>,
+}
+
+/// A task as far as it is in one record: whole, or spread (then head, messages and results have their own).
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct TaskRecord {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+    #[prost(message, optional, tag = "2")]
+    pub(super) state: Option<StateRecord>,
+    #[prost(bool, tag = "3")]
+    pub(super) spread: bool,
+    #[prost(message, optional, tag = "4")]
+    pub(super) head: Option<HeadRecord>,
+    #[prost(message, repeated, tag = "5")]
+    pub(super) messages: Vec<Message>,
+    #[prost(message, repeated, tag = "6")]
+    pub(super) results: Vec<ResultRecord>,
+}
+
+/// What of a [`TaskRecord`] the index needs; the rest is not even decoded.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct TaskSummary {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+    #[prost(message, optional, tag = "2")]
+    pub(super) state: Option<StateRecord>,
+    #[prost(bool, tag = "3")]
+    pub(super) spread: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -171,6 +203,8 @@ pub(super) struct IdempotencyRecord {
     pub(super) task_id: String,
     #[prost(uint64, tag = "2")]
     pub(super) at: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    pub(super) hash: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -32,7 +32,13 @@ use crate::{
     },
 };
 
-/// Turns that wait for the barrier; at the bound no input is taken.
+/// Inputs that become one turn, with one batch, when they have come together.
+const TURN: usize = 64;
+
+/// Changes of a turn after which it takes no further input.
+const TURN_CHANGES: usize = 256;
+
+/// Inputs that wait for the barrier; at the bound none is taken.
 const MAX_PENDING: usize = 2048;
 
 /// Bytes of turns that wait for the barrier; at the bound no input is taken.
@@ -181,7 +187,9 @@ impl Loaded {
             submitted: 0,
             lazy: false,
             durable: 0,
+            steps: Vec::new(),
             pending: VecDeque::new(),
+            pending_steps: 0,
             pending_bytes: 0,
             audience: Audience {
                 subscribers: Subscribers::default(),
@@ -200,13 +208,19 @@ impl Loaded {
     }
 }
 
+/// What one input came to.
+struct Step {
+    release: Option<Release>,
+    effects: Vec<Effect>,
+    /// Dropped when the step is let out: the peer may send more then.
+    frame: Option<net::InboundFrame>,
+}
+
+/// A turn whose batch is not durable yet.
 struct Pending {
     commit: u64,
     bytes: usize,
-    release: Option<Release>,
-    effects: Vec<Effect>,
-    /// Dropped when the turn is released: the peer may send more then.
-    frame: Option<net::InboundFrame>,
+    steps: Vec<Step>,
 }
 
 struct Link {
@@ -222,7 +236,10 @@ struct Shell {
     /// The last batch submitted is one that nobody waits for.
     lazy: bool,
     durable: u64,
+    /// Of the running turn.
+    steps: Vec<Step>,
     pending: VecDeque<Pending>,
+    pending_steps: usize,
     pending_bytes: usize,
     audience: Audience,
     links: HashMap<PeerId, Link>,
@@ -242,24 +259,50 @@ impl Shell {
         mut progress: mpsc::UnboundedReceiver<Progress>,
         stop: CancellationToken,
     ) {
-        self.finish_turn(None, None);
+        self.finish_turn();
         let mut last_tick = tokio::time::Instant::now();
         loop {
             let period = if self.core.needs_clock() { TICK } else { SLOW_TICK };
-            let room = self.pending.len() < MAX_PENDING && self.pending_bytes < MAX_PENDING_BYTES;
+            let room = self.pending_steps < MAX_PENDING && self.pending_bytes < MAX_PENDING_BYTES;
             tokio::select! {
-                Some(progress) = progress.recv() => self.on_progress(progress),
+                Some(progress) = progress.recv() => {
+                    self.on_progress(progress);
+                    continue;
+                }
                 Some(report) = reports.recv() => self.on_report(&report),
-                Some(call) = calls.recv(), if room => self.on_call(call),
-                Some(event) = events.recv(), if room => self.on_event(event),
+                Some(call) = calls.recv(), if room => {
+                    self.on_call(call);
+                    self.on_what_waits(&mut calls, &mut events);
+                }
+                Some(event) = events.recv(), if room => {
+                    self.on_event(event);
+                    self.on_what_waits(&mut calls, &mut events);
+                }
                 () = tokio::time::sleep_until(last_tick + period) => {
                     last_tick = tokio::time::Instant::now();
                     self.on_tick();
                 }
                 () = stop.cancelled() => break,
             }
+            self.finish_turn();
         }
         self.drain(&mut progress).await;
+    }
+
+    /// What has come meanwhile becomes part of the running turn: one batch, one barrier.
+    fn on_what_waits(&mut self, calls: &mut mpsc::Receiver<Call>, events: &mut mpsc::Receiver<net::Event>) {
+        while self.steps.len() < TURN && self.core.changes() < TURN_CHANGES {
+            let (call, event) = (calls.try_recv().ok(), events.try_recv().ok());
+            if call.is_none() && event.is_none() {
+                return;
+            }
+            if let Some(call) = call {
+                self.on_call(call);
+            }
+            if let Some(event) = event {
+                self.on_event(event);
+            }
+        }
     }
 
     /// Waits for what was promised to become durable, so that every caller gets its answer.
@@ -281,7 +324,7 @@ impl Shell {
         let release = call(&mut self.core, now);
         let done = self.core.take_store_failure();
         self.note(done);
-        self.finish_turn(Some(release), None);
+        self.step(Some(release), None);
     }
 
     fn on_event(&mut self, event: net::Event) {
@@ -302,8 +345,7 @@ impl Shell {
             }
             net::Event::Frame { peer, frame: inbound } => {
                 let done = self.core.on_frame(now, peer, &inbound.bytes);
-                // What has no effect needs no barrier before the peer may send more.
-                frame = self.core.has_effects().then_some(inbound);
+                frame = Some(inbound);
                 done
             }
             net::Event::Card { peer, card } => {
@@ -316,14 +358,13 @@ impl Shell {
             }
         };
         self.note(done);
-        self.finish_turn(None, frame);
+        self.step(None, frame);
     }
 
     fn on_tick(&mut self) {
         let now = self.clock.now();
         let done = self.core.tick(now);
         self.note(done);
-        self.finish_turn(None, None);
     }
 
     fn on_report(&mut self, report: &Report) {
@@ -336,7 +377,6 @@ impl Shell {
                 self.core.on_stream_closed(peer, stream);
             }
         }
-        self.finish_turn(None, None);
     }
 
     fn note(&mut self, done: Result<(), StoreError>) {
@@ -354,28 +394,49 @@ impl Shell {
         if self.failure.is_none() {
             tracing::error!(%error, "the store failed; the daemon refuses all work until it is restarted");
             let failure = EngineError::Unavailable(error.to_string());
-            for pending in self.pending.drain(..) {
-                if let Some(release) = pending.release {
-                    release(Err(&failure));
-                }
+            let steps = self.pending.drain(..).flat_map(|pending| pending.steps);
+            for release in steps.filter_map(|step| step.release) {
+                release(Err(&failure));
             }
             self.failure = Some(failure);
             let _ = self.failed.send(Some(error.to_string()));
         }
     }
 
-    /// Hands the turn's batch over; its answer and effects wait for the barrier.
-    fn finish_turn(&mut self, release: Option<Release>, frame: Option<net::InboundFrame>) {
+    /// Ends an input of the running turn: what it came to is let out before what the next one comes to.
+    fn step(&mut self, release: Option<Release>, frame: Option<net::InboundFrame>) {
+        let effects = self.core.take_effects();
+        // What has no effect needs no barrier before the peer may send more.
+        let frame = frame.filter(|_| !effects.is_empty());
+        if release.is_some() || !effects.is_empty() {
+            self.steps.push(Step {
+                release,
+                effects,
+                frame,
+            });
+        }
+    }
+
+    /// Hands the turn's batch over; its answers and effects wait for the barrier.
+    fn finish_turn(&mut self) {
         let turn = self.core.take_turn(self.clock.now());
         let done = self.core.take_store_failure();
         self.note(done);
+        let mut steps = std::mem::take(&mut self.steps);
         if let Some(failure) = &self.failure {
-            if let Some(release) = release {
+            for release in steps.into_iter().filter_map(|step| step.release) {
                 release(Err(failure));
             }
             return;
         }
-        let nobody_waits = release.is_none() && frame.is_none() && turn.effects.is_empty();
+        if !turn.effects.is_empty() {
+            steps.push(Step {
+                release: None,
+                effects: turn.effects,
+                frame: None,
+            });
+        }
+        let nobody_waits = steps.is_empty();
         let urgency = if nobody_waits {
             Urgency::Lazy
         } else {
@@ -401,12 +462,11 @@ impl Shell {
             self.lazy = false;
         }
         self.pending_bytes += bytes;
+        self.pending_steps += steps.len();
         self.pending.push_back(Pending {
             commit: self.submitted,
             bytes,
-            release,
-            effects: turn.effects,
-            frame,
+            steps,
         });
         self.release_durable();
     }
@@ -432,12 +492,14 @@ impl Shell {
                 return;
             };
             self.pending_bytes -= pending.bytes;
-            if let Some(release) = pending.release {
-                release(Ok(&mut self.audience));
-            }
-            let mut frame = pending.frame;
-            for effect in pending.effects {
-                self.let_out(effect, &mut frame);
+            self.pending_steps -= pending.steps.len();
+            for mut step in pending.steps {
+                if let Some(release) = step.release {
+                    release(Ok(&mut self.audience));
+                }
+                for effect in step.effects {
+                    self.let_out(effect, &mut step.frame);
+                }
             }
         }
     }

@@ -10,12 +10,11 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::Message;
 use lru::LruCache;
-use prost::Message as _;
 
 use super::{
-    records::{self, HeadRecord, ResultRecord, StateRecord, tag},
+    records::{self, HeadRecord, ResultRecord, StateRecord, TaskSummary, tag},
+    shelf::{self, News},
     weight,
 };
 use crate::{
@@ -35,6 +34,9 @@ const ITEM_OVERHEAD: usize = 1280;
 /// What is known of every task without reading it.
 #[derive(Clone, Debug)]
 pub(super) struct Indexed {
+    /// Its place in the store.
+    number: u64,
+    is_spread: bool,
     pub(super) status: Status,
     pub(super) updated_at: u64,
     pub(super) bytes: u64,
@@ -49,9 +51,11 @@ pub(super) struct Indexed {
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) task: Task,
+    /// Its place in the store; None: it has none yet.
+    number: Option<u64>,
+    is_spread: bool,
     saved_messages: usize,
     saved_results: Vec<Arc<Output>>,
-    is_new: bool,
     /// Counts against the quota: messages, results, and streamed bytes, which are not in memory.
     bytes: u64,
     /// Bytes in memory, as they were when it was put there.
@@ -77,6 +81,7 @@ pub(super) struct TaskTable {
     open: usize,
     /// Open tasks that other nodes sent here, and their bytes.
     assigned: HashMap<PeerId, (usize, u64)>,
+    next_number: u64,
     total_bytes: u64,
     /// Of these, what open tasks take: it cannot be collected.
     open_bytes: u64,
@@ -95,17 +100,21 @@ impl TaskTable {
             deadlines: BTreeSet::new(),
             open: 0,
             assigned: HashMap::new(),
+            next_number: 0,
             total_bytes: 0,
             open_bytes: 0,
         };
-        store::for_each(&**store, &[tag::STATE], |key, value| {
-            let id = records::split(key).and_then(|(id, _)| std::str::from_utf8(id).ok());
-            let state: Option<StateRecord> = records::decode(value);
-            if let (Some(id), Some((state, status))) = (
-                id,
-                state.as_ref().and_then(|state| Some((state, state.status()?))),
-            ) {
-                table.set_index(id, indexed(state, status));
+        store::for_each(&**store, &[tag::TASK], |key, value| {
+            let number = records::number_in_name(key);
+            table.next_number = table.next_number.max(number.unwrap_or(0) + 1);
+            let summary: Option<TaskSummary> = records::decode(value);
+            let known = summary.and_then(|summary| {
+                let state = summary.state.as_ref()?;
+                let known = indexed(state, state.status()?, number?, summary.spread);
+                Some((summary.id, known))
+            });
+            if let Some((id, known)) = known {
+                table.set_index(&id, known);
             } else {
                 tracing::warn!("a task record in the store is damaged and was left out");
             }
@@ -195,14 +204,14 @@ impl TaskTable {
     /// Takes a task out to change it; None: no such task. It must be brought back with
     /// [`TaskTable::put`] (changed) or [`TaskTable::keep`] (not changed).
     pub(super) fn take(&mut self, id: &str) -> Result<Option<Box<Slot>>, StoreError> {
-        if !self.index.contains_key(id) {
-            return Ok(None);
-        }
         if let Some(slot) = self.cache.pop(id) {
             self.cached_bytes -= slot.memory;
             return Ok(Some(slot));
         }
-        self.read_from_store(id)
+        let Some(known) = self.index.get(id) else {
+            return Ok(None);
+        };
+        self.read_from_store(id, known.number).map(Some)
     }
 
     /// Brings back a task that was not changed.
@@ -215,48 +224,52 @@ impl TaskTable {
     /// number that the batch will have.
     pub(super) fn put(&mut self, mut slot: Box<Slot>, batch: &mut Batch, commit: u64) {
         let task = &slot.task;
-        let name = task.id.as_bytes();
-        if slot.is_new {
-            let head = HeadRecord::of(task);
-            slot.bytes += records::weight(&head);
-            batch.put_large(&records::key(tag::HEAD, name), &records::encode(&head));
-            slot.is_new = false;
+        let is_new = slot.number.is_none();
+        let number = slot.number.unwrap_or(self.next_number);
+        if is_new {
+            self.next_number += 1;
+            slot.number = Some(number);
+            slot.bytes += records::weight(&HeadRecord::of(task));
         }
-        for (at, message) in task.messages.iter().enumerate().skip(slot.saved_messages) {
+        for message in task.messages.iter().skip(slot.saved_messages) {
             slot.bytes += records::weight(&**message);
             slot.unfolded += weight::unfolded(message);
-            batch.put_large(
-                &records::numbered(tag::MESSAGE, name, at as u64),
-                &records::encode(&**message),
-            );
         }
+        let mut changed = Vec::new();
         for (at, result) in task.results.iter().enumerate() {
             let saved = slot.saved_results.get(at);
             if saved.is_some_and(|saved| Arc::ptr_eq(saved, result)) {
                 continue;
             }
-            let key = records::numbered(tag::RESULT, name, at as u64);
             if let Some(saved) = saved {
-                // A shorter result must not keep pieces of the longer one that it replaces.
-                let old = ResultRecord::of(saved);
-                batch.delete_large(&key, old.encoded_len());
-                slot.bytes = slot
-                    .bytes
-                    .saturating_sub(records::weight(&old) + saved.streamed_bytes());
+                let old = records::weight(&ResultRecord::of(saved)) + saved.streamed_bytes();
+                slot.bytes = slot.bytes.saturating_sub(old);
                 slot.unfolded = slot.unfolded.saturating_sub(weight::unfolded_result(saved));
             }
-            let record = ResultRecord::of(result);
-            slot.bytes += records::weight(&record) + result.streamed_bytes();
+            slot.bytes += records::weight(&ResultRecord::of(result)) + result.streamed_bytes();
             slot.unfolded += weight::unfolded_result(result);
-            batch.put_large(&key, &records::encode(&record));
+            changed.push((at, saved.cloned()));
+        }
+        let state = StateRecord::of(task, slot.bytes);
+        let streamed: u64 = task.results.iter().map(|result| result.streamed_bytes()).sum();
+        if !slot.is_spread && slot.bytes.saturating_sub(streamed) <= shelf::WHOLE {
+            shelf::write_whole(number, task, &state, batch);
+        } else {
+            let news = News {
+                task,
+                state: &state,
+                messages_from: slot.saved_messages,
+                results: &changed,
+            };
+            shelf::write_spread(number, &news, !slot.is_spread, batch);
+            slot.is_spread = true;
         }
         slot.saved_messages = task.messages.len();
         slot.saved_results.clone_from(&task.results);
         slot.commit = commit;
         slot.memory = slot.weigh();
-        let state = StateRecord::of(task, slot.bytes);
-        batch.put(records::key(tag::STATE, name), records::encode(&state));
-        self.set_index(&slot.task.id, indexed(&state, slot.task.status));
+        let known = indexed(&state, slot.task.status, number, slot.is_spread);
+        self.set_index(&slot.task.id, known);
         self.keep(slot);
     }
 
@@ -282,13 +295,10 @@ impl TaskTable {
         if let Some(slot) = self.cache.pop(id) {
             self.cached_bytes -= slot.memory;
         }
-        self.unlink(id);
-        for kind in [tag::HEAD, tag::STATE, tag::MESSAGE, tag::RESULT] {
-            store::for_each(&*self.store, &records::key(kind, id.as_bytes()), |key, _| {
-                batch.delete(key.to_vec());
-                Ok::<(), StoreError>(())
-            })?;
+        if let Some(known) = self.index.get(id) {
+            shelf::remove(&*self.store, known.number, known.is_spread, batch)?;
         }
+        self.unlink(id);
         Ok(true)
     }
 
@@ -299,49 +309,17 @@ impl TaskTable {
         (over || *at < before).then(|| id.to_string())
     }
 
-    fn read_from_store(&self, id: &str) -> Result<Option<Box<Slot>>, StoreError> {
-        let name = id.as_bytes();
-        let store = &*self.store;
-        let damaged = || StoreError::Damaged(format!("task {id}"));
-        let head = store::get_large(store, &records::key(tag::HEAD, name))?.ok_or_else(damaged)?;
-        let state = store.get(&records::key(tag::STATE, name))?.ok_or_else(damaged)?;
-        let head: HeadRecord = records::decode(&head).ok_or_else(damaged)?;
-        let state: StateRecord = records::decode(&state).ok_or_else(damaged)?;
-        let messages = self.read_numbered::<Message>(tag::MESSAGE, name)?;
-        let results = self.read_numbered::<ResultRecord>(tag::RESULT, name)?;
-        let messages = messages.into_iter().map(Arc::new).collect();
-        let results = results
-            .into_iter()
-            .map(|record| Arc::new(record.result()))
-            .collect();
-        let bytes = state.bytes;
-        let mut task = head.task(id, &state).ok_or_else(damaged)?;
-        state.fill(&mut task, messages, results);
-        let mut slot = Slot::new(task);
+    fn read_from_store(&self, id: &str, number: u64) -> Result<Box<Slot>, StoreError> {
+        let found = shelf::read(&*self.store, number, id)?;
+        let mut slot = Slot::new(found.task);
+        slot.number = Some(number);
+        slot.is_spread = found.is_spread;
         slot.saved_messages = slot.task.messages.len();
         slot.saved_results.clone_from(&slot.task.results);
-        slot.is_new = false;
-        slot.bytes = bytes;
+        slot.bytes = found.bytes;
         slot.unfolded = weight::unfolded_task(&slot.task);
         slot.memory = slot.weigh();
-        Ok(Some(slot))
-    }
-
-    fn read_numbered<M: prost::Message + Default>(
-        &self,
-        kind: u8,
-        name: &[u8],
-    ) -> Result<Vec<M>, StoreError> {
-        let mut whole: Vec<Vec<u8>> = Vec::new();
-        store::for_each(&*self.store, &records::key(kind, name), |key, value| {
-            let first_piece = key.ends_with(&[0, 0]);
-            match whole.last_mut() {
-                Some(last) if !first_piece => last.extend_from_slice(value),
-                _ => whole.push(value.to_vec()),
-            }
-            Ok::<(), StoreError>(())
-        })?;
-        Ok(whole.iter().filter_map(|bytes| records::decode(bytes)).collect())
+        Ok(slot)
     }
 
     fn set_index(&mut self, id: &str, new: Indexed) {
@@ -399,9 +377,10 @@ impl Slot {
     pub(super) fn new(task: Task) -> Box<Self> {
         Box::new(Self {
             task,
+            number: None,
+            is_spread: false,
             saved_messages: 0,
             saved_results: Vec::new(),
-            is_new: true,
             bytes: 0,
             memory: 0,
             unfolded: 0,
@@ -429,8 +408,10 @@ pub(super) fn unless_damaged<T>(done: Result<T, StoreError>) -> Result<Option<T>
     }
 }
 
-fn indexed(state: &StateRecord, status: Status) -> Indexed {
+fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) -> Indexed {
     Indexed {
+        number,
+        is_spread,
         status,
         updated_at: state.updated_at,
         bytes: state.bytes,

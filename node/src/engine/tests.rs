@@ -9,5 +9,4 @@ mod limits;
 mod long_life;
 mod peers;
 mod refusals;
-#[allow(clippy::all, clippy::pedantic, reason = "to be read through once more")]
 mod simulation;

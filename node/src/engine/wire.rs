@@ -1,10 +1,11 @@
 //! A task in the wire's terms.
 
-use std::sync::Arc;
+use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{self, Artifact, Message, Part, UrlPart, part::Content};
 
+use lru::LruCache;
 use prost::Message as _;
 
 use crate::task::{Ended, Output, Role, Streamed, Task};
@@ -56,11 +57,24 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         created_at: Some(super::timestamp(task.created_at)),
         updated_at: Some(super::timestamp(task.updated_at)),
         target_skill_id: task.skill.clone(),
-        originator_peer_id: originator.to_string(),
+        originator_peer_id: id_text(originator),
         status_message: task.status_message.as_deref().cloned(),
         metadata: task.metadata.clone(),
-        assignee_peer_id: assignee.to_string(),
+        assignee_peer_id: id_text(assignee),
     }
+}
+
+/// Texts of peer ids that are kept.
+const TEXTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+thread_local! {
+    /// Base58 divides a long number once per digit: 3 % of a daemon's time where each task is told six times.
+    static KEPT: RefCell<LruCache<PeerId, Box<str>>> = RefCell::new(LruCache::new(TEXTS));
+}
+
+/// The text of a peer id.
+fn id_text(peer: PeerId) -> String {
+    KEPT.with_borrow_mut(|kept| kept.get_or_insert(peer, || peer.to_string().into()).to_string())
 }
 
 /// In the metadata of a listed artifact that did not end well: `error` or `canceled`.

@@ -10,6 +10,7 @@ mod checkpoint;
 mod journal;
 mod opening;
 mod table;
+mod values;
 
 use std::{
     fs::File,
@@ -19,7 +20,7 @@ use std::{
 };
 
 use self::{
-    base::Base,
+    base::{Base, Found},
     checkpoint::Checkpoints,
     journal::Journal,
     table::{Over, Table},
@@ -36,12 +37,18 @@ struct Sizes {
     longest_segment: u64,
     /// Databases up to this many bytes are not rewritten.
     small: u64,
+    values: values::Limits,
 }
 
 const SIZES: Sizes = Sizes {
     segment: 8 << 20,
     longest_segment: 32 << 20,
     small: 64 << 20,
+    values: values::Limits {
+        large: 8 << 10,
+        file: 64 << 20,
+        small: 64 << 20,
+    },
 };
 
 /// The store under one directory.
@@ -94,8 +101,11 @@ impl DiskStore {
 
     /// Bytes that it takes on disk.
     pub fn size_on_disk(&self) -> u64 {
-        let database = self.layers.read().base.size_on_disk().unwrap_or(0);
-        database + self.writing().journal.len()
+        let beside = {
+            let layers = self.layers.read();
+            layers.base.size_on_disk().unwrap_or(0) + layers.base.size_of_values().unwrap_or(0)
+        };
+        beside + self.writing().journal.len()
     }
 
     fn writing(&self) -> std::sync::MutexGuard<'_, Writing> {
@@ -137,17 +147,18 @@ impl Store for DiskStore {
             .or_else(|| frozen.and_then(|frozen| frozen.get(key)))
         {
             Some(change) => Ok(change.clone()),
-            None => layers.base.get(key).map_err(failed),
+            None => layers.base.get(key),
         }
     }
 
     fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError> {
         let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
         let layers = self.layers.read();
+        let above = |(key, change)| (key, Found::Above(change));
         let frozen = layers.frozen.iter().flat_map(|frozen| frozen.from(from));
-        let below = Over::new(frozen, layers.base.from(from));
-        let merged = Over::new(layers.active.from(from), below);
-        table::page(merged, prefix, limit).map_err(failed)
+        let below = Over::new(frozen.map(above), layers.base.from(from));
+        let merged = Over::new(layers.active.from(from).map(above), below);
+        table::page(merged, prefix, limit, |key, found| layers.base.value(key, found))
     }
 
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {

@@ -3892,3 +3892,410 @@ pub mod task_list_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionRequest {
+    /// Chosen by the client: greater than that of each call before it on this stream, else the session
+    /// ends with INVALID_ARGUMENT.
+    #[prost(uint64, tag = "1")]
+    pub call_id: u64,
+    /// One that the daemon does not know is answered with UNIMPLEMENTED.
+    #[prost(oneof = "session_request::Call", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
+    pub call: ::core::option::Option<session_request::Call>,
+}
+/// Nested message and enum types in `SessionRequest`.
+pub mod session_request {
+    /// One that the daemon does not know is answered with UNIMPLEMENTED.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Call {
+        #[prost(message, tag = "2")]
+        SendTask(super::SendTaskRequest),
+        #[prost(message, tag = "3")]
+        GetTask(super::GetTaskRequest),
+        #[prost(message, tag = "4")]
+        CancelTask(super::CancelTaskRequest),
+        #[prost(message, tag = "5")]
+        UpdateTaskStatus(super::UpdateTaskStatusRequest),
+        #[prost(message, tag = "6")]
+        CompleteTask(super::CompleteTaskRequest),
+        #[prost(message, tag = "7")]
+        FailTask(super::FailTaskRequest),
+        /// Waits for the end of a task, and is then answered as get_task.
+        #[prost(message, tag = "8")]
+        WaitTask(super::GetTaskRequest),
+        /// No call of its own: the wait_task with this call_id is no longer wanted. It is answered with
+        /// CANCELLED, if its answer is not on its way already. Other calls cannot be taken back.
+        #[prost(message, tag = "9")]
+        CancelCall(super::CancelCall),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelCall {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionResponse {
+    /// The call that is answered.
+    #[prost(uint64, tag = "1")]
+    pub call_id: u64,
+    /// The gRPC status code; 0 = OK.
+    #[prost(int32, tag = "2")]
+    pub code: i32,
+    /// The gRPC status message.
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
+    /// Of the same name as the call, if the code is OK.
+    #[prost(oneof = "session_response::Answer", tags = "4, 5, 6, 7, 8, 9, 10")]
+    pub answer: ::core::option::Option<session_response::Answer>,
+}
+/// Nested message and enum types in `SessionResponse`.
+pub mod session_response {
+    /// Of the same name as the call, if the code is OK.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Answer {
+        #[prost(message, tag = "4")]
+        SendTask(super::SendTaskResponse),
+        #[prost(message, tag = "5")]
+        GetTask(super::GetTaskResponse),
+        #[prost(message, tag = "6")]
+        CancelTask(super::CancelTaskResponse),
+        #[prost(message, tag = "7")]
+        UpdateTaskStatus(super::UpdateTaskStatusResponse),
+        #[prost(message, tag = "8")]
+        CompleteTask(super::CompleteTaskResponse),
+        #[prost(message, tag = "9")]
+        FailTask(super::FailTaskResponse),
+        #[prost(message, tag = "10")]
+        WaitTask(super::GetTaskResponse),
+    }
+}
+/// Generated client implementations.
+pub mod session_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket. A daemon that lacks it answers UNIMPLEMENTED.
+    #[derive(Debug, Clone)]
+    pub struct SessionServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl SessionServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> SessionServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> SessionServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            SessionServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Carries the calls that the life of a task is made of. They begin in the order in which they are
+        /// sent; each is answered once, when its answer is ready, whatever was sent before it. A claim made
+        /// here belongs to the gRPC connection, as one by UpdateTaskStatus does. When the client has closed
+        /// its side, the open calls are still answered. When the stream breaks, it is not known which of
+        /// the open calls took effect.
+        ///
+        /// Bounds: 256 calls, 64 of them answered by a whole task, and 64 MiB of requests are in progress
+        /// at a time; above, the daemon reads no further until some are answered. 4 096 waits are open at a
+        /// time; above, a wait is refused with RESOURCE_EXHAUSTED. An answer that is not read holds up
+        /// those behind it.
+        ///
+        /// The metadata agentanycast-max-message, the largest message in bytes that the client takes,
+        /// counts for all calls of the session.
+        pub async fn session(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::SessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::SessionResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.SessionService/Session",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("agentanycast.v1.SessionService", "Session"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod session_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with SessionServiceServer.
+    #[async_trait]
+    pub trait SessionService: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Session method.
+        type SessionStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::SessionResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Carries the calls that the life of a task is made of. They begin in the order in which they are
+        /// sent; each is answered once, when its answer is ready, whatever was sent before it. A claim made
+        /// here belongs to the gRPC connection, as one by UpdateTaskStatus does. When the client has closed
+        /// its side, the open calls are still answered. When the stream breaks, it is not known which of
+        /// the open calls took effect.
+        ///
+        /// Bounds: 256 calls, 64 of them answered by a whole task, and 64 MiB of requests are in progress
+        /// at a time; above, the daemon reads no further until some are answered. 4 096 waits are open at a
+        /// time; above, a wait is refused with RESOURCE_EXHAUSTED. An answer that is not read holds up
+        /// those behind it.
+        ///
+        /// The metadata agentanycast-max-message, the largest message in bytes that the client takes,
+        /// counts for all calls of the session.
+        async fn session(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::SessionRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::SessionStream>, tonic::Status>;
+    }
+    /// Served beside NodeService, on the same socket. A daemon that lacks it answers UNIMPLEMENTED.
+    #[derive(Debug)]
+    pub struct SessionServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> SessionServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for SessionServiceServer<T>
+    where
+        T: SessionService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.SessionService/Session" => {
+                    #[allow(non_camel_case_types)]
+                    struct SessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::StreamingService<super::SessionRequest>
+                    for SessionSvc<T> {
+                        type Response = super::SessionResponse;
+                        type ResponseStream = T::SessionStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::SessionRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for SessionServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.SessionService";
+    impl<T> tonic::server::NamedService for SessionServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}

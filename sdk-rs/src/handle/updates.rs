@@ -59,9 +59,13 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
 
 /// The task whole, once it has ended.
 pub(super) async fn end(node: &Node, task_id: &str) -> Result<Task, Error> {
+    if let Some(task) = node.session().wait_task(task_id).await? {
+        return Ok(task.into());
+    }
     let mut backoff = node.session().backoff();
     loop {
         let mut events = subscribe(node, task_id, true).await?;
+        backoff.reset();
         let loss = loop {
             match events.message().await {
                 Ok(Some(update)) if TaskStatus::from(update.status).is_terminal() => {

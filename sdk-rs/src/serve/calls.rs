@@ -10,7 +10,7 @@ use crate::{
     handle::get_task,
     message::{Artifact, Message},
     node::Node,
-    session::{Backoff, NodeClient},
+    session::Backoff,
     task::TaskStatus,
 };
 
@@ -58,14 +58,13 @@ async fn change(
     status: TaskStatus,
     message: Option<Message>,
 ) -> (Result<(), Error>, bool) {
-    let rpc = |mut client: NodeClient, request| async move { client.update_task_status(request).await };
     let message = message.map(v1::Message::from);
     let request = v1::UpdateTaskStatusRequest {
         task_id: id.to_owned(),
         status: status.into(),
         message,
     };
-    let (answer, unanswered) = node.session().call_knowing(Subject::Task, request, rpc).await;
+    let (answer, unanswered) = node.session().task_call_knowing(Subject::Task, request).await;
     (answer.map(drop), unanswered)
 }
 
@@ -75,23 +74,21 @@ pub(super) async fn complete(
     artifacts: Vec<Artifact>,
     message: Option<Message>,
 ) -> Result<(), Error> {
-    let rpc = |mut client: NodeClient, request| async move { client.complete_task(request).await };
     let request = v1::CompleteTaskRequest {
         task_id: id.to_owned(),
         artifacts: artifacts.into_iter().map(Into::into).collect(),
         message: message.map(Into::into),
     };
-    let answer = node.session().call_knowing(Subject::Task, request, rpc).await;
+    let answer = node.session().task_call_knowing(Subject::Task, request).await;
     settle(node, id, TaskStatus::Completed, answer).await
 }
 
 pub(super) async fn fail(node: &Node, id: &str, reason: &str) -> Result<(), Error> {
-    let rpc = |mut client: NodeClient, request| async move { client.fail_task(request).await };
     let request = v1::FailTaskRequest {
         task_id: id.to_owned(),
         error_message: reason.to_owned(),
     };
-    let answer = node.session().call_knowing(Subject::Task, request, rpc).await;
+    let answer = node.session().task_call_knowing(Subject::Task, request).await;
     settle(node, id, TaskStatus::Failed, answer).await
 }
 

@@ -14,8 +14,9 @@ use crate::stage::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 2] = [
+const OUR_FILES: [&str; 3] = [
     "agentanycast/v1/registry_proof.proto",
+    "agentanycast/v1/session_service.proto",
     "agentanycast/v1/task_list_service.proto",
 ];
 
@@ -62,7 +63,10 @@ type Facts = BTreeMap<String, String>;
 
 fn facts(set: &FileDescriptorSet) -> Facts {
     let mut facts = Facts::new();
-    for file in set.file.iter().filter(|file| !OUR_FILES.contains(&file.name())) {
+    for file in &set.file {
+        if OUR_FILES.contains(&file.name()) {
+            continue;
+        }
         if !file.package().starts_with("agentanycast.") {
             continue;
         }

@@ -12,6 +12,7 @@ mod frames;
 mod impostors;
 mod limits;
 mod readers;
+mod sessions;
 mod streams;
 
 use std::{fmt::Debug, str::FromStr};

@@ -13,5 +13,6 @@ mod conversation;
 mod ends;
 mod life;
 mod peers;
+mod session;
 mod sizes;
 mod stream;

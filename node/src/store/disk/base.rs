@@ -4,7 +4,7 @@
 //! The rules it keeps: what was taken in is flushed, then the file is synced, since sled's flush does
 //! not reach through the disk's cache on Linux; segments of 8 MiB; half-written snapshots are deleted
 //! before opening. It carries the number of the last journal segment that it has taken in, so that a
-//! lost end of its own log is noticed.
+//! lost end of its own log is noticed. Large values are in files beside it ([`super::values`]).
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::table::{Change, Table};
+use super::{
+    failed,
+    table::{Change, Table},
+    values::{self, Cell, Place, Values},
+};
+use crate::store::StoreError;
 
 /// sled's page cache, in bytes. Little is read from it: tasks in use are in the engine's memory.
 const CACHE: u64 = 16 << 20;
@@ -33,12 +38,23 @@ const BIRTH: &str = "birth";
 /// The key in that tree with the last segment taken in.
 const TAKEN_IN: &str = "taken in";
 
+/// How values lie in it. One of another format is not read.
+const FORMAT: [u8; 1] = [2];
+
 /// An open database.
 pub(super) struct Base {
     path: PathBuf,
+    /// Where large values are.
+    values: PathBuf,
     db: sled::Db,
     marks: sled::Tree,
     file: File,
+}
+
+/// What a key has: in a table above the database, or in the database.
+pub(super) enum Found {
+    Above(Change),
+    Below(sled::IVec),
 }
 
 /// Why it did not open.
@@ -66,20 +82,22 @@ impl From<sled::Error> for Failure {
 
 impl Base {
     /// Opens the database at `path`.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(path: &Path, values: &Path) -> Result<Self, Failure> {
         remove_half_written_snapshots(path).map_err(sled::Error::Io)?;
         let db = open_sled(path)?;
         let marks = db.open_tree(BIRTH)?;
         // Over some damages sled opens as if nothing had ever been written.
-        if !marks.contains_key(BIRTH)? {
-            return Err(Failure::Damaged("its beginning is missing".into()));
+        match marks.get(BIRTH)? {
+            None => Err(Failure::Damaged("its beginning is missing".into())),
+            Some(format) if format != FORMAT => Err(Failure::Damaged("it is of another format".into())),
+            Some(_) => Ok(Self::around(path, values, db, marks)?),
         }
-        Ok(Self::around(path, db, marks)?)
     }
 
-    fn around(path: &Path, db: sled::Db, marks: sled::Tree) -> sled::Result<Self> {
+    fn around(path: &Path, values: &Path, db: sled::Db, marks: sled::Tree) -> sled::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
+            values: values.to_owned(),
             db,
             marks,
             file: File::open(path.join("db"))?,
@@ -100,7 +118,7 @@ impl Base {
                 fs::remove_dir_all(&unborn)?;
             }
             let db = open_sled(&unborn)?;
-            db.open_tree(BIRTH)?.insert(BIRTH, &[])?;
+            db.open_tree(BIRTH)?.insert(BIRTH, &FORMAT)?;
             db.flush()?;
             File::open(unborn.join("db"))?.sync_data()?;
             drop(db);
@@ -120,21 +138,59 @@ impl Base {
 
     /// Takes in the changes up to the end of journal segment `segment`; they are durable on return. Not
     /// atomic: the journal has to keep them until then. By how many bytes the live data has grown.
-    pub(super) fn take_in(&self, changes: &Table, segment: u64) -> sled::Result<i64> {
+    pub(super) fn take_in(&self, changes: &Table, segment: u64, values: &mut Values) -> sled::Result<i64> {
         let mut grown = 0;
         for (key, value) in changes.iter() {
             let before = match value {
                 Some(value) => {
-                    grown += (key.len() + value.len()) as i64;
-                    self.db.insert(key, value.as_slice())?
+                    let cell = values.cell(key, value)?;
+                    grown += (key.len() + cell.len()) as i64;
+                    self.db.insert(key, cell)?
                 }
                 None => self.db.remove(key)?,
             };
-            grown -= before.map_or(0, |before| (key.len() + before.len()) as i64);
+            if let Some(before) = before {
+                grown -= (key.len() + before.len()) as i64;
+                values.release(&before);
+            }
         }
+        values.sync()?;
         self.marks.insert(TAKEN_IN, &segment.to_le_bytes())?;
         self.sync()?;
+        values.sweep()?;
         Ok(grown)
+    }
+
+    /// Moves what is used of a file of values into the newest one; the file is gone on return, unless it
+    /// cannot be read to its end.
+    pub(super) fn empty(&self, file: u64, values: &mut Values) -> sled::Result<()> {
+        let mut moved = Vec::new();
+        for entry in values.entries(file)? {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    tracing::error!(file, %error, "a file of large values cannot be read to its end, and is kept");
+                    values.is_stuck(file);
+                    break;
+                }
+            };
+            let used = self.db.get(&entry.key)?;
+            if let Some(used) = used
+                && matches!(Cell::decode(&used), Some(Cell::There(place)) if place == entry.place)
+            {
+                let cell = values.again(&entry)?;
+                moved.push((entry.key, cell));
+            }
+        }
+        // Whoever reads may follow the new cells at once.
+        values.sync()?;
+        for (key, cell) in moved {
+            if let Some(used) = self.db.insert(key, cell)? {
+                values.release(&used);
+            }
+        }
+        self.sync()?;
+        Ok(values.sweep()?)
     }
 
     fn sync(&self) -> sled::Result<()> {
@@ -142,12 +198,23 @@ impl Base {
         Ok(self.file.sync_data()?)
     }
 
-    /// Bytes of all keys and values: reads everything.
-    pub(super) fn live(&self) -> sled::Result<u64> {
-        self.db
-            .iter()
-            .map(|pair| pair.map(|(key, value)| (key.len() + value.len()) as u64))
-            .sum()
+    /// Bytes of all keys and cells, and where the large values are: reads everything.
+    pub(super) fn survey(&self) -> Result<(u64, Vec<Place>), Failure> {
+        let (mut live, mut places) = (0, Vec::new());
+        let surveyed = panic::catch_unwind(AssertUnwindSafe(|| -> Result<(), Failure> {
+            for pair in self.db.iter() {
+                let (key, cell) = pair?;
+                live += (key.len() + cell.len()) as u64;
+                match Cell::decode(&cell) {
+                    Some(Cell::There(place)) => places.push(place),
+                    Some(Cell::Here(_)) => {}
+                    None => return Err(Failure::Damaged("a value is none that was written".into())),
+                }
+            }
+            Ok(())
+        }));
+        surveyed.unwrap_or_else(|_| Err(Failure::Damaged("the database panicked while reading".into())))?;
+        Ok((live, places))
     }
 
     /// A database at `path` with what is live in this one; durable on return. Its birth mark comes last.
@@ -159,29 +226,74 @@ impl Base {
             db.insert(key, value)?;
         }
         marks.insert(TAKEN_IN, &self.taken_in()?.to_le_bytes())?;
-        let copy = Self::around(path, db, marks)?;
+        let copy = Self::around(path, &self.values, db, marks)?;
         copy.sync()?;
-        copy.marks.insert(BIRTH, &[])?;
+        copy.marks.insert(BIRTH, &FORMAT)?;
         copy.sync()?;
         sync_directory_of(path)?;
         Ok(copy)
     }
 
     /// The value of a key.
-    pub(super) fn get(&self, key: &[u8]) -> sled::Result<Option<Vec<u8>>> {
-        Ok(self.db.get(key)?.map(|value| value.to_vec()))
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut missing = None;
+        loop {
+            let Some(cell) = self.db.get(key).map_err(failed)? else {
+                return Ok(None);
+            };
+            match Cell::decode(&cell) {
+                None => return Err(damaged(key)),
+                Some(Cell::Here(value)) => return Ok(Some(value.to_vec())),
+                Some(Cell::There(place)) => match values::read(&self.values, place) {
+                    Ok(value) => return value.map(Some).ok_or_else(|| damaged(key)),
+                    // Moved since, unless it is missing in the same place twice.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && missing != Some(place) => {
+                        missing = Some(place);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged(key)),
+                    Err(error) => return Err(failed(error)),
+                },
+            }
+        }
     }
 
-    /// All pairs from a key on, as changes that nothing was laid over.
-    pub(super) fn from(&self, from: Bound<&[u8]>) -> impl Iterator<Item = sled::Result<(Vec<u8>, Change)>> {
+    /// All keys from one on, with what they have.
+    pub(super) fn from(
+        &self,
+        from: Bound<&[u8]>,
+    ) -> impl Iterator<Item = Result<(Vec<u8>, Found), StoreError>> {
         let range = self.db.range::<&[u8], _>((from, Bound::Unbounded));
-        range.map(|pair| pair.map(|(key, value)| (key.to_vec(), Some(value.to_vec()))))
+        range.map(|pair| {
+            let (key, cell) = pair.map_err(failed)?;
+            Ok((key.to_vec(), Found::Below(cell)))
+        })
+    }
+
+    /// What a key was found to have.
+    pub(super) fn value(&self, key: &[u8], found: Found) -> Result<Change, StoreError> {
+        match found {
+            Found::Above(change) => Ok(change),
+            Found::Below(cell) => match Cell::decode(&cell) {
+                Some(Cell::Here(value)) => Ok(Some(value.to_vec())),
+                // It may have been moved since.
+                _ => self.get(key),
+            },
+        }
+    }
+
+    /// Bytes that the large values take on disk.
+    pub(super) fn size_of_values(&self) -> io::Result<u64> {
+        values::size_on_disk(&self.values)
     }
 
     /// Bytes that it takes on disk.
     pub(super) fn size_on_disk(&self) -> sled::Result<u64> {
         self.db.size_on_disk()
     }
+}
+
+fn damaged(key: &[u8]) -> StoreError {
+    StoreError::Damaged(format!("the key {}", key.escape_ascii()))
 }
 
 /// Makes a rename in the directory of `path` durable.

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use super::{Layers, Sizes, base::Base, failed, journal};
+use super::{Layers, Sizes, base::Base, failed, journal, values::Values};
 use crate::store::StoreError;
 
 /// Bytes on disk per byte of live data before the database is rewritten.
@@ -35,6 +35,8 @@ impl Checkpoints {
         directory: &Path,
         layers: Arc<Layers>,
         sizes: Sizes,
+        values: Values,
+        live: u64,
         spare: Option<u64>,
     ) -> std::io::Result<Self> {
         let (orders, inbox) = mpsc::channel();
@@ -43,7 +45,8 @@ impl Checkpoints {
             directory: directory.to_owned(),
             layers,
             small: sizes.small,
-            live: None,
+            values,
+            live,
             rewritten: 0,
         };
         let thread = thread::Builder::new().name("checkpoint".into()).spawn(move || {
@@ -124,8 +127,9 @@ struct Keeper {
     layers: Arc<Layers>,
     /// Databases up to this many bytes are not rewritten.
     small: u64,
-    /// Bytes of keys and values in the database; None: not counted yet.
-    live: Option<u64>,
+    values: Values,
+    /// Bytes of keys and cells in the database.
+    live: u64,
     /// Bytes that the database took when it was last rewritten.
     rewritten: u64,
 }
@@ -137,8 +141,11 @@ impl Keeper {
             (layers.frozen.clone(), Arc::clone(&layers.base))
         };
         let Some(frozen) = frozen else { return Ok(()) };
-        let grown = base.take_in(&frozen, segment).map_err(failed)?;
-        self.live = self.live.map(|live| live.saturating_add_signed(grown));
+        let grown = base.take_in(&frozen, segment, &mut self.values).map_err(failed)?;
+        self.live = self.live.saturating_add_signed(grown);
+        while let Some(file) = self.values.next_to_empty() {
+            base.empty(file, &mut self.values).map_err(failed)?;
+        }
         let next = self.rewrite(&base)?;
         let mut layers = self.layers.write();
         layers.frozen = None;
@@ -159,11 +166,7 @@ impl Keeper {
         if size <= self.small.max(self.rewritten.saturating_mul(2)) {
             return Ok(None);
         }
-        let live = match self.live {
-            Some(live) => live,
-            None => base.live().map_err(failed)?,
-        };
-        self.live = Some(live);
+        let live = self.live;
         if size <= live.saturating_mul(MOST_PER_LIVE) {
             return Ok(None);
         }

@@ -19,6 +19,7 @@ use super::{
     checkpoint::Checkpoints,
     journal::{self, Journal, Unreadable},
     table::Table,
+    values::Values,
 };
 use crate::store::StoreError;
 
@@ -48,11 +49,11 @@ pub(super) fn open(directory: &Path, sizes: Sizes) -> Result<Opened, StoreError>
     };
     make_private_dir(directory).map_err(unusable)?;
     let lock = lock(directory)?;
-    let (opened, moved_aside) = match Parts::open(directory) {
+    let (opened, moved_aside) = match Parts::open(directory, sizes) {
         Err(Failure::Damaged(cause)) => {
             let aside = move_aside(directory).map_err(unusable)?;
             tracing::error!(cause, aside = %aside.display(), "the store is damaged and was moved aside");
-            (Parts::open(directory), Some(aside))
+            (Parts::open(directory, sizes), Some(aside))
         }
         opened => (opened, None),
     };
@@ -62,8 +63,15 @@ pub(super) fn open(directory: &Path, sizes: Sizes) -> Result<Opened, StoreError>
         frozen: None,
         base: Arc::new(parts.base),
     })));
-    let checkpoints =
-        Checkpoints::start(directory, Arc::clone(&layers), sizes, parts.spare).map_err(unusable)?;
+    let checkpoints = Checkpoints::start(
+        directory,
+        Arc::clone(&layers),
+        sizes,
+        parts.values,
+        parts.live,
+        parts.spare,
+    )
+    .map_err(unusable)?;
     Ok(Opened {
         store: DiskStore {
             layers,
@@ -81,16 +89,22 @@ pub(super) fn open(directory: &Path, sizes: Sizes) -> Result<Opened, StoreError>
 struct Parts {
     base: Base,
     journal: Journal,
+    values: Values,
+    /// Bytes of keys and cells in the database.
+    live: u64,
     spare: Option<u64>,
 }
 
 impl Parts {
     /// Opens database and journal and brings the one up to date with the other.
-    fn open(directory: &Path) -> Result<Self, Failure> {
+    fn open(directory: &Path, sizes: Sizes) -> Result<Self, Failure> {
         let journals = journals(directory);
         make_private_dir(&journals)?;
+        make_private_dir(&values(directory))?;
         let mut segments = journal::segments(&journals)?;
         let base = open_base(directory, &journals, &mut segments)?;
+        let (live, used) = base.survey()?;
+        let mut values = Values::open(&values(directory), sizes.values, used.into_iter())?;
         let taken_in = base.taken_in()?;
         let ahead: Vec<u64> = segments
             .iter()
@@ -121,12 +135,18 @@ impl Parts {
             }
         }
         let journal = Journal::begin(&journals, last + 1, None)?;
-        base.take_in(&changes, last)?;
+        let grown = base.take_in(&changes, last, &mut values)?;
         let spare = segments.last().copied();
         for number in segments.iter().filter(|number| Some(**number) != spare) {
             journal::remove(&journals, *number)?;
         }
-        Ok(Self { base, journal, spare })
+        Ok(Self {
+            base,
+            journal,
+            values,
+            live: live.saturating_add_signed(grown),
+            spare,
+        })
     }
 }
 
@@ -146,15 +166,15 @@ fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Resu
         }
         let first = generation(directory, 1);
         Base::make(&first)?;
-        return Base::open(&first);
+        return Base::open(&first, &values(directory));
     }
     let newest = generations.pop().unwrap_or(1);
-    let opened = Base::open(&generation(directory, newest));
+    let opened = Base::open(&generation(directory, newest), &values(directory));
     let (base, others) = match opened {
         // A rewriting that was cut off: its birth mark comes last.
         Err(Failure::Damaged(_)) if !generations.is_empty() => {
             let before = generations.pop().unwrap_or(1);
-            let base = Base::open(&generation(directory, before))?;
+            let base = Base::open(&generation(directory, before), &values(directory))?;
             generations.push(newest);
             (base, generations)
         }
@@ -169,6 +189,11 @@ fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Resu
 /// The directory of the journal.
 pub(super) fn journals(directory: &Path) -> PathBuf {
     directory.join("journal")
+}
+
+/// The directory of the large values.
+pub(super) fn values(directory: &Path) -> PathBuf {
+    directory.join("values")
 }
 
 fn generation(directory: &Path, number: u64) -> PathBuf {
@@ -196,11 +221,11 @@ pub(super) fn generation_after(directory: &Path, path: &Path) -> PathBuf {
     generation(directory, name.and_then(number_of).unwrap_or(0) + 1)
 }
 
-/// Moves database and journal to `data.corrupt-<time>`.
+/// Moves database, values and journal to `data.corrupt-<time>`.
 fn move_aside(directory: &Path) -> io::Result<PathBuf> {
     let aside = free_name(directory);
     make_private_dir(&aside)?;
-    let mut parts = vec![journals(directory)];
+    let mut parts = vec![journals(directory), values(directory)];
     parts.extend(
         generations(directory)?
             .into_iter()

@@ -55,12 +55,12 @@ impl<U: Iterator, L: Iterator> Over<U, L> {
     }
 }
 
-impl<U, L, E> Iterator for Over<U, L>
+impl<U, L, C, E> Iterator for Over<U, L>
 where
-    U: Iterator<Item = (Vec<u8>, Change)>,
-    L: Iterator<Item = Result<(Vec<u8>, Change), E>>,
+    U: Iterator<Item = (Vec<u8>, C)>,
+    L: Iterator<Item = Result<(Vec<u8>, C), E>>,
 {
-    type Item = Result<(Vec<u8>, Change), E>;
+    type Item = Result<(Vec<u8>, C), E>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let Some((upper, _)) = self.upper.peek() else {
@@ -78,22 +78,26 @@ where
     }
 }
 
-/// The first `limit` pairs under `prefix` that were not removed.
-pub(super) fn page<E>(
-    merged: impl Iterator<Item = Result<(Vec<u8>, Change), E>>,
+/// The first `limit` pairs under `prefix` that were not removed. `value` says what a key has; it is asked
+/// only of those that nothing lies over.
+pub(super) fn page<C, E>(
+    merged: impl Iterator<Item = Result<(Vec<u8>, C), E>>,
     prefix: &[u8],
     limit: usize,
+    value: impl Fn(&[u8], C) -> Result<Change, E>,
 ) -> Result<Vec<Pair>, E> {
     let mut pairs = Vec::new();
     if limit == 0 {
         return Ok(pairs);
     }
     for change in merged {
-        let (key, value) = change?;
+        let (key, change) = change?;
         if !key.starts_with(prefix) {
             break;
         }
-        let Some(value) = value else { continue };
+        let Some(value) = value(&key, change)? else {
+            continue;
+        };
         pairs.push((key, value));
         if pairs.len() == limit {
             break;
@@ -137,7 +141,7 @@ mod tests {
             };
             let lowest = from(&low).into_iter().map(Ok::<_, ()>);
             let merged = Over::new(from(&high).into_iter(), Over::new(from(&middle).into_iter(), lowest));
-            prop_assert_eq!(page(merged, &prefix, limit), Ok(expected));
+            prop_assert_eq!(page(merged, &prefix, limit, |_, change| Ok(change)), Ok(expected));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    engine::records::{self, StateRecord, tag},
+    engine::records::{self, TaskSummary, tag},
     store::{Batch, Pair, Store, StoreError},
     task::Status,
 };
@@ -96,13 +96,16 @@ impl FaultyStore {
 
     pub(super) fn durable_status(&self, id: &str) -> Option<Status> {
         let state = self.lock();
-        let record = state.durable.get(&records::key(tag::STATE, id.as_bytes()))?;
-        records::decode::<StateRecord>(record)?.status()
+        let mut tasks = state.durable.iter().filter(|(key, _)| key[0] == tag::TASK);
+        tasks.find_map(|(_, value)| {
+            let task = records::decode::<TaskSummary>(value)?;
+            (task.id == id).then_some(task.state)??.status()
+        })
     }
 
     pub(super) fn durable_tasks(&self) -> usize {
         let state = self.lock();
-        state.durable.keys().filter(|key| key[0] == tag::STATE).count()
+        state.durable.keys().filter(|key| key[0] == tag::TASK).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

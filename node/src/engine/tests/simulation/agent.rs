@@ -13,7 +13,8 @@ use super::{
     ledger::{Ending, Fate, TARGET, from_originator},
     machine::{Answer, Given},
     plan::Plan,
-    world::{Errand, What, World},
+    what::{Errand, What},
+    world::World,
 };
 use crate::{
     engine::{
@@ -252,7 +253,7 @@ impl World {
         let job = self.nodes[at].agents[agent]
             .jobs
             .entry(task.id.clone())
-            .or_insert_with(|| fresh());
+            .or_insert_with(&mut fresh);
         if job.over && heard > job.heard {
             *job = fresh(); // It was left to somebody else, and is free again.
         }
@@ -346,7 +347,7 @@ impl World {
         }
         let given = results.clone();
         let call = self.call(at, What::Step(stepping.clone()), |core, now| {
-            take_step(core, now, stepping, given)
+            take_step(core, now, stepping, &given)
         });
         let ends = match step {
             Step::Complete => Some(Status::Completed),
@@ -417,7 +418,7 @@ impl World {
                 }
                 if let (Step::Stream(chunks), Given::Route(route)) = (step, given) {
                     self.ledger.streams(task, *connection, *heard, self.time);
-                    return self.begin_stream(at, stepping, *chunks, route);
+                    return self.begin_stream(at, stepping, *chunks, &route);
                 }
                 if let Some(job) = self.nodes[at].agents[*agent].job(*life, task) {
                     job.busy = false;
@@ -526,7 +527,7 @@ impl World {
     }
 }
 
-fn take_step(core: &mut Core, now: Now, stepping: &Stepping, results: Vec<(String, String)>) -> Answer {
+fn take_step(core: &mut Core, now: Now, stepping: &Stepping, results: &[(String, String)]) -> Answer {
     let Stepping {
         task: id,
         step,

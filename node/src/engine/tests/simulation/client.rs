@@ -8,7 +8,8 @@ use super::{
     ledger::{Ending, Fate, ORIGIN, TARGET},
     machine::{Answer, Given},
     plan::Plan,
-    world::{What, World},
+    what::What,
+    world::World,
 };
 use crate::{
     engine::{

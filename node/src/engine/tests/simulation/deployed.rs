@@ -206,9 +206,12 @@ impl World {
         let open: Vec<&String> = deployed
             .tasks
             .iter()
-            .filter(|(_, task)| match task.mine {
-                true => task.status == Status::InputRequired,
-                false => !task.status.is_terminal() && task.status != Status::InputRequired,
+            .filter(|(_, task)| {
+                if task.mine {
+                    task.status == Status::InputRequired
+                } else {
+                    !task.status.is_terminal() && task.status != Status::InputRequired
+                }
             })
             .map(|(id, _)| id)
             .collect();

@@ -90,8 +90,8 @@ pub(super) struct Story {
     pub(super) abandoned: bool,
     /// An agent went on without waiting for the answer to its question.
     pub(super) crossed: bool,
-    /// Artifacts that were streamed whole: id, bytes.
-    pub(super) streams: Vec<(String, Vec<u8>, CallId)>,
+    /// Artifacts that were streamed: id, all bytes, and the call that kept the end if it came so far.
+    pub(super) streams: Vec<(String, Vec<u8>, Option<CallId>)>,
 }
 
 impl Story {
@@ -308,7 +308,9 @@ impl Ledger {
             return;
         };
         if let Some(old) = story.claim {
-            story.abandoned |= old.lost_since.is_some_and(|since| time - since >= grace);
+            story.abandoned |= old
+                .lost_since
+                .is_some_and(|since| time.checked_sub(since).unwrap() >= grace);
             if old.connection != connection && old.lost_since.is_none() && heard <= old.heard {
                 let (first, second) = (old.connection, connection);
                 return self.wrong(format!("{task} is claimed by {first} and by {second}"));

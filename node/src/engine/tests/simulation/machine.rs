@@ -41,7 +41,7 @@ pub(super) type Answer = Result<Given, EngineError>;
 
 /// What comes out of a turn.
 pub(super) enum Out {
-    Effect(Effect),
+    Effect(Box<Effect>),
     Answer(CallId, Answer),
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Machine {
     inputs: usize,
     submitted: u64,
     durable: u64,
-    batches: VecDeque<(Batch, bool)>,
+    batches: VecDeque<Batch>,
     pending: VecDeque<Pending>,
 }
 
@@ -178,7 +178,7 @@ impl Machine {
             while let Some((_, id, answer)) = self.answers.pop_front_if(|(before, ..)| *before <= number) {
                 out.push(Out::Answer(id, answer));
             }
-            out.push(Out::Effect(effect));
+            out.push(Out::Effect(Box::new(effect)));
         }
         out.extend(
             self.answers
@@ -188,7 +188,7 @@ impl Machine {
         let lazy = out.is_empty();
         if !turn.batch.is_empty() {
             self.submitted += 1;
-            self.batches.push_back((turn.batch, lazy));
+            self.batches.push_back(turn.batch);
         }
         if !lazy {
             let commit = self.sabotage.of_commit(self.submitted);
@@ -208,10 +208,8 @@ impl Machine {
             return;
         }
         let mut group = Batch::default();
-        for (batch, lazy) in self.batches.drain(..count) {
-            if !self.sabotage.forgets(lazy) {
-                group.changes.extend(batch.changes);
-            }
+        for batch in self.batches.drain(..count) {
+            group.changes.extend(batch.changes);
         }
         match self.disk.apply(group).and_then(|()| self.disk.barrier()) {
             Ok(()) => {
@@ -260,10 +258,10 @@ impl Machine {
             }
         } else {
             let survive = dice.below(self.batches.len() + 1);
-            for (batch, _) in self.batches.iter().take(survive) {
+            for batch in self.batches.iter().take(survive) {
                 let _ = self.disk.apply(batch.clone());
             }
-            if let Some((batch, _)) = self.batches.get(survive) {
+            if let Some(batch) = self.batches.get(survive) {
                 let half = self.sabotage.half_of(batch);
                 let _ = self.disk.apply(half);
             }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{dice::Dice, sabotage::Sabotage};
+use super::dice::Dice;
 
 /// Frames that a courier takes before it gives its stream up.
 const COURIER_FRAMES: usize = 400;
@@ -64,16 +64,14 @@ pub(super) struct Network {
     pipes: Vec<Pipe>,
     links: Vec<(usize, usize)>,
     desks: Vec<Desk>,
-    sabotage: Sabotage,
 }
 
 impl Network {
-    pub(super) fn new(hosts: usize, sabotage: Sabotage) -> Self {
+    pub(super) fn new(hosts: usize) -> Self {
         Self {
             pipes: Vec::new(),
             links: Vec::new(),
             desks: (0..hosts).map(|_| Desk::default()).collect(),
-            sabotage,
         }
     }
 
@@ -159,11 +157,6 @@ impl Network {
                 frames: VecDeque::from([frame]),
             });
         }
-    }
-
-    /// Sabotage: frames go on whatever stream there is.
-    pub(super) fn writes_stale(&self) -> bool {
-        self.sabotage == Sabotage::StaleFrame
     }
 
     fn report(&mut self, from: usize, to: usize, number: u64, carries: Carries, opened: bool) {

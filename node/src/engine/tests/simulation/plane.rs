@@ -19,7 +19,8 @@ use super::{
     ledger::Fate,
     machine::{Answer, Given},
     network::Carries,
-    world::{What, World},
+    what::What,
+    world::World,
 };
 use crate::{
     delivery::artifact::{AckEffect, Frame, Incoming, Outgoing, Verdict},
@@ -99,13 +100,23 @@ impl Plane {
 
 impl World {
     /// The node took the artifact's opening: its content comes.
-    pub(super) fn begin_stream(&mut self, at: usize, stepping: &Stepping, chunks: usize, route: StreamRoute) {
+    pub(super) fn begin_stream(
+        &mut self,
+        at: usize,
+        stepping: &Stepping,
+        chunks: usize,
+        route: &StreamRoute,
+    ) {
         let key = (stepping.task.clone(), format!("stream-{}", stepping.message()));
         self.note(|| format!("node {at}: {chunks} chunks of {key:?} go by {route:?}"));
         let left: VecDeque<Bytes> = (0..chunks)
             .map(|at| format!("{at}-{};", "y".repeat(at % 7)).into())
             .collect();
         let number = self.number();
+        let content: Vec<u8> = left.iter().flatten().copied().collect();
+        if let Some(story) = self.ledger.stories.get_mut(&key.0) {
+            story.streams.push((key.1.clone(), content.clone(), None));
+        }
         if let StreamRoute::Peer(_) = route {
             let start = StreamStart {
                 task_id: key.0.clone(),
@@ -132,25 +143,17 @@ impl World {
             return;
         }
         // Into the node's own files, at one go.
-        let content = left.iter().flatten().copied().collect();
+        let bytes = content.len() as u64;
         let file = File {
             last: true,
             end: Some(StreamEndReason::Complete),
             chunks: left.into(),
         };
         self.nodes[at].plane.files.insert(key.clone(), file);
-        self.keep_end_of_stream(at, &key, stepping.agent, stepping.life, content);
+        self.keep_end_of_stream(at, &key, stepping.agent, stepping.life, bytes);
     }
 
-    fn keep_end_of_stream(
-        &mut self,
-        at: usize,
-        (task, artifact): &Key,
-        agent: usize,
-        life: u64,
-        content: Vec<u8>,
-    ) {
-        let bytes = content.len() as u64;
+    fn keep_end_of_stream(&mut self, at: usize, (task, artifact): &Key, agent: usize, life: u64, bytes: u64) {
         let what = What::StreamKept {
             agent,
             life,
@@ -161,7 +164,10 @@ impl World {
                 .map(|()| Given::Nothing)
         });
         if let Some(story) = self.ledger.stories.get_mut(task) {
-            story.streams.push((artifact.clone(), content, call));
+            let sent = story.streams.iter_mut().find(|(known, ..)| known == artifact);
+            if let Some((.., kept)) = sent {
+                *kept = Some(call);
+            }
         }
     }
 
@@ -218,7 +224,10 @@ impl World {
         if sender.finished {
             return self.finish_stream(at, which);
         }
-        if sender.broken.is_some_and(|since| time - since > LAST_WORDS) {
+        if sender
+            .broken
+            .is_some_and(|since| time.checked_sub(since).unwrap() > LAST_WORDS)
+        {
             return self.give_stream_up(at, which);
         }
         match sender.open {
@@ -228,7 +237,7 @@ impl World {
                 self.net.open(at, to, number, Carries::Artifact);
             }
             Some(false) => {}
-            Some(true) if time - sender.heard_at > SILENCE => {
+            Some(true) if time.checked_sub(sender.heard_at).unwrap() > SILENCE => {
                 sender.heard_at = time;
                 self.net.close(at, to, number, Carries::Artifact);
             }
@@ -255,7 +264,13 @@ impl World {
         let sender = self.nodes[at].plane.senders.remove(which);
         self.note(|| format!("node {at}: {:?} is sent", sender.key));
         if sender.reason == Some(StreamEndReason::Complete) {
-            self.keep_end_of_stream(at, &sender.key, sender.agent, sender.life, sender.pushed);
+            self.keep_end_of_stream(
+                at,
+                &sender.key,
+                sender.agent,
+                sender.life,
+                sender.pushed.len() as u64,
+            );
         } else {
             let (task, artifact) = &sender.key;
             self.call(at, What::Nobody, |core, _| {
@@ -344,7 +359,7 @@ impl World {
         }
     }
 
-    pub(super) fn stream_accepted(&mut self, at: usize, peer: usize, start: StreamStart, envelope: String) {
+    pub(super) fn stream_accepted(&mut self, at: usize, peer: usize, start: &StreamStart, envelope: String) {
         let key = (start.task_id.clone(), start.artifact_id.clone());
         self.receive(at, peer, &key);
         let plane = &mut self.nodes[at].plane;
@@ -355,7 +370,7 @@ impl World {
         let next = incoming.next_sequence();
         plane.files.entry(key).or_default();
         match verdict {
-            Verdict::Reject(reject) => self.answer_piece(at, peer, envelope, Some(reject.to_string()), None),
+            Verdict::Reject(reject) => self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None),
             _ => self.answer_piece(at, peer, envelope, None, Some(next)),
         }
     }
@@ -389,7 +404,7 @@ impl World {
                 }
                 match incoming.on_end() {
                     Verdict::Reject(reject) => {
-                        self.answer_piece(at, peer, envelope, Some(reject.to_string()), None);
+                        self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None);
                     }
                     _ => self.end_file(at, &key, peer, end.reason(), envelope),
                 }
@@ -413,7 +428,7 @@ impl World {
             }
             Verdict::Duplicate => {}
             Verdict::Reject(reject) => {
-                return self.answer_piece(at, peer, envelope.to_owned(), Some(reject.to_string()), None);
+                return self.answer_piece(at, peer, envelope.to_owned(), Some(&reject.to_string()), None);
             }
         }
         if let Some(ack) = incoming.ack_due() {
@@ -469,13 +484,13 @@ impl World {
         at: usize,
         peer: usize,
         envelope: String,
-        refused: Option<String>,
+        refused: Option<&str>,
         next: Option<u32>,
     ) {
         let peer = self.peer_of(peer);
         self.call(at, What::Nobody, |core, now| {
             let next = next.and_then(|next| i32::try_from(next).ok());
-            core.ack_stream(now, peer, envelope, refused.as_deref(), next);
+            core.ack_stream(now, peer, envelope, refused, next);
             Ok(Given::Nothing)
         });
     }
@@ -499,7 +514,7 @@ impl World {
                         problems.push(format!("{artifact} has other content"));
                     }
                 }
-                (Some(ended), Some((.., call)))
+                (Some(ended), Some((.., Some(call))))
                     if self.ledger.fate(*call) == Fate::Done && at == story.target =>
                 {
                     problems.push(format!("{artifact} was sent whole and is {ended:?}"));

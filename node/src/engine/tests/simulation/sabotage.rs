@@ -13,29 +13,20 @@ pub(super) enum Sabotage {
     NoMarks,
     /// A crash leaves a part of a batch.
     SplitBatch,
-    /// What nobody waits for is never written, and taken for written.
-    ForgetLazy,
     /// The numbers of the outboxes are not written down.
     NoSequence,
-    /// What was claimed is not written down with the task.
+    /// The entries of the outboxes are not written down.
     ForgottenQueue,
-    /// A frame for a stream that died is written on its successor.
-    StaleFrame,
-    /// The order of what comes out is the writer's whim.
-    ShuffledEffects,
 }
 
 impl Sabotage {
     /// All of them.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::EarlyEffects,
         Self::NoMarks,
         Self::SplitBatch,
-        Self::ForgetLazy,
         Self::NoSequence,
         Self::ForgottenQueue,
-        Self::StaleFrame,
-        Self::ShuffledEffects,
     ];
 
     /// What becomes of a batch on its way to the writer.
@@ -54,10 +45,6 @@ impl Sabotage {
     /// The batch that effects wait for.
     pub(super) fn of_commit(self, commit: u64) -> u64 {
         if self == Self::EarlyEffects { 0 } else { commit }
-    }
-
-    pub(super) fn forgets(self, lazy: bool) -> bool {
-        self == Self::ForgetLazy && lazy
     }
 
     /// What a crash leaves of a batch that was not durable.

@@ -17,55 +17,12 @@ use super::{
     plan::{Happening, Plan},
     plane::Plane,
     sabotage::Sabotage,
+    what::{Errand, What},
 };
 use crate::engine::{
     Core,
     turn::{Effect, Now},
 };
-
-/// Who waits for the answer to a call, and for what.
-#[derive(Clone, Debug)]
-pub(super) enum What {
-    Send {
-        errand: usize,
-    },
-    Look {
-        errand: usize,
-    },
-    Subscribe {
-        errand: usize,
-    },
-    Answer {
-        errand: usize,
-    },
-    Cancel {
-        errand: usize,
-    },
-    Step(super::agent::Stepping),
-    Check {
-        agent: usize,
-        life: u64,
-        task: String,
-    },
-    StreamKept {
-        agent: usize,
-        life: u64,
-        task: String,
-    },
-    EndKept {
-        key: (String, String),
-        peer: usize,
-        envelope: String,
-    },
-    Nobody,
-}
-
-/// What an agent's connection leaves to be noticed when it goes.
-#[derive(Clone, Copy)]
-pub(super) enum Errand {
-    Gone(u64),
-    Detach(u64),
-}
 
 pub(super) struct Node {
     pub(super) machine: Machine,
@@ -120,7 +77,7 @@ impl World {
             time: Duration::ZERO,
             nodes,
             deployed,
-            net: Network::new(hosts, sabotage),
+            net: Network::new(hosts),
             ledger,
             calls: BTreeMap::new(),
             last_number: 0,
@@ -266,7 +223,7 @@ impl World {
         self.time += time;
         for at in 0..self.nodes.len() {
             self.ledger.hour(at, self.hour_at(at));
-            self.input(at, |core, now| core.tick(now));
+            self.input(at, crate::engine::core::Core::tick);
             self.flush_acks(at);
         }
     }
@@ -341,8 +298,9 @@ impl World {
             | What::Answer { errand }
             | What::Cancel { errand } => self.nodes[at].client.unanswered(errand, fate),
             What::Step(step) => self.step_unanswered(at, &step, fate),
-            What::Check { agent, life, task } => self.check_unanswered(at, agent, life, &task),
-            What::StreamKept { agent, life, task } => self.check_unanswered(at, agent, life, &task),
+            What::Check { agent, life, task } | What::StreamKept { agent, life, task } => {
+                self.check_unanswered(at, agent, life, &task);
+            }
             What::EndKept { .. } | What::Nobody => {}
         }
     }
@@ -398,7 +356,7 @@ impl World {
                     self.hear(at, what, answer);
                 }
             }
-            Out::Effect(effect) => self.effect(at, effect),
+            Out::Effect(effect) => self.effect(at, *effect),
         }
     }
 
@@ -439,7 +397,7 @@ impl World {
                 peer,
                 start,
                 envelope_id,
-            } => self.stream_accepted(at, self.host_of(peer), start, envelope_id),
+            } => self.stream_accepted(at, self.host_of(peer), &start, envelope_id),
             Effect::StreamPiece {
                 peer,
                 envelope_id,
@@ -463,7 +421,7 @@ impl World {
         let Some(&courier) = self.nodes[at].couriers.get(&to) else {
             return;
         };
-        if stream.is_some_and(|stream| stream != courier) && !self.net.writes_stale() {
+        if stream.is_some_and(|stream| stream != courier) {
             return;
         }
         if !self.net.write(at, to, courier, Carries::Envelopes, frame) {

@@ -10,6 +10,11 @@ const TINY: Sizes = Sizes {
     segment: 20_000,
     longest_segment: 60_000,
     small: 0,
+    values: values::Limits {
+        large: 200,
+        file: 10_000,
+        small: 0,
+    },
 };
 
 fn open_tiny(directory: &Path) -> DiskStore {
@@ -122,7 +127,7 @@ fn moved_aside_after(break_it: impl FnOnce(&Path)) -> bool {
         None => assert_eq!(found, 400, "neither moved aside nor whole"),
         Some(aside) => {
             assert_eq!(found, 0);
-            assert!(names(aside).len() <= 2, "{:?}", names(aside));
+            assert!(names(aside).len() <= 3, "{:?}", names(aside));
             write(&opened.store, |batch| batch.put(b"new".to_vec(), b"1".to_vec()));
             drop(opened);
             assert_eq!(all(&open_tiny(home.path()), b"").len(), 1);
@@ -182,12 +187,98 @@ fn the_generation_before_a_finished_rewriting_is_removed() {
     write(&store, |batch| batch.put(b"k".to_vec(), b"v".to_vec()));
     drop(store);
     drop(open(home.path()));
-    let first = Base::open(&home.path().join("tasks.1")).unwrap();
+    let first = Base::open(&home.path().join("tasks.1"), &opening::values(home.path())).unwrap();
     drop(first.copy_to(&home.path().join("tasks.2")).unwrap());
     drop(first);
     let store = open(home.path());
     assert_eq!(all(&store, b"").len(), 1);
     assert_eq!(generation_paths(home.path()), [home.path().join("tasks.2")]);
+}
+
+fn value_files(home: &Path) -> Vec<PathBuf> {
+    let values = opening::values(home);
+    names(&values).iter().map(|name| values.join(name)).collect()
+}
+
+/// A store in which each key has a large value in a file, taken in by a restart.
+fn with_large_values(home: &Path, keys: u8) -> DiskStore {
+    let store = open_tiny(home);
+    for key in 0..keys {
+        write(&store, |batch| batch.put(vec![key], vec![key; 1000]));
+    }
+    drop(store);
+    open_tiny(home)
+}
+
+#[test]
+fn files_of_large_values_are_emptied_and_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let mut random = StdRng::seed_from_u64(7);
+    let mut model = BTreeMap::new();
+    let mut most = 0;
+    let mut store = open_tiny(home.path());
+    for _ in 0..3_000_u32 {
+        let key = vec![random.random_range(0..30_u8)];
+        let value = vec![random.random(); random.random_range(0..2000)];
+        model.insert(key.clone(), value.clone());
+        write(&store, |batch| batch.put(key, value));
+        most = most.max(store.layers.read().base.size_of_values().unwrap());
+    }
+    assert_eq!(all(&store, b""), model);
+    // 30 values of at most 2000 bytes, with keys and headers; what one checkpoint brings comes on top.
+    assert!(most < 3 * 30 * 2100 + TINY.longest_segment, "{most} bytes");
+    drop(store);
+    store = open_tiny(home.path());
+    assert_eq!(all(&store, b""), model);
+    write(&store, |batch| (0..30_u8).for_each(|key| batch.delete(vec![key])));
+    drop(store);
+    drop(open_tiny(home.path()));
+    assert_eq!(value_files(home.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_damaged_large_value_is_refused_by_name_and_the_rest_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    drop(with_large_values(home.path(), 20));
+    let first = &value_files(home.path())[0];
+    let mut bytes = fs::read(first).unwrap();
+    bytes[500] ^= 1;
+    fs::write(first, bytes).unwrap();
+    let store = open_tiny(home.path());
+    let is_refused = |key: &u8| matches!(store.get(&[*key]), Err(StoreError::Damaged(_)));
+    let refused: Vec<u8> = (0..20_u8).filter(is_refused).collect();
+    assert_eq!(refused.len(), 1);
+    assert!(matches!(store.scan(b"", None, 100), Err(StoreError::Damaged(_))));
+    // It can be written anew.
+    write(&store, |batch| batch.put(refused.clone(), vec![9; 1000]));
+    assert!(store.scan(b"", None, 100).is_ok());
+}
+
+#[test]
+fn a_lost_or_cut_file_of_values_takes_nothing_else_with_it() {
+    for cut in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        drop(with_large_values(home.path(), 20));
+        let first = &value_files(home.path())[0];
+        if cut {
+            let file = File::options().write(true).open(first).unwrap();
+            file.set_len(4_500).unwrap();
+        } else {
+            fs::remove_file(first).unwrap();
+        }
+        let store = open_tiny(home.path());
+        write(&store, |batch| batch.put(b"small".to_vec(), b"1".to_vec()));
+        let lost = (0..20_u8).filter(|key| store.get(&[*key]).is_err()).count();
+        assert!((1..=20).contains(&lost), "{lost}");
+        // Emptying stops where the file cannot be read, and the store goes on.
+        for round in 0..200_u8 {
+            write(&store, |batch| batch.put(b"k".to_vec(), vec![round; 1000]));
+        }
+        drop(store);
+        let store = open_tiny(home.path());
+        assert_eq!(store.get(b"k").unwrap().unwrap()[0], 199);
+        assert_eq!(store.get(b"small").unwrap().unwrap(), b"1");
+    }
 }
 
 fn generation_paths(home: &Path) -> Vec<PathBuf> {

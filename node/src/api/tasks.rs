@@ -1,0 +1,137 @@
+//! The calls that move one task, as functions from request to response: NodeService and SessionService are two
+//! ways to make the same calls. Translate, ask the engine, translate back; nothing is decided here.
+//!
+//! `most` is the largest message that the caller takes, `connection` the gRPC connection that it is on.
+
+use agentanycast_proto::v1::{
+    CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, FailTaskRequest,
+    FailTaskResponse, GetTaskRequest, GetTaskResponse, SendTaskRequest, SendTaskResponse,
+    UpdateTaskStatusRequest, UpdateTaskStatusResponse, send_task_request::Target,
+};
+use tonic::Status;
+
+use super::{Api, peer_of, status_of};
+use crate::{
+    engine::{SendTask, Subscription},
+    task::{self, Task},
+};
+
+/// Whether this is a message for a task that there is.
+pub(super) fn is_further(request: &SendTaskRequest) -> bool {
+    !request.task_id.is_empty() || request.metadata.contains_key("task_id")
+}
+
+impl Api {
+    /// SendTask.
+    pub(super) async fn submit(
+        &self,
+        request: SendTaskRequest,
+        most: usize,
+    ) -> Result<SendTaskResponse, Status> {
+        let further = is_further(&request);
+        let (peer, skill) = match request.target {
+            Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
+            Some(Target::SkillId(skill)) if skill.is_empty() => {
+                return Err(Status::invalid_argument("skill_id is empty"));
+            }
+            Some(Target::SkillId(skill)) => {
+                return Err(Status::unavailable(format!(
+                    "cannot look for agents with skill {skill:?}: this node has no discovery configured"
+                )));
+            }
+            Some(Target::Url(url)) => {
+                return Err(Status::failed_precondition(format!(
+                    "cannot send to {url:?}: this node has no HTTP bridge"
+                )));
+            }
+            None if further => (None, String::new()),
+            None => {
+                return Err(Status::invalid_argument(
+                    "the task has no target: set peer_id, skill_id or url",
+                ));
+            }
+        };
+        let message = request
+            .message
+            .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
+        let sent = SendTask {
+            peer,
+            message,
+            skill,
+            metadata: request.metadata,
+            context_id: request.context_id,
+            task_id: request.task_id,
+            idempotency_key: request.idempotency_key,
+        };
+        let task = self.engine().send_task(sent).await;
+        let task = task.map_err(|error| status_of(&error))?;
+        Ok(SendTaskResponse {
+            task: Some(self.present_task(&task, most).await),
+        })
+    }
+
+    /// GetTask.
+    pub(super) async fn read(&self, request: GetTaskRequest, most: usize) -> Result<GetTaskResponse, Status> {
+        let task = self.engine().task(request.task_id).await;
+        let task = task.map_err(|error| status_of(&error))?;
+        Ok(GetTaskResponse {
+            task: Some(self.present_task(&task, most).await),
+        })
+    }
+
+    /// CancelTask.
+    pub(super) async fn cancel(
+        &self,
+        request: CancelTaskRequest,
+        most: usize,
+    ) -> Result<CancelTaskResponse, Status> {
+        let task = self.engine().cancel(request.task_id).await;
+        let task = task.map_err(|error| status_of(&error))?;
+        Ok(CancelTaskResponse {
+            task: Some(self.present_task(&task, most).await),
+        })
+    }
+
+    /// UpdateTaskStatus.
+    pub(super) async fn update(
+        &self,
+        request: UpdateTaskStatusRequest,
+        connection: u64,
+    ) -> Result<UpdateTaskStatusResponse, Status> {
+        let next = task::Status::from_wire(request.status).ok_or_else(|| {
+            Status::invalid_argument(format!("status {} is none that a task can have", request.status))
+        })?;
+        self.engine()
+            .update(request.task_id, next, request.message, connection)
+            .await
+            .map_err(|error| status_of(&error))?;
+        Ok(UpdateTaskStatusResponse {})
+    }
+
+    /// CompleteTask.
+    pub(super) async fn complete(
+        &self,
+        request: CompleteTaskRequest,
+    ) -> Result<CompleteTaskResponse, Status> {
+        self.engine()
+            .complete(request.task_id, request.artifacts, request.message)
+            .await
+            .map_err(|error| status_of(&error))?;
+        Ok(CompleteTaskResponse {})
+    }
+
+    /// FailTask.
+    pub(super) async fn fail(&self, request: FailTaskRequest) -> Result<FailTaskResponse, Status> {
+        self.engine()
+            .fail(request.task_id, request.error_message)
+            .await
+            .map_err(|error| status_of(&error))?;
+        Ok(FailTaskResponse {})
+    }
+
+    /// The task as it is, and its changes from then on.
+    pub(super) async fn follow(&self, task_id: String) -> Result<(Task, Subscription), Status> {
+        let followed = self.engine().subscribe(task_id).await;
+        followed.map_err(|error| status_of(&error))
+    }
+}

@@ -1,0 +1,280 @@
+//! One gRPC stream that carries many calls: a caller's request gets a number and goes into a short queue, a reader
+//! task hands each answer to the caller whose number it has. It may touch nothing but its stream.
+//!
+//! The rule: every caller hears one thing. When the stream breaks, all that are open hear that it was lost; whether
+//! their calls took effect is not known.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use agentanycast_proto::v1::{
+    CancelCall, GetTaskRequest, SessionRequest, SessionResponse, Task, session_request::Call as Packed,
+    session_response::Answer as PackedAnswer,
+};
+use futures::Stream;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+};
+use tonic::{Code, Status, Streaming};
+
+use super::{SessionClient, calls::Call};
+
+/// Requests on their way to the connection; more wait at their callers.
+const QUEUE: usize = 256;
+
+/// Waits that are open at a time: half of what a daemon takes, since it hears later than we do that one is
+/// unwanted. More are made in the unary way.
+const MAX_WAITS: usize = 2048;
+
+/// How a call ended without its answer.
+#[derive(Debug)]
+pub(crate) enum Miss {
+    /// The stream had broken before; nothing was sent.
+    Broken,
+    /// The stream broke; whether the call took effect is not known.
+    Lost(Status),
+    /// The daemon refused it.
+    Refused(Status),
+}
+
+/// The stream, from its opening until it breaks. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct CallStream {
+    queue: mpsc::Sender<SessionRequest>,
+    open: Arc<Open>,
+    reader: AbortHandle,
+}
+
+/// What the callers, the queue's end and the reader share.
+#[derive(Debug, Default)]
+struct Open(Mutex<OpenCalls>);
+
+#[derive(Debug, Default)]
+struct OpenCalls {
+    /// The number of the last call.
+    last: u64,
+    callers: HashMap<u64, oneshot::Sender<SessionResponse>>,
+    waits: usize,
+    /// Waits that nobody wants and the daemon has not been told about, for want of room in the queue. At most
+    /// [`MAX_WAITS`].
+    unwanted: Vec<u64>,
+    /// Why the stream is over.
+    broken: Option<Status>,
+}
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, OpenCalls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn break_off(&self, status: Status) {
+        let mut calls = self.lock();
+        calls.broken.get_or_insert(status);
+        calls.callers.clear();
+    }
+
+    fn lost(&self) -> Miss {
+        Miss::Lost(self.lock().broken.clone().unwrap_or_else(ended))
+    }
+}
+
+impl CallStream {
+    /// Opens it; `None` if the daemon does not know call streams.
+    pub(crate) async fn open(mut client: SessionClient) -> Result<Option<Self>, Status> {
+        let (queue, requests) = mpsc::channel(QUEUE);
+        let open = Arc::new(Open::default());
+        let outgoing = Outgoing {
+            requests,
+            open: Arc::clone(&open),
+        };
+        let answers = match client.session(outgoing).await {
+            Ok(answers) => answers.into_inner(),
+            Err(status) if status.code() == Code::Unimplemented => return Ok(None),
+            Err(status) => return Err(status),
+        };
+        let reader = Reader(Arc::clone(&open));
+        let reader = tokio::spawn(reader.run(answers)).abort_handle();
+        Ok(Some(Self { queue, open, reader }))
+    }
+
+    /// Whether no call can be made on it any more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.open.lock().broken.is_some()
+    }
+
+    /// Makes a call. Dropping the future takes nothing back.
+    pub(crate) async fn call<C: Call>(&self, request: C) -> Result<C::Answer, Miss> {
+        let answer = self.begin(request.pack()).await?.answer().await?;
+        answer.and_then(C::unpack).ok_or_else(answered_otherwise)
+    }
+
+    /// Waits for the end of a task; `None` if there is no room for another wait. Dropping the future tells the
+    /// daemon that nobody waits any more.
+    pub(crate) async fn wait(&self, task_id: String) -> Result<Option<Task>, Miss> {
+        let Some(_room) = self.room_for_wait() else {
+            return Ok(None);
+        };
+        let call = Packed::WaitTask(GetTaskRequest { task_id });
+        let mut wait = Wait(self.begin(call).await?);
+        match wait.0.answer().await? {
+            Some(PackedAnswer::WaitTask(answer)) => match answer.task {
+                Some(task) => Ok(Some(task)),
+                None => Err(answered_otherwise()),
+            },
+            _ => Err(answered_otherwise()),
+        }
+    }
+
+    async fn begin(&self, call: Packed) -> Result<Begun<'_>, Miss> {
+        // Numbers have to rise along the queue, so they are drawn where nothing waits any more.
+        let place = self.queue.reserve().await.map_err(|_| Miss::Broken)?;
+        let (caller, answer) = oneshot::channel();
+        let mut calls = self.open.lock();
+        if calls.broken.is_some() {
+            return Err(Miss::Broken);
+        }
+        calls.last += 1;
+        let id = calls.last;
+        calls.callers.insert(id, caller);
+        place.send(SessionRequest {
+            call_id: id,
+            call: Some(call),
+        });
+        drop(calls);
+        Ok(Begun {
+            stream: self,
+            id,
+            answer,
+        })
+    }
+
+    fn room_for_wait(&self) -> Option<WaitRoom<'_>> {
+        let mut calls = self.open.lock();
+        (calls.waits < MAX_WAITS).then(|| {
+            calls.waits += 1;
+            WaitRoom(&self.open)
+        })
+    }
+}
+
+impl Drop for CallStream {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+struct WaitRoom<'a>(&'a Open);
+
+impl Drop for WaitRoom<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waits -= 1;
+    }
+}
+
+/// A call whose request is on its way.
+struct Begun<'a> {
+    stream: &'a CallStream,
+    id: u64,
+    answer: oneshot::Receiver<SessionResponse>,
+}
+
+impl Begun<'_> {
+    async fn answer(&mut self) -> Result<Option<PackedAnswer>, Miss> {
+        let Ok(response) = (&mut self.answer).await else {
+            return Err(self.stream.open.lost());
+        };
+        match Code::from_i32(response.code) {
+            Code::Ok => Ok(response.answer),
+            code => Err(Miss::Refused(Status::new(code, response.message))),
+        }
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        // An answer that comes later is nobody's.
+        self.stream.open.lock().callers.remove(&self.id);
+    }
+}
+
+/// A wait; dropped unanswered, the daemon is told.
+struct Wait<'a>(Begun<'a>);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let Begun { stream, id, .. } = self.0;
+        let mut calls = stream.open.lock();
+        // While nothing else can look at the queue's end, so that it is told sooner or later.
+        if calls.callers.remove(&id).is_some() && stream.queue.try_send(cancel(id)).is_err() {
+            calls.unwanted.push(id);
+        }
+    }
+}
+
+/// What the connection sends.
+struct Outgoing {
+    requests: mpsc::Receiver<SessionRequest>,
+    open: Arc<Open>,
+}
+
+impl Stream for Outgoing {
+    type Item = SessionRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<SessionRequest>> {
+        let next = self.requests.poll_recv(context);
+        if next.is_pending()
+            && let Some(id) = self.open.lock().unwanted.pop()
+        {
+            return Poll::Ready(Some(cancel(id)));
+        }
+        next
+    }
+}
+
+fn cancel(call_id: u64) -> SessionRequest {
+    SessionRequest {
+        call_id,
+        call: Some(Packed::CancelCall(CancelCall {})),
+    }
+}
+
+/// Hands the answers out. However it ends, also with its runtime, the callers hear of it.
+struct Reader(Arc<Open>);
+
+impl Reader {
+    async fn run(self, mut answers: Streaming<SessionResponse>) {
+        let end = loop {
+            match answers.message().await {
+                Ok(Some(response)) => {
+                    let caller = self.0.lock().callers.remove(&response.call_id);
+                    if let Some(caller) = caller {
+                        // Whoever gave up meanwhile needs no answer.
+                        let _ = caller.send(response);
+                    }
+                }
+                Ok(None) => break ended(),
+                Err(status) => break status,
+            }
+        };
+        self.0.break_off(end);
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.break_off(ended());
+    }
+}
+
+fn ended() -> Status {
+    Status::unavailable("the stream of calls ended")
+}
+
+fn answered_otherwise() -> Miss {
+    Miss::Refused(Status::internal("the daemon gave the answer of another call"))
+}

@@ -1,0 +1,92 @@
+//! The stream of calls that is in use: opened by the first call on a connection, opened anew by the first one after
+//! it broke. A daemon that does not know such streams is not asked again on the same connection.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tonic::Status;
+
+use super::{
+    SessionClient,
+    call_stream::{CallStream, Miss},
+};
+
+#[derive(Debug)]
+pub(super) struct CurrentStream {
+    client: SessionClient,
+    connections: Arc<AtomicU64>,
+    known: Mutex<Known>,
+    /// Held by the one that opens a stream.
+    opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+enum Known {
+    Nothing,
+    Stream(Arc<CallStream>),
+    /// There are none on the connection of this count.
+    None {
+        on: u64,
+    },
+}
+
+impl CurrentStream {
+    pub(super) fn new(client: SessionClient, connections: Arc<AtomicU64>) -> Self {
+        Self {
+            client,
+            connections,
+            known: Mutex::new(Known::Nothing),
+            opening: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// A stream that is not known to be broken; `None` if the daemon has no such streams. Opening one may take so long.
+    pub(super) async fn get(&self, limit: Duration) -> Result<Option<Arc<CallStream>>, Miss> {
+        match self.known() {
+            Known::Stream(stream) => return Ok(Some(stream)),
+            Known::None { .. } => return Ok(None),
+            Known::Nothing => {}
+        }
+        let opened = tokio::time::timeout(limit, self.open()).await;
+        opened.unwrap_or_else(|_| {
+            Err(Miss::Refused(Status::deadline_exceeded(
+                "the daemon did not answer in time",
+            )))
+        })
+    }
+
+    async fn open(&self) -> Result<Option<Arc<CallStream>>, Miss> {
+        let _alone = self.opening.lock().await;
+        match self.known() {
+            Known::Stream(stream) => return Ok(Some(stream)),
+            Known::None { .. } => return Ok(None),
+            Known::Nothing => {}
+        }
+        let opened = CallStream::open(self.client.clone())
+            .await
+            .map_err(Miss::Refused)?;
+        let opened = opened.map(Arc::new);
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = match &opened {
+            Some(stream) => Known::Stream(Arc::clone(stream)),
+            None => Known::None {
+                on: self.connections.load(Ordering::Acquire),
+            },
+        };
+        Ok(opened)
+    }
+
+    /// What holds without asking the daemon.
+    fn known(&self) -> Known {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Known::Stream(stream) if stream.is_broken() => Known::Nothing,
+            Known::None { on } if *on != self.connections.load(Ordering::Acquire) => Known::Nothing,
+            known => known.clone(),
+        }
+    }
+}

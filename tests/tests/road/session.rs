@@ -1,0 +1,364 @@
+//! Many calls on one stream: each is what the unary call is, and none waits for another.
+
+use agentanycast::{PeerId, TaskError};
+use agentanycast_proto::{
+    MAX_GRPC_MESSAGE,
+    v1::{self, TaskStatus, session_request::Call, session_response::Answer},
+};
+use agentanycast_tests::{
+    Daemon, Pair, Transport,
+    calls::{self, Calls},
+    rpc::{self, Rpc},
+    within,
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use tonic::{Code, Status, transport::Channel};
+
+/// A peer id that is well-formed and nobody's.
+const NOBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+
+fn nobody() -> PeerId {
+    NOBODY.parse().unwrap()
+}
+
+async fn channel(daemon: &Daemon) -> Channel {
+    rpc::channel(daemon.grpc()).await.unwrap()
+}
+
+async fn open(daemon: &Daemon) -> Calls {
+    Calls::open(channel(daemon).await, None).await
+}
+
+fn task_of(answer: Answer) -> v1::Task {
+    let task = match answer {
+        Answer::SendTask(answer) => answer.task,
+        Answer::GetTask(answer) | Answer::WaitTask(answer) => answer.task,
+        Answer::CancelTask(answer) => answer.task,
+        answer => panic!("{answer:?} has no task"),
+    };
+    task.expect("a task")
+}
+
+/// The same call in the unary way.
+async fn unary(rpc: &mut Rpc, call: Call) -> Result<Answer, Status> {
+    Ok(match call {
+        Call::SendTask(request) => Answer::SendTask(rpc.send_task(request).await?.into_inner()),
+        Call::GetTask(request) => Answer::GetTask(rpc.get_task(request).await?.into_inner()),
+        Call::CancelTask(request) => Answer::CancelTask(rpc.cancel_task(request).await?.into_inner()),
+        Call::UpdateTaskStatus(request) => {
+            Answer::UpdateTaskStatus(rpc.update_task_status(request).await?.into_inner())
+        }
+        Call::CompleteTask(request) => Answer::CompleteTask(rpc.complete_task(request).await?.into_inner()),
+        Call::FailTask(request) => Answer::FailTask(rpc.fail_task(request).await?.into_inner()),
+        Call::WaitTask(request) => {
+            let request = v1::SubscribeTaskUpdatesRequest {
+                task_id: request.task_id,
+                end_only: true,
+            };
+            let mut events = rpc.subscribe_task_updates(request).await?.into_inner();
+            let task = events.message().await?.expect("the end").task;
+            Answer::WaitTask(v1::GetTaskResponse { task })
+        }
+        Call::CancelCall(_) => panic!("not a call"),
+    })
+}
+
+/// What two tasks with the same life have in common.
+fn alike(outcome: Result<Answer, Status>, id: &str) -> String {
+    let shown = match outcome {
+        Ok(answer @ (Answer::UpdateTaskStatus(_) | Answer::CompleteTask(_) | Answer::FailTask(_))) => {
+            format!("{answer:?}")
+        }
+        Ok(answer) => {
+            let mut task = task_of(answer);
+            (task.created_at, task.updated_at) = (None, None);
+            // A further message of no task makes a new one.
+            (task.task_id, task.context_id) = (String::new(), String::new());
+            for message in task.messages.iter_mut().chain(task.status_message.as_mut()) {
+                message.created_at = None;
+                message.message_id = String::new();
+            }
+            format!("{task:?}")
+        }
+        Err(status) => format!("{:?}: {}", status.code(), status.message()),
+    };
+    shown.replace(id, "THE-TASK")
+}
+
+/// A drawn call on this task; waits only where they end.
+fn drawn(dice: &mut StdRng, id: &str, peer: &PeerId, ended: bool) -> Call {
+    let id = match dice.random_range(0..20) {
+        0 => "unknown",
+        1 => "",
+        _ => id,
+    };
+    let task_id = id.to_owned();
+    match dice.random_range(0..12) {
+        0 | 1 => calls::get(id),
+        2 => Call::CancelTask(v1::CancelTaskRequest { task_id }),
+        3 => Call::FailTask(v1::FailTaskRequest {
+            task_id,
+            error_message: "no ink".to_owned(),
+        }),
+        4 => Call::CompleteTask(v1::CompleteTaskRequest {
+            task_id,
+            artifacts: vec![v1::Artifact {
+                artifact_id: "artifact".to_owned(),
+                ..rpc::artifact("result", "done")
+            }],
+            message: None,
+        }),
+        5 => Call::SendTask(v1::SendTaskRequest {
+            task_id,
+            ..rpc::to_peer(peer, rpc::text("further"))
+        }),
+        6 if ended => calls::wait(id),
+        _ => Call::UpdateTaskStatus(v1::UpdateTaskStatusRequest {
+            task_id,
+            status: dice.random_range(0..9),
+            message: dice.random_bool(0.5).then(|| v1::Message {
+                message_id: "progress".to_owned(),
+                ..rpc::text("progress")
+            }),
+        }),
+    }
+}
+
+/// Drawn lives of tasks, each led twice: by unary calls and on a session. Every answer and every refusal is the same.
+#[tokio::test]
+async fn a_session_answers_as_unary_calls_do() {
+    const LIVES: usize = 40;
+    const CALLS: usize = 12;
+    let daemon = Daemon::builder().start().await;
+    let peer = daemon.peer_id().clone();
+    let mut rpc = daemon.rpc().await;
+    let mut session = open(&daemon).await;
+    let mut dice = StdRng::seed_from_u64(7);
+    let mut refused = std::collections::BTreeSet::new();
+    for life in 0..LIVES {
+        let new = Call::SendTask(rpc::to_peer(&peer, rpc::text("x")));
+        let ids = [
+            task_of(unary(&mut rpc, new.clone()).await.unwrap()).task_id,
+            task_of(session.call(new).await.unwrap()).task_id,
+        ];
+        let mut done = Vec::new();
+        for _ in 0..CALLS {
+            let status = rpc::get(&mut rpc, &ids[0]).await.unwrap().status();
+            let ended = !matches!(
+                status,
+                TaskStatus::Submitted | TaskStatus::Working | TaskStatus::InputRequired
+            );
+            let seed = dice.random();
+            let [ours, theirs] =
+                [&ids[0], &ids[1]].map(|id| drawn(&mut StdRng::seed_from_u64(seed), id, &peer, ended));
+            done.push(format!("{ours:?}"));
+            let by_unary = unary(&mut rpc, ours).await;
+            let on_session = session.call(theirs).await;
+            refused.extend(
+                by_unary
+                    .as_ref()
+                    .err()
+                    .map(|status| format!("{:?}", status.code())),
+            );
+            assert_eq!(
+                alike(by_unary, &ids[0]),
+                alike(on_session, &ids[1]),
+                "life {life}: {done:#?}"
+            );
+        }
+    }
+    for code in ["NotFound", "FailedPrecondition", "InvalidArgument"] {
+        assert!(refused.contains(code), "{code} is not among {refused:?}");
+    }
+    let skill = Call::SendTask(v1::SendTaskRequest {
+        target: Some(v1::send_task_request::Target::SkillId("echo".to_owned())),
+        message: Some(rpc::text("x")),
+        ..v1::SendTaskRequest::default()
+    });
+    assert_eq!(session.call(skill).await.unwrap_err().code(), Code::Unavailable);
+}
+
+/// A claim on a session is the connection's, whichever way the next call goes.
+#[tokio::test]
+async fn a_claim_belongs_to_the_connection() {
+    let daemon = Daemon::builder().start().await;
+    let connection = channel(&daemon).await;
+    let mut unary = Rpc::new(connection.clone());
+    let mut session = Calls::open(connection, None).await;
+    let mut others = open(&daemon).await;
+    let task = rpc::send(&mut unary, daemon.peer_id(), "x").await;
+    let working = |text| calls::update(&task.task_id, TaskStatus::Working, text);
+    session.call(working(None)).await.unwrap();
+    let refused = others.call(working(None)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    rpc::report(&mut unary, &task.task_id, TaskStatus::Working, "still at it")
+        .await
+        .unwrap();
+    drop((unary, session));
+    // Once the connection is gone, another one takes the task over.
+    let taken_over = async { while others.call(working(None)).await.is_err() {} };
+    within("the task is taken over", taken_over).await;
+}
+
+#[tokio::test]
+async fn calls_begin_in_order_and_nothing_waits_for_a_wait() {
+    const REPORTS: usize = 600;
+    let daemon = Daemon::builder().start().await;
+    let mut rpc = daemon.rpc().await;
+    let mut session = open(&daemon).await;
+    let id = rpc::send(&mut rpc, daemon.peer_id(), "count").await.task_id;
+    let wait = session.send(calls::wait(&id));
+    let unwanted = session.send(calls::wait(&id));
+    session.send(calls::update(&id, TaskStatus::Working, None));
+    for number in 0..REPORTS {
+        session.send(calls::update(&id, TaskStatus::Working, Some(&number.to_string())));
+    }
+    for _ in 0..=REPORTS {
+        session.next().await.1.unwrap();
+    }
+    session.cancel(unwanted);
+    let (given_up, outcome) = session.next().await;
+    assert_eq!(
+        (given_up, outcome.unwrap_err().code()),
+        (unwanted, Code::Cancelled)
+    );
+    // Nobody's, or answered: nothing happens.
+    session.cancel(unwanted);
+    session.cancel(u64::MAX);
+    session.send_as(wait + 1_000_000, Some(calls::complete(&id, "done")));
+    session.close();
+    let mut ended = None;
+    for _ in 0..2 {
+        let (call, outcome) = session.next().await;
+        if call == wait {
+            ended = Some(task_of(outcome.unwrap()));
+        }
+    }
+    let ended = ended.expect("the wait is answered");
+    assert_eq!(ended.status(), TaskStatus::Completed);
+    let texts: Vec<_> = ended
+        .messages
+        .iter()
+        .map(|message| rpc::text_of(&message.parts))
+        .collect();
+    let counted: Vec<_> = (0..REPORTS).map(|number| number.to_string()).collect();
+    assert_eq!(texts[1..], counted);
+    assert!(
+        session.end().await.is_none(),
+        "all calls of a closed session are answered"
+    );
+}
+
+#[tokio::test]
+async fn what_a_daemon_does_not_know_ends_no_session() {
+    let daemon = Daemon::builder().start().await;
+    let mut session = open(&daemon).await;
+    session.send_as(5, None);
+    let (call, outcome) = session.next().await;
+    assert_eq!((call, outcome.unwrap_err().code()), (5, Code::Unimplemented));
+    assert_eq!(
+        session.call(calls::get("x")).await.unwrap_err().code(),
+        Code::NotFound
+    );
+}
+
+/// An answer could not say which of the two it is for.
+#[tokio::test]
+async fn a_number_used_twice_ends_the_session() {
+    let daemon = Daemon::builder().start().await;
+    let mut rpc = daemon.rpc().await;
+    let id = rpc::send(&mut rpc, &nobody(), "x").await.task_id;
+    let mut session = open(&daemon).await;
+    session.send_as(7, Some(calls::wait(&id)));
+    session.send_as(7, Some(calls::get(&id)));
+    let status = session.end().await.expect("a reason");
+    assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    assert!(status.message().contains("call_id 7"), "{status}");
+}
+
+/// Whoever takes large messages gets the artifact whole, whoever does not gets it by reference.
+#[tokio::test]
+async fn large_answers_keep_to_what_the_client_takes() {
+    const BYTES: usize = 5 << 20;
+    let daemon = Daemon::builder().start().await;
+    let mut rpc = daemon.rpc().await;
+    let id = rpc::send(&mut rpc, daemon.peer_id(), "much").await.task_id;
+    let mut modest = open(&daemon).await;
+    let mut greedy = Calls::open(channel(&daemon).await, Some(MAX_GRPC_MESSAGE)).await;
+    greedy.send(calls::wait(&id));
+    modest.send(calls::wait(&id));
+    let large = "x".repeat(BYTES);
+    greedy.send(calls::update(&id, TaskStatus::Working, None));
+    greedy.next().await.1.unwrap();
+    greedy.send(calls::complete(&id, &large));
+    let mut whole = None;
+    for _ in 0..2 {
+        if let Ok(Answer::WaitTask(answer)) = greedy.next().await.1 {
+            whole = answer.task;
+        }
+    }
+    let whole = whole.expect("the end");
+    assert_eq!(rpc::text_of(&whole.artifacts[0].parts).len(), BYTES);
+    let listed = task_of(modest.next().await.1.unwrap());
+    assert!(rpc::text_of(&listed.artifacts[0].parts).is_empty());
+    assert!(listed.artifacts[0].size_bytes >= BYTES as u64);
+}
+
+/// Waits of the SDK that are open while their daemon is killed, or stopped, and started again.
+#[tokio::test]
+async fn open_waits_outlive_the_daemon() {
+    const WAITS: usize = 500;
+    let mut daemon = Daemon::builder().start().await;
+    let node = daemon.node().await;
+    let mut handles = Vec::new();
+    for _ in 0..WAITS {
+        let target = agentanycast::Target::Peer(nobody());
+        handles.push(node.send_task(target, "wait").await.unwrap());
+    }
+    let waits: Vec<_> = handles
+        .iter()
+        .cloned()
+        .map(|handle| tokio::spawn(async move { handle.wait().await }))
+        .collect();
+    for stops in [false, true, false] {
+        handles[0].snapshot().await.unwrap();
+        if stops {
+            daemon.stop().await;
+        } else {
+            daemon.kill().await;
+        }
+        daemon.restart().await;
+    }
+    for handle in &handles {
+        handle.cancel().await.unwrap();
+    }
+    for wait in waits {
+        let outcome = within("the wait ends", wait).await.unwrap();
+        assert!(matches!(outcome, Err(TaskError::Canceled { .. })), "{outcome:?}");
+    }
+}
+
+/// More waits than a session takes, all of one SDK: the rest goes another way, and all end.
+#[tokio::test]
+async fn the_sdk_waits_for_more_than_a_session_takes() {
+    const TASKS: usize = 50;
+    const WAITS: usize = 60;
+    let pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let mut handles = Vec::new();
+    for _ in 0..TASKS {
+        let target = agentanycast::Target::Peer(pair.bob.peer_id().clone());
+        handles.push(alice.send_task(target, "x").await.unwrap());
+    }
+    let waits: Vec<_> = (0..TASKS * WAITS)
+        .map(|number| {
+            let handle = handles[number % TASKS].clone();
+            tokio::spawn(async move { handle.wait().await })
+        })
+        .collect();
+    let _agent = agentanycast_tests::agent::Agent::echo(&bob);
+    for wait in waits {
+        let task = within("the wait ends", wait).await.unwrap().unwrap();
+        assert_eq!(task.text_content(), "echo: x");
+    }
+}
