@@ -283,7 +283,10 @@ mod tests {
             addresses: vec![String::new(); 2],
             ..RegisterSkillsRequest::default()
         };
-        assert_eq!(elements(Kind::Registration, &register.encode_to_vec(), 100), Ok(8));
+        assert_eq!(
+            elements(Kind::Registration, &register.encode_to_vec(), 100),
+            Ok(8)
+        );
         let told = FederatedRegistration {
             skills: vec![skill; 3],
             ..FederatedRegistration::default()
