@@ -1,41 +1,34 @@
 //! What the node is told: flags over environment over file over defaults, checked before anything is bound.
 //!
-//! PURE: the arguments, the environment and the file come in as arguments of [`load`]. `keys` is the table
-//! of all settings, `setting` reads and shows one value, `flags` and `file` are the layers, `check` knows
-//! what goes together and what is not built yet.
+//! The layers are those of all our daemons (`agentanycast_program::settings`, pure); here are what the node
+//! adds: `keys`, the table of all settings, and `check`, which knows what goes together and what is not
+//! built yet.
 
 mod check;
-mod error;
-mod file;
-mod flags;
 mod grpc;
 mod keys;
 mod rules;
-mod setting;
-mod show;
 
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
-    io,
     net::Ipv4Addr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use agentanycast_program::{
+    settings::{self, Program, expand},
+    words,
+};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-pub use error::{ConfigError, Source};
-pub use file::read_file;
+pub use agentanycast_program::settings::{
+    ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Source, Sources,
+};
 pub use grpc::{GrpcAccess, GrpcListen};
 pub use rules::{AclRule, RateOverride};
-pub use setting::{ByteSize, DhtMode, ListenOn, LogFormat, LogLevel};
 
 use keys::KEYS;
-use setting::{Raw, expand};
-
-/// The process's exit code for a [`ConfigError`].
-pub const EXIT_CODE: u8 = 2;
 
 /// What all environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_";
@@ -221,106 +214,41 @@ pub struct Policy {
     pub overrides: Vec<RateOverride>,
 }
 
-/// Where each value came from: the names of settings that are not defaults.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources(BTreeMap<&'static str, Source>);
-
-impl Sources {
-    /// Where the setting of this TOML name came from.
-    pub fn of(&self, name: &str) -> Source {
-        self.0.get(name).cloned().unwrap_or(Source::Default)
+words! {
+    /// Part that the node takes in the DHT.
+    DhtMode {
+        /// Server when reachable from outside.
+        Auto = "auto",
+        /// Asks only.
+        Client = "client",
+        /// Answers too.
+        Server = "server",
     }
 }
 
 /// What the command line asks for.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Loaded {
-    /// To run the node.
-    Run {
-        /// The settings, checked.
-        config: Box<Config>,
-        /// Where they came from.
-        sources: Sources,
+pub type Loaded = settings::Loaded<Config>;
+
+/// The node to its settings.
+static PROGRAM: Program<Config> = Program {
+    name: "agentanycastd",
+    version: env!("CARGO_PKG_VERSION"),
+    about: "The AgentAnycast node: connects the agents on this machine to agents elsewhere",
+    prefix: ENVIRONMENT_PREFIX,
+    file: Some("~/.agentanycast/config.toml"),
+    keys: KEYS,
+    defaults: Config::defaults,
+    settle: |config, sources| {
+        if !config.enable_quic && sources.of("listen_addrs") == Source::Default {
+            config.listen_addrs.retain(|address| !uses_quic(address));
+        }
     },
-    /// To print this text, every setting with its source, and end.
-    PrintConfig(String),
-    /// To print this text, the version, and end.
-    Version(String),
-    /// To print this text, the usage, and end.
-    Help(String),
-}
+    check: check::check,
+};
 
-/// One value in a layer: the setting, what it is to be, and who says so.
-struct Entry {
-    key: &'static keys::Key,
-    raw: Raw,
-    origin: Source,
-}
-
-/// Reads the configuration from all layers and checks it.
-///
-/// `args` begins with the program's name, as [`std::env::args_os`] does. `env` looks up a variable by its
-/// whole name; an empty one counts as not set. `read_file` is called once at most. `home` stands for `~`.
-pub fn load(
-    args: impl Iterator<Item = OsString>,
-    env: impl Fn(&str) -> Option<String>,
-    read_file: impl Fn(&Path) -> io::Result<String>,
-    home: Option<&Path>,
-) -> Result<Loaded, ConfigError> {
-    let flags = match flags::parse(args)? {
-        flags::Parsed::Run(flags) => flags,
-        flags::Parsed::Version(text) => return Ok(Loaded::Version(text)),
-        flags::Parsed::Help(text) => return Ok(Loaded::Help(text)),
-    };
-    let mut entries = file::layer(flags.config.as_deref(), home, read_file)?;
-    entries.extend(environment(env));
-    entries.extend(flags.entries);
-
-    let mut config = Config::defaults(home);
-    let mut sources = Sources::default();
-    for Entry { key, raw, origin } in entries {
-        (key.set)(&mut config, &raw, home).map_err(|refusal| ConfigError::BadValue {
-            key: key.name.to_owned(),
-            value: if key.secret {
-                show::STARS.to_owned()
-            } else {
-                error::quoted(&refusal.value)
-            },
-            origin: origin.clone(),
-            allowed: refusal.allowed,
-        })?;
-        sources.0.insert(key.name, origin);
-    }
-    if !config.enable_quic && sources.of("listen_addrs") == Source::Default {
-        config.listen_addrs.retain(|address| !uses_quic(address));
-    }
-    if flags.print_config {
-        return Ok(Loaded::PrintConfig(show::text(&config, &sources)));
-    }
-    check::check(&config, &sources)?;
-    Ok(Loaded::Run {
-        config: Box::new(config),
-        sources,
-    })
-}
-
-/// [`load`] with the arguments, environment, files and home directory of this process.
+/// The configuration from the arguments, environment, files and home directory of this process.
 pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded, ConfigError> {
-    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    load(args, variable, read_file, std::env::home_dir().as_deref())
-}
-
-fn environment(env: impl Fn(&str) -> Option<String>) -> Vec<Entry> {
-    let entry = |key: &'static keys::Key| {
-        let name = format!("{ENVIRONMENT_PREFIX}{}", key.variable?);
-        let value = env(&name).filter(|value| !value.is_empty())?;
-        Some(Entry {
-            key,
-            raw: Raw::Word(value),
-            origin: Source::Environment(name),
-        })
-    };
-    KEYS.iter().filter_map(entry).collect()
+    settings::load_from_process(&PROGRAM, args)
 }
 
 impl Config {

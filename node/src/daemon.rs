@@ -12,6 +12,7 @@ use std::{
 };
 
 use agentanycast_identity as identity;
+use agentanycast_program::{logging, process};
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
@@ -40,7 +41,6 @@ use crate::{
     net,
     spool::Spool,
     store::disk::DiskStore,
-    telemetry,
 };
 
 /// Events of the network that wait for the engine.
@@ -51,9 +51,6 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long calls that are being answered may take after the engine has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
-
-/// File descriptors the daemon asks for: connections, streams and artifact files take one each.
-const DESCRIPTORS: u64 = 65_536;
 
 /// What a client may send on one HTTP/2 stream ahead of what is read of it, in bytes: eight chunks, which
 /// hide the way to the agent and back.
@@ -105,11 +102,11 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_process(config: Config) -> ExitCode {
-    if let Err(error) = telemetry::init_logging(config.log_level, config.log_format) {
+    if let Err(error) = logging::init(config.log_level, config.log_format) {
         complain(&format!("cannot log: {error}"));
     }
-    telemetry::log_panics();
-    raise_descriptor_limit();
+    logging::log_panics();
+    process::raise_descriptor_limit();
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -135,18 +132,6 @@ fn run_process(config: Config) -> ExitCode {
 fn complain(error: &impl Display) {
     // Nobody to tell if standard error is gone.
     let _ = writeln!(io::stderr(), "agentanycastd: {error}");
-}
-
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
-    if limit.current.is_some_and(|now| now < wanted) {
-        limit.current = Some(wanted);
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, "the limit of open files could not be raised");
-        }
-    }
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {

@@ -29,6 +29,10 @@ pub enum Kind {
     Envelope,
     /// An `AgentCard`.
     Card,
+    /// A `RegisterSkillsRequest`.
+    Registration,
+    /// A `PushRegistrationsRequest`.
+    Registrations,
 }
 
 /// Why a message should not be decoded.
@@ -58,10 +62,7 @@ impl std::error::Error for Refused {}
 /// See [`Refused`]. What passes may still fail to decode.
 pub fn elements(kind: Kind, bytes: &[u8], most: usize) -> Result<usize, Refused> {
     let shapes = &*SHAPES;
-    let root = match kind {
-        Kind::Envelope => shapes.envelope,
-        Kind::Card => shapes.card,
-    };
+    let root = shapes.roots[kind as usize];
     let mut count = 0;
     let mut above: Vec<(&[u8], usize)> = Vec::new();
     let (mut rest, mut shape) = (bytes, root);
@@ -130,8 +131,8 @@ enum Field {
 /// The messages, each as its fields by number.
 struct Shapes {
     all: Vec<Vec<Field>>,
-    envelope: usize,
-    card: usize,
+    /// In the order of [`Kind`].
+    roots: [usize; 4],
 }
 
 static SHAPES: LazyLock<Shapes> = LazyLock::new(Shapes::read);
@@ -170,8 +171,12 @@ impl Shapes {
         });
         Self {
             all: all.collect(),
-            envelope: place(".agentanycast.v1.A2AEnvelope"),
-            card: place(".agentanycast.v1.AgentCard"),
+            roots: [
+                place(".agentanycast.v1.A2AEnvelope"),
+                place(".agentanycast.v1.AgentCard"),
+                place(".agentanycast.v1.RegisterSkillsRequest"),
+                place(".agentanycast.v1.PushRegistrationsRequest"),
+            ],
         }
     }
 }
@@ -197,8 +202,9 @@ mod tests {
 
     use super::*;
     use crate::v1::{
-        A2aEnvelope, AgentCard, Artifact, DataPart, Message, P2pExtension, Part, SendTaskPayload, Skill,
-        Task, TaskCompletePayload, TextPart, a2a_envelope::Payload, part::Content,
+        A2aEnvelope, AgentCard, Artifact, DataPart, FederatedRegistration, Message, P2pExtension, Part,
+        PushRegistrationsRequest, RegisterSkillsRequest, SendTaskPayload, Skill, SkillInfo, Task,
+        TaskCompletePayload, TextPart, a2a_envelope::Payload, part::Content,
     };
 
     fn envelope(payload: Payload) -> Vec<u8> {
@@ -268,6 +274,28 @@ mod tests {
             ..AgentCard::default()
         };
         assert_eq!(elements(Kind::Card, &card.encode_to_vec(), 100), Ok(10));
+        let skill = SkillInfo {
+            tags: [("a".to_owned(), "b".to_owned())].into(),
+            ..SkillInfo::default()
+        };
+        let register = RegisterSkillsRequest {
+            skills: vec![skill.clone(); 3],
+            addresses: vec![String::new(); 2],
+            ..RegisterSkillsRequest::default()
+        };
+        assert_eq!(
+            elements(Kind::Registration, &register.encode_to_vec(), 100),
+            Ok(8)
+        );
+        let told = FederatedRegistration {
+            skills: vec![skill; 3],
+            ..FederatedRegistration::default()
+        };
+        let push = PushRegistrationsRequest {
+            registrations: vec![told; 2],
+            ..PushRegistrationsRequest::default()
+        };
+        assert_eq!(elements(Kind::Registrations, &push.encode_to_vec(), 100), Ok(14));
     }
 
     #[test]

@@ -20,10 +20,12 @@ pub mod ending;
 pub mod lab;
 pub mod pair;
 pub mod process;
+pub mod relay;
 pub mod rpc;
 pub mod stranger;
 pub mod wait;
 
 pub use daemon::{Builder, Daemon};
 pub use pair::{Pair, Transport};
+pub use relay::Relay;
 pub use wait::{LIMIT, eventually, eventually_within, skipped, within};

@@ -2,9 +2,10 @@
 
 use std::{net::IpAddr, path::Path, time::Duration};
 
+use agentanycast_program::settings::quoted;
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-use super::{Config, ConfigError, GrpcListen, Sources, error::quoted, keys, uses_quic};
+use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
 const MAX_RETRIES: usize = 16;
@@ -198,6 +199,9 @@ impl Check<'_> {
         }
         let origin = self.sources.of("grpc_listen");
         Err(ConfigError::OpenToOthers {
+            key: "grpc_listen",
+            advice: "give --grpc-token-file, --grpc-tls-cert and --grpc-tls-key, or --grpc-allow-remote to leave \
+                     it open",
             value: quoted(&listen.to_string()),
             origin,
         })
@@ -258,13 +262,9 @@ impl Check<'_> {
 
     /// The value of a setting as the user knows it, without quotes around texts.
     fn value(&self, key: &str) -> String {
-        let shown = keys::find(key)
-            .map(|key| (key.show)(self.config))
-            .unwrap_or_default();
-        match shown.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-            Some(text) => text.to_owned(),
-            None => shown,
-        }
+        keys::find(key)
+            .map(|key| key.plain(self.config))
+            .unwrap_or_default()
     }
 
     fn not_built(&self, key: &str, feature: &'static str, advice: &'static str) -> ConfigError {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::setting::{Raw, Refusal, Setting, expand, host_port, literal};
+use agentanycast_program::settings::{Raw, Refusal, Setting, expand, host_port, literal};
 
 /// The address of the gRPC face.
 #[derive(Clone, Debug, PartialEq, Eq)]

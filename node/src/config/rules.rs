@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::setting::{Raw, Refusal, Setting, literal};
+use agentanycast_program::settings::{Raw, Refusal, Setting, literal};
 
 /// One `[[policy.acl]]` entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,11 @@
 //! The layers against a model, every setting through every layer, every refusal by its kind.
 
-use std::{cell::RefCell, collections::HashMap, fmt::Write as _};
+use std::{cell::RefCell, collections::HashMap, fmt::Write as _, io};
 
+use agentanycast_program::settings::{Raw, Refusal, Setting, load};
 use proptest::{option, prelude::*, sample::select};
 
-use super::{
-    keys::Key,
-    setting::{Refusal, Setting},
-    *,
-};
+use super::{keys::Key, *};
 
 const FILE: &str = "/home/u/.agentanycast/config.toml";
 
@@ -46,6 +43,7 @@ impl Given {
     fn load(&self) -> Result<Loaded, ConfigError> {
         let args = std::iter::once("agentanycastd").chain(self.args.iter().map(String::as_str));
         load(
+            &PROGRAM,
             args.map(OsString::from),
             |name| self.env.get(name).cloned(),
             |path| match &self.file {
@@ -144,7 +142,13 @@ fn a_tilde_stands_for_the_home_everywhere() {
 fn without_a_home_the_paths_have_to_be_given() {
     let load = |args: &[&str]| {
         let args = ["agentanycastd"].iter().chain(args).map(OsString::from);
-        load(args, |_| None, |_| Err(io::ErrorKind::NotFound.into()), None)
+        load(
+            &PROGRAM,
+            args,
+            |_| None,
+            |_| Err(io::ErrorKind::NotFound.into()),
+            None,
+        )
     };
     let error = load(&[]).unwrap_err();
     assert!(
@@ -304,7 +308,14 @@ fn the_file_that_a_flag_names_must_be_there() {
         Ok("log_level = 'warn'".to_owned())
     };
     let args = ["agentanycastd", "-config", "~/other.toml"].map(OsString::from);
-    let loaded = load(args.into_iter(), |_| None, file, Some(Path::new("/home/u"))).unwrap();
+    let loaded = load(
+        &PROGRAM,
+        args.into_iter(),
+        |_| None,
+        file,
+        Some(Path::new("/home/u")),
+    )
+    .unwrap();
     assert!(matches!(loaded, Loaded::Run { config, .. } if config.log_level == LogLevel::Warn));
     assert_eq!(*read.borrow(), [Path::new("/home/u/other.toml")]);
 }

@@ -668,6 +668,15 @@ pub struct SkillRegistration {
     pub registered_at: ::core::option::Option<::prost_types::Timestamp>,
     #[prost(message, optional, tag = "6")]
     pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Multiaddrs where the peer said it can be dialled.
+    #[prost(string, repeated, tag = "100")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Whether the peer has proven that the registration is its own.
+    #[prost(bool, tag = "101")]
+    pub verified: bool,
+    /// The relay that the peer registered with, if it is not the one that answers.
+    #[prost(string, tag = "102")]
+    pub origin_relay_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RegisterSkillsRequest {
@@ -679,6 +688,9 @@ pub struct RegisterSkillsRequest {
     pub agent_name: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
     pub agent_description: ::prost::alloc::string::String,
+    /// Multiaddrs where the peer can be dialled, at most 16.
+    #[prost(string, repeated, tag = "100")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterSkillsResponse {
@@ -3072,6 +3084,22 @@ pub mod node_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A request to a registry that a peer has signed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegistryProof {
+    /// The RPC, as in "/agentanycast.v1.RegistryService/Heartbeat".
+    #[prost(string, tag = "1")]
+    pub method: ::prost::alloc::string::String,
+    /// The encoded request, as it was signed.
+    #[prost(bytes = "vec", tag = "2")]
+    pub request: ::prost::alloc::vec::Vec<u8>,
+    /// See `agentanycast_identity::proof`.
+    #[prost(bytes = "vec", tag = "3")]
+    pub signature: ::prost::alloc::vec::Vec<u8>,
+    /// When it was signed, by the peer's clock, in milliseconds since 1970.
+    #[prost(uint64, tag = "4")]
+    pub time_ms: u64,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SyncRegistrationsRequest {
     #[prost(string, tag = "1")]
@@ -3080,6 +3108,9 @@ pub struct SyncRegistrationsRequest {
     pub since: ::core::option::Option<::prost_types::Timestamp>,
     #[prost(int32, tag = "3")]
     pub limit: i32,
+    /// The epoch of the answer that `since` was taken from; 0 if there was none.
+    #[prost(fixed64, tag = "100")]
+    pub epoch: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SyncRegistrationsResponse {
@@ -3087,6 +3118,12 @@ pub struct SyncRegistrationsResponse {
     pub registrations: ::prost::alloc::vec::Vec<FederatedRegistration>,
     #[prost(message, optional, tag = "2")]
     pub sync_timestamp: ::core::option::Option<::prost_types::Timestamp>,
+    /// Drawn at each start of the relay that answers: a cursor of another epoch means nothing to it.
+    #[prost(fixed64, tag = "100")]
+    pub epoch: u64,
+    /// Whether there is more behind sync_timestamp.
+    #[prost(bool, tag = "101")]
+    pub more: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PushRegistrationsRequest {
@@ -3120,6 +3157,21 @@ pub struct FederatedRegistration {
     pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
     #[prost(uint64, tag = "8")]
     pub version: u64,
+    /// Multiaddrs where the peer said it can be dialled.
+    #[prost(string, repeated, tag = "100")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What the peer has signed: a registration, then what changed it, the last heartbeat at the end.
+    #[prost(message, repeated, tag = "101")]
+    pub proofs: ::prost::alloc::vec::Vec<RegistryProof>,
+    /// The version as its origin gave it, where `version` had to be clamped.
+    #[prost(uint64, tag = "102")]
+    pub claimed_version: u64,
+    /// The peer is registered no longer; skills are empty and expires_at is past.
+    #[prost(bool, tag = "103")]
+    pub tombstone: bool,
+    /// How long it is valid from now on, in milliseconds, so that clocks need not agree. 0: see expires_at.
+    #[prost(uint64, tag = "104")]
+    pub remaining_ms: u64,
 }
 /// Generated client implementations.
 pub mod federation_service_client {

@@ -14,7 +14,8 @@ use crate::stage::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 2] = [
+const OUR_FILES: [&str; 3] = [
+    "agentanycast/v1/registry_proof.proto",
     "agentanycast/v1/session_service.proto",
     "agentanycast/v1/task_list_service.proto",
 ];
@@ -29,17 +30,29 @@ const ADDED: &[&str] = &[
     "message AckPayload: outcome = 100",
     "message AckPayload: reason = 101",
     "message Artifact: size_bytes = 100",
+    "message FederatedRegistration: addresses = 100",
+    "message FederatedRegistration: claimed_version = 102",
+    "message FederatedRegistration: proofs = 101",
+    "message FederatedRegistration: remaining_ms = 104",
+    "message FederatedRegistration: tombstone = 103",
+    "message RegisterSkillsRequest: addresses = 100",
     "message SendTaskPayload: further = 101",
     "message SendTaskPayload: metadata = 100",
     "message SendTaskRequest: context_id = 100",
     "message SendTaskRequest: idempotency_key = 102",
     "message SendTaskRequest: task_id = 101",
     "message Skill: tags = 100",
+    "message SkillRegistration: addresses = 100",
+    "message SkillRegistration: origin_relay_id = 102",
+    "message SkillRegistration: verified = 101",
     "message StreamEnd: error_message = 100",
     "message SubscribeTaskUpdatesRequest: end_only = 100",
     "message SubscribeTaskUpdatesResponse: task = 100",
     "message SubscribeTaskStreamRequest: artifact_id = 100",
     "message SubscribeTaskStreamRequest: from_sequence = 101",
+    "message SyncRegistrationsRequest: epoch = 100",
+    "message SyncRegistrationsResponse: epoch = 100",
+    "message SyncRegistrationsResponse: more = 101",
     "message Task: assignee_peer_id = 102",
     "message Task: metadata = 101",
     "message Task: status_message = 100",

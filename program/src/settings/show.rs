@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::{Config, Sources, error::without_password, keys::KEYS};
+use super::{Key, Sources, error::without_password};
 
 /// What stands for a secret.
 pub(super) const STARS: &str = "\"***\"";
 
 /// A TOML file that means the same configuration, except for secrets; what only a flag can set is a comment.
-pub(super) fn text(config: &Config, sources: &Sources) -> String {
+pub(super) fn text<C>(keys: &[Key<C>], config: &C, sources: &Sources) -> String {
     let mut text = String::new();
-    for key in KEYS {
+    for key in keys {
         let value = match (key.show)(config) {
             value if value == "\"\"" => value,
             _ if key.secret => STARS.to_owned(),

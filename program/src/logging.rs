@@ -11,7 +11,7 @@ use tracing_subscriber::{
     util::{SubscriberInitExt as _, TryInitError},
 };
 
-use crate::config::{LogFormat, LogLevel};
+use crate::settings::{LogFormat, LogLevel};
 
 /// Crates below us that say at `info` what only their authors need: held one level back, and never
 /// beyond `debug`, because their traces would contain the bytes of messages.
@@ -27,7 +27,7 @@ const CHATTY: [&str; 8] = [
 ];
 
 /// Begins to log. An error if this process has a logger already.
-pub fn init_logging(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
+pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = match format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

@@ -8,68 +8,78 @@ use clap::{
 };
 
 use super::{
-    Config, ConfigError, Entry, Source,
+    ConfigError, Entry, Flag, Key, Program, Source,
     error::nearest,
-    keys::{self, Flag, KEYS},
-    setting::{Raw, Setting as _},
+    find,
+    value::{Raw, Setting as _},
 };
 
 /// What the command line is.
-pub(super) enum Parsed {
-    Run(Flags),
+pub(super) enum Parsed<C: 'static> {
+    Run(Flags<C>),
     Version(String),
     Help(String),
 }
 
 /// The flags given.
-pub(super) struct Flags {
+pub(super) struct Flags<C: 'static> {
     /// `--config`.
     pub(super) config: Option<String>,
     /// `--print-config`.
     pub(super) print_config: bool,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry<C>>,
 }
 
 /// Reads the command line; the first argument is the program's name.
-pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, ConfigError> {
-    let mut command = command();
+pub(super) fn parse<C>(
+    program: &Program<C>,
+    args: impl Iterator<Item = OsString>,
+) -> Result<Parsed<C>, ConfigError> {
+    let mut command = command(program);
     let matches = match command.try_get_matches_from_mut(args.enumerate().map(two_dashes)) {
         Ok(matches) => matches,
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => return Ok(Parsed::Help(error.to_string())),
             ErrorKind::DisplayVersion => return Ok(Parsed::Version(error.to_string())),
-            _ => return Err(one_line(&error)),
+            _ => return Err(one_line(program.keys, &error)),
         },
     };
     Ok(Parsed::Run(Flags {
         config: matches.get_one::<String>("config").cloned(),
         print_config: matches.get_flag("print-config"),
-        entries: entries(&matches),
+        entries: entries(program.keys, &matches),
     }))
 }
 
-fn command() -> Command {
-    let defaults = Config::defaults(None);
+fn command<C>(program: &Program<C>) -> Command {
+    let defaults = (program.defaults)(None);
+    let default_file = program
+        .file
+        .map(|file| format!(" [default: {file:?}, if it is there]"))
+        .unwrap_or_default();
     let config = Arg::new("config")
         .long("config")
         .value_name("FILE")
-        .help("Configuration in TOML [default: \"~/.agentanycast/config.toml\", if it is there]");
+        .help(format!("Configuration in TOML{default_file}"));
     let print = Arg::new("print-config")
         .long("print-config")
         .action(ArgAction::SetTrue)
         .help("Print every setting with its source, and end");
-    Command::new("agentanycastd")
-        .bin_name("agentanycastd")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("The AgentAnycast node: connects the agents on this machine to agents elsewhere")
-        .after_help(
-            "Every setting can also stand in the file, and many in the environment as AGENTANYCAST_…; \
+    Command::new(program.name)
+        .bin_name(program.name)
+        .version(program.version)
+        .about(program.about)
+        .after_help(format!(
+            "Every setting can also stand in the file, and many in the environment as {}…; \
              --print-config shows them all. Flags may be written with one dash.",
-        )
+            program.prefix
+        ))
         .args_override_self(true)
         .arg(config)
         .args(
-            KEYS.iter()
+            program
+                .keys
+                .iter()
                 .filter_map(|key| key.flag.as_ref().map(|flag| arg(flag, &(key.show)(&defaults)))),
         )
         .arg(print)
@@ -87,7 +97,7 @@ fn arg(flag: &'static Flag, default: &str) -> Arg {
             .value_name("BOOL")
             .help(flag.help);
     }
-    let arg = if flag.name == "mcp-proxy" {
+    let arg = if flag.optional_value {
         arg.num_args(0..=1).default_missing_value("true")
     } else {
         arg
@@ -111,15 +121,19 @@ fn two_dashes((place, arg): (usize, OsString)) -> OsString {
     }
 }
 
-fn entries(matches: &ArgMatches) -> Vec<Entry> {
+fn entries<C>(keys: &'static [Key<C>], matches: &ArgMatches) -> Vec<Entry<C>> {
     let mut entries = Vec::new();
-    for key in KEYS {
+    for key in keys {
         let Some(flag) = &key.flag else { continue };
         let Some(value) = matches.get_one::<String>(flag.name) else {
             continue;
         };
         let origin = Source::Flag(format!("--{}", flag.name));
-        if let Some(switch) = flag.enables.and_then(keys::find).filter(|_| !value.is_empty()) {
+        if let Some(switch) = flag
+            .enables
+            .and_then(|name| find(keys, name))
+            .filter(|_| !value.is_empty())
+        {
             entries.push(Entry {
                 key: switch,
                 raw: Raw::Word(true.show()),
@@ -136,7 +150,7 @@ fn entries(matches: &ArgMatches) -> Vec<Entry> {
 }
 
 /// What the parser reports on several lines, on one.
-fn one_line(error: &clap::Error) -> ConfigError {
+fn one_line<C>(keys: &[Key<C>], error: &clap::Error) -> ConfigError {
     let given = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(given)) => given.clone(),
         Some(ContextValue::Strings(given)) => given.join(" "),
@@ -149,7 +163,7 @@ fn one_line(error: &clap::Error) -> ConfigError {
                 .split('=')
                 .next()
                 .unwrap_or_default();
-            let flags = KEYS
+            let flags = keys
                 .iter()
                 .filter_map(|key| key.flag.as_ref())
                 .map(|flag| flag.name);

@@ -12,14 +12,11 @@ use toml::{
 };
 
 use super::{
-    ConfigError, Entry, Source,
+    ConfigError, Entry, Key, Source,
     error::nearest,
-    keys::{self, KEYS},
-    setting::{Raw, expand},
+    find,
+    value::{Raw, expand},
 };
-
-/// Where the file is unless `--config` says otherwise; there it may be missing.
-const DEFAULT_PATH: &str = "~/.agentanycast/config.toml";
 
 /// Longest file that is read. Every setting with a long list in it takes a hundredth.
 const MAX_LEN: u64 = 1 << 20;
@@ -38,15 +35,17 @@ pub fn read_file(path: &Path) -> io::Result<String> {
 }
 
 /// The entries of the file that the flag names, or of the default one if it is there.
-pub(super) fn layer(
+pub(super) fn layer<C: 'static>(
+    keys: &'static [Key<C>],
+    default: Option<&str>,
     given: Option<&str>,
     home: Option<&Path>,
     read_file: impl Fn(&Path) -> io::Result<String>,
-) -> Result<Vec<Entry>, ConfigError> {
-    let path = match (given, home) {
-        (Some(given), _) => expand(given, home).unwrap_or_else(|| given.into()),
-        (None, Some(_)) => expand(DEFAULT_PATH, home).unwrap_or_default(),
-        (None, None) => return Ok(Vec::new()),
+) -> Result<Vec<Entry<C>>, ConfigError> {
+    let path = match (given, home, default) {
+        (Some(given), ..) => expand(given, home).unwrap_or_else(|| given.into()),
+        (None, Some(_), Some(default)) => expand(default, home).unwrap_or_default(),
+        (None, ..) => return Ok(Vec::new()),
     };
     let text = match read_file(&path) {
         Ok(text) => text,
@@ -59,6 +58,7 @@ pub(super) fn layer(
         }
     };
     let mut walk = Walk {
+        keys,
         text: &text,
         path,
         entries: Vec::new(),
@@ -72,13 +72,14 @@ pub(super) fn layer(
     Ok(walk.entries)
 }
 
-struct Walk<'a> {
+struct Walk<'a, C: 'static> {
+    keys: &'static [Key<C>],
     text: &'a str,
     path: PathBuf,
-    entries: Vec<Entry>,
+    entries: Vec<Entry<C>>,
 }
 
-impl Walk<'_> {
+impl<C: 'static> Walk<'_, C> {
     /// Takes a table whose keys all begin with `prefix`.
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) -> Result<(), ConfigError> {
         for (key, value) in table {
@@ -88,17 +89,17 @@ impl Walk<'_> {
                 line: self.line(key.span().start),
             };
             let inside = format!("{name}.");
-            match (value.get_ref(), keys::find(&name).filter(|key| key.in_file)) {
+            match (value.get_ref(), find(self.keys, &name).filter(|key| key.in_file)) {
                 (_, Some(key)) => self.entries.push(Entry {
                     key,
                     raw: raw(value),
                     origin,
                 }),
-                (DeValue::Table(table), None) if names().any(|name| name.starts_with(&inside)) => {
+                (DeValue::Table(table), None) if self.names().any(|name| name.starts_with(&inside)) => {
                     self.table(&inside, table)?;
                 }
                 _ => {
-                    let suggestion = nearest(&name, names()).map(ToOwned::to_owned);
+                    let suggestion = nearest(&name, self.names()).map(ToOwned::to_owned);
                     return Err(ConfigError::UnknownKey {
                         key: name.escape_debug().to_string(),
                         origin,
@@ -110,14 +111,14 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<C> {
+        self.keys.iter().filter(|key| key.in_file).map(|key| key.name)
+    }
+
     /// The line of a byte, from 1.
     fn line(&self, at: usize) -> usize {
         self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
     }
-}
-
-fn names() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().filter(|key| key.in_file).map(|key| key.name)
 }
 
 fn raw(value: &Spanned<DeValue<'_>>) -> Raw {

@@ -34,7 +34,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A configuration that the node does not start with; the process ends with [`EXIT_CODE`](super::EXIT_CODE).
+/// A configuration that the program does not start with; the process ends with [`EXIT_CODE`](super::EXIT_CODE).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -90,14 +90,15 @@ pub enum ConfigError {
         /// What to do.
         advice: &'static str,
     },
-    /// The gRPC address is reachable from other hosts and not protected.
-    #[error(
-        "grpc_listen: {value} ({origin}) can be reached from other hosts; give --grpc-token-file, \
-             --grpc-tls-cert and --grpc-tls-key, or --grpc-allow-remote to leave it open"
-    )]
+    /// An address is reachable from other hosts and not protected.
+    #[error("{key}: {value} ({origin}) can be reached from other hosts; {advice}")]
     OpenToOthers {
+        /// The setting.
+        key: &'static str,
         /// The address, quoted.
         value: String,
+        /// What to do.
+        advice: &'static str,
         /// Where it came from.
         origin: Source,
     },
@@ -139,7 +140,7 @@ pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> 
 }
 
 /// A value as an error shows it: quoted, on one line, not endless.
-pub(super) fn quoted(value: &str) -> String {
+pub fn quoted(value: &str) -> String {
     let shown: String = value.chars().take(SHOWN).collect();
     let rest = if shown.len() < value.len() { "…" } else { "" };
     format!("{:?}{rest}", without_password(&shown))

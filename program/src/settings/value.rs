@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use libp2p::Multiaddr;
+use multiaddr::Multiaddr;
 
 /// A value before it is known what it should be.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Raw {
+pub enum Raw {
     /// From a flag or the environment: text that may stand for anything, a comma list for a list.
     Word(String),
     /// A TOML string.
@@ -34,15 +34,15 @@ pub(super) enum Raw {
 
 /// A value that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub struct Refusal {
     /// The value, or the element of the list, as given.
-    pub(super) value: String,
+    pub value: String,
     /// What is allowed.
-    pub(super) allowed: String,
+    pub allowed: String,
 }
 
 /// A type that a setting can have.
-pub(super) trait Setting: Sized {
+pub trait Setting: Sized {
     /// Reads a value; `home` stands for `~` in paths.
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal>;
     /// A TOML literal.
@@ -50,14 +50,16 @@ pub(super) trait Setting: Sized {
 }
 
 impl Raw {
-    pub(super) fn text(&self) -> Option<&str> {
+    /// Its text, if it is one.
+    pub fn text(&self) -> Option<&str> {
         match self {
             Self::Word(text) | Self::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(super) fn refuse(&self, allowed: impl Into<String>) -> Refusal {
+    /// That it is not allowed, and what is.
+    pub fn refuse(&self, allowed: impl Into<String>) -> Refusal {
         Refusal {
             value: self.to_string(),
             allowed: allowed.into(),
@@ -88,12 +90,12 @@ impl fmt::Display for Raw {
 }
 
 /// A TOML string literal.
-pub(super) fn literal(text: &impl ToString) -> String {
+pub fn literal(text: &impl ToString) -> String {
     toml::Value::String(text.to_string()).to_string()
 }
 
 /// Replaces a leading `~` by the home directory, if that is known. None for `~someone`.
-pub(super) fn expand(text: &str, home: Option<&Path>) -> Option<PathBuf> {
+pub fn expand(text: &str, home: Option<&Path>) -> Option<PathBuf> {
     match (text.strip_prefix('~'), home) {
         (Some(rest), _) if !rest.is_empty() && !rest.starts_with('/') => None,
         (Some(rest), Some(home)) => Some(home.join(rest.trim_start_matches('/'))),
@@ -340,7 +342,8 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// An enum whose values are single words.
+/// Makes an enum whose values are single words a [`Setting`](crate::settings::Setting).
+#[macro_export]
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$about])*
@@ -354,8 +357,11 @@ macro_rules! words {
             }
         }
 
-        impl Setting for $name {
-            fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+        impl $crate::settings::Setting for $name {
+            fn read(
+                raw: &$crate::settings::Raw,
+                _: Option<&std::path::Path>,
+            ) -> Result<Self, $crate::settings::Refusal> {
                 let word = raw.text().map(str::to_ascii_lowercase);
                 match word.as_deref() {
                     $(Some($word) => Ok(Self::$variant),)+
@@ -364,7 +370,7 @@ macro_rules! words {
             }
 
             fn show(&self) -> String {
-                literal(&self.word())
+                $crate::settings::literal(&self.word())
             }
         }
     };
@@ -396,18 +402,6 @@ words! {
     }
 }
 
-words! {
-    /// Part that the node takes in the DHT.
-    DhtMode {
-        /// Server when reachable from outside.
-        Auto = "auto",
-        /// Asks only.
-        Client = "client",
-        /// Answers too.
-        Server = "server",
-    }
-}
-
 /// Where a feature listens, `HOST:PORT` or `:PORT` for all addresses; empty for nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenOn(pub String);
@@ -429,7 +423,7 @@ impl Setting for ListenOn {
 }
 
 /// Splits `HOST:PORT`; an IPv6 address stands in brackets. None if either part is missing or not legal.
-pub(super) fn host_port(text: &str) -> Option<(String, u16)> {
+pub fn host_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port
         .parse()

@@ -1,0 +1,279 @@
+//! What a daemon is told: flags over environment over file over defaults, each value with its source.
+//!
+//! PURE: the arguments, the environment and the file come in as arguments of [`load`]. A daemon gives its table
+//! of settings ([`Key`]) and its checks in a [`Program`]; the layers are the same for all of them.
+
+mod error;
+mod file;
+mod flags;
+mod show;
+mod value;
+
+use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
+
+pub use error::{ConfigError, Source, quoted};
+pub use file::read_file;
+pub use value::{ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, expand, host_port, literal};
+
+/// The process's exit code for a [`ConfigError`].
+pub const EXIT_CODE: u8 = 2;
+
+/// A daemon as its settings see it. `C` is its configuration, one struct.
+#[derive(Debug)]
+pub struct Program<C: 'static> {
+    /// Its name as a command.
+    pub name: &'static str,
+    /// Its version, for `--version`.
+    pub version: &'static str,
+    /// What it is, in one line of `--help`.
+    pub about: &'static str,
+    /// What all its environment variables begin with.
+    pub prefix: &'static str,
+    /// Where its file is unless `--config` says otherwise; there it may be missing. None: only where that says.
+    pub file: Option<&'static str>,
+    /// Every setting.
+    pub keys: &'static [Key<C>],
+    /// The defaults, with the home directory for `~` if it is known.
+    pub defaults: fn(Option<&Path>) -> C,
+    /// Adjusts defaults to what was set, before anything is shown or checked.
+    pub settle: fn(&mut C, &Sources),
+    /// What goes together, and what this version has; the first rule that is broken is the error.
+    pub check: fn(&C, &Sources) -> Result<(), ConfigError>,
+}
+
+/// One setting: a line in a table, a field in the configuration, and nothing else.
+#[derive(Debug)]
+pub struct Key<C> {
+    /// Its name in TOML, with the tables it stands in: `mcp.listen`.
+    pub name: &'static str,
+    /// False if there is only a flag.
+    pub in_file: bool,
+    /// Its value is shown as stars.
+    pub secret: bool,
+    /// The flag that sets it.
+    pub flag: Option<Flag>,
+    /// Its variable, without the prefix.
+    pub variable: Option<&'static str>,
+    /// Sets it; the last argument stands for `~`.
+    pub set: fn(&mut C, &Raw, Option<&Path>) -> Result<(), Refusal>,
+    /// Its value as a TOML literal.
+    pub show: fn(&C) -> String,
+}
+
+/// A flag that sets a setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// Without dashes.
+    pub name: &'static str,
+    /// What its value is; empty for a switch.
+    pub value: &'static str,
+    /// What it does, in one line.
+    pub help: &'static str,
+    /// The switch that it turns on besides.
+    pub enables: Option<&'static str>,
+    /// Whether it may stand without its value.
+    pub optional_value: bool,
+}
+
+impl<C> Key<C> {
+    /// With a variable of this name behind the prefix.
+    #[must_use]
+    pub const fn variable(mut self, name: &'static str) -> Self {
+        self.variable = Some(name);
+        self
+    }
+
+    /// With a flag.
+    #[must_use]
+    pub const fn flag(mut self, name: &'static str, value: &'static str, help: &'static str) -> Self {
+        self.flag = Some(Flag {
+            name,
+            value,
+            help,
+            enables: None,
+            optional_value: false,
+        });
+        self
+    }
+
+    /// Its flag turns on this switch besides.
+    #[must_use]
+    pub const fn enabling(mut self, switch: &'static str) -> Self {
+        if let Some(flag) = &mut self.flag {
+            flag.enables = Some(switch);
+        }
+        self
+    }
+
+    /// Its flag may stand without a value, which means "true".
+    #[must_use]
+    pub const fn value_optional(mut self) -> Self {
+        if let Some(flag) = &mut self.flag {
+            flag.optional_value = true;
+        }
+        self
+    }
+
+    /// Neither in the file nor in the environment.
+    #[must_use]
+    pub const fn only_flag(mut self) -> Self {
+        self.in_file = false;
+        self
+    }
+
+    /// Never shown.
+    #[must_use]
+    pub const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    /// Its value in `config` as people know it, without the quotes of TOML.
+    pub fn plain(&self, config: &C) -> String {
+        let shown = (self.show)(config);
+        match shown.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(text) => text.to_owned(),
+            None => shown,
+        }
+    }
+}
+
+/// A [`Key`] by the configuration, its name in TOML and the field it fills.
+#[macro_export]
+macro_rules! key {
+    ($config:ty, $name:literal, $($field:ident).+) => {
+        $crate::settings::Key::<$config> {
+            name: $name,
+            in_file: true,
+            secret: false,
+            flag: None,
+            variable: None,
+            set: |config, raw, home| {
+                config.$($field).+ = $crate::settings::Setting::read(raw, home)?;
+                Ok(())
+            },
+            show: |config| $crate::settings::Setting::show(&config.$($field).+),
+        }
+    };
+}
+
+/// The setting of that name.
+pub fn find<C>(keys: &'static [Key<C>], name: &str) -> Option<&'static Key<C>> {
+    keys.iter().find(|key| key.name == name)
+}
+
+/// Where each value came from: the names of settings that are not defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources(BTreeMap<&'static str, Source>);
+
+impl Sources {
+    /// Where the setting of this TOML name came from.
+    pub fn of(&self, name: &str) -> Source {
+        self.0.get(name).cloned().unwrap_or(Source::Default)
+    }
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loaded<C> {
+    /// To run.
+    Run {
+        /// The settings, checked.
+        config: Box<C>,
+        /// Where they came from.
+        sources: Sources,
+    },
+    /// To print this text, every setting with its source, and end.
+    PrintConfig(String),
+    /// To print this text, the version, and end.
+    Version(String),
+    /// To print this text, the usage, and end.
+    Help(String),
+}
+
+/// One value in a layer: the setting, what it is to be, and who says so.
+struct Entry<C: 'static> {
+    key: &'static Key<C>,
+    raw: Raw,
+    origin: Source,
+}
+
+/// Reads the configuration from all layers and checks it.
+///
+/// `args` begins with the program's name, as [`std::env::args_os`] does. `env` looks up a variable by its
+/// whole name; an empty one counts as not set. `read_file` is called once at most. `home` stands for `~`.
+pub fn load<C>(
+    program: &Program<C>,
+    args: impl Iterator<Item = OsString>,
+    env: impl Fn(&str) -> Option<String>,
+    read_file: impl Fn(&Path) -> io::Result<String>,
+    home: Option<&Path>,
+) -> Result<Loaded<C>, ConfigError> {
+    let flags = match flags::parse(program, args)? {
+        flags::Parsed::Run(flags) => flags,
+        flags::Parsed::Version(text) => return Ok(Loaded::Version(text)),
+        flags::Parsed::Help(text) => return Ok(Loaded::Help(text)),
+    };
+    let mut entries = file::layer(
+        program.keys,
+        program.file,
+        flags.config.as_deref(),
+        home,
+        read_file,
+    )?;
+    entries.extend(environment(program, env));
+    entries.extend(flags.entries);
+
+    let mut config = (program.defaults)(home);
+    let mut sources = Sources::default();
+    for Entry { key, raw, origin } in entries {
+        (key.set)(&mut config, &raw, home).map_err(|refusal| ConfigError::BadValue {
+            key: key.name.to_owned(),
+            value: if key.secret {
+                show::STARS.to_owned()
+            } else {
+                quoted(&refusal.value)
+            },
+            origin: origin.clone(),
+            allowed: refusal.allowed,
+        })?;
+        sources.0.insert(key.name, origin);
+    }
+    (program.settle)(&mut config, &sources);
+    if flags.print_config {
+        return Ok(Loaded::PrintConfig(show::text(program.keys, &config, &sources)));
+    }
+    (program.check)(&config, &sources)?;
+    Ok(Loaded::Run {
+        config: Box::new(config),
+        sources,
+    })
+}
+
+/// [`load`] with the arguments, environment, files and home directory of this process.
+pub fn load_from_process<C>(
+    program: &Program<C>,
+    args: impl Iterator<Item = OsString>,
+) -> Result<Loaded<C>, ConfigError> {
+    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    load(
+        program,
+        args,
+        variable,
+        read_file,
+        std::env::home_dir().as_deref(),
+    )
+}
+
+fn environment<C>(program: &Program<C>, env: impl Fn(&str) -> Option<String>) -> Vec<Entry<C>> {
+    let entry = |key: &'static Key<C>| {
+        let name = format!("{}{}", program.prefix, key.variable?);
+        let value = env(&name).filter(|value| !value.is_empty())?;
+        Some(Entry {
+            key,
+            raw: Raw::Word(value),
+            origin: Source::Environment(name),
+        })
+    };
+    program.keys.iter().filter_map(entry).collect()
+}

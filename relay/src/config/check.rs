@@ -1,0 +1,249 @@
+//! What goes together, and what this version has: checked after all layers, before anything is bound.
+
+use std::{path::Path, time::Duration};
+
+use agentanycast_program::settings::{ConfigError, Sources, find, host_port, quoted};
+use libp2p::{Multiaddr, multiaddr::Protocol};
+
+use super::{Config, keys::KEYS};
+
+/// Shortest life of an entry: heartbeats come three times in it.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+
+/// Longest life of an entry: tombstones live ten times as long.
+const LONGEST_TTL: Duration = Duration::from_hours(24);
+
+/// Most entries in a table.
+const MOST_ENTRIES: u64 = 1 << 24;
+
+/// Most other relays: each has a task and a connection.
+const MOST_RELAYS: usize = 64;
+
+/// Checks every rule; the first that is broken is the error.
+pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
+    let check = Check { config, sources };
+    check.built()?;
+    check.addresses()?;
+    check.paths()?;
+    check.limits()?;
+    check.federation()
+}
+
+struct Check<'a> {
+    config: &'a Config,
+    sources: &'a Sources,
+}
+
+impl Check<'_> {
+    fn built(&self) -> Result<(), ConfigError> {
+        let missing = [
+            (
+                self.config.enable_webtransport,
+                "enable_webtransport",
+                "a WebTransport listener",
+                "listen with QUIC, TCP or WebSocket",
+            ),
+            (
+                !self.config.otlp_endpoint.is_empty(),
+                "otlp_endpoint",
+                "OTLP tracing",
+                "leave it out",
+            ),
+        ];
+        for (wanted, key, feature, advice) in missing {
+            if wanted {
+                return Err(ConfigError::NotBuilt {
+                    key: key.to_owned(),
+                    value: quoted(&self.value(key)),
+                    origin: self.sources.of(key),
+                    feature,
+                    advice,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Result<(), ConfigError> {
+        if self.config.listen.is_empty() {
+            return Err(self.bad_setting("listen", "at least one address"));
+        }
+        for address in &self.config.listen {
+            if !can_listen(address) {
+                return Err(self.bad(
+                    "listen",
+                    &address.to_string(),
+                    "addresses of this host as /ip4|ip6/ADDR/tcp/PORT or …/tcp/PORT/ws",
+                ));
+            }
+        }
+        for address in &self.config.announce {
+            if !can_announce(address) {
+                let allowed = "addresses that others can dial, such as /ip4/192.0.2.1/tcp/4001, without /p2p";
+                return Err(self.bad("announce", &address.to_string(), allowed));
+            }
+        }
+        if self.config.registry_listen.0.is_empty() {
+            return Err(self.bad_setting("registry_listen", "HOST:PORT or :PORT"));
+        }
+        Ok(())
+    }
+
+    fn paths(&self) -> Result<(), ConfigError> {
+        let paths = [("key", &self.config.key), ("store", &self.config.store)];
+        let left = paths
+            .into_iter()
+            .find(|(_, path)| path.as_deref().is_some_and(|path| path.starts_with("~")));
+        match left {
+            Some((key, path)) => {
+                let allowed = "given without ~, since no home directory is known (HOME is not set)";
+                let shown = path.as_deref().unwrap_or(Path::new("")).display().to_string();
+                Err(self.bad(key, &shown, allowed))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn limits(&self) -> Result<(), ConfigError> {
+        let c = self.config;
+        let entries = |count: u64| (1..=MOST_ENTRIES).contains(&count);
+        let count = |count: u64| (1..=u64::from(u32::MAX)).contains(&count);
+        let ttl = SHORTEST_TTL..=LONGEST_TTL;
+        let rules = [
+            (
+                count(c.max_reservations),
+                "max_reservations",
+                "from 1 to 4294967295",
+            ),
+            (count(c.max_circuits), "max_circuits", "from 1 to 4294967295"),
+            (
+                count(c.max_circuits_per_peer),
+                "max_circuits_per_peer",
+                "from 1 to 4294967295",
+            ),
+            (
+                count(c.reservations_per_ip),
+                "reservations_per_ip",
+                "from 1 to 4294967295",
+            ),
+            (
+                count(c.circuits_per_ip),
+                "circuits_per_ip",
+                "from 1 to 4294967295",
+            ),
+            (
+                count(c.max_connections),
+                "max_connections",
+                "from 1 to 4294967295",
+            ),
+            (
+                c.circuit_duration >= Duration::from_secs(1),
+                "circuit_duration",
+                "at least 1s: a circuit of 0 would end at once",
+            ),
+            (c.circuit_bytes.0 > 0, "circuit_bytes", "at least 1 byte"),
+            (ttl.contains(&c.registry_ttl), "registry_ttl", "from 1s to 24h"),
+            (
+                entries(c.registry_entries),
+                "registry_entries",
+                "from 1 to 16777216",
+            ),
+            (
+                entries(c.federated_entries),
+                "federated_entries",
+                "from 1 to 16777216",
+            ),
+            (entries(c.entries_per_ip), "entries_per_ip", "from 1 to 16777216"),
+            (
+                c.requests_per_ip <= 1_000_000,
+                "requests_per_ip",
+                "at most 1000000",
+            ),
+            (
+                c.federation_sync_interval >= Duration::from_millis(100),
+                "federation_sync_interval",
+                "at least 100ms",
+            ),
+        ];
+        match rules.into_iter().find(|(kept, ..)| !kept) {
+            Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),
+            None => Ok(()),
+        }
+    }
+
+    fn federation(&self) -> Result<(), ConfigError> {
+        if self.config.federation_peers.len() > MOST_RELAYS {
+            return Err(self.bad_setting("federation_peers", "at most 64 addresses"));
+        }
+        for peer in &self.config.federation_peers {
+            if host_port(peer).is_none_or(|(_, port)| port == 0) {
+                return Err(self.bad(
+                    "federation_peers",
+                    peer,
+                    "HOST:PORT of the registry of another relay",
+                ));
+            }
+        }
+        for origin in &self.config.api_cors_origins {
+            let is_url = origin.starts_with("http://") || origin.starts_with("https://");
+            let legal = origin == "*"
+                || (is_url && origin.bytes().all(|b| b.is_ascii_graphic()) && !origin.ends_with('/'));
+            if !legal {
+                return Err(self.bad(
+                    "api_cors_origins",
+                    origin,
+                    "* or origins such as https://example.org",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, key: &str) -> String {
+        find(KEYS, key)
+            .map(|key| key.plain(self.config))
+            .unwrap_or_default()
+    }
+
+    fn bad_setting(&self, key: &str, allowed: &str) -> ConfigError {
+        self.bad(key, &self.value(key), allowed)
+    }
+
+    fn bad(&self, key: &str, value: &str, allowed: &str) -> ConfigError {
+        ConfigError::BadValue {
+            key: key.to_owned(),
+            value: quoted(value),
+            origin: self.sources.of(key),
+            allowed: allowed.to_owned(),
+        }
+    }
+}
+
+fn can_listen(address: &Multiaddr) -> bool {
+    let parts: Vec<_> = address.iter().collect();
+    matches!(
+        parts.as_slice(),
+        [Protocol::Ip4(_) | Protocol::Ip6(_), Protocol::Tcp(_)]
+            | [
+                Protocol::Ip4(_) | Protocol::Ip6(_),
+                Protocol::Tcp(_),
+                Protocol::Ws(_)
+            ]
+    )
+}
+
+fn can_announce(address: &Multiaddr) -> bool {
+    let parts: Vec<_> = address.iter().collect();
+    let host = match parts.first() {
+        Some(Protocol::Ip4(ip)) => !ip.is_unspecified(),
+        Some(Protocol::Ip6(ip)) => !ip.is_unspecified(),
+        Some(Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_) | Protocol::Dnsaddr(_)) => true,
+        _ => false,
+    };
+    let port = match parts.get(1) {
+        Some(Protocol::Tcp(port) | Protocol::Udp(port)) => *port != 0,
+        None => matches!(parts.first(), Some(Protocol::Dnsaddr(_))),
+        _ => false,
+    };
+    host && port && !parts.iter().any(|part| matches!(part, Protocol::P2p(_)))
+}

@@ -1,0 +1,141 @@
+//! Every setting through every layer, and each refusal by the line that people see.
+
+use std::io;
+
+use agentanycast_program::settings::{Raw, load};
+
+use super::{keys::KEYS, *};
+
+fn loaded(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<Loaded, ConfigError> {
+    let args = std::iter::once("agentanycast-relay")
+        .chain(args.iter().copied())
+        .map(OsString::from);
+    let variable = |name: &str| {
+        env.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
+    let read = |path: &Path| match path.to_str() {
+        Some("/relay.toml") => Ok(file.to_owned()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    };
+    load(&PROGRAM, args, variable, read, Some(Path::new("/home/u")))
+}
+
+fn config(args: &[&str]) -> Config {
+    match loaded(args, &[], "") {
+        Ok(Loaded::Run { config, .. }) => *config,
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_contract() {
+    let config = config(&[]);
+    assert_eq!(config, Config::defaults(None));
+    assert_eq!(config.listen, ["/ip4/0.0.0.0/tcp/4001".parse().unwrap()]);
+    assert_eq!(
+        (
+            config.max_reservations,
+            config.max_circuits,
+            config.max_circuits_per_peer
+        ),
+        (128, 1024, 16)
+    );
+    assert_eq!(to_bind(&config.registry_listen), "0.0.0.0:50052");
+    assert_eq!(to_bind(&ListenOn("[::1]:7".into())), "[::1]:7");
+}
+
+/// A value of each setting that is not its default.
+fn other_value(name: &str, default: &str) -> &'static str {
+    match name {
+        "listen" | "announce" => "/ip4/192.0.2.1/tcp/9",
+        "key" | "store" => "/somewhere",
+        "registry_auth" => "signed",
+        "log_level" => "warn",
+        "log_format" => "text",
+        "federation_peers" => "relay.example:50052",
+        "api_cors_origins" => "https://example.org",
+        "otlp_endpoint" => "http://x:4317",
+        name if name.ends_with("_listen") => "localhost:9",
+        name if name.ends_with("_bytes") => "2GiB",
+        _ if default == "false" => "true",
+        _ if default.starts_with('"') => "7s",
+        _ => "77",
+    }
+}
+
+#[test]
+fn every_setting_is_read_from_every_layer() {
+    for key in KEYS {
+        let defaults = Config::defaults(None);
+        let word = other_value(key.name, &(key.show)(&defaults));
+        let mut expected = defaults.clone();
+        (key.set)(&mut expected, &Raw::Word(word.to_owned()), None).unwrap();
+        let value = (key.show)(&expected);
+        assert_ne!(value, (key.show)(&defaults), "{}", key.name);
+        let flag = key.flag.unwrap().name;
+        assert_eq!(flag.replace('-', "_"), key.name);
+        assert_eq!(key.variable.unwrap().to_ascii_lowercase(), key.name);
+        let variable = format!("{ENVIRONMENT_PREFIX}{}", key.variable.unwrap());
+        let file = format!("{} = {value}", key.name);
+        let given = format!("-{flag}={word}");
+        type Way<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+        let ways: [Way<'_>; 3] = [
+            (&["--print-config", &given], &[], "flag --"),
+            (
+                &["--print-config"],
+                &[(&variable, word)],
+                "environment AGENTANYCAST_RELAY_",
+            ),
+            (&["--print-config", "--config=/relay.toml"], &[], "/relay.toml:1"),
+        ];
+        for (args, env, origin) in ways {
+            let Ok(Loaded::PrintConfig(text)) = loaded(args, env, &file) else {
+                panic!("{args:?}")
+            };
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(&format!("{} = ", key.name)))
+                .unwrap();
+            assert!(
+                line.starts_with(&format!("{} = {value}  # {origin}", key.name)),
+                "{line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_in_one_line() {
+    let cases: [(&[&str], &str); 16] = [
+        (&["--listen=/ip4/0.0.0.0/udp/4001/quic-v1"], "listen"),
+        (&["--listen="], "at least one"),
+        (&["--announce=/ip4/0.0.0.0/tcp/1"], "announce"),
+        (&["--circuit-duration=0"], "end at once"),
+        (&["--circuit-duration=4294967296s"], "100 years"),
+        (&["--circuit-bytes=0"], "at least 1 byte"),
+        (&["--max-circuits=0"], "from 1"),
+        (&["--registry-ttl=10ms"], "from 1s to 24h"),
+        (&["--registry-listen="], "HOST:PORT"),
+        (&["--federation-peers=relay.example"], "HOST:PORT"),
+        (&["--federation-sync-interval=0"], "100ms"),
+        (&["--api-cors-origins=example.org"], "https://example.org"),
+        (&["--enable-webtransport"], "does not have"),
+        (&["--otlp-endpoint=http://x"], "does not have"),
+        (&["--registry-auth=maybe"], "one of open signed"),
+        (&["--max-reservation=1"], "did you mean --max-reservations"),
+    ];
+    for (args, expected) in cases {
+        let error = loaded(args, &[], "").unwrap_err().to_string();
+        assert!(
+            error.contains(expected) && !error.contains('\n'),
+            "{args:?}: {error}"
+        );
+    }
+    // Deployed scripts ask for it; the relay says so and runs.
+    assert_eq!(
+        config(&["--mcp-listen=:8080"]).mcp_listen,
+        ListenOn(":8080".into())
+    );
+}

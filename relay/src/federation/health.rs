@@ -1,0 +1,81 @@
+//! How another relay does: whether it has answered, and when it is asked again if not.
+//!
+//! PURE. The one rule: nobody is given up; a relay that does not answer is asked ever more rarely, for ever.
+
+use super::merge::{Nanos, SECOND};
+
+/// First wait after a failure; it doubles.
+const FIRST_WAIT: Nanos = 5 * SECOND;
+
+/// Longest wait.
+const LONGEST_WAIT: Nanos = 300 * SECOND;
+
+/// How one relay does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// It has answered at least once.
+    pub contacted: bool,
+    /// Calls that have failed since its last answer.
+    pub failures: u32,
+    /// It is not asked before.
+    pub backoff_until: Option<Nanos>,
+    /// What it failed with last, in one line.
+    pub reason: Option<String>,
+}
+
+impl Health {
+    /// Whether its last answer was one.
+    pub fn is_healthy(&self) -> bool {
+        self.contacted && self.failures == 0
+    }
+
+    /// Whether it has been asked and failed. One that was not asked yet is neither healthy nor failing.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// It has answered.
+    pub fn answered(&mut self) {
+        *self = Self {
+            contacted: true,
+            ..Self::default()
+        };
+    }
+
+    /// It has not. `jitter` is from 0 to 1.
+    pub fn failed(&mut self, now: Nanos, reason: String, jitter: f64) {
+        let doubled = FIRST_WAIT << self.failures.min(10);
+        let wait = doubled.min(LONGEST_WAIT) as f64 * (0.8 + 0.4 * jitter);
+        self.failures = self.failures.saturating_add(1);
+        self.backoff_until = Some(now.saturating_add(wait as Nanos));
+        self.reason = Some(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_to_five_minutes_and_end_with_an_answer() {
+        let mut health = Health::default();
+        assert!(!health.is_healthy() && !health.is_failing());
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            health.failed(SECOND, "down".into(), 0.5);
+            waits.push((health.backoff_until.unwrap() - SECOND) / SECOND);
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        assert!(health.is_failing() && health.failures == 9);
+        health.answered();
+        assert!(health.is_healthy() && health.backoff_until.is_none());
+        for failures in [0, 3, u32::MAX] {
+            let mut health = Health {
+                failures,
+                ..Health::default()
+            };
+            health.failed(0, String::new(), 1.0);
+            assert!(health.backoff_until.unwrap() <= 360 * SECOND);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What another relay says of a registration, read and checked.
+//!
+//! PURE. The one rule: where a record carries proofs that hold, what it says is taken from what the peer has signed
+//! and not from what the relay says of it; where they do not hold, it counts as a record without proof.
+
+use std::{sync::Arc, time::Duration};
+
+use agentanycast_identity::{PeerId, proof::Statement};
+use agentanycast_proto::v1::{
+    FederatedRegistration, HeartbeatRequest, RegisterSkillsRequest, RegistryProof, UnregisterSkillsRequest,
+};
+use prost::Message as _;
+
+use super::merge::{Nanos, SECOND, nanos};
+use crate::registry::{Agent, Incoming, MAX_PROOFS, Source, each_once, nanos_of};
+
+/// The RPC that registers.
+pub const REGISTER: &str = "/agentanycast.v1.RegistryService/RegisterSkills";
+/// The RPC that takes skills off, or everything.
+pub const UNREGISTER: &str = "/agentanycast.v1.RegistryService/UnregisterSkills";
+/// The RPC that extends.
+pub const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
+
+/// How old the last proof of a live record may be, besides the life of an entry: clocks of relays that are
+/// badly set may be ten minutes apart either way, and a stolen proof must not serve for ever.
+const PROOF_AGE: Duration = Duration::from_mins(30);
+
+/// Reads a record. `ttl` is the life of an entry here; it only bounds the age of proofs.
+pub fn read(
+    told: FederatedRegistration,
+    now: Nanos,
+    ttl: Duration,
+    via: Option<&Arc<str>>,
+    source: Option<Source>,
+) -> Incoming {
+    let proven = prove(&told, now, ttl);
+    let life = match told.remaining_ms {
+        0 => told.expires_at.map_or(0, nanos_of).saturating_sub(now),
+        millis => millis.saturating_mul(SECOND / 1000),
+    };
+    let version = if told.claimed_version == 0 {
+        told.version
+    } else {
+        told.claimed_version
+    };
+    let (over, proven_ms, agent, proofs) = match proven {
+        Some(proven) => (proven.agent.is_none(), proven.time_ms, proven.agent, told.proofs),
+        None => (told.tombstone, 0, None, Vec::new()),
+    };
+    let said = Agent {
+        peer: told.peer_id,
+        skills: each_once(told.skills),
+        name: told.agent_name,
+        description: told.agent_description,
+        addresses: told.addresses,
+    };
+    Incoming {
+        agent: agent.unwrap_or(said),
+        origin: told.origin_relay_id,
+        version,
+        registered: told.registered_at.map_or(0, nanos_of),
+        life,
+        over,
+        proven_ms,
+        proofs,
+        via: via.cloned(),
+        source,
+    }
+}
+
+/// What a peer has proven.
+struct Proven {
+    /// None when it has ended its registration.
+    agent: Option<Agent>,
+    time_ms: u64,
+}
+
+fn prove(told: &FederatedRegistration, now: Nanos, ttl: Duration) -> Option<Proven> {
+    if told.proofs.is_empty() || told.proofs.len() > MAX_PROOFS {
+        return None;
+    }
+    let peer: PeerId = told.peer_id.parse().ok()?;
+    let mut agent = None;
+    let mut time_ms = 0;
+    for (place, proof) in told.proofs.iter().enumerate() {
+        if proof.time_ms < time_ms || !holds(proof, peer, &told.origin_relay_id) {
+            return None;
+        }
+        time_ms = proof.time_ms;
+        agent = apply(agent, proof, &told.peer_id, place)?;
+    }
+    // What is over stays over, however long ago it was said.
+    let oldest = now.saturating_sub(nanos(PROOF_AGE.saturating_add(ttl)));
+    let signed = time_ms.saturating_mul(SECOND / 1000);
+    if agent.is_some() && signed < oldest {
+        return None;
+    }
+    Some(Proven { agent, time_ms })
+}
+
+fn holds(proof: &RegistryProof, peer: PeerId, relay: &str) -> bool {
+    let statement = Statement {
+        method: &proof.method,
+        request: &proof.request,
+        relay,
+        time_ms: proof.time_ms,
+    };
+    proof.time_ms > 0 && statement.check(peer, &proof.signature).is_ok()
+}
+
+/// The agent after one more signed request; the outer None when that request has no place there.
+#[allow(
+    clippy::option_option,
+    reason = "an agent that is gone is not a proof that fails"
+)]
+fn apply(agent: Option<Agent>, proof: &RegistryProof, peer: &str, place: usize) -> Option<Option<Agent>> {
+    match (proof.method.as_str(), agent) {
+        (REGISTER, None) if place == 0 => {
+            let request = RegisterSkillsRequest::decode(&*proof.request).ok()?;
+            (request.peer_id == peer).then(|| Some(request.into()))
+        }
+        (UNREGISTER, agent) => {
+            let request = UnregisterSkillsRequest::decode(&*proof.request).ok()?;
+            if request.peer_id != peer {
+                return None;
+            }
+            if request.skill_ids.is_empty() {
+                // The end of everything needs no beginning: what it ends may be gone already.
+                return Some(None);
+            }
+            let mut agent = agent?;
+            agent
+                .skills
+                .retain(|skill| !request.skill_ids.contains(&skill.skill_id));
+            Some((!agent.skills.is_empty()).then_some(agent))
+        }
+        (HEARTBEAT, Some(agent)) => {
+            let request = HeartbeatRequest::decode(&*proof.request).ok()?;
+            (request.peer_id == peer).then_some(Some(agent))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

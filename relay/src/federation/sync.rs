@@ -1,0 +1,311 @@
+//! Telling other relays and asking them: one task for each, so that none waits for another.
+//!
+//! What changes here is pushed, gathered for a quarter of a second; what changed there is pulled at the start and then
+//! every interval. Both go by a cursor that moves with an answer only, so nothing is left out, whatever
+//! fails. The one rule: a relay that fails costs the others nothing.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agentanycast_identity::proof::RELAY_KEY;
+use agentanycast_proto::v1::{
+    PushRegistrationsRequest, SyncRegistrationsRequest, federation_service_client::FederationServiceClient,
+};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{
+    Code, Response, Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::{health::Health, merge::Nanos};
+use crate::{
+    clock::now,
+    handle::Handle,
+    metrics::seconds,
+    registry::{Reader, nanos_of, timestamp},
+};
+
+/// How long a call may take (the contract's figure).
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long changes are gathered before they are pushed: four pushes a second at most, well within the second that the
+/// contract gives.
+const GATHER: Duration = Duration::from_millis(250);
+
+/// Records in a page.
+const PAGE: usize = 1000;
+
+/// Pages in one go; then others have their turn.
+const PAGES: usize = 200;
+
+/// Largest answer that is read.
+const MAX_ANSWER: usize = 8 << 20;
+
+/// What is known of one relay, for those who want to see it.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// `HOST:PORT`, as it was given.
+    pub address: String,
+    /// Its id, once it has told it.
+    pub relay: String,
+    /// How it does.
+    pub health: Health,
+    /// Records that it has given us, and that we have given it, since the start.
+    pub pulled: u64,
+    /// See `pulled`.
+    pub pushed: u64,
+    /// When it answered last.
+    pub last_answer: Option<Nanos>,
+}
+
+/// All relays that we were told of; clones see the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct Peers(Arc<Mutex<Vec<Peer>>>);
+
+impl Peers {
+    /// How they are now.
+    pub fn all(&self) -> Vec<Peer> {
+        self.lock().clone()
+    }
+
+    fn change(&self, place: usize, change: impl FnOnce(&mut Peer)) {
+        if let Some(peer) = self.lock().get_mut(place) {
+            change(peer);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Peer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Begins to sync with each of these addresses, `HOST:PORT`.
+pub fn start(
+    handle: &Handle,
+    addresses: &[String],
+    interval: Duration,
+    stop: &CancellationToken,
+) -> (Peers, Vec<JoinHandle<()>>) {
+    let peers = addresses.iter().map(|address| Peer {
+        address: address.clone(),
+        ..Peer::default()
+    });
+    let peers = Peers(Arc::new(Mutex::new(peers.collect())));
+    let tasks = addresses.iter().enumerate().filter_map(|(place, address)| {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
+        let endpoint = endpoint.connect_timeout(DEADLINE).tcp_nodelay(true);
+        let client = FederationServiceClient::new(endpoint.connect_lazy())
+            .max_decoding_message_size(MAX_ANSWER)
+            .max_encoding_message_size(MAX_ANSWER);
+        let link = Link {
+            handle: handle.clone(),
+            peers: peers.clone(),
+            place,
+            address: address.clone(),
+            client,
+            interval,
+            relay: "".into(),
+            epoch: 0,
+            pulled: 0,
+            pushed: 0,
+        };
+        let stop = stop.clone();
+        Some(tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = link.run() => {}
+            }
+        }))
+    });
+    let tasks = tasks.collect();
+    (peers, tasks)
+}
+
+/// The way to one relay.
+struct Link {
+    handle: Handle,
+    peers: Peers,
+    place: usize,
+    address: String,
+    client: FederationServiceClient<Channel>,
+    interval: Duration,
+    /// Its id; empty until it has told it.
+    relay: Arc<str>,
+    /// The epoch of its cursor.
+    epoch: u64,
+    /// How far it was pulled, by its count.
+    pulled: Nanos,
+    /// How far it was told, by ours.
+    pushed: u64,
+}
+
+impl Link {
+    async fn run(mut self) {
+        let mut bell = self.handle.bell();
+        // Its id is needed to push, and comes with the first answer.
+        let mut pull_at = Instant::now();
+        let mut push_at = pull_at;
+        let mut changed = true;
+        loop {
+            let outcome = tokio::select! {
+                biased;
+                rung = bell.changed(), if !changed => {
+                    if rung.is_err() {
+                        return;
+                    }
+                    changed = true;
+                    push_at = push_at.max(Instant::now() + GATHER);
+                    continue;
+                }
+                () = sleep_until(pull_at) => {
+                    pull_at = Instant::now() + self.interval.mul_f64(rand::random_range(0.8..1.2));
+                    self.pull().await
+                }
+                () = sleep_until(push_at), if changed && !self.relay.is_empty() => {
+                    changed = false;
+                    bell.mark_unchanged();
+                    let outcome = self.push().await;
+                    push_at = Instant::now() + GATHER;
+                    outcome
+                }
+            };
+            match outcome {
+                Ok(()) if *self.relay == *self.handle.me() => {
+                    tracing::warn!(address = %self.address, "this federation peer is this relay itself; it is left out");
+                    return;
+                }
+                Ok(()) => {}
+                Err(status) => {
+                    changed = true;
+                    let wait = self.failed(&status);
+                    pull_at = Instant::now() + wait;
+                    push_at = pull_at;
+                }
+            }
+        }
+    }
+
+    /// Asks for everything that has changed there.
+    async fn pull(&mut self) -> Result<(), Status> {
+        let begun = Instant::now();
+        for _ in 0..PAGES {
+            let request = SyncRegistrationsRequest {
+                relay_id: self.handle.me().to_owned(),
+                since: (self.pulled > 0).then(|| timestamp(self.pulled)),
+                limit: PAGE as i32,
+                epoch: self.epoch,
+            };
+            let answer = called(self.client.sync_registrations(request)).await?;
+            self.answered(&answer).await;
+            let page = answer.into_inner();
+            if page.epoch != self.epoch {
+                // It was started anew: it may have lost what we told it, and we what it told us.
+                self.epoch = page.epoch;
+                self.pushed = 0;
+                if self.pulled > 0 {
+                    self.pulled = 0;
+                    continue;
+                }
+            }
+            let count = page.registrations.len();
+            self.handle.merge(page.registrations, &self.relay, None);
+            let before = self.pulled;
+            self.pulled = page.sync_timestamp.map_or(self.pulled, nanos_of);
+            self.peers.change(self.place, |peer| peer.pulled += count as u64);
+            // Deployed relays do not say that there is more.
+            let more = page.more || (page.epoch == 0 && count >= PAGE && self.pulled > before);
+            if !more {
+                break;
+            }
+        }
+        self.handle.metrics().sync.observe(seconds(begun.elapsed()));
+        Ok(())
+    }
+
+    /// Tells it everything that has changed here.
+    async fn push(&mut self) -> Result<(), Status> {
+        loop {
+            let reader = Reader {
+                relay: &self.relay,
+                its_own_too: false,
+            };
+            let page = self.handle.changes(self.pushed, PAGE, reader);
+            if !page.records.is_empty() {
+                let begun = Instant::now();
+                let count = page.records.len();
+                let request = PushRegistrationsRequest {
+                    relay_id: self.handle.me().to_owned(),
+                    registrations: page.records,
+                };
+                let answer = called(self.client.push_registrations(request)).await?;
+                self.answered(&answer).await;
+                self.handle.metrics().push.observe(seconds(begun.elapsed()));
+                self.peers.change(self.place, |peer| peer.pushed += count as u64);
+                let rejected = answer.get_ref().rejected;
+                if rejected > 0 {
+                    tracing::debug!(address = %self.address, rejected, "a relay refused records of ours");
+                }
+            }
+            self.pushed = page.cursor;
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notes an answer and who has given it.
+    async fn answered<T>(&mut self, answer: &Response<T>) {
+        let id = answer.metadata().get(RELAY_KEY).and_then(|id| id.to_str().ok());
+        // A deployed relay does not tell its id; its address then stands for it.
+        let id = id.unwrap_or(&self.address);
+        if id != &*self.relay {
+            self.relay = id.into();
+            self.pushed = 0;
+            if let Ok(ips) = tokio::net::lookup_host(&self.address).await {
+                self.handle.relay_is_at(ips.map(|address| address.ip()));
+            }
+        }
+        let relay = self.relay.to_string();
+        self.peers.change(self.place, |peer| {
+            if peer.health.is_failing() {
+                tracing::info!(address = %peer.address, "a federation peer answers again");
+            }
+            peer.health.answered();
+            peer.relay = relay;
+            peer.last_answer = Some(now());
+        });
+    }
+
+    /// Notes a failure; how long to wait.
+    fn failed(&self, status: &Status) -> Duration {
+        self.handle.metrics().sync_errors.inc();
+        let reason = match status.code() {
+            Code::Unimplemented => "it does not take part in federation".to_owned(),
+            Code::Unavailable => "it cannot be reached".to_owned(),
+            code => format!("{code:?}: {}", status.message()),
+        };
+        let mut wait = DEADLINE;
+        self.peers.change(self.place, |peer| {
+            if !peer.health.is_failing() {
+                tracing::warn!(address = %peer.address, reason, "a federation peer fails; it is asked again for ever");
+            }
+            peer.health.failed(now(), reason, rand::random());
+            let until = peer.health.backoff_until.unwrap_or(0);
+            wait = Duration::from_nanos(until.saturating_sub(now()));
+        });
+        wait
+    }
+}
+
+async fn called<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    timeout(DEADLINE, call)
+        .await
+        .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer within 5 s")))
+}

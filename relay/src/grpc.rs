@@ -1,0 +1,84 @@
+//! The gRPC face: the registry and federation on one port, health and reflection beside them. Translates, asks the
+//! registry, translates back; decides nothing.
+//!
+//! Every answer, also a refusal, carries the relay's id, which peers sign their requests for.
+
+mod call;
+mod codec;
+mod federation;
+mod registry;
+mod unary;
+
+use std::time::Duration;
+
+use agentanycast_identity::proof::RELAY_KEY;
+use agentanycast_proto::FILE_DESCRIPTOR_SET;
+use axum::http::{HeaderName, HeaderValue};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tower::util::MapResponseLayer;
+
+use crate::{handle::Handle, listen::Bounded};
+
+/// Largest request that is read: a page of another relay.
+const MAX_REQUEST: usize = 8 << 20;
+
+/// Streams that a client may have open at once.
+const CONCURRENT_STREAMS: u32 = 256;
+
+/// How long a request may take to arrive and be answered.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a silent client is asked whether it is still there, and how long it may take to answer.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_ANSWER: Duration = Duration::from_secs(10);
+
+/// Largest head of a request.
+const HEADERS: u32 = 16 << 10;
+
+/// Serves until `stop`, then ends what is being answered.
+///
+/// # Errors
+/// When the descriptors of the services cannot be read, which a test excludes, or serving fails.
+pub async fn serve(handle: Handle, listener: TcpListener, stop: CancellationToken) -> anyhow::Result<()> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    for service in [
+        "",
+        "agentanycast.v1.RegistryService",
+        "agentanycast.v1.FederationService",
+    ] {
+        health
+            .set_service_status(service, tonic_health::ServingStatus::Serving)
+            .await;
+    }
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let id = HeaderValue::from_str(handle.me())?;
+    let named = move |mut answer: axum::http::Response<_>| {
+        answer
+            .headers_mut()
+            .insert(HeaderName::from_static(RELAY_KEY), id.clone());
+        answer
+    };
+    let router = Server::builder()
+        .max_concurrent_streams(CONCURRENT_STREAMS)
+        .http2_max_header_list_size(HEADERS)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
+        .timeout(REQUEST_TIMEOUT)
+        .tcp_nodelay(true)
+        .layer(MapResponseLayer::new(named))
+        .add_service(registry::RegistryServer::new(handle.clone()))
+        .add_service(federation::FederationServer::new(handle))
+        .add_service(health_service)
+        .add_service(described().build_v1()?)
+        .add_service(described().build_v1alpha()?);
+    router
+        .serve_with_incoming_shutdown(Bounded::new(listener).incoming(), stop.cancelled_owned())
+        .await?;
+    Ok(())
+}

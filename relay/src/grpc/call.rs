@@ -1,0 +1,91 @@
+//! What every call has in common: where it came from, what its metadata prove, and how a refusal is said.
+
+use agentanycast_identity::proof::{SIGNATURE_KEY, Statement, TIME_KEY};
+use tonic::{Extensions, Status, metadata::MetadataMap, transport::server::TcpConnectInfo};
+
+use crate::{
+    handle::{Failed, Handle},
+    proofs::{BadProof, Signature},
+    registry::{Caller, Refused, Source},
+};
+
+/// Where a call came from.
+pub(super) fn source(extensions: &Extensions) -> Option<Source> {
+    let address = extensions.get::<TcpConnectInfo>()?.remote_addr()?;
+    Some(address.ip().into())
+}
+
+/// Whether the source of a call may make it, one that costs as much as `cost` ordinary ones.
+pub(super) fn may_ask(handle: &Handle, source: Option<Source>, cost: u64) -> Result<(), Status> {
+    match source {
+        Some(source) if !handle.may_ask(source, cost) => Err(Status::resource_exhausted(
+            "requests from one address: the limit of this relay is reached; send fewer",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Who makes a call that changes something. `request` is its encoded message.
+pub(super) fn caller(
+    handle: &Handle,
+    metadata: &MetadataMap,
+    source: Option<Source>,
+    (method, peer, request): (&str, &str, &[u8]),
+) -> Result<Caller, Status> {
+    let Some(signature) = metadata.get_bin(SIGNATURE_KEY) else {
+        return Ok(Caller { source, proof: None });
+    };
+    let bad = |what: &str| {
+        Status::unauthenticated(format!(
+            "{what}; see the signing of registry requests in docs/protocol.md"
+        ))
+    };
+    let signature = signature
+        .to_bytes()
+        .map_err(|_| bad("agentanycast-signature-bin cannot be read"))?;
+    let time = metadata
+        .get(TIME_KEY)
+        .and_then(|time| time.to_str().ok()?.parse().ok());
+    let time_ms =
+        time.ok_or_else(|| bad("agentanycast-time is missing or is no number of milliseconds since 1970"))?;
+    let statement = Statement {
+        method,
+        request,
+        relay: handle.me(),
+        time_ms,
+    };
+    let signature = Signature {
+        peer,
+        statement,
+        bytes: &signature,
+    };
+    let proof = handle.prove(signature).map_err(|error| match error {
+        BadProof::Busy => Status::resource_exhausted(error.to_string()),
+        error => Status::unauthenticated(error.to_string()),
+    })?;
+    Ok(Caller {
+        source,
+        proof: Some(proof),
+    })
+}
+
+/// A refusal as gRPC says it.
+pub(super) fn status(error: &Failed) -> Status {
+    let text = error.to_string();
+    match error {
+        Failed::Refused(refused) => refusal(refused),
+        // It took effect, so no code that makes a client try again and hide it: what is lost is what a restart keeps.
+        Failed::Store(_) => Status::data_loss(text),
+    }
+}
+
+pub(super) fn refusal(refused: &Refused) -> Status {
+    let text = refused.to_string();
+    match refused {
+        Refused::Invalid(_) => Status::invalid_argument(text),
+        Refused::Limit { .. } => Status::resource_exhausted(text),
+        Refused::NotFound(_) => Status::not_found(text),
+        Refused::Denied(_) => Status::permission_denied(text),
+        Refused::Unsigned => Status::unauthenticated(text),
+    }
+}

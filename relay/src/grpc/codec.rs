@@ -1,0 +1,98 @@
+//! How calls are read and written: a request with its bytes, which is what a peer signs, and answers that are
+//! encoded already.
+//!
+//! The one rule: nothing is decoded before it is known how much memory that takes.
+
+use std::marker::PhantomData;
+
+use agentanycast_proto::unfold::{self, Kind};
+use bytes::{Buf as _, Bytes};
+use prost::Message;
+use tonic::{
+    Status,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+};
+
+/// A message and what it was decoded from.
+#[derive(Clone, Debug)]
+pub(super) struct Whole<M> {
+    pub(super) message: M,
+    pub(super) bytes: Bytes,
+}
+
+/// The answer to a discovery, wire for wire a `DiscoverBySkillResponse`: each agent is encoded already.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct EncodedAgents {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub(super) agents: Vec<Bytes>,
+}
+
+/// What a message may unfold to, or None where its size says it.
+pub(super) type Bound = Option<(Kind, usize)>;
+
+/// Reads `D` with its bytes, writes `E`.
+#[derive(Debug)]
+pub(super) struct WholeCodec<E, D> {
+    bound: Bound,
+    messages: PhantomData<fn() -> (E, D)>,
+}
+
+impl<E, D> WholeCodec<E, D> {
+    pub(super) fn new(bound: Bound) -> Self {
+        Self {
+            bound,
+            messages: PhantomData,
+        }
+    }
+}
+
+impl<E: Message + 'static, D: Message + Default + 'static> Codec for WholeCodec<E, D> {
+    type Encode = E;
+    type Decode = Whole<D>;
+    type Encoder = Writer<E>;
+    type Decoder = Reader<D>;
+
+    fn encoder(&mut self) -> Writer<E> {
+        Writer(PhantomData)
+    }
+
+    fn decoder(&mut self) -> Reader<D> {
+        Reader(self.bound, PhantomData)
+    }
+}
+
+/// Writes one message.
+#[derive(Debug)]
+pub(super) struct Writer<E>(PhantomData<fn(E)>);
+
+impl<E: Message> Encoder for Writer<E> {
+    type Item = E;
+    type Error = Status;
+
+    fn encode(&mut self, item: E, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        target.reserve(item.encoded_len());
+        item.encode(target)
+            .map_err(|error| Status::internal(error.to_string()))?;
+        Ok(())
+    }
+}
+
+/// Reads one message.
+#[derive(Debug)]
+pub(super) struct Reader<D>(Bound, PhantomData<fn() -> D>);
+
+impl<D: Message + Default> Decoder for Reader<D> {
+    type Item = Whole<D>;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Whole<D>>, Status> {
+        let bytes = source.copy_to_bytes(source.remaining());
+        if let Some((kind, most)) = self.0 {
+            unfold::elements(kind, &bytes, most)
+                .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
+        }
+        let message = D::decode(bytes.clone())
+            .map_err(|error| Status::invalid_argument(format!("the request cannot be decoded: {error}")))?;
+        Ok(Some(Whole { message, bytes }))
+    }
+}

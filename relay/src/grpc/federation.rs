@@ -1,0 +1,123 @@
+//! `FederationService`: other relays push what changed there, and pull what changed here.
+//!
+//! The one rule: whoever pushes is a stranger unless it is one of the relays that we were told of, and a stranger has a
+//! quota.
+
+use std::{net::IpAddr, sync::Arc};
+
+use agentanycast_proto::{
+    unfold::Kind,
+    v1::{
+        PushRegistrationsRequest, PushRegistrationsResponse, SyncRegistrationsRequest,
+        SyncRegistrationsResponse,
+    },
+};
+use tonic::{Request, Status, transport::server::TcpConnectInfo};
+
+use super::{
+    MAX_REQUEST, call,
+    codec::Whole,
+    unary::{self, calls, service},
+};
+use crate::{
+    handle::Handle,
+    registry::{Reader, nanos_of, timestamp},
+};
+
+/// Most records in a page, also when more are asked for.
+const MAX_PAGE: usize = 1000;
+
+/// Most records that are taken from one push.
+const MAX_PUSH: usize = 2000;
+
+/// Longest id of a relay.
+const MAX_ID: usize = 256;
+
+/// Most records, skills, tags and proofs that a push is decoded with: a full page of ordinary agents.
+const MOST_ELEMENTS: usize = 400_000;
+
+/// Largest request for a page.
+const SMALL_REQUEST: usize = 4096;
+
+const SYNC: &str = "/agentanycast.v1.FederationService/SyncRegistrations";
+const PUSH: &str = "/agentanycast.v1.FederationService/PushRegistrations";
+
+service! {
+    /// Federation.
+    FederationServer("agentanycast.v1.FederationService") {
+        SYNC => SyncRegistrations, None, SMALL_REQUEST;
+        PUSH => PushRegistrations, Some((Kind::Registrations, MOST_ELEMENTS)), MAX_REQUEST;
+    }
+}
+
+calls! {
+    SyncRegistrations(SyncRegistrationsRequest) -> SyncRegistrationsResponse = sync;
+    PushRegistrations(PushRegistrationsRequest) -> PushRegistrationsResponse = push;
+}
+
+#[allow(clippy::unused_async, reason = "all calls have the same shape")]
+async fn sync(
+    handle: &Handle,
+    request: Request<Whole<SyncRegistrationsRequest>>,
+) -> Result<SyncRegistrationsResponse, Status> {
+    call::may_ask(handle, call::source(request.extensions()), 1)?;
+    let asked = request.into_inner().message;
+    let epoch = handle.epoch();
+    let mut since = asked.since.map_or(0, nanos_of);
+    // A cursor of another life of ours says nothing of this one.
+    if asked.epoch != 0 && asked.epoch != epoch {
+        since = 0;
+    }
+    let most = usize::try_from(asked.limit).ok().filter(|limit| *limit > 0);
+    let reader = Reader {
+        relay: &asked.relay_id,
+        its_own_too: since == 0,
+    };
+    let page = handle.changes(since, most.map_or(MAX_PAGE, |limit| limit.min(MAX_PAGE)), reader);
+    Ok(SyncRegistrationsResponse {
+        registrations: page.records,
+        sync_timestamp: Some(timestamp(page.cursor)),
+        epoch,
+        more: page.more,
+    })
+}
+
+#[allow(clippy::unused_async, reason = "all calls have the same shape")]
+async fn push(
+    handle: &Handle,
+    request: Request<Whole<PushRegistrationsRequest>>,
+) -> Result<PushRegistrationsResponse, Status> {
+    let source = call::source(request.extensions());
+    call::may_ask(handle, source, 1)?;
+    let ip = ip(&request);
+    let pushed = request.into_inner().message;
+    if pushed.relay_id.is_empty() || pushed.relay_id.len() > MAX_ID {
+        return Err(Status::invalid_argument(
+            "relay_id is empty or longer than 256 bytes",
+        ));
+    }
+    if pushed.registrations.len() > MAX_PUSH {
+        return Err(Status::resource_exhausted(format!(
+            "records in one push: {MAX_PUSH} at most; push fewer"
+        )));
+    }
+    let source = source.filter(|_| !ip.is_some_and(|ip| handle.knows_relay_at(ip)));
+    // Each signature takes as long as many requests; a stranger pays for all of them.
+    let proofs = pushed.registrations.iter().map(|told| told.proofs.len());
+    call::may_ask(
+        handle,
+        source,
+        (pushed.registrations.len() + proofs.sum::<usize>()) as u64,
+    )?;
+    let via: Arc<str> = pushed.relay_id.into();
+    let taken = handle.merge(pushed.registrations, &via, source);
+    Ok(PushRegistrationsResponse {
+        accepted: taken.accepted as i32,
+        rejected: taken.rejected as i32,
+    })
+}
+
+fn ip<T>(request: &Request<T>) -> Option<IpAddr> {
+    let address = request.extensions().get::<TcpConnectInfo>()?.remote_addr()?;
+    Some(address.ip().to_canonical())
+}

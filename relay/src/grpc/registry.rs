@@ -1,0 +1,121 @@
+//! `RegistryService`: four calls. Written by hand around tonic's own server, because a peer signs the bytes of its
+//! request, and because the agents of an answer are encoded already.
+
+use std::time::Instant;
+
+use agentanycast_proto::{
+    unfold::Kind,
+    v1::{
+        DiscoverBySkillRequest, HeartbeatRequest, HeartbeatResponse, RegisterSkillsRequest,
+        RegisterSkillsResponse, UnregisterSkillsRequest, UnregisterSkillsResponse,
+    },
+};
+use tonic::{Request, Status};
+
+use super::{
+    MAX_REQUEST, call,
+    codec::{EncodedAgents, Whole},
+    unary::{self, calls, service},
+};
+use crate::{
+    federation::record::{HEARTBEAT, REGISTER, UNREGISTER},
+    handle::Handle,
+    metrics::seconds,
+    registry::{Query, Refused, timestamp},
+};
+
+const DISCOVER: &str = "/agentanycast.v1.RegistryService/DiscoverBySkill";
+
+/// Most skills, tags and addresses that a registration is decoded with: what the limits let pass, and then some.
+const MOST_ELEMENTS: usize = 10_000;
+
+/// Largest request that asks, extends or takes off.
+const SMALL_REQUEST: usize = 128 << 10;
+
+service! {
+    /// The registry.
+    RegistryServer("agentanycast.v1.RegistryService") {
+        REGISTER => Register, Some((Kind::Registration, MOST_ELEMENTS)), MAX_REQUEST;
+        UNREGISTER => Unregister, None, SMALL_REQUEST;
+        DISCOVER => Discover, None, SMALL_REQUEST;
+        HEARTBEAT => Heartbeat, None, SMALL_REQUEST;
+    }
+}
+
+calls! {
+    Register(RegisterSkillsRequest) -> RegisterSkillsResponse = register;
+    Unregister(UnregisterSkillsRequest) -> UnregisterSkillsResponse = unregister;
+    Discover(DiscoverBySkillRequest) -> EncodedAgents = discover;
+    Heartbeat(HeartbeatRequest) -> HeartbeatResponse = heartbeat;
+}
+
+async fn register(
+    handle: &Handle,
+    request: Request<Whole<RegisterSkillsRequest>>,
+) -> Result<RegisterSkillsResponse, Status> {
+    let source = call::source(request.extensions());
+    call::may_ask(handle, source, 1)?;
+    let (metadata, _, Whole { message, bytes }) = request.into_parts();
+    let signed = (REGISTER, message.peer_id.as_str(), &*bytes);
+    let caller = call::caller(handle, &metadata, source, signed)?;
+    let outcome = handle.register(message.into(), caller).await;
+    let expires = outcome.map_err(|error| call::status(&error))?;
+    Ok(RegisterSkillsResponse {
+        expires_at: Some(timestamp(expires)),
+    })
+}
+
+async fn unregister(
+    handle: &Handle,
+    request: Request<Whole<UnregisterSkillsRequest>>,
+) -> Result<UnregisterSkillsResponse, Status> {
+    let source = call::source(request.extensions());
+    call::may_ask(handle, source, 1)?;
+    let (metadata, _, Whole { message, bytes }) = request.into_parts();
+    let signed = (UNREGISTER, message.peer_id.as_str(), &*bytes);
+    let caller = call::caller(handle, &metadata, source, signed)?;
+    let outcome = handle
+        .unregister(&message.peer_id, &message.skill_ids, caller)
+        .await;
+    outcome.map_err(|error| call::status(&error))?;
+    Ok(UnregisterSkillsResponse {})
+}
+
+#[allow(clippy::unused_async, reason = "all calls have the same shape")]
+async fn heartbeat(
+    handle: &Handle,
+    request: Request<Whole<HeartbeatRequest>>,
+) -> Result<HeartbeatResponse, Status> {
+    let source = call::source(request.extensions());
+    call::may_ask(handle, source, 1)?;
+    let (metadata, _, Whole { message, bytes }) = request.into_parts();
+    let signed = (HEARTBEAT, message.peer_id.as_str(), &*bytes);
+    let caller = call::caller(handle, &metadata, source, signed)?;
+    let outcome = handle.heartbeat(&message.peer_id, caller);
+    let expires = outcome.map_err(|refused| call::refusal(&refused))?;
+    Ok(HeartbeatResponse {
+        expires_at: Some(timestamp(expires)),
+    })
+}
+
+#[allow(clippy::unused_async, reason = "all calls have the same shape")]
+async fn discover(
+    handle: &Handle,
+    request: Request<Whole<DiscoverBySkillRequest>>,
+) -> Result<EncodedAgents, Status> {
+    call::may_ask(handle, call::source(request.extensions()), 1)?;
+    let message = request.into_inner().message;
+    if message.skill_id.is_empty() {
+        return Err(call::refusal(&Refused::Invalid("skill_id is empty".into())));
+    }
+    let query = Query {
+        skill: &message.skill_id,
+        tags: &message.tags,
+        limit: message.limit,
+        federated: message.federated,
+    };
+    let begun = Instant::now();
+    let agents = handle.discover(&query);
+    handle.metrics().discover.observe(seconds(begun.elapsed()));
+    Ok(EncodedAgents { agents })
+}

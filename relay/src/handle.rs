@@ -1,0 +1,281 @@
+//! The registry as the faces use it: behind a lock, with the time, the store, and a bell for those who tell others.
+//!
+//! The one rule: the lock is held for the work of one call on the table, never while anything is waited for.
+
+use std::{
+    collections::HashSet,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::{
+    clock::now,
+    federation::{merge::Nanos, record},
+    metrics::Metrics,
+    proofs::{self, BadProof, Seen, Signature},
+    rate::Rates,
+    registry::{Agent, Caller, Figures, Limits, Merged, Page, Query, Reader, Refused, Registry, Source},
+    store::{Store, StoreError},
+};
+
+/// Records that are forgotten at a time, so that nobody waits long for the lock.
+const EXPIRE_AT_ONCE: usize = 2000;
+
+/// Addresses of relays that are remembered; names that resolve to more are cut off.
+const MAX_RELAY_IPS: usize = 4096;
+
+/// A handle on the registry; clones are of the same one.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+struct Shared {
+    me: String,
+    registry: RwLock<Registry>,
+    limits: Limits,
+    seen: Mutex<Seen>,
+    rates: Mutex<Rates>,
+    seed: AtomicU64,
+    store: Option<Store>,
+    changed: watch::Sender<()>,
+    metrics: Arc<Metrics>,
+    /// Drawn at the start: cursors of another one mean nothing.
+    epoch: u64,
+    /// Where the relays are that we were told of.
+    relays: RwLock<HashSet<IpAddr>>,
+}
+
+/// Why a change was not made, or not kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failed {
+    /// The registry refuses.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// It could not be written down.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a push came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Records that were taken in, or were here.
+    pub accepted: usize,
+    /// Records that were refused.
+    pub rejected: usize,
+}
+
+impl Handle {
+    /// Around a registry of the relay with this id, with what the store has brought back.
+    pub fn new(me: &str, registry: Registry, store: Option<Store>, rate: u64, metrics: Arc<Metrics>) -> Self {
+        let limits = registry.limits().clone();
+        Self(Arc::new(Shared {
+            me: me.to_owned(),
+            registry: RwLock::new(registry),
+            limits,
+            seen: Mutex::default(),
+            rates: Mutex::new(Rates::new(rate)),
+            seed: AtomicU64::new(rand::random()),
+            store,
+            changed: watch::Sender::new(()),
+            metrics,
+            epoch: rand::random_range(1..=u64::MAX),
+            relays: RwLock::default(),
+        }))
+    }
+
+    /// The relay's id.
+    pub fn me(&self) -> &str {
+        &self.0.me
+    }
+
+    /// What cursors into the changes belong to.
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch
+    }
+
+    /// Notes where a relay is that we were told of: what it pushes does not count as a stranger's.
+    pub fn relay_is_at(&self, ips: impl IntoIterator<Item = IpAddr>) {
+        let mut relays = self.0.relays.write().unwrap_or_else(PoisonError::into_inner);
+        if relays.len() < MAX_RELAY_IPS {
+            relays.extend(ips.into_iter().map(|ip| ip.to_canonical()));
+        }
+    }
+
+    /// Whether a relay that we were told of is at this address.
+    pub fn knows_relay_at(&self, ip: IpAddr) -> bool {
+        let relays = self.0.relays.read().unwrap_or_else(PoisonError::into_inner);
+        relays.contains(&ip.to_canonical())
+    }
+
+    /// The bounds.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// The figures.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Whether `source` may make one more request, or one that costs as much as several.
+    pub fn may_ask(&self, source: Source, cost: u64) -> bool {
+        let mut rates = self.0.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.take(now(), source, cost)
+    }
+
+    /// Checks and counts the signature of a request.
+    ///
+    /// # Errors
+    /// See [`BadProof`].
+    pub fn prove(&self, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
+        // The costly part is done before the lock is taken.
+        let checked = proofs::check(now(), signature)?;
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.count(now(), checked)
+    }
+
+    /// See [`Registry::register`]; returns once it is written down, where there is a store.
+    ///
+    /// # Errors
+    /// When it is refused; when it cannot be written down, it may come back or not after a restart.
+    pub async fn register(&self, agent: Agent, caller: Caller) -> Result<Nanos, Failed> {
+        let peer = agent.peer.clone();
+        let expires = self.write().register(now(), agent, caller)?;
+        self.changed(&peer).await?;
+        Ok(expires)
+    }
+
+    /// See [`Registry::unregister`]; returns once it is written down, where there is a store.
+    ///
+    /// # Errors
+    /// As [`Handle::register`].
+    pub async fn unregister(&self, peer: &str, skills: &[String], caller: Caller) -> Result<(), Failed> {
+        self.write().unregister(now(), peer, skills, caller)?;
+        Ok(self.changed(peer).await?)
+    }
+
+    /// See [`Registry::heartbeat`]. It is written down a little later: a crash may cost an entry a third of its
+    /// life.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn heartbeat(&self, peer: &str, caller: Caller) -> Result<Nanos, Refused> {
+        let expires = self.write().heartbeat(now(), peer, caller)?;
+        if let Some(store) = &self.0.store {
+            store.mark(peer);
+        }
+        self.0.changed.send_replace(());
+        Ok(expires)
+    }
+
+    /// See [`Registry::discover`].
+    pub fn discover(&self, query: &Query<'_>) -> Vec<Bytes> {
+        let seed = self.0.seed.fetch_add(1, Relaxed);
+        self.read().discover(now(), query, seed)
+    }
+
+    /// Takes in what another relay says.
+    pub fn merge(&self, told: Vec<FederatedRegistration>, via: &Arc<str>, source: Option<Source>) -> Taken {
+        let mut taken = Taken::default();
+        let mut is_new = false;
+        for told in told {
+            // Signatures are checked before the lock is taken.
+            let incoming = record::read(told, now(), self.0.limits.ttl, Some(via), source);
+            let peer = incoming.agent.peer.clone();
+            let outcome = self.write().merge(now(), incoming);
+            match outcome {
+                Ok(merged) => {
+                    taken.accepted += 1;
+                    is_new |= merged != Merged::Known;
+                    if merged == Merged::Corrected
+                        && let Some(store) = &self.0.store
+                    {
+                        store.mark(&peer);
+                    }
+                }
+                Err(refused) => {
+                    taken.rejected += 1;
+                    self.0.metrics.records_refused.inc();
+                    tracing::debug!(relay = %via, %refused, "a record of another relay was refused");
+                }
+            }
+        }
+        if is_new {
+            self.0.changed.send_replace(());
+        }
+        taken
+    }
+
+    /// See [`Registry::changes`].
+    pub fn changes(&self, since: u64, most: usize, reader: Reader<'_>) -> Page {
+        self.read().changes(now(), since, most, reader)
+    }
+
+    /// Tells of every change, several at once as one.
+    pub fn bell(&self) -> watch::Receiver<()> {
+        self.0.changed.subscribe()
+    }
+
+    /// The figures of the table.
+    pub fn figures(&self) -> Figures {
+        self.read().figures()
+    }
+
+    /// Forgets what has expired.
+    pub fn expire(&self) {
+        loop {
+            let (count, before, figures) = {
+                let mut registry = self.write();
+                let before = registry.evicted();
+                let count = registry.expire(now(), EXPIRE_AT_ONCE);
+                (count, before, registry.figures())
+            };
+            self.0.metrics.table(&figures, before + count as u64);
+            if count < EXPIRE_AT_ONCE {
+                break;
+            }
+        }
+    }
+
+    /// A record of this relay for the store.
+    pub fn stored(&self, peer: &str) -> Option<FederatedRegistration> {
+        self.read().stored(peer)
+    }
+
+    /// The last version that was given, for the store.
+    pub fn last_version(&self) -> Nanos {
+        self.read().last_version()
+    }
+
+    /// The store, where there is one.
+    pub fn store(&self) -> Option<&Store> {
+        self.0.store.as_ref()
+    }
+
+    async fn changed(&self, peer: &str) -> Result<(), StoreError> {
+        self.0.changed.send_replace(());
+        match &self.0.store {
+            Some(store) => {
+                let batch = store.mark(peer);
+                store.written(batch).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Registry> {
+        self.0.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.0.registry.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,134 @@
+//! The HTTP faces: health and metrics on one port, the directory and the dashboard on another. They read, and change
+//! nothing.
+
+mod api;
+mod dashboard;
+mod directory;
+mod error;
+mod events;
+mod health;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use axum::{
+    Router,
+    http::{HeaderValue, Method, StatusCode},
+    routing::get,
+};
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
+use tower_http::{
+    cors::{AllowOrigin, Any, CorsLayer},
+    timeout::TimeoutLayer,
+};
+
+use crate::{federation::sync::Peers, handle::Handle, listen::Bounded};
+use directory::Directory;
+
+/// How long an answer may take; live events have no end.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most browsers that follow live events at once.
+const FOLLOWERS: usize = 256;
+
+/// Most problems that are remembered.
+const PROBLEMS: usize = 16;
+
+/// What all faces look at; clones see the same.
+#[derive(Clone)]
+pub struct Face(Arc<Shared>);
+
+struct Shared {
+    handle: Handle,
+    peers: Peers,
+    started: Instant,
+    problems: Mutex<Vec<String>>,
+    directory: Mutex<Directory>,
+    followers: Arc<Semaphore>,
+}
+
+impl Face {
+    /// Of a relay that was started then.
+    pub fn new(handle: Handle, peers: Peers, started: Instant) -> Self {
+        Self(Arc::new(Shared {
+            handle,
+            peers,
+            started,
+            problems: Mutex::default(),
+            directory: Mutex::default(),
+            followers: Arc::new(Semaphore::new(FOLLOWERS)),
+        }))
+    }
+
+    /// Notes what does not work, in the log and for `/health`.
+    pub fn problem(&self, what: String) {
+        tracing::error!(problem = what, "a part of the relay is not available");
+        let mut problems = self.0.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < PROBLEMS {
+            problems.push(what);
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.0
+            .problems
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// `/health` and `/metrics`.
+pub fn metrics_router(face: &Face) -> Router {
+    let router = Router::new()
+        .route("/health", get(health::health))
+        .route("/metrics", get(health::metrics))
+        .fallback(error::not_found)
+        .method_not_allowed_fallback(error::not_allowed)
+        .layer(timeout());
+    router.with_state(face.clone())
+}
+
+/// The directory, its description, live events and the dashboard.
+///
+/// # Errors
+/// When an origin is no legal header, which the configuration excludes.
+pub fn api_router(face: &Face, origins: &[String]) -> anyhow::Result<Router> {
+    let router = api::routes()
+        .merge(dashboard::routes())
+        .layer(timeout())
+        // Without a time limit.
+        .route("/api/v1/events", get(events::events))
+        .fallback(error::not_found)
+        .method_not_allowed_fallback(error::not_allowed)
+        .with_state(face.clone());
+    if origins.is_empty() {
+        return Ok(router);
+    }
+    let cors = CorsLayer::new().allow_methods([Method::GET]);
+    if origins.iter().any(|origin| origin == "*") {
+        return Ok(router.layer(cors.allow_origin(Any)));
+    }
+    let origins: Result<Vec<HeaderValue>, _> = origins.iter().map(|origin| origin.parse()).collect();
+    let origins = AllowOrigin::list(origins.context("api_cors_origins")?);
+    Ok(router.layer(cors.allow_origin(origins)))
+}
+
+fn timeout() -> TimeoutLayer {
+    TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, TIMEOUT)
+}
+
+/// Serves until `stop`.
+pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+    let served = axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "an HTTP face has ended");
+    }
+}
+
+#[cfg(test)]
+mod tests;

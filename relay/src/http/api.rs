@@ -1,0 +1,147 @@
+//! The directory as JSON, `/api/v1`. What it takes and gives is described in `openapi.json`; a test keeps both together.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
+
+use axum::{
+    Json, Router,
+    extract::{Path, Query, State},
+    http::header::CONTENT_TYPE,
+    response::IntoResponse,
+    routing::get,
+};
+use serde_json::{Value, json};
+
+use super::{
+    Face,
+    directory::{Agent, Filter},
+    error::ApiError,
+    health,
+};
+
+/// Agents in an answer when nobody says how many, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1000;
+
+/// Longest word or tag that is searched for, in bytes.
+const MAX_WORD: usize = 256;
+
+/// Most tags that are searched for.
+const MAX_TAGS: usize = 32;
+
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+pub(super) fn routes() -> Router<Face> {
+    Router::new()
+        .route("/api/v1/agents", get(agents))
+        .route("/api/v1/agents/{peer_id}", get(agent))
+        .route("/api/v1/skills", get(skills))
+        .route("/api/v1/stats", get(stats))
+        .route("/api/v1/openapi.json", get(openapi))
+}
+
+async fn openapi() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI)
+}
+
+async fn agents(
+    State(face): State<Face>,
+    Query(words): Query<Vec<(String, String)>>,
+) -> Result<Json<Value>, ApiError> {
+    let (filter, limit, offset) = read(words)?;
+    let all = everybody(&face);
+    let found: Vec<&Arc<Agent>> = all.iter().filter(|agent| filter.lets(agent)).collect();
+    let page: Vec<&Agent> = found
+        .iter()
+        .skip(offset)
+        .take(limit)
+        .map(|agent| &***agent)
+        .collect();
+    Ok(Json(
+        json!({ "count": page.len(), "total": found.len(), "agents": page }),
+    ))
+}
+
+async fn agent(State(face): State<Face>, Path(peer): Path<String>) -> Result<Json<Value>, ApiError> {
+    let all = everybody(&face);
+    let found = all.iter().find(|agent| agent.peer_id == peer);
+    let shown: String = peer.chars().take(100).collect();
+    let found = found.ok_or_else(|| ApiError::not_found(format!("no agent {shown:?} is registered")))?;
+    Ok(Json(json!(&**found)))
+}
+
+async fn skills(State(face): State<Face>) -> Json<Value> {
+    // Counted by agents and not by entries: an agent may be registered at several relays.
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let all = everybody(&face);
+    for skill in all.iter().flat_map(|agent| &agent.skills) {
+        *counts.entry(&skill.id).or_default() += 1;
+    }
+    let skills: Vec<Value> = counts
+        .iter()
+        .map(|(id, count)| json!({ "id": id, "agent_count": count }))
+        .collect();
+    Json(json!({ "count": skills.len(), "skills": skills }))
+}
+
+async fn stats(State(face): State<Face>) -> Json<Value> {
+    Json(figures(&face))
+}
+
+/// What `/api/v1/stats` and the live events say.
+pub(super) fn figures(face: &Face) -> Value {
+    let peers = face.0.peers.all();
+    let mut figures = json!({
+        "registry": health::registry(face),
+        "relay": health::relay(face),
+        "libp2p": { "connected_peers": face.0.handle.metrics().peers.get() },
+        "peer_id": face.0.handle.me(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_seconds": face.0.started.elapsed().as_secs(),
+    });
+    if !peers.is_empty() {
+        figures["federation"] = health::federation(&peers);
+    }
+    figures
+}
+
+fn everybody(face: &Face) -> Arc<Vec<Arc<Agent>>> {
+    let mut directory = face.0.directory.lock().unwrap_or_else(PoisonError::into_inner);
+    directory.read(&face.0.handle)
+}
+
+fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError> {
+    let mut filter = Filter::default();
+    let (mut limit, mut offset) = (DEFAULT_LIMIT, 0);
+    for (name, value) in words {
+        if value.len() > MAX_WORD {
+            return Err(ApiError::invalid(format!("{name}: at most {MAX_WORD} bytes")));
+        }
+        match name.as_str() {
+            "skill" if !value.is_empty() => filter.skill = Some(value),
+            "tag" if filter.tags.len() >= MAX_TAGS => {
+                return Err(ApiError::invalid(format!("tag: at most {MAX_TAGS}")));
+            }
+            "tag" => {
+                let (tag, value) = value
+                    .split_once(':')
+                    .ok_or_else(|| ApiError::invalid(format!("tag: {value:?} is not NAME:VALUE")))?;
+                filter.tags.push((tag.to_owned(), value.to_owned()));
+            }
+            "q" => filter.text = value.to_lowercase(),
+            "limit" => limit = number("limit", &value, 1, MAX_LIMIT)?,
+            "offset" => offset = number("offset", &value, 0, usize::MAX)?,
+            _ => {}
+        }
+    }
+    Ok((filter, limit, offset))
+}
+
+fn number(name: &str, text: &str, least: usize, most: usize) -> Result<usize, ApiError> {
+    let number = text.parse::<usize>().ok().filter(|number| *number >= least);
+    let number =
+        number.ok_or_else(|| ApiError::invalid(format!("{name}: {text:?} is not a number from {least}")))?;
+    Ok(number.min(most))
+}

@@ -1,0 +1,65 @@
+//! Errors as JSON, `{"error":{"code":…,"message":…}}`.
+
+use axum::{
+    Json,
+    http::{Method, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+/// An answer that says what is wrong.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl ApiError {
+    pub(super) fn invalid(message: String) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            code: "invalid_argument",
+            message,
+        }
+    }
+
+    pub(super) fn not_found(message: String) -> Self {
+        Self {
+            status: StatusCode::NOT_FOUND,
+            code: "not_found",
+            message,
+        }
+    }
+
+    pub(super) fn busy(message: &str) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "busy",
+            message: message.to_owned(),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = json!({ "error": { "code": self.code, "message": self.message } });
+        (self.status, Json(body)).into_response()
+    }
+}
+
+pub(super) async fn not_found(uri: Uri) -> ApiError {
+    let path: String = uri.path().chars().take(100).collect();
+    ApiError::not_found(format!(
+        "there is no {path}; /api/v1/openapi.json lists what there is"
+    ))
+}
+
+pub(super) async fn not_allowed(method: Method, uri: Uri) -> ApiError {
+    let path: String = uri.path().chars().take(100).collect();
+    ApiError {
+        status: StatusCode::METHOD_NOT_ALLOWED,
+        code: "method_not_allowed",
+        message: format!("{method} is not allowed for {path}; only GET is"),
+    }
+}

@@ -1,0 +1,254 @@
+//! The faces as a browser and a monitor see them.
+
+use std::collections::BTreeSet;
+
+use agentanycast_proto::v1::SkillInfo;
+use axum::{
+    body::{Body, to_bytes},
+    http::{Request, header},
+};
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::{
+    federation::merge::Clock,
+    metrics::Metrics,
+    registry::{Agent, Caller, Limits, Registry},
+};
+
+fn face() -> Face {
+    let registry = Registry::new("relay-a", Limits::default(), Clock::default());
+    let handle = Handle::new("relay-a", registry, None, 0, Arc::new(Metrics::default()));
+    Face::new(handle, Peers::default(), Instant::now())
+}
+
+async fn register(face: &Face, peer: &str, name: &str, skill: &str, tags: &[(&str, &str)]) {
+    let skill = SkillInfo {
+        skill_id: skill.into(),
+        description: String::new(),
+        tags: tags
+            .iter()
+            .map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned()))
+            .collect(),
+    };
+    let agent = Agent {
+        peer: peer.into(),
+        skills: vec![skill],
+        name: name.into(),
+        ..Agent::default()
+    };
+    face.0.handle.register(agent, Caller::default()).await.unwrap();
+}
+
+async fn ask(router: &Router, method: &str, path: &str) -> (StatusCode, axum::http::HeaderMap, Vec<u8>) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::ORIGIN, "https://example.org");
+    let answer = router
+        .clone()
+        .oneshot(request.body(Body::empty()).unwrap())
+        .await
+        .unwrap();
+    let (head, body) = answer.into_parts();
+    let body = to_bytes(body, 8 << 20).await.unwrap();
+    (head.status, head.headers, body.to_vec())
+}
+
+async fn json(router: &Router, path: &str) -> (StatusCode, Value) {
+    let (status, _, body) = ask(router, "GET", path).await;
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test]
+async fn health_says_what_works() {
+    let face = face();
+    register(&face, "p", "n", "s", &[]).await;
+    let router = metrics_router(&face);
+    let (status, value) = json(&router, "/health").await;
+    assert_eq!(
+        (status, value["status"].as_str()),
+        (StatusCode::OK, Some("healthy"))
+    );
+    assert_eq!(value["registry"]["local_count"], 1);
+    assert_eq!(value["registry"]["skill_count"], 1);
+    assert_eq!(value["peer_id"], "relay-a");
+    assert_eq!(value["federation"]["peers"], 0);
+    assert_eq!(value["libp2p"]["connected_peers"], 0);
+    assert!(value["uptime_seconds"].is_u64() && value["version"].is_string());
+    face.problem("API_ADDR: taken".into());
+    let (status, value) = json(&router, "/health").await;
+    assert_eq!(
+        (status, value["status"].as_str()),
+        (StatusCode::OK, Some("degraded"))
+    );
+    assert_eq!(value["problems"][0], "API_ADDR: taken");
+    let (status, _, body) = ask(&router, "GET", "/metrics").await;
+    assert!(status.is_success() && String::from_utf8(body).unwrap().contains("registry_local_count"));
+}
+
+#[tokio::test]
+async fn agents_are_found_by_skill_tag_and_words() {
+    let face = face();
+    register(&face, "p1", "Ärger", "translate", &[("lang", "de")]).await;
+    register(&face, "p2", "Bravo", "translate", &[("lang", "fr")]).await;
+    register(&face, "p3", "Charlie", "echo", &[]).await;
+    let router = api_router(&face, &[]).unwrap();
+    let cases = [
+        ("", 3),
+        ("?skill=translate", 2),
+        ("?skill=translate&tag=lang:de", 1),
+        ("?tag=lang:fr", 1),
+        ("?skill=echo&tag=lang:fr", 0),
+        ("?q=%C3%A4RGER", 1),
+        ("?q=echo", 1),
+        ("?q=lang:d", 1),
+        ("?q=p2", 1),
+        ("?q=nothing", 0),
+    ];
+    for (question, expected) in cases {
+        let (status, value) = json(&router, &format!("/api/v1/agents{question}")).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(value["total"], expected, "{question}");
+        assert_eq!(value["count"], expected, "{question}");
+    }
+    let (_, value) = json(&router, "/api/v1/agents?limit=1&offset=1").await;
+    assert_eq!((&value["count"], &value["total"]), (&1.into(), &3.into()));
+    let (_, one) = json(&router, "/api/v1/agents/p1").await;
+    assert_eq!(
+        (one["name"].as_str(), one["verified"].as_bool()),
+        (Some("Ärger"), Some(false))
+    );
+    assert_eq!(one["skills"][0]["tags"]["lang"], "de");
+    assert!(one["origin"].is_null() && one["expires_at"].as_str().unwrap().ends_with('Z'));
+    let (_, skills) = json(&router, "/api/v1/skills").await;
+    assert_eq!(skills["count"], 2);
+    assert_eq!(skills["skills"][1]["id"], "translate");
+    assert_eq!(skills["skills"][1]["agent_count"], 2);
+    let (_, stats) = json(&router, "/api/v1/stats").await;
+    assert_eq!(stats["registry"]["local_count"], 3);
+    assert!(stats.get("federation").is_none());
+}
+
+#[tokio::test]
+async fn errors_are_json() {
+    let router = api_router(&face(), &[]).unwrap();
+    let cases = [
+        ("GET", "/api/v1/nothing", StatusCode::NOT_FOUND, "not_found"),
+        ("GET", "/api/v1/agents/nobody", StatusCode::NOT_FOUND, "not_found"),
+        (
+            "POST",
+            "/api/v1/agents",
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+        ),
+        (
+            "DELETE",
+            "/",
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+        ),
+        (
+            "GET",
+            "/api/v1/agents?limit=x",
+            StatusCode::BAD_REQUEST,
+            "invalid_argument",
+        ),
+        (
+            "GET",
+            "/api/v1/agents?limit=0",
+            StatusCode::BAD_REQUEST,
+            "invalid_argument",
+        ),
+        (
+            "GET",
+            "/api/v1/agents?tag=x",
+            StatusCode::BAD_REQUEST,
+            "invalid_argument",
+        ),
+    ];
+    for (method, path, expected, code) in cases {
+        let (status, _, body) = ask(&router, method, path).await;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (status, body["error"]["code"].as_str()),
+            (expected, Some(code)),
+            "{method} {path}"
+        );
+        assert!(body["error"]["message"].is_string());
+    }
+}
+
+#[tokio::test]
+async fn the_description_has_every_path_and_no_other() {
+    let router = api_router(&face(), &[]).unwrap();
+    let described: Value = serde_json::from_str(api::OPENAPI).unwrap();
+    let paths: BTreeSet<_> = described["paths"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let served = [
+        "/api/v1/agents",
+        "/api/v1/agents/{peer_id}",
+        "/api/v1/events",
+        "/api/v1/openapi.json",
+        "/api/v1/skills",
+        "/api/v1/stats",
+    ];
+    assert_eq!(paths, BTreeSet::from(served));
+    for path in paths.iter().filter(|path| !path.ends_with("events")) {
+        let (status, _, body) = ask(&router, "GET", &path.replace("{peer_id}", "nobody")).await;
+        assert!(status == StatusCode::OK || path.contains('{'), "{path}: {status}");
+        serde_json::from_slice::<Value>(&body).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_dashboard_comes_from_here_only() {
+    let router = api_router(&face(), &[]).unwrap();
+    for (path, kind) in [
+        ("/", "text/html"),
+        ("/style.css", "text/css"),
+        ("/script.js", "text/javascript"),
+    ] {
+        let (status, headers, body) = ask(&router, "GET", path).await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(headers[header::CONTENT_TYPE].to_str().unwrap().starts_with(kind));
+        assert!(
+            headers[header::CONTENT_SECURITY_POLICY]
+                .to_str()
+                .unwrap()
+                .contains("default-src 'none'")
+        );
+        let text = String::from_utf8(body).unwrap();
+        assert!(
+            !text.contains("http://") && !text.contains("https://") && !text.contains("innerHTML"),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn browsers_from_elsewhere_are_let_in_only_where_configured() {
+    let allowed = |headers: &axum::http::HeaderMap| headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).cloned();
+    for (origins, expected) in [
+        (vec![], None),
+        (
+            vec!["https://example.org".to_owned()],
+            Some("https://example.org"),
+        ),
+        (vec!["https://other.example".to_owned()], None),
+        (vec!["*".to_owned()], Some("*")),
+    ] {
+        let router = api_router(&face(), &origins).unwrap();
+        let (_, headers, _) = ask(&router, "GET", "/api/v1/stats").await;
+        assert_eq!(
+            allowed(&headers).as_ref().and_then(|value| value.to_str().ok()),
+            expected,
+            "{origins:?}"
+        );
+    }
+}

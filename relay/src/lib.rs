@@ -1,0 +1,18 @@
+//! The AgentAnycast relay: circuits for nodes behind NAT, the registry of skills, federation between relays.
+
+mod clock;
+pub mod config;
+pub mod federation;
+pub mod grpc;
+pub mod handle;
+pub mod http;
+mod listen;
+pub mod metrics;
+pub mod net;
+pub mod proofs;
+pub mod rate;
+pub mod registry;
+mod server;
+pub mod store;
+
+pub use server::main_with_args;

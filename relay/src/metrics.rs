@@ -1,0 +1,267 @@
+//! The figures of this relay, for `GET /metrics`. Names and what they mean are in docs/operating.md.
+//!
+//! The one rule: whatever is refused is counted somewhere here.
+
+use std::{sync::atomic::AtomicU64, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use crate::registry::Figures;
+
+/// Upper bounds of answers from memory, in seconds.
+const QUICK: [f64; 8] = [0.000_01, 0.000_03, 0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.1];
+
+/// Upper bounds of calls to another relay, in seconds; they have five.
+const CALLS: [f64; 8] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 5.0];
+
+/// Why something was refused, or what answered it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Reason {
+    /// A word.
+    pub reason: String,
+}
+
+/// A call to the registry and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Call {
+    /// The RPC.
+    pub rpc: &'static str,
+    /// The gRPC status.
+    pub code: String,
+}
+
+/// All figures.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    local: Gauge,
+    federated: Gauge,
+    evictions: Counter,
+    /// How long a look-up takes.
+    pub discover: Histogram,
+    /// Calls to the registry.
+    pub calls: Family<Call, Counter>,
+    /// How long a pull takes.
+    pub sync: Histogram,
+    /// Pulls and pushes that failed.
+    pub sync_errors: Counter,
+    /// How long a push takes.
+    pub push: Histogram,
+    /// Records of other relays that were refused.
+    pub records_refused: Counter,
+    /// Connected peers.
+    pub peers: Gauge,
+    /// Connections.
+    pub connections: Gauge,
+    /// Connections that were refused before they stood.
+    pub connections_refused: Counter,
+    /// Reservations that stand.
+    pub reservations: Gauge,
+    /// Reservations made or renewed.
+    pub reservations_accepted: Counter,
+    /// Reservations refused.
+    pub reservations_refused: Family<Reason, Counter>,
+    /// Circuits that stand.
+    pub circuits: Gauge,
+    /// Circuits made.
+    pub circuits_accepted: Counter,
+    /// Circuits refused.
+    pub circuits_refused: Family<Reason, Counter>,
+    /// Bytes that circuits have carried, both ways.
+    pub bytes: Counter<u64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            local: Gauge::default(),
+            federated: Gauge::default(),
+            evictions: Counter::default(),
+            discover: Histogram::new(QUICK),
+            calls: Family::default(),
+            sync: Histogram::new(CALLS),
+            sync_errors: Counter::default(),
+            push: Histogram::new(CALLS),
+            records_refused: Counter::default(),
+            peers: Gauge::default(),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            reservations: Gauge::default(),
+            reservations_accepted: Counter::default(),
+            reservations_refused: Family::default(),
+            circuits: Gauge::default(),
+            circuits_accepted: Counter::default(),
+            circuits_refused: Family::default(),
+            bytes: Counter::default(),
+        };
+        metrics.describe_registry();
+        metrics.describe_relay();
+        metrics
+    }
+}
+
+impl Metrics {
+    // The word "_total" is put behind the names of counters when they are written.
+    fn describe_registry(&mut self) {
+        let r = &mut self.registry;
+        r.register(
+            "registry_local_count",
+            "Entries registered here",
+            self.local.clone(),
+        );
+        r.register(
+            "registry_federated_count",
+            "Entries of other relays",
+            self.federated.clone(),
+        );
+        r.register(
+            "registry_evictions",
+            "Entries that expired",
+            self.evictions.clone(),
+        );
+        r.register(
+            "registry_discover_duration_seconds",
+            "Time of a look-up",
+            self.discover.clone(),
+        );
+        r.register("registry_calls", "Calls to the registry", self.calls.clone());
+        r.register(
+            "federation_sync_duration_seconds",
+            "Time of a pull",
+            self.sync.clone(),
+        );
+        r.register(
+            "federation_sync_errors",
+            "Pulls and pushes that failed",
+            self.sync_errors.clone(),
+        );
+        r.register(
+            "federation_push_duration_seconds",
+            "Time of a push",
+            self.push.clone(),
+        );
+        r.register(
+            "federation_records_refused",
+            "Records of other relays refused",
+            self.records_refused.clone(),
+        );
+    }
+
+    fn describe_relay(&mut self) {
+        let r = &mut self.registry;
+        r.register("libp2p_connected_peers", "Connected peers", self.peers.clone());
+        r.register("libp2p_connections", "Connections", self.connections.clone());
+        r.register(
+            "libp2p_connections_refused",
+            "Connections refused",
+            self.connections_refused.clone(),
+        );
+        r.register(
+            "relay_reservations",
+            "Reservations that stand",
+            self.reservations.clone(),
+        );
+        r.register(
+            "relay_reservations_accepted",
+            "Reservations made or renewed",
+            self.reservations_accepted.clone(),
+        );
+        r.register(
+            "relay_reservations_refused",
+            "Reservations refused",
+            self.reservations_refused.clone(),
+        );
+        r.register("relay_circuits", "Circuits that stand", self.circuits.clone());
+        r.register(
+            "relay_circuits_accepted",
+            "Circuits made",
+            self.circuits_accepted.clone(),
+        );
+        r.register(
+            "relay_circuits_refused",
+            "Circuits refused",
+            self.circuits_refused.clone(),
+        );
+        r.register(
+            "relay_bytes",
+            "Bytes carried by circuits, both ways",
+            self.bytes.clone(),
+        );
+    }
+
+    /// Takes over the figures of the table; `evicted` since the start.
+    pub fn table(&self, figures: &Figures, evicted: u64) {
+        self.local.set(figures.local as i64);
+        self.federated.set(figures.federated as i64);
+        self.evictions
+            .inc_by(evicted.saturating_sub(self.evictions.get()));
+    }
+
+    /// Counts a call.
+    pub fn call(&self, rpc: &'static str, code: tonic::Code) {
+        let code = format!("{code:?}");
+        self.calls.get_or_create(&Call { rpc, code }).inc();
+    }
+
+    /// Counts a refusal.
+    pub fn refused(family: &Family<Reason, Counter>, reason: &str) {
+        let reason = reason.to_owned();
+        family.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Prometheus text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // A String takes everything.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Seconds, as histograms count.
+pub fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_the_contract_are_there() {
+        let metrics = Metrics::default();
+        metrics.table(
+            &Figures {
+                local: 3,
+                ..Figures::default()
+            },
+            5,
+        );
+        metrics.table(
+            &Figures {
+                local: 4,
+                ..Figures::default()
+            },
+            7,
+        );
+        metrics.call("DiscoverBySkill", tonic::Code::Ok);
+        let text = metrics.text();
+        for line in [
+            "registry_local_count 4",
+            "registry_federated_count 0",
+            "registry_evictions_total 7",
+            "registry_discover_duration_seconds_count 0",
+            "federation_sync_duration_seconds_count 0",
+            "federation_sync_errors_total 0",
+            "federation_push_duration_seconds_count 0",
+            "registry_calls_total{rpc=\"DiscoverBySkill\",code=\"Ok\"} 1",
+        ] {
+            assert!(text.contains(&format!("{line}\n")), "{line} is not in {text}");
+        }
+    }
+}

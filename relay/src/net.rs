@@ -1,0 +1,407 @@
+//! The libp2p side: peers behind NAT reserve a place here and are reached through circuits.
+//!
+//! One task owns the swarm; `behaviour` composes its protocols, `transport` its roads, `meter` counts what circuits
+//! carry. The one rule: a ceiling refuses what is new and never cuts what is served.
+
+mod behaviour;
+mod meter;
+mod transport;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    sync::Arc,
+    time::Duration,
+};
+
+use libp2p::{
+    Multiaddr, PeerId, Swarm, TransportError,
+    core::transport::ListenerId,
+    futures::StreamExt as _,
+    identity::Keypair,
+    multiaddr::Protocol,
+    relay,
+    swarm::{ListenError, SwarmEvent},
+};
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+use behaviour::{Behaviour, BehaviourEvent};
+
+/// How long a listener may take to say where it is bound.
+const BIND: Duration = Duration::from_secs(5);
+
+/// What the swarm needs to know.
+#[derive(Clone, Debug)]
+pub struct NetConfig {
+    /// Who we are.
+    pub keypair: Keypair,
+    /// Where to listen: TCP and WebSocket addresses; QUIC is added to those of TCP, on the same port number.
+    pub listen: Vec<Multiaddr>,
+    /// What others are told instead of where we listen. Empty: every address that we listen on.
+    pub announce: Vec<Multiaddr>,
+    /// Most reservations.
+    pub max_reservations: usize,
+    /// Most circuits.
+    pub max_circuits: usize,
+    /// Most circuits of one peer.
+    pub max_circuits_per_peer: usize,
+    /// Longest life of a circuit; more than 0 and less than `u32::MAX` seconds.
+    pub circuit_duration: Duration,
+    /// Most bytes that a circuit carries, both ways together.
+    pub circuit_bytes: u64,
+    /// Reservations that one address may make in an hour.
+    pub reservations_per_ip: u32,
+    /// Circuits that one address may open in an hour.
+    pub circuits_per_ip: u32,
+    /// Most connections.
+    pub max_connections: u32,
+}
+
+/// Why the swarm cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Noise cannot be set up with this key.
+    #[error("the transports cannot be set up: {0}")]
+    Transport(String),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// As asked for.
+        address: Multiaddr,
+        /// The system's reason.
+        cause: String,
+    },
+}
+
+/// The swarm, in a task of its own.
+#[derive(Debug)]
+pub struct Net {
+    /// Where it listens, interfaces spelled out, TCP first and QUIC last.
+    pub addresses: Vec<Multiaddr>,
+    /// Ends when it is stopped.
+    pub task: JoinHandle<()>,
+}
+
+/// Starts to listen, and to serve until `stop`.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn start(
+    config: NetConfig,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) -> Result<Net, StartError> {
+    let mut swarm =
+        behaviour::swarm(&config, &metrics).map_err(|error| StartError::Transport(error.to_string()))?;
+    let mut addresses = Vec::new();
+    let mut quic = Vec::new();
+    for asked in &config.listen {
+        let bound = listen(&mut swarm, asked).await?;
+        if let Some(beside) = quic_beside(asked, &bound) {
+            quic.push((asked, beside));
+        }
+        addresses.extend(bound);
+    }
+    for (asked, beside) in quic {
+        match listen(&mut swarm, &beside).await {
+            Ok(bound) => addresses.extend(bound),
+            // The system chose the port for TCP only.
+            Err(_) if port(asked) == Some(0) => {
+                addresses.extend(listen(&mut swarm, &with_port(&beside, 0)).await?);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for address in told(&config.announce, &addresses) {
+        swarm.add_external_address(address);
+    }
+    let running = Running {
+        swarm,
+        metrics,
+        reservations: HashMap::new(),
+    };
+    let task = tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = running.run() => {}
+        }
+    });
+    Ok(Net { addresses, task })
+}
+
+/// Listens on an address and waits for where that is.
+async fn listen(swarm: &mut Swarm<Behaviour>, asked: &Multiaddr) -> Result<Vec<Multiaddr>, StartError> {
+    let failed = |cause: String| StartError::Listen {
+        address: asked.clone(),
+        cause,
+    };
+    check_free(asked).map_err(|error| failed(error.to_string()))?;
+    let id = swarm.listen_on(asked.clone()).map_err(|error| {
+        failed(match error {
+            TransportError::MultiaddrNotSupported(_) => {
+                "no transport of ours listens on such an address".into()
+            }
+            TransportError::Other(error) => error.to_string(),
+        })
+    })?;
+    let wildcard = is_wildcard(asked);
+    let mut bound = Vec::new();
+    let collecting = timeout(BIND, async {
+        loop {
+            match swarm.select_next_some().await {
+                SwarmEvent::NewListenAddr { listener_id, address } if listener_id == id => {
+                    bound.push(address);
+                    // A wildcard has an address for each interface; the rest comes at once or not at all.
+                    if !wildcard {
+                        return Ok(());
+                    }
+                    while let Ok(event) = timeout(Duration::from_millis(50), swarm.select_next_some()).await {
+                        if let SwarmEvent::NewListenAddr { listener_id, address } = event
+                            && listener_id == id
+                        {
+                            bound.push(address);
+                        }
+                    }
+                    return Ok(());
+                }
+                SwarmEvent::ListenerError { listener_id, error } if listener_id == id => {
+                    return Err(error.to_string());
+                }
+                SwarmEvent::ListenerClosed {
+                    listener_id, reason, ..
+                } if listener_id == id => {
+                    return Err(closed_because(listener_id, reason));
+                }
+                _ => {}
+            }
+        }
+    });
+    match collecting.await {
+        Ok(Ok(())) => Ok(bound),
+        Ok(Err(cause)) => Err(failed(cause)),
+        Err(_) => Err(failed("it did not come up within 5 s".into())),
+    }
+}
+
+fn closed_because(_: ListenerId, reason: io::Result<()>) -> String {
+    reason
+        .err()
+        .map_or_else(|| "it was closed".to_owned(), |error| error.to_string())
+}
+
+/// Fails when another process has the TCP port: the transport alone would share it with another relay of the same user.
+fn check_free(address: &Multiaddr) -> io::Result<()> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => std::net::IpAddr::from(ip),
+        Some(Protocol::Ip6(ip)) => std::net::IpAddr::from(ip),
+        _ => return Ok(()),
+    };
+    match parts.next() {
+        Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The QUIC address that belongs to a TCP address, with the port that was bound; none beside WebSocket.
+fn quic_beside(asked: &Multiaddr, bound: &[Multiaddr]) -> Option<Multiaddr> {
+    let parts: Vec<_> = asked.iter().collect();
+    let [host @ (Protocol::Ip4(_) | Protocol::Ip6(_)), Protocol::Tcp(_)] = parts.as_slice() else {
+        return None;
+    };
+    let port = port(bound.first()?)?;
+    Some(
+        Multiaddr::empty()
+            .with(host.clone())
+            .with(Protocol::Udp(port))
+            .with(Protocol::QuicV1),
+    )
+}
+
+fn port(address: &Multiaddr) -> Option<u16> {
+    address.iter().find_map(|part| match part {
+        Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
+        _ => None,
+    })
+}
+
+fn with_port(address: &Multiaddr, port: u16) -> Multiaddr {
+    let set = |part| match part {
+        Protocol::Tcp(_) => Protocol::Tcp(port),
+        Protocol::Udp(_) => Protocol::Udp(port),
+        other => other,
+    };
+    address.iter().map(set).collect()
+}
+
+fn is_wildcard(address: &Multiaddr) -> bool {
+    address.iter().any(|part| match part {
+        Protocol::Ip4(ip) => ip.is_unspecified(),
+        Protocol::Ip6(ip) => ip.is_unspecified(),
+        _ => false,
+    })
+}
+
+fn is_loopback(address: &Multiaddr) -> bool {
+    address.iter().any(|part| match part {
+        Protocol::Ip4(ip) => ip.is_loopback(),
+        Protocol::Ip6(ip) => ip.is_loopback(),
+        _ => false,
+    })
+}
+
+/// What others are told: without any, the relay protocol would not be offered at all. Loopback only where there is
+/// nothing else.
+fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
+    if !announce.is_empty() {
+        return announce.to_vec();
+    }
+    let others: Vec<_> = bound
+        .iter()
+        .filter(|address| !is_loopback(address))
+        .cloned()
+        .collect();
+    if others.is_empty() { bound.to_vec() } else { others }
+}
+
+/// The swarm while it serves.
+struct Running {
+    swarm: Swarm<Behaviour>,
+    metrics: Arc<Metrics>,
+    /// Of each peer that has some. What ends is not always told in the order in which it began, nor always once.
+    reservations: HashMap<PeerId, i64>,
+}
+
+impl Running {
+    async fn run(mut self) {
+        loop {
+            let event = self.swarm.select_next_some().await;
+            self.on_event(event);
+        }
+    }
+
+    fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        let metrics = &self.metrics;
+        match event {
+            SwarmEvent::ConnectionEstablished {
+                peer_id,
+                num_established,
+                ..
+            } => {
+                metrics.connections.inc();
+                if num_established.get() == 1 {
+                    metrics.peers.inc();
+                    tracing::debug!(peer = %peer_id, "a peer has come");
+                }
+            }
+            SwarmEvent::ConnectionClosed {
+                peer_id,
+                num_established,
+                ..
+            } => {
+                metrics.connections.dec();
+                if num_established == 0 {
+                    metrics.peers.dec();
+                    self.reservations.remove(&peer_id);
+                    self.show_reservations();
+                    tracing::debug!(peer = %peer_id, "a peer has gone");
+                }
+            }
+            SwarmEvent::IncomingConnectionError {
+                error,
+                send_back_addr,
+                ..
+            } => {
+                metrics.connections_refused.inc();
+                if let ListenError::Denied { cause } = &error {
+                    tracing::debug!(address = %send_back_addr, %cause, "a connection was refused");
+                }
+            }
+            SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
+            SwarmEvent::ListenerClosed {
+                addresses, reason, ..
+            } => {
+                tracing::error!(
+                    ?addresses,
+                    ?reason,
+                    "nobody is listening there any more; restart the relay"
+                );
+            }
+            SwarmEvent::NewListenAddr { address, .. } => tracing::debug!(%address, "listening"),
+            SwarmEvent::Behaviour(BehaviourEvent::Relay(event)) => self.on_relay(event),
+            _ => {}
+        }
+    }
+
+    fn show_reservations(&self) {
+        self.metrics.reservations.set(self.reservations.values().sum());
+    }
+
+    fn reservation_ended(&mut self, peer: PeerId) {
+        if let Some(count) = self.reservations.get_mut(&peer) {
+            *count -= 1;
+            if *count <= 0 {
+                self.reservations.remove(&peer);
+            }
+        }
+        self.show_reservations();
+    }
+
+    fn on_relay(&mut self, event: relay::Event) {
+        let metrics = &self.metrics;
+        match event {
+            relay::Event::ReservationReqAccepted { src_peer_id, renewed } => {
+                metrics.reservations_accepted.inc();
+                if !renewed {
+                    *self.reservations.entry(src_peer_id).or_default() += 1;
+                    self.show_reservations();
+                    tracing::info!(peer = %src_peer_id, "a peer has reserved a place");
+                }
+            }
+            relay::Event::ReservationReqDenied { src_peer_id, status } => {
+                Metrics::refused(&metrics.reservations_refused, &format!("{status:?}"));
+                tracing::debug!(peer = %src_peer_id, ?status, "a reservation was refused");
+            }
+            relay::Event::ReservationClosed { src_peer_id }
+            | relay::Event::ReservationTimedOut { src_peer_id } => {
+                self.reservation_ended(src_peer_id);
+            }
+            relay::Event::CircuitReqAccepted {
+                src_peer_id,
+                dst_peer_id,
+            } => {
+                metrics.circuits_accepted.inc();
+                metrics.circuits.inc();
+                tracing::debug!(from = %src_peer_id, to = %dst_peer_id, "a circuit was opened");
+            }
+            relay::Event::CircuitReqDenied {
+                src_peer_id,
+                dst_peer_id,
+                status,
+            } => {
+                Metrics::refused(&metrics.circuits_refused, &format!("{status:?}"));
+                tracing::debug!(from = %src_peer_id, to = %dst_peer_id, ?status, "a circuit was refused");
+            }
+            relay::Event::CircuitClosed { .. } => {
+                metrics.circuits.dec();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The addresses, TCP first and QUIC last, each with the peer id; one line of the start-up output each.
+pub fn with_peer(addresses: &[Multiaddr], peer: PeerId) -> Vec<Multiaddr> {
+    let mut seen = BTreeSet::new();
+    let whole = addresses
+        .iter()
+        .map(|address| address.clone().with(Protocol::P2p(peer)));
+    whole.filter(|address| seen.insert(address.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests;

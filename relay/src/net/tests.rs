@@ -1,0 +1,74 @@
+//! What is listened on, and what others are told.
+
+use super::*;
+
+fn addr(text: &str) -> Multiaddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn quic_takes_the_port_that_tcp_was_given() {
+    let bound = [addr("/ip4/127.0.0.1/tcp/4001")];
+    assert_eq!(
+        quic_beside(&addr("/ip4/0.0.0.0/tcp/0"), &bound),
+        Some(addr("/ip4/0.0.0.0/udp/4001/quic-v1"))
+    );
+    assert_eq!(quic_beside(&addr("/ip4/0.0.0.0/tcp/0/ws"), &bound), None);
+}
+
+#[test]
+fn others_are_told_what_they_can_dial() {
+    let (loopback, lan) = (addr("/ip4/127.0.0.1/tcp/1"), addr("/ip4/192.0.2.1/tcp/1"));
+    let public = addr("/ip4/198.51.100.1/tcp/1");
+    assert_eq!(
+        told(&[], std::slice::from_ref(&loopback)),
+        std::slice::from_ref(&loopback)
+    );
+    assert_eq!(
+        told(&[], &[loopback.clone(), lan.clone()]),
+        std::slice::from_ref(&lan)
+    );
+    assert_eq!(told(std::slice::from_ref(&public), &[loopback, lan]), [public]);
+}
+
+async fn started(listen: &str) -> (Result<Net, StartError>, CancellationToken) {
+    let config = NetConfig {
+        keypair: Keypair::generate_ed25519(),
+        listen: vec![addr(listen)],
+        announce: Vec::new(),
+        max_reservations: 1,
+        max_circuits: 1,
+        max_circuits_per_peer: 1,
+        circuit_duration: Duration::from_secs(1),
+        circuit_bytes: 1,
+        reservations_per_ip: 1,
+        circuits_per_ip: 1,
+        max_connections: 1,
+    };
+    let stop = CancellationToken::new();
+    (start(config, Arc::default(), stop.clone()).await, stop)
+}
+
+#[tokio::test]
+async fn tcp_comes_first_and_quic_has_its_port() {
+    let (net, stop) = started("/ip4/127.0.0.1/tcp/0").await;
+    let net = net.unwrap();
+    assert_eq!(net.addresses.len(), 2);
+    assert_eq!(port(&net.addresses[0]), port(&net.addresses[1]));
+    assert!(net.addresses[1].to_string().ends_with("/quic-v1"));
+    // A port that is taken is an error, also for another relay of the same user.
+    let taken = started(&net.addresses[0].to_string()).await.0;
+    assert!(matches!(taken, Err(StartError::Listen { .. })), "{taken:?}");
+    stop.cancel();
+    net.task.await.unwrap();
+}
+
+#[tokio::test]
+async fn websocket_is_listened_on() {
+    let (net, stop) = started("/ip4/127.0.0.1/tcp/0/ws").await;
+    let net = net.unwrap();
+    assert_eq!(net.addresses.len(), 1);
+    assert!(net.addresses[0].to_string().ends_with("/ws"));
+    stop.cancel();
+    net.task.await.unwrap();
+}

@@ -1,0 +1,238 @@
+//! Whether a request comes from the peer it speaks of: its signature, its time, and that it is not a copy.
+//!
+//! PURE. The one rule: a signed request counts once. What was counted is remembered for as long as its time would let
+//! it count again, in two halves that take turns, so that it takes bounded memory.
+
+use std::collections::HashSet;
+
+use agentanycast_identity::{
+    PeerId,
+    proof::{MAX_SKEW, Statement, is_recent},
+};
+use agentanycast_proto::v1::RegistryProof;
+use sha2::{Digest as _, Sha256};
+
+use crate::federation::merge::{Nanos, SECOND, nanos};
+
+/// Requests that are remembered in each half: more than come in two minutes.
+const MOST: usize = 500_000;
+
+/// A signature as it came with a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Signature<'a> {
+    /// The peer that the request speaks of.
+    pub peer: &'a str,
+    /// What it says it signed.
+    pub statement: Statement<'a>,
+    /// The signature.
+    pub bytes: &'a [u8],
+}
+
+/// Why a signed request is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadProof {
+    /// The peer id is none, or has no key.
+    #[error("peer_id {0:?} cannot be proven: {1}")]
+    Peer(String, String),
+    /// The signature does not hold.
+    #[error("{0}; sign for this relay, whose id comes with every answer")]
+    Wrong(#[from] agentanycast_identity::proof::ProofError),
+    /// Too long ago, or in the future.
+    #[error(
+        "signed at {signed_ms} ms since 1970, and it is {now_ms} ms here; they may be 60 s apart: set the clock"
+    )]
+    Late {
+        /// By the signer's clock.
+        signed_ms: u64,
+        /// By ours.
+        now_ms: u64,
+    },
+    /// It has been here before.
+    #[error("this signed request has been here before; sign every request anew")]
+    Again,
+    /// Too many to remember.
+    #[error("too many signed requests at once; try again in a minute")]
+    Busy,
+}
+
+/// A signature that holds and is recent; it proves something once it has been counted.
+#[derive(Debug)]
+pub struct Checked {
+    proof: RegistryProof,
+    fingerprint: u128,
+}
+
+/// Whether a signature holds and is recent.
+///
+/// # Errors
+/// See [`BadProof`].
+pub fn check(now: Nanos, signature: Signature<'_>) -> Result<Checked, BadProof> {
+    let Signature {
+        peer,
+        statement,
+        bytes,
+    } = signature;
+    let now_ms = now / (SECOND / 1000);
+    if !is_recent(statement.time_ms, now_ms) {
+        return Err(BadProof::Late {
+            signed_ms: statement.time_ms,
+            now_ms,
+        });
+    }
+    let id: PeerId = peer.parse().map_err(|error| {
+        let shown = peer.chars().take(80).collect();
+        BadProof::Peer(shown, format!("{error}"))
+    })?;
+    statement.check(id, bytes)?;
+    Ok(Checked {
+        proof: RegistryProof {
+            method: statement.method.to_owned(),
+            request: statement.request.to_vec(),
+            signature: bytes.to_vec(),
+            time_ms: statement.time_ms,
+        },
+        fingerprint: fingerprint(peer, &statement),
+    })
+}
+
+/// What has been counted.
+#[derive(Debug, Default)]
+pub struct Seen {
+    newer: HashSet<u128>,
+    older: HashSet<u128>,
+    /// When the halves took turns last.
+    turned: Nanos,
+}
+
+impl Seen {
+    /// Counts a signed request; its proof, to be shown to other relays.
+    ///
+    /// # Errors
+    /// [`BadProof::Again`] or [`BadProof::Busy`]; then it is not counted.
+    pub fn count(&mut self, now: Nanos, checked: Checked) -> Result<RegistryProof, BadProof> {
+        let Checked { proof, fingerprint } = checked;
+        // One that is a minute early counts for two minutes.
+        if now.saturating_sub(self.turned) > 2 * nanos(MAX_SKEW) {
+            self.older = std::mem::take(&mut self.newer);
+            self.turned = now;
+        }
+        if self.older.contains(&fingerprint) || self.newer.contains(&fingerprint) {
+            return Err(BadProof::Again);
+        }
+        if self.newer.len() >= MOST {
+            return Err(BadProof::Busy);
+        }
+        self.newer.insert(fingerprint);
+        Ok(proof)
+    }
+}
+
+/// Of what is signed and not of the signature: a signer can make several signatures of one request.
+fn fingerprint(peer: &str, statement: &Statement<'_>) -> u128 {
+    let mut hash = Sha256::new();
+    hash.update((peer.len() as u64).to_be_bytes());
+    hash.update(peer);
+    hash.update((statement.method.len() as u64).to_be_bytes());
+    hash.update(statement.method);
+    hash.update(statement.time_ms.to_be_bytes());
+    hash.update(Sha256::digest(statement.request));
+    let hash = hash.finalize();
+    hash.iter()
+        .take(16)
+        .fold(0, |number, byte| (number << 8) | u128::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_identity::{Keypair, peer_id};
+
+    use super::*;
+
+    const NOW: Nanos = 1_800_000_000 * SECOND;
+    const NOW_MS: u64 = NOW / 1_000_000;
+
+    struct Signer(Keypair, String);
+
+    impl Signer {
+        fn new() -> Self {
+            let key = Keypair::generate_ed25519();
+            let id = peer_id(&key).to_string();
+            Self(key, id)
+        }
+
+        fn count(&self, seen: &mut Seen, now: Nanos, time_ms: u64) -> Result<RegistryProof, BadProof> {
+            let statement = Statement {
+                method: "/m",
+                request: b"r",
+                relay: "relay",
+                time_ms,
+            };
+            let bytes = statement.sign(&self.0).unwrap();
+            let signature = Signature {
+                peer: &self.1,
+                statement,
+                bytes: &bytes,
+            };
+            seen.count(now, check(now, signature)?)
+        }
+    }
+
+    #[test]
+    fn a_signed_request_counts_once_within_a_minute() {
+        let (mut seen, signer) = (Seen::default(), Signer::new());
+        let proof = signer.count(&mut seen, NOW, NOW_MS).unwrap();
+        assert_eq!((proof.method.as_str(), proof.time_ms), ("/m", NOW_MS));
+        for seconds in 0..60 {
+            assert_eq!(
+                signer.count(&mut seen, NOW + seconds * SECOND, NOW_MS),
+                Err(BadProof::Again)
+            );
+        }
+        assert!(matches!(
+            signer.count(&mut seen, NOW + 61 * SECOND, NOW_MS),
+            Err(BadProof::Late { .. })
+        ));
+        assert!(signer.count(&mut seen, NOW, NOW_MS + 1).is_ok());
+        assert!(Signer::new().count(&mut seen, NOW, NOW_MS).is_ok());
+        assert!(matches!(
+            signer.count(&mut seen, NOW, NOW_MS + 60_001),
+            Err(BadProof::Late { .. })
+        ));
+    }
+
+    #[test]
+    fn an_early_one_is_remembered_until_it_is_too_late() {
+        let (mut seen, signer) = (Seen::default(), Signer::new());
+        // The halves have just been about to take turns.
+        signer
+            .count(&mut seen, NOW - 119 * SECOND, NOW_MS - 119_000)
+            .unwrap();
+        assert!(signer.count(&mut seen, NOW, NOW_MS + 60_000).is_ok());
+        for seconds in 1..=120 {
+            let again = signer.count(&mut seen, NOW + seconds * SECOND, NOW_MS + 60_000);
+            assert_eq!(again, Err(BadProof::Again), "after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn a_made_up_peer_id_proves_nothing() {
+        let statement = Statement {
+            method: "/m",
+            request: b"r",
+            relay: "relay",
+            time_ms: NOW_MS,
+        };
+        let signature = Signature {
+            peer: "agent-1",
+            statement,
+            bytes: &[0; 64],
+        };
+        assert!(matches!(check(NOW, signature), Err(BadProof::Peer(..))));
+        let signature = Signature {
+            peer: &Signer::new().1,
+            ..signature
+        };
+        assert!(matches!(check(NOW, signature), Err(BadProof::Wrong(_))));
+    }
+}

@@ -1,0 +1,395 @@
+//! The registry: which agents there are, by what they can do. Its own entries and those of other relays.
+//!
+//! PURE: the time, the seed of a shuffle and the outcome of checking a signature are arguments. `table` has the
+//! records and `names` and `places` their index; `federated` is what other relays bring. The one rule: a peer that
+//! has proven itself is never changed, hidden or removed by a request without proof.
+
+mod agent;
+mod discover;
+mod federated;
+mod limits;
+mod names;
+mod places;
+mod refused;
+mod source;
+mod table;
+
+use std::sync::Arc;
+
+use agentanycast_proto::v1::RegistryProof;
+
+pub use agent::{Agent, nanos_of, timestamp};
+pub use discover::{MAX_ANSWER, Query};
+pub use federated::{Incoming, Merged, Page, Reader};
+pub use limits::Limits;
+pub use refused::Refused;
+pub use source::Source;
+pub use table::Figures;
+
+pub(crate) use agent::each_once;
+
+use crate::federation::merge::{Clock, Nanos, Stamp, nanos};
+use agent::Answer;
+use places::Class;
+use source::Kind;
+use table::{Live, Record, Table};
+
+/// Most requests that are kept as the proof of one entry: the registration, what took skills off it, a heartbeat.
+pub const MAX_PROOFS: usize = 8;
+
+/// Who asks.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// Where the request came from; none for what a store brings back.
+    pub source: Option<Source>,
+    /// What the peer has signed, if it has: checked, recent and not seen before.
+    pub proof: Option<RegistryProof>,
+}
+
+/// The table with its rules.
+#[derive(Debug)]
+pub struct Registry {
+    me: Arc<str>,
+    limits: Limits,
+    clock: Clock,
+    table: Table,
+    /// Entries that expired.
+    evicted: u64,
+}
+
+impl Registry {
+    /// An empty one of the relay with this id. `clock` has said its last version before the last stop, or nothing.
+    pub fn new(me: &str, limits: Limits, clock: Clock) -> Self {
+        Self {
+            me: me.into(),
+            limits,
+            clock,
+            table: Table::default(),
+            evicted: 0,
+        }
+    }
+
+    /// The bounds.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The last version that was given.
+    pub fn last_version(&self) -> Nanos {
+        self.clock.last()
+    }
+
+    /// Entries that have expired since the start.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// The figures.
+    pub fn figures(&self) -> Figures {
+        self.table.figures()
+    }
+
+    /// Registers an agent, in the place of what it had; until when.
+    ///
+    /// # Errors
+    /// Nothing has changed then; see [`Refused`].
+    pub fn register(&mut self, now: Nanos, agent: Agent, caller: Caller) -> Result<Nanos, Refused> {
+        agent::check(&agent, &self.limits)?;
+        self.admit(now, &agent.peer, caller.proof.as_ref())?;
+        let standing = self.own(&agent.peer).filter(|record| record.is_live(now));
+        let (was_live, stood) = (standing.is_some(), standing.and_then(|record| record.source));
+        if !was_live && self.table.figures().local >= self.limits.local {
+            self.expire(now, usize::MAX);
+            if self.table.figures().local >= self.limits.local {
+                return Err(Refused::Limit {
+                    what: "entries of this registry",
+                    most: self.limits.local,
+                    advice: "ask another registry",
+                });
+            }
+        }
+        let kind = if caller.proof.is_some() {
+            Kind::Verified
+        } else {
+            Kind::Unverified
+        };
+        let source = caller.source.map(|source| (source, kind));
+        if let Some(source) = source
+            && stood != Some(source)
+        {
+            self.quota(source)?;
+        }
+        let expires = now.saturating_add(nanos(self.limits.ttl));
+        let stamp = Stamp {
+            proven_ms: caller.proof.as_ref().map_or(0, |proof| proof.time_ms),
+            version: self.clock.next(now),
+            over: false,
+            digest: agent.digest(),
+        };
+        let proofs = caller.proof.into_iter().collect();
+        let me = Arc::clone(&self.me);
+        let record = self.record(agent, me, stamp, [now, now, expires], proofs)?;
+        self.table.put(Record { source, ..record }, now);
+        Ok(expires)
+    }
+
+    /// Takes skills off an agent, or all of it when none are named. An agent that is not there is no error.
+    ///
+    /// # Errors
+    /// Nothing has changed then; see [`Refused`].
+    pub fn unregister(
+        &mut self,
+        now: Nanos,
+        peer: &str,
+        skills: &[String],
+        caller: Caller,
+    ) -> Result<(), Refused> {
+        agent::check_peer(peer, &self.limits)?;
+        self.admit(now, peer, caller.proof.as_ref())?;
+        let Some(record) = self.own(peer).filter(|record| record.is_live(now)).cloned() else {
+            return Ok(());
+        };
+        let Some(live) = &record.live else { return Ok(()) };
+        let mut agent = Agent::from(live.answer.decode());
+        let before = agent.skills.len();
+        agent
+            .skills
+            .retain(|skill| !skills.is_empty() && !skills.contains(&skill.skill_id));
+        if agent.skills.len() == before {
+            return Ok(());
+        }
+        let proven_ms = caller.proof.as_ref().map_or(0, |proof| proof.time_ms);
+        let over = agent.skills.is_empty();
+        let proofs = match caller.proof {
+            Some(proof) if skills.is_empty() => vec![proof],
+            Some(proof) => followed_by(&record.proofs, proof)?,
+            None => Vec::new(),
+        };
+        let stamp = Stamp {
+            proven_ms: record.stamp.proven_ms.max(proven_ms),
+            version: self.clock.next(now),
+            over,
+            digest: if over { 0 } else { agent.digest() },
+        };
+        if over {
+            let expires = now.saturating_add(nanos(self.limits.tombstone_life()));
+            let tombstone = Record {
+                stamp,
+                live: None,
+                expires,
+                proofs: proofs.into(),
+                source: None,
+                ..record
+            };
+            self.bury(tombstone, now);
+            return Ok(());
+        }
+        let times = [now, live.registered, record.expires];
+        let origin = Arc::clone(&record.origin);
+        let fewer = self.record(agent, origin, stamp, times, proofs)?;
+        self.table.put(
+            Record {
+                source: record.source,
+                ..fewer
+            },
+            now,
+        );
+        Ok(())
+    }
+
+    /// Extends an entry; until when.
+    ///
+    /// # Errors
+    /// Nothing has changed then; see [`Refused`].
+    pub fn heartbeat(&mut self, now: Nanos, peer: &str, caller: Caller) -> Result<Nanos, Refused> {
+        agent::check_peer(peer, &self.limits)?;
+        self.admit(now, peer, caller.proof.as_ref())?;
+        let standing = self.own(peer).filter(|record| record.is_live(now)).cloned();
+        let Some((mut record, mut live)) = standing.and_then(|mut record| {
+            let live = record.live.take()?;
+            Some((record, live))
+        }) else {
+            return Err(Refused::NotFound(peer.to_owned()));
+        };
+        let verified = record.is_verified();
+        if let Some(proof) = caller.proof.filter(|_| verified) {
+            record.stamp.proven_ms = record.stamp.proven_ms.max(proof.time_ms);
+            record.proofs = renewed_by(&record.proofs, proof).into();
+        }
+        record.stamp.version = self.clock.next(now);
+        record.expires = now.saturating_add(nanos(self.limits.ttl));
+        live.answer = live.answer.expiring(record.expires);
+        live.place = live.place.with_class(Class::new(false, verified, now));
+        let expires = record.expires;
+        self.table.put(
+            Record {
+                live: Some(live),
+                ..record
+            },
+            now,
+        );
+        Ok(expires)
+    }
+
+    /// Forgets what has expired by `now`, at most `most` records; how many entries did.
+    pub fn expire(&mut self, now: Nanos, most: usize) -> usize {
+        let before = self.evicted;
+        for _ in 0..most {
+            let Some(slot) = self.table.first_due(now) else {
+                break;
+            };
+            let Some(record) = self.table.get(slot) else { break };
+            if record.expires > now {
+                self.table.settle_doubt(slot, now);
+                continue;
+            }
+            let is_ours = record.origin == self.me;
+            let was_live = record.live.is_some();
+            if was_live && !is_ours {
+                // Remembered for as long as a copy of it may still be on its way to us.
+                let until = record.expires.saturating_add(nanos(self.limits.longest_life()));
+                self.table.end(slot, until, now);
+            } else {
+                self.table.take(slot);
+            }
+            self.evicted += u64::from(was_live);
+        }
+        (self.evicted - before) as usize
+    }
+
+    /// Whether a request for `peer` may be taken at all.
+    fn admit(&self, now: Nanos, peer: &str, proof: Option<&RegistryProof>) -> Result<(), Refused> {
+        if proof.is_some() {
+            return Ok(());
+        }
+        if self.limits.signed_only {
+            return Err(Refused::Unsigned);
+        }
+        let proven = |record: &Record| record.is_live(now) && record.is_verified();
+        if self.table.of_peer(peer).any(proven) {
+            return Err(Refused::Denied(peer.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn quota(&self, (source, kind): (Source, Kind)) -> Result<(), Refused> {
+        let (most, what) = match kind {
+            Kind::Verified => (self.limits.per_source, "signed entries from one address"),
+            Kind::Unverified => (
+                self.limits.per_source,
+                "entries from one address without signature",
+            ),
+            Kind::Pushed => (self.limits.per_origin, "entries pushed from one address"),
+        };
+        if self.table.sources.of(source, kind) < most {
+            return Ok(());
+        }
+        Err(Refused::Limit {
+            what,
+            most,
+            advice: "unregister some, let them expire, or sign requests",
+        })
+    }
+
+    fn own(&self, peer: &str) -> Option<&Record> {
+        self.table.get(self.table.find(peer, &self.me)?)
+    }
+
+    /// A live record of an agent that has passed its checks. Nothing is put into the table, but its sets are
+    /// there: nothing may fail between this and putting it in.
+    fn record(
+        &mut self,
+        agent: Agent,
+        origin: Arc<str>,
+        stamp: Stamp,
+        [now, registered, expires]: [Nanos; 3],
+        proofs: Vec<RegistryProof>,
+    ) -> Result<Record, Refused> {
+        let federated = origin != self.me;
+        let verified = stamp.proven_ms > 0;
+        let shown = if federated { &*origin } else { "" };
+        let peer: Arc<str> = agent.peer.as_str().into();
+        let slot = self.table.slot_of(&peer, &origin);
+        // No life that somebody claims makes an entry fresher than now.
+        let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now);
+        let place = Table::place(slot, Class::new(federated, verified, renewed), registered);
+        let skills = agent.skills.clone();
+        let answer = Answer::new(agent, registered, verified, shown, expires);
+        let limit = |what, most, advice| Err(Refused::Limit { what, most, advice });
+        if answer.len() > self.limits.agent_bytes {
+            return limit(
+                "bytes of one agent",
+                self.limits.agent_bytes,
+                "shorten descriptions",
+            );
+        }
+        if self.table.figures().bytes + answer.len() > self.limits.total_bytes {
+            return limit(
+                "bytes of all agents",
+                self.limits.total_bytes,
+                "ask another registry",
+            );
+        }
+        let sets = self.table.names.sets_of(&skills);
+        Ok(Record {
+            peer,
+            origin,
+            stamp,
+            live: Some(Live {
+                answer,
+                sets,
+                place,
+                registered,
+            }),
+            expires,
+            proofs: proofs.into(),
+            via: None,
+            source: None,
+            doubted: None,
+            changed: 0,
+        })
+    }
+
+    /// Puts a tombstone in, or forgets the entry at once where there is no room for one: copies elsewhere then
+    /// expire by themselves.
+    fn bury(&mut self, tombstone: Record, now: Nanos) {
+        if self.table.figures().over < self.limits.local.saturating_add(self.limits.federated) {
+            self.table.put(tombstone, now);
+        } else if let Some(slot) = self.table.find(&tombstone.peer, &tombstone.origin) {
+            self.table.take(slot);
+        }
+    }
+}
+
+const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
+
+/// Proofs without the last heartbeat, which any later proof makes needless.
+fn lasting(proofs: &[RegistryProof]) -> Vec<RegistryProof> {
+    proofs
+        .iter()
+        .filter(|proof| proof.method != HEARTBEAT)
+        .cloned()
+        .collect()
+}
+
+fn renewed_by(proofs: &[RegistryProof], heartbeat: RegistryProof) -> Vec<RegistryProof> {
+    let mut proofs = lasting(proofs);
+    proofs.push(heartbeat);
+    proofs
+}
+
+fn followed_by(proofs: &[RegistryProof], next: RegistryProof) -> Result<Vec<RegistryProof>, Refused> {
+    let mut proofs = lasting(proofs);
+    if proofs.len() + 2 > MAX_PROOFS {
+        return Err(Refused::Limit {
+            what: "times that skills are taken off one registration",
+            most: MAX_PROOFS - 2,
+            advice: "register the skills that are left",
+        });
+    }
+    proofs.push(next);
+    Ok(proofs)
+}
+
+#[cfg(test)]
+mod tests;

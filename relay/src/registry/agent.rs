@@ -1,0 +1,373 @@
+//! One registered agent: what it may say, and how it is answered.
+//!
+//! PURE. The answer is kept encoded: an encoded `SkillRegistration` whose last field is the expiry, so that a
+//! heartbeat replaces a few bytes and discovery copies bytes without looking into them. The one rule: what is
+//! encoded here has passed [`check`].
+
+use agentanycast_proto::v1::{RegisterSkillsRequest, SkillInfo, SkillRegistration};
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::{Limits, Refused};
+use crate::federation::merge::{Nanos, SECOND};
+
+/// What an agent says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Agent {
+    /// Its peer id. Deployed clients send texts that are none.
+    pub peer: String,
+    /// Its skills; each id once.
+    pub skills: Vec<SkillInfo>,
+    /// Its name.
+    pub name: String,
+    /// Its description.
+    pub description: String,
+    /// Where it says it can be dialled.
+    pub addresses: Vec<String>,
+}
+
+impl From<RegisterSkillsRequest> for Agent {
+    fn from(request: RegisterSkillsRequest) -> Self {
+        Self {
+            peer: request.peer_id,
+            skills: each_once(request.skills),
+            name: request.agent_name,
+            description: request.agent_description,
+            addresses: request.addresses,
+        }
+    }
+}
+
+impl From<SkillRegistration> for Agent {
+    fn from(said: SkillRegistration) -> Self {
+        Self {
+            peer: said.peer_id,
+            skills: said.skills,
+            name: said.agent_name,
+            description: said.agent_description,
+            addresses: said.addresses,
+        }
+    }
+}
+
+impl Agent {
+    /// A number of the content, the same on every relay (FNV-1a by Fowler, Noll and Vo).
+    pub(super) fn digest(&self) -> u64 {
+        let said = RegisterSkillsRequest {
+            peer_id: self.peer.clone(),
+            skills: self.skills.clone(),
+            agent_name: self.name.clone(),
+            agent_description: self.description.clone(),
+            addresses: self.addresses.clone(),
+        };
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+        said.encode_to_vec().iter().fold(0xCBF2_9CE4_8422_2325, step)
+    }
+}
+
+/// A skill that is listed twice counts as it is listed last.
+pub(crate) fn each_once(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
+    // Sorting keeps the order of alike ones, so the last of them is the last that was listed.
+    skills.sort_by(|a, b| a.skill_id.cmp(&b.skill_id));
+    let mut kept: Vec<SkillInfo> = Vec::with_capacity(skills.len());
+    for skill in skills {
+        match kept.last_mut() {
+            Some(last) if last.skill_id == skill.skill_id => *last = skill,
+            _ => kept.push(skill),
+        }
+    }
+    kept
+}
+
+/// Whether an agent is complete and within the limits.
+pub(super) fn check(agent: &Agent, limits: &Limits) -> Result<(), Refused> {
+    const SHORTEN: &str = "shorten it";
+    let limit = |what, most, advice| Err(Refused::Limit { what, most, advice });
+    check_peer(&agent.peer, limits)?;
+    if agent.skills.is_empty() {
+        return Err(Refused::Invalid(
+            "skills is empty; an agent has at least one".into(),
+        ));
+    }
+    if agent.skills.len() > limits.skills {
+        return limit("skills of one agent", limits.skills, "register fewer");
+    }
+    if agent.addresses.len() > limits.addresses {
+        return limit("addresses of one agent", limits.addresses, "name fewer");
+    }
+    let long = |text: &str| text.len() > limits.id_bytes;
+    if long(&agent.name) {
+        return limit("bytes of an agent's name", limits.id_bytes, SHORTEN);
+    }
+    if agent.addresses.iter().any(|address| long(address)) {
+        return limit("bytes of an address", limits.id_bytes, SHORTEN);
+    }
+    if agent.description.len() > limits.description_bytes {
+        return limit(
+            "bytes of an agent's description",
+            limits.description_bytes,
+            SHORTEN,
+        );
+    }
+    for skill in &agent.skills {
+        if skill.skill_id.is_empty() {
+            return Err(Refused::empty("skill_id"));
+        }
+        if long(&skill.skill_id) {
+            return limit("bytes of a skill id", limits.id_bytes, SHORTEN);
+        }
+        if skill.description.len() > limits.description_bytes {
+            return limit(
+                "bytes of a skill's description",
+                limits.description_bytes,
+                SHORTEN,
+            );
+        }
+        if skill.tags.len() > limits.tags {
+            return limit("tags of one skill", limits.tags, "set fewer");
+        }
+        if skill.tags.iter().any(|(tag, value)| long(tag) || long(value)) {
+            return limit("bytes of a tag or its value", limits.id_bytes, SHORTEN);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_peer(peer: &str, limits: &Limits) -> Result<(), Refused> {
+    if peer.is_empty() {
+        return Err(Refused::empty("peer_id"));
+    }
+    if peer.len() > limits.id_bytes {
+        return Err(Refused::Limit {
+            what: "bytes of a peer id",
+            most: limits.id_bytes,
+            advice: "shorten it",
+        });
+    }
+    Ok(())
+}
+
+/// An agent as it is answered.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    bytes: Bytes,
+    /// How many of the bytes stay as they are when the expiry moves.
+    fixed: usize,
+}
+
+impl Answer {
+    pub(super) fn new(agent: Agent, registered: Nanos, verified: bool, origin: &str, expires: Nanos) -> Self {
+        let fixed = SkillRegistration {
+            peer_id: agent.peer,
+            skills: agent.skills,
+            agent_name: agent.name,
+            agent_description: agent.description,
+            registered_at: Some(timestamp(registered)),
+            expires_at: None,
+            addresses: agent.addresses,
+            verified,
+            origin_relay_id: origin.to_owned(),
+        };
+        let mut bytes = fixed.encode_to_vec();
+        let fixed = bytes.len();
+        append_expiry(&mut bytes, expires);
+        Self {
+            bytes: bytes.into(),
+            fixed,
+        }
+    }
+
+    /// The same with another expiry.
+    pub(super) fn expiring(&self, expires: Nanos) -> Self {
+        let mut bytes = Vec::with_capacity(self.fixed + EXPIRY_BYTES);
+        bytes.extend_from_slice(&self.bytes[..self.fixed]);
+        append_expiry(&mut bytes, expires);
+        Self {
+            bytes: bytes.into(),
+            fixed: self.fixed,
+        }
+    }
+
+    /// The encoded `SkillRegistration`.
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// What it says. Only what was encoded above is decoded, so it is what was said.
+    pub(super) fn decode(&self) -> SkillRegistration {
+        SkillRegistration::decode(self.bytes.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Room that an encoded expiry takes at most.
+const EXPIRY_BYTES: usize = 24;
+
+fn append_expiry(bytes: &mut Vec<u8>, expires: Nanos) {
+    let only = SkillRegistration {
+        expires_at: Some(timestamp(expires)),
+        ..SkillRegistration::default()
+    };
+    bytes.reserve_exact(EXPIRY_BYTES);
+    // A Vec grows as needed, so this cannot fail.
+    let _ = only.encode(bytes);
+}
+
+/// A time as the contract writes it.
+pub fn timestamp(time: Nanos) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: (time / SECOND).cast_signed(),
+        nanos: (time % SECOND) as i32,
+    }
+}
+
+/// The same the other way; 0 for what is before 1970.
+pub fn nanos_of(time: prost_types::Timestamp) -> Nanos {
+    let seconds = u64::try_from(time.seconds).unwrap_or(0);
+    let nanos = u64::try_from(time.nanos).unwrap_or(0).min(SECOND - 1);
+    seconds.saturating_mul(SECOND).saturating_add(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skill(id: &str, description: &str) -> SkillInfo {
+        SkillInfo {
+            skill_id: id.into(),
+            description: description.into(),
+            tags: [("lang".to_owned(), "de".to_owned())].into(),
+        }
+    }
+
+    fn agent() -> Agent {
+        Agent {
+            peer: "p".into(),
+            skills: vec![skill("a", "first")],
+            name: "n".into(),
+            description: "d".into(),
+            addresses: vec!["/ip4/192.0.2.1/tcp/1".into()],
+        }
+    }
+
+    #[test]
+    fn what_is_answered_is_what_was_said() {
+        let answer = Answer::new(agent(), 5 * SECOND, true, "o", 7 * SECOND + 3);
+        for (answer, expires) in [(answer.clone(), 7 * SECOND + 3), (answer.expiring(99), 99)] {
+            let said = answer.decode();
+            assert_eq!(said.skills, agent().skills);
+            assert_eq!((said.peer_id.as_str(), said.agent_name.as_str()), ("p", "n"));
+            assert_eq!(said.registered_at, Some(timestamp(5 * SECOND)));
+            assert_eq!(said.expires_at.map(nanos_of), Some(expires));
+            assert!(said.verified && said.origin_relay_id == "o" && said.addresses == agent().addresses);
+        }
+    }
+
+    #[test]
+    fn a_skill_listed_twice_counts_as_listed_last() {
+        let kept = each_once(vec![skill("b", "1"), skill("a", "2"), skill("b", "3")]);
+        assert_eq!(kept, [skill("a", "2"), skill("b", "3")]);
+    }
+
+    #[test]
+    fn each_limit_is_named() {
+        let limits = Limits::default();
+        assert_eq!(check(&agent(), &limits), Ok(()));
+        let long = "x".repeat(257);
+        let endless = "x".repeat(4097);
+        let many_tags = (0..33).map(|n| (n.to_string(), String::new())).collect();
+        let cases: [(&str, Agent); 10] = [
+            (
+                "peer_id is empty",
+                Agent {
+                    peer: String::new(),
+                    ..agent()
+                },
+            ),
+            (
+                "skills is empty",
+                Agent {
+                    skills: vec![],
+                    ..agent()
+                },
+            ),
+            (
+                "skill_id is empty",
+                Agent {
+                    skills: vec![skill("", "")],
+                    ..agent()
+                },
+            ),
+            (
+                "peer id: 256",
+                Agent {
+                    peer: long.clone(),
+                    ..agent()
+                },
+            ),
+            (
+                "skill id: 256",
+                Agent {
+                    skills: vec![skill(&long, "")],
+                    ..agent()
+                },
+            ),
+            (
+                "skill's description: 4096",
+                Agent {
+                    skills: vec![skill("a", &endless)],
+                    ..agent()
+                },
+            ),
+            (
+                "agent's description: 4096",
+                Agent {
+                    description: endless,
+                    ..agent()
+                },
+            ),
+            (
+                "name: 256",
+                Agent {
+                    name: long.clone(),
+                    ..agent()
+                },
+            ),
+            (
+                "addresses of one agent: 16",
+                Agent {
+                    addresses: vec![String::new(); 17],
+                    ..agent()
+                },
+            ),
+            (
+                "tags of one skill: 32",
+                Agent {
+                    skills: vec![SkillInfo {
+                        tags: many_tags,
+                        ..skill("a", "")
+                    }],
+                    ..agent()
+                },
+            ),
+        ];
+        for (expected, agent) in cases {
+            let error = check(&agent, &limits).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let many = (0..257).map(|n| skill(&n.to_string(), "")).collect();
+        let error = check(
+            &Agent {
+                skills: many,
+                ..agent()
+            },
+            &limits,
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(error.contains("skills of one agent: 256"), "{error}");
+    }
+}

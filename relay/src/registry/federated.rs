@@ -1,0 +1,367 @@
+//! What relays tell each other: taking in what another one knows, giving out what has changed here.
+//!
+//! PURE. Everything that comes in is clamped: how long it lives, how far its version is ahead, how much of it
+//! one origin may have. The one rule: of entries registered here this relay alone is the author; who says
+//! otherwise with a newer version is answered with a version above it.
+
+use std::{fmt, sync::Arc};
+
+use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
+use prost::Message as _;
+
+use super::{
+    Agent, Refused, Registry, agent,
+    source::{Kind, Source},
+    table::{Live, Record},
+    timestamp,
+};
+use crate::federation::merge::{FUTURE, Nanos, SECOND, Stamp, Versioned as _, nanos, replaces};
+
+/// Most bytes of records in a page: well below what gRPC libraries take.
+const PAGE_BYTES: usize = 3 << 20;
+
+/// Most records that are looked at for one page, those that its reader has already among them.
+const LOOKED_AT: usize = 10_000;
+
+/// A record of another relay, its proofs checked.
+#[derive(Clone, Debug, Default)]
+pub struct Incoming {
+    /// The agent; of one that is over only its peer counts.
+    pub agent: Agent,
+    /// The relay it is registered at.
+    pub origin: String,
+    /// The version as the origin gave it.
+    pub version: u64,
+    /// When it was registered, by the origin's clock.
+    pub registered: Nanos,
+    /// How long it says it lives from now on.
+    pub life: Nanos,
+    /// The registration is over.
+    pub over: bool,
+    /// When the peer signed it, in milliseconds since 1970; 0 if it is not proven.
+    pub proven_ms: u64,
+    /// What the peer has signed, when it is proven.
+    pub proofs: Vec<RegistryProof>,
+    /// The relay that says so.
+    pub via: Option<Arc<str>>,
+    /// Where it comes from, when that is no relay of our choice.
+    pub source: Option<Source>,
+}
+
+/// What became of a record that came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merged {
+    /// It is new here.
+    Taken,
+    /// This, or something newer, was here.
+    Known,
+    /// It spoke of an entry of ours; everybody is told what is true of it.
+    Corrected,
+}
+
+/// Who is told what has changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// Its relay id; what it told us itself, and what is its own, is left out. Empty if it is not known.
+    pub relay: &'a str,
+    /// Tell it of its own entries too: after a start it may have lost them.
+    pub its_own_too: bool,
+}
+
+/// Some of what has changed.
+#[derive(Clone, Default)]
+pub struct Page {
+    /// In the order in which it changed.
+    pub records: Vec<FederatedRegistration>,
+    /// Everything up to here has been told, or is nothing to tell.
+    pub cursor: u64,
+    /// Whether there is more behind the cursor.
+    pub more: bool,
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} records up to {}, more: {}",
+            self.records.len(),
+            self.cursor,
+            self.more
+        )
+    }
+}
+
+impl Registry {
+    /// Takes in a record of another relay.
+    ///
+    /// # Errors
+    /// Nothing has changed then; see [`Refused`].
+    pub fn merge(&mut self, now: Nanos, incoming: Incoming) -> Result<Merged, Refused> {
+        self.check_incoming(&incoming)?;
+        let stamp = Stamp {
+            proven_ms: incoming.proven_ms,
+            version: incoming.version,
+            over: incoming.over,
+            digest: if incoming.over { 0 } else { incoming.agent.digest() },
+        };
+        if *incoming.origin == *self.me {
+            return self.correct(now, &incoming, stamp);
+        }
+        self.clock.observe(stamp.version, now);
+        let standing = self
+            .table
+            .find(&incoming.agent.peer, &incoming.origin)
+            .and_then(|slot| self.table.get(slot));
+        let incoming_stamp = Claim(stamp);
+        if !replaces(
+            &incoming_stamp,
+            standing.map(|record| Claim(record.stamp())).as_ref(),
+        ) {
+            return Ok(Merged::Known);
+        }
+        let stood = standing.filter(|record| record.live.is_some());
+        let (was_live, stood) = (stood.is_some(), stood.and_then(|record| record.source));
+        let source = incoming.source.map(|source| (source, Kind::Pushed));
+        if !incoming.over {
+            self.room_for(now, &incoming.origin, was_live)?;
+            if let Some(source) = source.filter(|source| stood != Some(*source)) {
+                self.quota(source)?;
+            }
+        }
+        let doubted = (stamp.version > now.saturating_add(FUTURE)).then(|| now.saturating_add(FUTURE));
+        let record = self.incoming_record(now, incoming, stamp)?;
+        let record = Record { doubted, ..record };
+        if record.live.is_none() {
+            self.bury(
+                Record {
+                    source: None,
+                    ..record
+                },
+                now,
+            );
+        } else {
+            self.table.put(Record { source, ..record }, now);
+        }
+        Ok(Merged::Taken)
+    }
+
+    fn check_incoming(&self, incoming: &Incoming) -> Result<(), Refused> {
+        if incoming.origin.is_empty() {
+            return Err(Refused::empty("origin_relay_id"));
+        }
+        if incoming.origin.len() > self.limits.id_bytes {
+            return Err(Refused::Limit {
+                what: "bytes of a relay id",
+                most: self.limits.id_bytes,
+                advice: "shorten it",
+            });
+        }
+        if incoming.life == 0 {
+            return Err(Refused::Invalid("expires_at is past".into()));
+        }
+        if self.limits.signed_only && incoming.proven_ms == 0 {
+            return Err(Refused::Unsigned);
+        }
+        if incoming.over {
+            agent::check_peer(&incoming.agent.peer, &self.limits)
+        } else {
+            agent::check(&incoming.agent, &self.limits)
+        }
+    }
+
+    /// Somebody has a record that bears our name.
+    fn correct(&mut self, now: Nanos, incoming: &Incoming, stamp: Stamp) -> Result<Merged, Refused> {
+        self.clock.observe_own(stamp.version, now);
+        let Some(record) = self.own(&incoming.agent.peer).cloned() else {
+            // Written before we lost our table, or by somebody else: it expires by itself.
+            return Err(Refused::NotFound(incoming.agent.peer.clone()));
+        };
+        if stamp <= record.stamp {
+            return Ok(Merged::Known);
+        }
+        let version = self.clock.next(now);
+        let stamp = Stamp {
+            version,
+            ..record.stamp
+        };
+        self.table.put(Record { stamp, ..record }, now);
+        Ok(Merged::Corrected)
+    }
+
+    fn room_for(&mut self, now: Nanos, origin: &str, was_live: bool) -> Result<(), Refused> {
+        let full =
+            |registry: &Self| !was_live && registry.table.figures().federated >= registry.limits.federated;
+        if full(self) {
+            self.expire(now, usize::MAX);
+        }
+        if full(self) {
+            return Err(Refused::Limit {
+                what: "entries of other relays",
+                most: self.limits.federated,
+                advice: "let some expire",
+            });
+        }
+        if !was_live && self.table.of_origin(origin) >= self.limits.per_origin {
+            return Err(Refused::Limit {
+                what: "entries of one origin relay",
+                most: self.limits.per_origin,
+                advice: "let some expire",
+            });
+        }
+        Ok(())
+    }
+
+    fn incoming_record(&mut self, now: Nanos, incoming: Incoming, stamp: Stamp) -> Result<Record, Refused> {
+        let longest = if incoming.over {
+            self.limits.tombstone_life()
+        } else {
+            self.limits.longest_life()
+        };
+        let expires = now.saturating_add(incoming.life.min(nanos(longest)));
+        let origin: Arc<str> = incoming.origin.into();
+        if incoming.over {
+            return Ok(Record {
+                peer: incoming.agent.peer.into(),
+                origin,
+                stamp,
+                live: None,
+                expires,
+                proofs: incoming.proofs.into(),
+                via: incoming.via,
+                source: None,
+                doubted: None,
+                changed: 0,
+            });
+        }
+        let times = [now, incoming.registered, expires];
+        let record = self.record(incoming.agent, origin, stamp, times, incoming.proofs)?;
+        Ok(Record {
+            via: incoming.via,
+            ..record
+        })
+    }
+
+    /// What has changed after `since`, at most `most` records.
+    pub fn changes(&self, now: Nanos, since: u64, most: usize, reader: Reader<'_>) -> Page {
+        let mut page = Page {
+            cursor: since,
+            ..Page::default()
+        };
+        let mut bytes = 0;
+        for (looked_at, record) in self.table.changes(since).enumerate() {
+            if page.records.len() >= most || bytes >= PAGE_BYTES || looked_at >= LOOKED_AT {
+                page.more = true;
+                break;
+            }
+            if !is_known_to(record, reader)
+                && let Some(told) = told(record, now)
+            {
+                bytes += told.encoded_len();
+                page.records.push(told);
+            }
+            page.cursor = record.changed;
+        }
+        page
+    }
+
+    /// A record of this relay as it is kept on disk: the times are absolute there. None if there is none.
+    pub fn stored(&self, peer: &str) -> Option<FederatedRegistration> {
+        let record = self.own(peer)?;
+        let mut told = tell(record)?;
+        told.expires_at = Some(timestamp(record.expires));
+        told.version = record.stamp.version;
+        Some(told)
+    }
+
+    /// Puts back what was kept on disk, unless it has expired. `proven_ms` is what its proofs are worth.
+    ///
+    /// # Errors
+    /// When it is not within the limits of now.
+    pub fn restore(&mut self, now: Nanos, kept: Incoming) -> Result<(), Refused> {
+        self.check_incoming(&kept)?;
+        if self.table.figures().local >= self.limits.local {
+            return Err(Refused::Limit {
+                what: "entries of this registry",
+                most: self.limits.local,
+                advice: "raise it to keep them all",
+            });
+        }
+        let stamp = Stamp {
+            proven_ms: kept.proven_ms,
+            version: kept.version,
+            over: kept.over,
+            digest: if kept.over { 0 } else { kept.agent.digest() },
+        };
+        self.clock.observe_own(stamp.version, now);
+        let kept = Incoming {
+            origin: self.me.to_string(),
+            via: None,
+            ..kept
+        };
+        let record = self.incoming_record(now, kept, stamp)?;
+        self.table.put(record, now);
+        Ok(())
+    }
+}
+
+/// A record as another relay is told it, with what time there is left.
+fn told(record: &Record, now: Nanos) -> Option<FederatedRegistration> {
+    if record.expires <= now {
+        return None;
+    }
+    let mut told = tell(record)?;
+    let believed = now.saturating_add(FUTURE);
+    if record.stamp.version > believed {
+        told.claimed_version = record.stamp.version;
+    }
+    told.version = record.stamp.version.min(believed);
+    told.remaining_ms = ((record.expires - now) / (SECOND / 1000)).max(1);
+    Some(told)
+}
+
+fn is_known_to(record: &Record, reader: Reader<'_>) -> bool {
+    if reader.relay.is_empty() {
+        return false;
+    }
+    let is_its_own = *record.origin == *reader.relay;
+    let told_us = record.via.as_deref() == Some(reader.relay);
+    if is_its_own && reader.its_own_too {
+        false
+    } else {
+        told_us
+    }
+}
+
+/// A record in the words of the contract, without what depends on the time. None of what is not told: an
+/// entry that has merely expired.
+fn tell(record: &Record) -> Option<FederatedRegistration> {
+    let mut told = FederatedRegistration {
+        peer_id: record.peer.to_string(),
+        origin_relay_id: record.origin.to_string(),
+        proofs: record.proofs.to_vec(),
+        ..FederatedRegistration::default()
+    };
+    if let Some(Live { answer, .. }) = &record.live {
+        let said = answer.decode();
+        told.skills = said.skills;
+        told.agent_name = said.agent_name;
+        told.agent_description = said.agent_description;
+        told.addresses = said.addresses;
+        told.registered_at = said.registered_at;
+        told.expires_at = said.expires_at;
+        return Some(told);
+    }
+    told.tombstone = true;
+    // To a relay that does not know tombstones it has expired long ago.
+    told.expires_at = Some(timestamp(SECOND));
+    record.stamp.over.then_some(told)
+}
+
+/// A stamp by itself.
+struct Claim(Stamp);
+
+impl crate::federation::merge::Versioned for Claim {
+    fn stamp(&self) -> Stamp {
+        self.0
+    }
+}

@@ -1,0 +1,70 @@
+//! How large the registry and everything in it may become. Each bound is named in the refusal that it causes.
+//!
+//! PURE, only values; the defaults are the contract's, and where it is silent the reason stands with the figure.
+
+use std::time::Duration;
+
+/// The bounds of a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long an entry lives without a heartbeat. Default: 30 s.
+    pub ttl: Duration,
+    /// Most entries that were registered here. Default: 65 536.
+    pub local: usize,
+    /// Most entries learned from other relays. Default: 65 536.
+    pub federated: usize,
+    /// Most skills of one agent. Default: 256.
+    pub skills: usize,
+    /// Most tags of one skill. Default: 32.
+    pub tags: usize,
+    /// Most bytes of a peer id, a skill id, an agent's name, an address, a tag or its value. Default: 256.
+    pub id_bytes: usize,
+    /// Most bytes of the description of a skill or an agent. Default: 4 KiB.
+    pub description_bytes: usize,
+    /// Most addresses of one agent. Default: 16.
+    pub addresses: usize,
+    /// Most bytes of one agent as it is answered. Default: 1 MiB, so that three fit into any answer.
+    pub agent_bytes: usize,
+    /// Most bytes of all agents as they are answered, local and federated. Default: 1 GiB.
+    pub total_bytes: usize,
+    /// Most entries that one source registers without proof, and as many with. Default: 1024, so that 64 addresses
+    /// are needed to fill the table.
+    pub per_source: usize,
+    /// Most entries of one origin, and most that one stranger's address may push. Default: 16 384, a quarter.
+    pub per_origin: usize,
+    /// Whether only what the peer has signed is taken. Default: no.
+    pub signed_only: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30),
+            local: 65_536,
+            federated: 65_536,
+            skills: 256,
+            tags: 32,
+            id_bytes: 256,
+            description_bytes: 4096,
+            addresses: 16,
+            agent_bytes: 1 << 20,
+            total_bytes: 1 << 30,
+            per_source: 1024,
+            per_origin: 16_384,
+            signed_only: false,
+        }
+    }
+}
+
+impl Limits {
+    /// Longest life that another relay may give an entry: a registration that was renewed just now, and as long
+    /// again for clocks that do not agree.
+    pub(super) fn longest_life(&self) -> Duration {
+        self.ttl.saturating_mul(2)
+    }
+
+    /// How long it is remembered that a registration is over: longer than any copy of it can live.
+    pub(super) fn tombstone_life(&self) -> Duration {
+        self.ttl.saturating_mul(10)
+    }
+}

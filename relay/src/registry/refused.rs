@@ -1,0 +1,38 @@
+//! Why the registry refuses: whose fault it is, and one line that says what to do.
+
+/// A refusal. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The request cannot be right.
+    #[error("{0}")]
+    Invalid(String),
+    /// A limit is reached.
+    #[error("{what}: {most} at most; {advice}")]
+    Limit {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The peer is not registered, or not any more.
+    #[error("peer {0} is not registered here, or its registration has expired; register again")]
+    NotFound(String),
+    /// The entry belongs to a peer that proves itself, and this request does not.
+    #[error(
+        "peer {0} has proven that this id is its own, so only requests that it has signed can change its entry"
+    )]
+    Denied(String),
+    /// Only signed requests are taken.
+    #[error("this registry takes only signed requests; sign them, or ask another registry")]
+    Unsigned,
+}
+
+impl Refused {
+    /// That a value that has to be there is empty.
+    pub(super) fn empty(what: &str) -> Self {
+        Self::Invalid(format!("{what} is empty"))
+    }
+}

@@ -1,0 +1,288 @@
+//! The records of the registry and what is kept beside them: the index, what is due, what has changed, counts.
+//!
+//! PURE. The one rule: records come and go by [`Table::put`] and [`Table::take`] only, which keep everything
+//! beside them true.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use agentanycast_proto::v1::RegistryProof;
+
+use super::{
+    agent::Answer,
+    names::{Names, SetId},
+    places::{Class, Place, Seeded, Slot},
+    source::{Counts, Kind, Source},
+};
+use crate::federation::merge::{Nanos, Stamp, Versioned};
+
+/// What is known of one peer's registration at one relay.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) peer: Arc<str>,
+    pub(super) origin: Arc<str>,
+    pub(super) stamp: Stamp,
+    /// None when it is over (a tombstone), or has expired and is remembered for a while.
+    pub(super) live: Option<Live>,
+    /// When a live one ends, or the other is forgotten.
+    pub(super) expires: Nanos,
+    /// What the peer has signed; empty when it has not.
+    pub(super) proofs: Arc<[RegistryProof]>,
+    /// The relay that told us; none for our own.
+    pub(super) via: Option<Arc<str>>,
+    /// Whose quota it takes.
+    pub(super) source: Option<(Source, Kind)>,
+    /// Its version is too far ahead to be believed for longer than until then, when it becomes that.
+    pub(super) doubted: Option<Nanos>,
+    /// When it changed, by a count of our own that no two records share. Set by the table.
+    pub(super) changed: u64,
+}
+
+/// What discovery needs of a live record.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) answer: Answer,
+    /// The sets that it stands in, in ascending order.
+    pub(super) sets: Box<[SetId]>,
+    pub(super) place: Place,
+    pub(super) registered: Nanos,
+}
+
+impl Record {
+    pub(super) fn is_verified(&self) -> bool {
+        self.stamp.proven_ms > 0
+    }
+
+    pub(super) fn is_live(&self, now: Nanos) -> bool {
+        self.live.is_some() && self.expires > now
+    }
+
+    /// When something is to be done with it.
+    fn due(&self) -> Nanos {
+        self.doubted
+            .map_or(self.expires, |doubted| doubted.min(self.expires))
+    }
+
+    fn bytes(&self) -> usize {
+        let proofs: usize = self.proofs.iter().map(|proof| proof.request.len()).sum();
+        self.live.as_ref().map_or(0, |live| live.answer.len()) + proofs
+    }
+}
+
+impl Versioned for Record {
+    fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+}
+
+/// Figures of the table, each as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Live entries registered here.
+    pub local: usize,
+    /// Live entries of other relays.
+    pub federated: usize,
+    /// Skills of `local`.
+    pub skills: usize,
+    /// Skills of `federated`.
+    pub federated_skills: usize,
+    /// Records that are not live: tombstones and what has expired of late.
+    pub over: usize,
+    /// Bytes of all entries as they are answered.
+    pub bytes: usize,
+}
+
+/// All records.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Record>>,
+    free: Vec<Slot>,
+    /// Usually one record per peer; more when it is registered at several relays.
+    peers: HashMap<Arc<str>, Vec<Slot>>,
+    pub(super) names: Names,
+    due: BTreeSet<(Nanos, Slot)>,
+    changes: BTreeMap<u64, Slot>,
+    last_change: u64,
+    pub(super) sources: Counts,
+    /// Live records of each other relay.
+    origins: HashMap<Arc<str>, usize>,
+    local: usize,
+    federated: usize,
+    over: usize,
+    bytes: usize,
+}
+
+impl Table {
+    pub(super) fn find(&self, peer: &str, origin: &str) -> Option<Slot> {
+        let slots = self.peers.get(peer)?.iter();
+        slots
+            .copied()
+            .find(|slot| self.get(*slot).is_some_and(|record| &*record.origin == origin))
+    }
+
+    /// All records of a peer.
+    pub(super) fn of_peer(&self, peer: &str) -> impl Iterator<Item = &Record> {
+        let slots = self.peers.get(peer).map(Vec::as_slice).unwrap_or_default();
+        slots.iter().filter_map(|slot| self.get(*slot))
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> Option<&Record> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    /// The number that the record of a peer and origin has, or will have.
+    pub(super) fn slot_of(&self, peer: &str, origin: &str) -> Slot {
+        let new = || self.free.last().copied().unwrap_or(self.slots.len() as Slot);
+        self.find(peer, origin).unwrap_or_else(new)
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let (skills, federated_skills) = self.names.skill_counts();
+        Figures {
+            local: self.local,
+            federated: self.federated,
+            skills,
+            federated_skills,
+            over: self.over,
+            bytes: self.bytes,
+        }
+    }
+
+    pub(super) fn of_origin(&self, origin: &str) -> usize {
+        self.origins.get(origin).copied().unwrap_or(0)
+    }
+
+    /// Puts a record in, in the place of the one of its peer and origin. `now` only keeps the count of
+    /// changes near the time, for relays that ask for what has changed since a time.
+    pub(super) fn put(&mut self, mut record: Record, now: Nanos) {
+        self.last_change = now.max(self.last_change + 1);
+        record.changed = self.last_change;
+        let slot = self.find(&record.peer, &record.origin);
+        let old = slot.and_then(|slot| self.detach(slot));
+        let slot = slot.unwrap_or_else(|| self.new_slot(&record));
+        let stood = old.as_ref().and_then(|old| old.live.as_ref());
+        self.names.replace(
+            stood.map(|live| (&*live.sets, live.place)),
+            record.live.as_ref().map(|live| (&*live.sets, live.place)),
+        );
+        self.attach(slot, record);
+    }
+
+    fn new_slot(&mut self, record: &Record) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as Slot
+        });
+        self.peers
+            .entry(Arc::clone(&record.peer))
+            .or_insert_with(|| Vec::with_capacity(1))
+            .push(slot);
+        slot
+    }
+
+    /// Takes a record out for good.
+    pub(super) fn take(&mut self, slot: Slot) -> Option<Record> {
+        let record = self.detach(slot)?;
+        self.names
+            .replace(record.live.as_ref().map(|live| (&*live.sets, live.place)), None);
+        self.free.push(slot);
+        if let Some(slots) = self.peers.get_mut(&record.peer) {
+            slots.retain(|other| *other != slot);
+            if slots.is_empty() {
+                self.peers.remove(&record.peer);
+            }
+        }
+        Some(record)
+    }
+
+    /// Ends a live record that has expired, and remembers it until then.
+    pub(super) fn end(&mut self, slot: Slot, until: Nanos, now: Nanos) {
+        if let Some(record) = self.get(slot).cloned() {
+            let ended = Record {
+                live: None,
+                expires: until,
+                proofs: Arc::default(),
+                source: None,
+                ..record
+            };
+            self.put(ended, now);
+        }
+    }
+
+    /// Brings a version that is too far ahead back to where it is believed.
+    pub(super) fn settle_doubt(&mut self, slot: Slot, now: Nanos) {
+        if let Some(mut record) = self.get(slot).cloned() {
+            record.stamp.version = record.doubted.take().unwrap_or(record.stamp.version);
+            self.put(record, now);
+        }
+    }
+
+    /// Takes a record out of everything beside it but the index.
+    fn detach(&mut self, slot: Slot) -> Option<Record> {
+        let record = self.slots.get_mut(slot as usize)?.take()?;
+        self.due.remove(&(record.due(), slot));
+        self.changes.remove(&record.changed);
+        self.bytes -= record.bytes();
+        if let Some((source, kind)) = record.source {
+            self.sources.remove(source, kind);
+        }
+        match &record.live {
+            Some(live) => self.count(&record, live.place.class, false),
+            None => self.over -= 1,
+        }
+        Some(record)
+    }
+
+    fn attach(&mut self, slot: Slot, record: Record) {
+        self.due.insert((record.due(), slot));
+        self.changes.insert(record.changed, slot);
+        self.bytes += record.bytes();
+        if let Some((source, kind)) = record.source {
+            self.sources.add(source, kind);
+        }
+        match &record.live {
+            Some(live) => self.count(&record, live.place.class, true),
+            None => self.over += 1,
+        }
+        self.slots[slot as usize] = Some(record);
+    }
+
+    fn count(&mut self, record: &Record, class: Class, more: bool) {
+        let step = |count: &mut usize| *count = if more { *count + 1 } else { *count - 1 };
+        if !class.is_federated() {
+            step(&mut self.local);
+            return;
+        }
+        step(&mut self.federated);
+        if more {
+            *self.origins.entry(Arc::clone(&record.origin)).or_default() += 1;
+        } else if let Some(count) = self.origins.get_mut(&record.origin) {
+            *count -= 1;
+            if *count == 0 {
+                self.origins.remove(&record.origin);
+            }
+        }
+    }
+
+    /// The record that is due first, if one is by `now`.
+    pub(super) fn first_due(&self, now: Nanos) -> Option<Slot> {
+        self.due
+            .first()
+            .filter(|(due, _)| *due <= now)
+            .map(|(_, slot)| *slot)
+    }
+
+    /// The records that have changed after `since`, in the order in which they did.
+    pub(super) fn changes(&self, since: u64) -> impl Iterator<Item = &Record> {
+        let after = self.changes.range(since.saturating_add(1)..);
+        after.filter_map(|(_, slot)| self.get(*slot))
+    }
+
+    /// The place of an entry. Entries of one class stand in an order that says nothing of them.
+    pub(super) fn place(slot: Slot, class: Class, registered: Nanos) -> Place {
+        let salt = Seeded::new(registered ^ u64::from(slot)).next() as u32;
+        Place::new(class, salt, slot)
+    }
+}

@@ -1,0 +1,313 @@
+//! The registry against a naive model, and each rule by itself.
+
+use std::collections::BTreeMap;
+
+use agentanycast_proto::v1::{SkillInfo, SkillRegistration};
+use prost::Message as _;
+
+use super::*;
+use crate::federation::merge::SECOND;
+
+mod federation;
+mod model;
+
+/// A moment long after 1970.
+const START: Nanos = 1_800_000_000 * SECOND;
+
+fn registry(limits: Limits) -> Registry {
+    Registry::new("relay-a", limits, Clock::default())
+}
+
+fn skill(id: &str, tags: &[(&str, &str)]) -> SkillInfo {
+    SkillInfo {
+        skill_id: id.into(),
+        description: String::new(),
+        tags: tags
+            .iter()
+            .map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned()))
+            .collect(),
+    }
+}
+
+fn agent(peer: &str, skills: &[SkillInfo]) -> Agent {
+    Agent {
+        peer: peer.into(),
+        skills: skills.to_vec(),
+        ..Agent::default()
+    }
+}
+
+fn from(last: u8) -> Caller {
+    Caller {
+        source: Some(std::net::IpAddr::from([192, 0, 2, last]).into()),
+        proof: None,
+    }
+}
+
+fn signed(time_ms: u64) -> Caller {
+    Caller {
+        proof: Some(RegistryProof {
+            time_ms,
+            ..RegistryProof::default()
+        }),
+        ..from(1)
+    }
+}
+
+fn ask(
+    registry: &Registry,
+    now: Nanos,
+    skill: &str,
+    tags: &[(&str, &str)],
+    limit: i32,
+    federated: bool,
+) -> Vec<SkillRegistration> {
+    let tags: BTreeMap<String, String> = tags
+        .iter()
+        .map(|(t, v)| ((*t).to_owned(), (*v).to_owned()))
+        .collect();
+    let query = Query {
+        skill,
+        tags: &tags,
+        limit,
+        federated,
+    };
+    let found = registry.discover(now, &query, now ^ 7);
+    found
+        .into_iter()
+        .map(|bytes| SkillRegistration::decode(bytes).unwrap())
+        .collect()
+}
+
+fn peers(found: &[SkillRegistration]) -> Vec<&str> {
+    found.iter().map(|agent| agent.peer_id.as_str()).collect()
+}
+
+#[test]
+fn an_agent_is_found_by_skill_and_tags_until_it_expires() {
+    let mut registry = registry(Limits::default());
+    let skills = [
+        skill("translate", &[("lang", "de"), ("tier", "1")]),
+        skill("echo", &[("lang", "fr")]),
+    ];
+    let expires = registry.register(START, agent("p", &skills), from(1)).unwrap();
+    assert_eq!(expires, START + 30 * SECOND);
+    let count = |skill: &str, tags: &[(&str, &str)], now| ask(&registry, now, skill, tags, 0, false).len();
+    assert_eq!(count("translate", &[], START), 1);
+    assert_eq!(count("translate", &[("lang", "de"), ("tier", "1")], START), 1);
+    // Of the same skill, not of another one.
+    assert_eq!(count("translate", &[("lang", "fr")], START), 0);
+    assert_eq!(count("translat", &[], START), 0);
+    assert_eq!(count("translate", &[], expires - 1), 1);
+    assert_eq!(count("translate", &[], expires), 0);
+    assert_eq!(
+        registry.heartbeat(expires, "p", from(1)),
+        Err(Refused::NotFound("p".into()))
+    );
+    assert_eq!(registry.expire(expires, usize::MAX), 1);
+    assert_eq!(registry.figures(), Figures::default());
+}
+
+#[test]
+fn a_heartbeat_extends_and_freshens() {
+    let mut registry = registry(Limits::default());
+    for peer in ["old", "new"] {
+        registry
+            .register(START, agent(peer, &[skill("s", &[])]), from(1))
+            .unwrap();
+    }
+    let later = START + 10 * SECOND;
+    assert_eq!(registry.heartbeat(later, "new", from(1)), Ok(later + 30 * SECOND));
+    let found = ask(&registry, later, "s", &[], 0, false);
+    assert_eq!(peers(&found), ["new", "old"]);
+    assert_eq!(found[0].expires_at, Some(timestamp(later + 30 * SECOND)));
+    assert_eq!(found[0].registered_at, Some(timestamp(START)));
+}
+
+#[test]
+fn unregistering_takes_skills_off_or_everything() {
+    let mut registry = registry(Limits::default());
+    let skills = [skill("a", &[("k", "v")]), skill("b", &[])];
+    registry.register(START, agent("p", &skills), from(1)).unwrap();
+    registry
+        .unregister(START, "p", &["a".into(), "z".into()], from(1))
+        .unwrap();
+    assert!(ask(&registry, START, "a", &[], 0, false).is_empty());
+    assert_eq!(ask(&registry, START, "b", &[], 0, false).len(), 1);
+    assert_eq!(registry.figures().skills, 1);
+    registry.unregister(START, "p", &[], from(1)).unwrap();
+    assert!(ask(&registry, START, "b", &[], 0, false).is_empty());
+    registry.unregister(START, "p", &[], from(1)).unwrap();
+    registry.unregister(START, "nobody", &[], from(1)).unwrap();
+    assert!(matches!(
+        registry.unregister(START, "", &[], from(1)),
+        Err(Refused::Invalid(_))
+    ));
+    assert!(matches!(
+        registry.heartbeat(START, "", from(1)),
+        Err(Refused::Invalid(_))
+    ));
+}
+
+#[test]
+fn the_proven_cannot_be_touched_without_proof() {
+    let mut registry = registry(Limits::default());
+    let own = agent("p", &[skill("s", &[])]);
+    registry.register(START, own.clone(), from(9)).unwrap();
+    // A proof takes an entry over that was made without.
+    registry.register(START, own.clone(), signed(1)).unwrap();
+    let denied = Err(Refused::Denied("p".into()));
+    assert_eq!(registry.register(START, own.clone(), from(2)).map(|_| ()), denied);
+    assert_eq!(registry.heartbeat(START, "p", from(2)).map(|_| ()), denied);
+    assert_eq!(registry.unregister(START, "p", &[], from(2)), denied);
+    registry.heartbeat(START, "p", signed(2)).unwrap();
+    // The proven come first, however fresh the others are.
+    registry
+        .register(START + 20 * SECOND, agent("q", &[skill("s", &[])]), from(2))
+        .unwrap();
+    let found = ask(&registry, START + 20 * SECOND, "s", &[], 0, false);
+    assert_eq!(peers(&found), ["p", "q"]);
+    assert!(found[0].verified && !found[1].verified);
+    // What has expired protects nobody.
+    registry.register(START + 31 * SECOND, own, from(2)).unwrap();
+}
+
+#[test]
+fn a_registry_for_the_proven_refuses_others() {
+    let mut registry = registry(Limits {
+        signed_only: true,
+        ..Limits::default()
+    });
+    let own = agent("p", &[skill("s", &[])]);
+    assert_eq!(
+        registry.register(START, own.clone(), from(1)),
+        Err(Refused::Unsigned)
+    );
+    assert!(registry.register(START, own, signed(1)).is_ok());
+    assert_eq!(registry.heartbeat(START, "p", from(1)), Err(Refused::Unsigned));
+}
+
+#[test]
+fn one_source_cannot_lock_others_out() {
+    let mut registry = registry(Limits {
+        per_source: 100,
+        local: 250,
+        ..Limits::default()
+    });
+    let one = |n: usize| agent(&format!("fake-{n}"), &[skill("s", &[])]);
+    let refused = (0..4096)
+        .filter(|n| registry.register(START, one(*n), from(1)).is_err())
+        .count();
+    assert_eq!(refused, 3996);
+    let error = registry
+        .register(START, one(5000), from(1))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("from one address") && error.contains("100"),
+        "{error}"
+    );
+    // What it has it may renew; others, and its own neighbours who sign, are let in.
+    registry.register(START, one(1), from(1)).unwrap();
+    registry
+        .register(START, agent("honest", &[skill("s", &[])]), from(2))
+        .unwrap();
+    registry
+        .register(START, agent("signer", &[skill("s", &[])]), signed(1))
+        .unwrap();
+    registry.unregister(START, "fake-1", &[], from(1)).unwrap();
+    registry.register(START, one(6000), from(1)).unwrap();
+    // Full is full, for everybody, until something expires.
+    for n in 0..98 {
+        registry
+            .register(START, agent(&format!("h{n}"), &[skill("s", &[])]), from(3))
+            .unwrap();
+    }
+    for n in 0..50 {
+        registry
+            .register(START, agent(&format!("i{n}"), &[skill("s", &[])]), from(4))
+            .unwrap();
+    }
+    let full = registry
+        .register(START, agent("late", &[skill("s", &[])]), from(5))
+        .unwrap_err();
+    assert!(
+        full.to_string().contains("entries of this registry: 250"),
+        "{full}"
+    );
+    registry
+        .register(START + 30 * SECOND, agent("late", &[skill("s", &[])]), from(5))
+        .unwrap();
+    assert_eq!(registry.evicted(), 250);
+}
+
+#[test]
+fn an_answer_is_bounded_in_number_and_bytes() {
+    let limits = Limits {
+        per_source: 5000,
+        ..Limits::default()
+    };
+    let mut registry = registry(limits);
+    for n in 0..1500 {
+        registry
+            .register(START, agent(&format!("p{n}"), &[skill("s", &[])]), from(1))
+            .unwrap();
+    }
+    for (limit, expected) in [(-1, 100), (0, 100), (1, 1), (101, 101), (i32::MAX, 1000)] {
+        assert_eq!(ask(&registry, START, "s", &[], limit, false).len(), expected);
+    }
+    let long = SkillInfo {
+        description: "x".repeat(4096),
+        ..skill("long", &[])
+    };
+    let skills: Vec<_> = (0..200)
+        .map(|n| SkillInfo {
+            skill_id: format!("l{n}"),
+            ..long.clone()
+        })
+        .collect();
+    for n in 0..10 {
+        registry
+            .register(START, agent(&format!("l{n}"), &skills), from(1))
+            .unwrap();
+    }
+    let found = ask(&registry, START, "l7", &[], 10, false);
+    let bytes: usize = found.iter().map(SkillRegistration::encoded_len).sum();
+    assert!(
+        found.len() >= 3 && bytes <= MAX_ANSWER,
+        "{} agents, {bytes} bytes",
+        found.len()
+    );
+    let many: Vec<_> = (0..256)
+        .map(|n| SkillInfo {
+            skill_id: format!("m{n}"),
+            ..long.clone()
+        })
+        .collect();
+    let error = registry
+        .register(START, agent("m", &many), from(1))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("bytes of one agent"), "{error}");
+}
+
+#[test]
+fn ties_are_shuffled() {
+    let mut registry = registry(Limits::default());
+    for n in 0..10 {
+        registry
+            .register(START, agent(&format!("p{n}"), &[skill("s", &[])]), from(1))
+            .unwrap();
+    }
+    let none = BTreeMap::new();
+    let query = Query {
+        skill: "s",
+        tags: &none,
+        limit: 1,
+        federated: false,
+    };
+    let firsts: std::collections::BTreeSet<_> = (0..300)
+        .flat_map(|seed| registry.discover(START, &query, seed))
+        .collect();
+    assert_eq!(firsts.len(), 10);
+}

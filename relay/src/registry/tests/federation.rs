@@ -1,0 +1,307 @@
+//! What comes in from other relays is clamped, and each attempt to poison the table comes to nothing.
+
+use super::*;
+
+fn told(peer: &str, origin: &str, version: u64) -> Incoming {
+    Incoming {
+        agent: agent(peer, &[skill("s", &[])]),
+        origin: origin.into(),
+        version,
+        registered: START,
+        life: 30 * SECOND,
+        ..Incoming::default()
+    }
+}
+
+fn page(registry: &Registry, now: Nanos, relay: &str) -> Page {
+    let reader = Reader {
+        relay,
+        its_own_too: false,
+    };
+    registry.changes(now, 0, 1000, reader)
+}
+
+#[test]
+fn the_last_writer_wins_for_each_peer_and_origin() {
+    let mut registry = registry(Limits::default());
+    assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Taken));
+    assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Known));
+    assert_eq!(registry.merge(START, told("p", "c", 1)), Ok(Merged::Taken));
+    assert_eq!(registry.figures().federated, 2);
+    // One peer, one line.
+    assert_eq!(ask(&registry, START, "s", &[], 0, true).len(), 1);
+    let over = Incoming {
+        over: true,
+        ..told("p", "b", 6)
+    };
+    assert_eq!(registry.merge(START, over), Ok(Merged::Taken));
+    assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Known));
+    assert_eq!(registry.figures().federated, 1);
+}
+
+#[test]
+fn a_life_is_clamped_to_twice_ours() {
+    let mut registry = registry(Limits::default());
+    let endless = Incoming {
+        life: u64::MAX,
+        ..told("p", "b", 5)
+    };
+    registry.merge(START, endless).unwrap();
+    let found = ask(&registry, START, "s", &[], 0, true);
+    assert_eq!(found[0].expires_at, Some(timestamp(START + 60 * SECOND)));
+    assert!(ask(&registry, START + 60 * SECOND, "s", &[], 0, true).is_empty());
+    let past = Incoming {
+        life: 0,
+        ..told("q", "b", 5)
+    };
+    assert!(matches!(registry.merge(START, past), Err(Refused::Invalid(_))));
+}
+
+#[test]
+fn a_long_life_does_not_make_fresher_than_now() {
+    let mut registry = registry(Limits::default());
+    registry
+        .merge(
+            START,
+            Incoming {
+                life: u64::MAX,
+                ..told("boaster", "b", 5)
+            },
+        )
+        .unwrap();
+    registry.merge(START + 2 * SECOND, told("p", "b", 5)).unwrap();
+    let found = ask(&registry, START + 2 * SECOND, "s", &[], 0, true);
+    assert_eq!(peers(&found), ["p", "boaster"]);
+}
+
+#[test]
+fn a_version_from_the_future_is_clamped_and_believed_for_a_minute_only() {
+    let mut registry = registry(Limits::default());
+    registry.merge(START, told("p", "b", u64::MAX)).unwrap();
+    let told_on = &page(&registry, START, "c").records[0];
+    assert_eq!(told_on.version, START + 60 * SECOND);
+    assert_eq!(
+        registry.merge(START + SECOND, told("p", "b", START + SECOND)),
+        Ok(Merged::Known)
+    );
+    registry.expire(START + 60 * SECOND, 10);
+    let later = START + 61 * SECOND;
+    assert_eq!(registry.merge(later, told("p", "b", later)), Ok(Merged::Taken));
+    // Our own clock has not been carried away.
+    assert!(registry.last_version() <= START + 121 * SECOND);
+}
+
+#[test]
+fn nobody_speaks_for_us() {
+    let mut registry = registry(Limits::default());
+    let forged = told("p", "relay-a", START + 100 * SECOND);
+    assert_eq!(
+        registry.merge(START, forged.clone()),
+        Err(Refused::NotFound("p".into()))
+    );
+    registry
+        .register(START, agent("p", &[skill("true", &[])]), from(1))
+        .unwrap();
+    let told_of_us = |registry: &Registry| {
+        let told = page(registry, START, "b").records[0].clone();
+        (
+            told.version.max(told.claimed_version),
+            told.skills[0].skill_id.clone(),
+        )
+    };
+    let newer = Incoming {
+        version: told_of_us(&registry).0 + 50 * SECOND,
+        ..forged
+    };
+    assert_eq!(registry.merge(START, newer.clone()), Ok(Merged::Corrected));
+    assert_eq!(ask(&registry, START, "true", &[], 0, true).len(), 1);
+    let (version, skill) = told_of_us(&registry);
+    assert!(version > newer.version && skill == "true");
+    // Nor that it is over.
+    let over = Incoming {
+        over: true,
+        version: version + 50 * SECOND,
+        ..newer
+    };
+    assert_eq!(registry.merge(START, over), Ok(Merged::Corrected));
+    assert_eq!(ask(&registry, START, "true", &[], 0, true).len(), 1);
+}
+
+#[test]
+fn one_origin_and_one_stranger_have_a_quota() {
+    let limits = Limits {
+        per_origin: 10,
+        federated: 35,
+        ..Limits::default()
+    };
+    let mut registry = registry(limits);
+    let taken = |registry: &mut Registry, origin: &str, source: Option<u8>| {
+        let source = source.and_then(|last| from(last).source);
+        let one = |n: usize| Incoming {
+            source,
+            ..told(&format!("{origin}{n}"), origin, 1)
+        };
+        (0..20).filter(|n| registry.merge(START, one(*n)).is_ok()).count()
+    };
+    assert_eq!(taken(&mut registry, "b", None), 10);
+    // A stranger who invents origins.
+    assert_eq!(taken(&mut registry, "c", Some(1)), 10);
+    assert_eq!(taken(&mut registry, "d", Some(1)), 0);
+    assert_eq!(taken(&mut registry, "e", Some(2)), 10);
+    assert_eq!(taken(&mut registry, "f", None), 5);
+    let error = registry
+        .merge(START, told("late", "g", 1))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("entries of other relays: 35"), "{error}");
+    // Local entries have room of their own.
+    registry
+        .register(START, agent("p", &[skill("s", &[])]), from(3))
+        .unwrap();
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut registry = registry(Limits::default());
+    let long = "x".repeat(257);
+    let wrong = [
+        told("", "b", 1),
+        told("p", "", 1),
+        told("p", &long, 1),
+        told(&long, "b", 1),
+        Incoming {
+            agent: agent("p", &[]),
+            ..told("p", "b", 1)
+        },
+        Incoming {
+            agent: agent("p", &[skill(&long, &[])]),
+            ..told("p", "b", 1)
+        },
+        Incoming {
+            agent: agent(&long, &[]),
+            over: true,
+            ..told("p", "b", 1)
+        },
+    ];
+    for incoming in wrong {
+        assert!(registry.merge(START, incoming.clone()).is_err(), "{incoming:?}");
+    }
+    assert_eq!(registry.figures(), Figures::default());
+    let mut strict = super::registry(Limits {
+        signed_only: true,
+        ..Limits::default()
+    });
+    assert_eq!(strict.merge(START, told("p", "b", 1)), Err(Refused::Unsigned));
+    assert!(
+        strict
+            .merge(
+                START,
+                Incoming {
+                    proven_ms: 1,
+                    ..told("p", "b", 1)
+                }
+            )
+            .is_ok()
+    );
+}
+
+#[test]
+fn what_is_proven_elsewhere_is_not_claimed_here() {
+    let mut registry = registry(Limits::default());
+    registry
+        .merge(
+            START,
+            Incoming {
+                proven_ms: 7,
+                ..told("p", "b", 1)
+            },
+        )
+        .unwrap();
+    let outcome = registry.register(START, agent("p", &[skill("s", &[])]), from(1));
+    assert_eq!(outcome, Err(Refused::Denied("p".into())));
+    // Nor outdone by a record without proof, whatever its version.
+    assert_eq!(registry.merge(START, told("p", "b", START)), Ok(Merged::Known));
+    let over = Incoming {
+        over: true,
+        ..told("p", "b", START)
+    };
+    assert_eq!(registry.merge(START, over), Ok(Merged::Known));
+}
+
+#[test]
+fn a_reader_gets_everything_once_and_nothing_it_said_itself() {
+    let mut registry = registry(Limits::default());
+    for n in 0..25 {
+        registry
+            .register(START, agent(&format!("p{n}"), &[skill("s", &[])]), from(1))
+            .unwrap();
+    }
+    registry
+        .merge(
+            START,
+            Incoming {
+                via: Some("b".into()),
+                ..told("q", "b", 1)
+            },
+        )
+        .unwrap();
+    registry
+        .merge(
+            START,
+            Incoming {
+                via: Some("b".into()),
+                ..told("r", "c", 1)
+            },
+        )
+        .unwrap();
+    registry.unregister(START, "p3", &[], from(1)).unwrap();
+    let read = |relay: &str, its_own_too| {
+        let (mut cursor, mut told) = (0, Vec::new());
+        loop {
+            let page = registry.changes(START, cursor, 7, Reader { relay, its_own_too });
+            assert!(page.records.len() <= 7 && (page.cursor > cursor || !page.more));
+            cursor = page.cursor;
+            told.extend(page.records);
+            if !page.more {
+                return told;
+            }
+        }
+    };
+    assert_eq!(read("c", false).len(), 27);
+    assert_eq!(read("", false).len(), 27);
+    assert_eq!(read("b", false).len(), 25);
+    assert_eq!(read("b", true).len(), 26);
+    let over: Vec<_> = read("c", false)
+        .into_iter()
+        .filter(|told| told.tombstone)
+        .collect();
+    assert_eq!(over.len(), 1);
+    assert!(over[0].remaining_ms > 200_000 && over[0].skills.is_empty());
+}
+
+#[test]
+fn what_is_kept_on_disk_comes_back() {
+    let mut before = registry(Limits::default());
+    before
+        .register(START, agent("p", &[skill("s", &[("a", "b")])]), from(1))
+        .unwrap();
+    before
+        .register(START, agent("q", &[skill("s", &[])]), from(1))
+        .unwrap();
+    before.unregister(START, "q", &[], from(1)).unwrap();
+    let mut after = registry(Limits::default());
+    let later = START + 5 * SECOND;
+    for peer in ["p", "q"] {
+        let kept = before.stored(peer).unwrap();
+        let kept = crate::federation::record::read(kept, later, Limits::default().ttl, None, None);
+        after.restore(later, kept).unwrap();
+    }
+    let found = ask(&after, later, "s", &[("a", "b")], 0, false);
+    assert_eq!(peers(&found), ["p"]);
+    assert_eq!(found[0].expires_at, Some(timestamp(START + 30 * SECOND)));
+    assert!(after.last_version() >= before.last_version());
+    assert_eq!(
+        after.heartbeat(later, "q", from(1)),
+        Err(Refused::NotFound("q".into()))
+    );
+}

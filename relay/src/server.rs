@@ -1,0 +1,320 @@
+//! The relay as a process: wiring and order. Up: key, store, registry, network, gRPC, federation, HTTP; then it says where
+//! it is. Down in reverse, within five seconds.
+
+use std::{
+    ffi::OsString,
+    fmt::Display,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentanycast_identity::{self as identity, Keypair};
+use agentanycast_program::{
+    logging, process,
+    settings::{EXIT_CODE, Loaded},
+};
+use anyhow::Context as _;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::now,
+    config::{self, Config, RegistryAuth, to_bind},
+    federation::{merge::Clock, record, sync},
+    grpc,
+    handle::Handle,
+    http::{self, Face},
+    metrics::Metrics,
+    net::{self, NetConfig},
+    registry::{Limits, Registry},
+    store::Store,
+};
+
+/// How long a stop may take (the contract's figure is 5 s).
+const STOP_WITHIN: Duration = Duration::from_secs(4);
+
+/// How long calls that are being answered may take after that.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How often expired entries are looked for.
+const EXPIRE_EVERY: Duration = Duration::from_millis(250);
+
+/// Runs the relay as the command line says. `args` begins with the program's name.
+pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
+    match config::load_from_process(args) {
+        Ok(Loaded::Run { config, .. }) => run_process(*config),
+        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
+            let printed = writeln!(io::stdout(), "{}", text.trim_end());
+            if printed.is_ok() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(EXIT_CODE)
+        }
+    }
+}
+
+fn run_process(config: Config) -> ExitCode {
+    if let Err(error) = logging::init(config.log_level, config.log_format) {
+        complain(&format!("cannot log: {error}"));
+    }
+    logging::log_panics();
+    process::raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
+        let done = runtime.block_on(run(config));
+        runtime.shutdown_timeout(Duration::from_millis(200));
+        done
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn complain(error: &impl Display) {
+    // Nobody to tell if standard error is gone.
+    let _ = writeln!(io::stderr(), "agentanycast-relay: {error}");
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut relay = Relay::start(&config).await?;
+    relay.announce()?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        part = relay.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
+    }
+    tracing::info!("stopping");
+    if tokio::time::timeout(STOP_WITHIN, relay.stop()).await.is_err() {
+        tracing::warn!("stopped before everything was drained");
+    }
+    Ok(())
+}
+
+struct Relay {
+    lines: Vec<String>,
+    handle: Handle,
+    stop: CancellationToken,
+    net: JoinHandle<()>,
+    grpc: JoinHandle<anyhow::Result<()>>,
+    /// What nobody needs to wait for long.
+    others: Vec<JoinHandle<()>>,
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Relay {
+    async fn start(config: &Config) -> anyhow::Result<Self> {
+        let keypair = keypair(config)?;
+        let me = identity::peer_id(&keypair).to_string();
+        let metrics = Arc::new(Metrics::default());
+        let stop = CancellationToken::new();
+        let (handle, writer) = registry(config, &me, &metrics)?;
+
+        let peer = keypair.public().to_peer_id();
+        let net = net::start(net_config(config, keypair), Arc::clone(&metrics), stop.clone()).await?;
+        let mut lines: Vec<String> = net::with_peer(&net.addresses, peer)
+            .iter()
+            .map(|address| format!("RELAY_ADDR={address}"))
+            .collect();
+        let address = to_bind(&config.registry_listen);
+        let listener = TcpListener::bind(&address).await.with_context(|| {
+            format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
+        })?;
+        lines.push(format!("REGISTRY_ADDR={}", listener.local_addr()?));
+        let grpc = tokio::spawn(grpc::serve(handle.clone(), listener, stop.clone()));
+
+        let (peers, mut others) = sync::start(
+            &handle,
+            &config.federation_peers,
+            config.federation_sync_interval,
+            &stop,
+        );
+        others.push(tokio::spawn(expire(handle.clone(), stop.clone())));
+        let face = Face::new(handle.clone(), peers, Instant::now());
+        if !config.mcp_listen.0.is_empty() {
+            face.problem("MCP is not part of this version; leave --mcp-listen out".into());
+        }
+        let faces = [
+            (
+                "METRICS_ADDR",
+                &config.metrics_listen,
+                http::metrics_router(&face),
+            ),
+            (
+                "API_ADDR",
+                &config.api_listen,
+                http::api_router(&face, &config.api_cors_origins)?,
+            ),
+        ];
+        for (name, listen, router) in faces {
+            if listen.0.is_empty() {
+                continue;
+            }
+            let address = to_bind(listen);
+            match TcpListener::bind(&address).await {
+                Ok(listener) => {
+                    lines.push(format!("{name}={}", listener.local_addr()?));
+                    others.push(tokio::spawn(http::serve(listener, router, stop.clone())));
+                }
+                Err(error) => face.problem(format!("{name}: cannot listen on {address}: {error}")),
+            }
+        }
+        Ok(Self {
+            lines,
+            handle,
+            stop,
+            net: net.task,
+            grpc,
+            others,
+            writer,
+        })
+    }
+
+    /// The lines that whoever started the relay waits for: everything answers from here on.
+    fn announce(&self) -> io::Result<()> {
+        let mut out = io::stdout();
+        for line in &self.lines {
+            writeln!(out, "{line}")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Returns when a part has ended that nobody has stopped.
+    async fn ended_by_itself(&mut self) -> &'static str {
+        tokio::select! {
+            _ = &mut self.net => "network",
+            ended = &mut self.grpc => {
+                if let Ok(Err(error)) = ended {
+                    tracing::error!(%error, "the gRPC server failed");
+                }
+                "gRPC server"
+            }
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.grpc).await;
+        for other in self.others {
+            other.abort();
+        }
+        let _ = self.net.await;
+        if let (Some(store), Some(writer)) = (self.handle.store(), self.writer) {
+            store.stop();
+            let _ = tokio::task::spawn_blocking(move || writer.join()).await;
+        }
+    }
+}
+
+fn keypair(config: &Config) -> anyhow::Result<Keypair> {
+    if let Some(path) = &config.key {
+        return Ok(identity::load_or_create(path)?);
+    }
+    tracing::warn!(
+        "no --key: this relay has a new identity at each start, and whoever reserved a place loses it then"
+    );
+    Ok(Keypair::generate_ed25519())
+}
+
+fn net_config(config: &Config, keypair: Keypair) -> NetConfig {
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    let per_hour = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    NetConfig {
+        keypair,
+        listen: config.listen.clone(),
+        announce: config.announce.clone(),
+        max_reservations: count(config.max_reservations),
+        max_circuits: count(config.max_circuits),
+        max_circuits_per_peer: count(config.max_circuits_per_peer),
+        circuit_duration: config.circuit_duration,
+        circuit_bytes: config.circuit_bytes.0,
+        reservations_per_ip: per_hour(config.reservations_per_ip),
+        circuits_per_ip: per_hour(config.circuits_per_ip),
+        max_connections: per_hour(config.max_connections),
+    }
+}
+
+/// The registry with what its store has kept, and the thread that writes it.
+fn registry(
+    config: &Config,
+    me: &str,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<(Handle, Option<std::thread::JoinHandle<()>>)> {
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    let limits = Limits {
+        ttl: config.registry_ttl,
+        local: count(config.registry_entries),
+        federated: count(config.federated_entries),
+        per_source: count(config.entries_per_ip),
+        per_origin: count(config.federated_entries.div_ceil(4)),
+        signed_only: config.registry_auth == RegistryAuth::Signed,
+        ..Limits::default()
+    };
+    let Some(directory) = &config.store else {
+        let registry = Registry::new(me, limits, Clock::default());
+        return Ok((
+            Handle::new(me, registry, None, config.requests_per_ip, Arc::clone(metrics)),
+            None,
+        ));
+    };
+    let opened = Store::open(directory)?;
+    let mut registry = Registry::new(me, limits, Clock::after(opened.last_version));
+    let (mut kept, mut gone) = (0, Vec::new());
+    for told in opened.records {
+        let peer = told.peer_id.clone();
+        // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
+        let foreign = told.origin_relay_id != me && !told.proofs.is_empty();
+        let incoming = record::read(told, now(), config.registry_ttl, None, None);
+        if foreign || registry.restore(now(), incoming).is_err() {
+            gone.push(peer);
+        } else {
+            kept += 1;
+        }
+    }
+    tracing::info!(kept, expired = gone.len(), "the registry was read from its store");
+    let handle = Handle::new(
+        me,
+        registry,
+        Some(opened.store.clone()),
+        config.requests_per_ip,
+        Arc::clone(metrics),
+    );
+    for peer in gone {
+        opened.store.mark(&peer);
+    }
+    let (of_peer, clock) = (handle.clone(), handle.clone());
+    let writer = opened
+        .store
+        .run(move |peer| of_peer.stored(peer), move || clock.last_version())?;
+    Ok((handle, Some(writer)))
+}
+
+async fn expire(handle: Handle, stop: CancellationToken) {
+    let mut ticks = interval(EXPIRE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => handle.expire(),
+        }
+    }
+}

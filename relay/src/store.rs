@@ -1,0 +1,275 @@
+//! The table of this relay on disk (`--store`), so that it survives a restart: one writer thread, one flush for all
+//! that wait.
+//!
+//! It keeps no copy of anything: who has changed something marks the peer, and the writer asks for its record then. So
+//! it is bounded by the table, and many changes of one peer are one write. The one rule: [`Store::written`]
+//! resolves when what was marked is on disk, and a store that failed says so from then on.
+
+mod database;
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use agentanycast_proto::v1::FederatedRegistration;
+use tokio::sync::watch;
+
+use database::Database;
+
+/// Longest wait of a heartbeat before it is written.
+const LAZY: Duration = Duration::from_millis(500);
+
+/// The store cannot be used, or not any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the registry's store {}: {cause}", .path.display())]
+pub struct StoreError {
+    path: PathBuf,
+    cause: String,
+}
+
+/// What was in the store.
+#[derive(Debug)]
+pub struct Opened {
+    /// The store.
+    pub store: Store,
+    /// Every record.
+    pub records: Vec<FederatedRegistration>,
+    /// The last version that was given before.
+    pub last_version: u64,
+}
+
+/// A handle on the store; clones are of the same one.
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    database: Database,
+    marked: Mutex<Marked>,
+    bell: Condvar,
+    /// The last batch on disk, or why none will follow.
+    written: watch::Sender<Result<u64, StoreError>>,
+}
+
+#[derive(Debug)]
+struct Marked {
+    peers: HashSet<String>,
+    /// The batch that these peers will be written in.
+    batch: u64,
+    /// Somebody waits for it.
+    urgent: bool,
+    stopping: bool,
+}
+
+impl Store {
+    /// Opens the store in `directory`, made if it is missing; one that is damaged is moved aside. Blocks.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or another relay uses it.
+    pub fn open(directory: &Path) -> Result<Opened, StoreError> {
+        let error = |cause| StoreError {
+            path: directory.to_owned(),
+            cause,
+        };
+        let database = Database::open(directory).map_err(error)?;
+        let (records, last_version) = database.read().map_err(error)?;
+        let store = Self(Arc::new(Shared {
+            path: directory.to_owned(),
+            database,
+            marked: Mutex::new(Marked {
+                peers: HashSet::new(),
+                batch: 1,
+                urgent: false,
+                stopping: false,
+            }),
+            bell: Condvar::new(),
+            written: watch::Sender::new(Ok(0)),
+        }));
+        Ok(Opened {
+            store,
+            records,
+            last_version,
+        })
+    }
+
+    /// Says that the record of a peer has changed; the batch that it will be written in.
+    pub fn mark(&self, peer: &str) -> u64 {
+        let mut marked = self.marked();
+        if !marked.peers.contains(peer) {
+            marked.peers.insert(peer.to_owned());
+        }
+        marked.batch
+    }
+
+    /// Resolves when this batch is on disk.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub async fn written(&self, batch: u64) -> Result<(), StoreError> {
+        {
+            let mut marked = self.marked();
+            marked.urgent |= marked.batch == batch;
+        }
+        self.0.bell.notify_one();
+        let mut written = self.0.written.subscribe();
+        let outcome =
+            written.wait_for(|written| written.as_ref().is_ok_and(|last| *last >= batch) || written.is_err());
+        let gone = || StoreError {
+            path: self.0.path.clone(),
+            cause: "its writer has ended".into(),
+        };
+        let outcome = outcome.await.map_err(|_| gone())?.clone();
+        outcome.map(|_| ())
+    }
+
+    /// Runs the writer until [`Store::stop`]. `record` gives the record of a peer, if it still has one, and
+    /// `last_version` the clock.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub fn run(
+        &self,
+        record: impl Fn(&str) -> Option<FederatedRegistration> + Send + 'static,
+        last_version: impl Fn() -> u64 + Send + 'static,
+    ) -> std::io::Result<thread::JoinHandle<()>> {
+        let store = self.clone();
+        thread::Builder::new()
+            .name("registry-store".into())
+            .spawn(move || {
+                while let Some((peers, batch)) = store.next_batch() {
+                    let changes = peers.into_iter().map(|peer| {
+                        let record = record(&peer);
+                        (peer, record)
+                    });
+                    let outcome = store.0.database.write(changes, last_version());
+                    let outcome = outcome.map(|()| batch).map_err(|cause| StoreError {
+                        path: store.0.path.clone(),
+                        cause,
+                    });
+                    let failed = outcome.as_ref().err().cloned();
+                    let _ = store.0.written.send_replace(outcome);
+                    if let Some(error) = failed {
+                        tracing::error!(%error, "registrations are not kept over a restart any more");
+                        return;
+                    }
+                }
+            })
+    }
+
+    /// Writes what is marked and ends the writer.
+    pub fn stop(&self) {
+        self.marked().stopping = true;
+        self.0.bell.notify_one();
+    }
+
+    /// Whether it still writes.
+    pub fn works(&self) -> bool {
+        self.0.written.borrow().is_ok()
+    }
+
+    /// Waits for the next batch; none after the last one.
+    fn next_batch(&self) -> Option<(HashSet<String>, u64)> {
+        let marked = self.marked();
+        let idle = |marked: &mut Marked| !marked.urgent && !marked.stopping;
+        let (mut marked, _) = self
+            .0
+            .bell
+            .wait_timeout_while(marked, LAZY, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        if marked.stopping && marked.peers.is_empty() {
+            return None;
+        }
+        let batch = marked.batch;
+        marked.batch += 1;
+        marked.urgent = false;
+        Some((std::mem::take(&mut marked.peers), batch))
+    }
+
+    fn marked(&self) -> MutexGuard<'_, Marked> {
+        self.0.marked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    type Table = Arc<Mutex<HashMap<String, FederatedRegistration>>>;
+
+    fn run(store: &Store, table: &Table) -> thread::JoinHandle<()> {
+        let table = Arc::clone(table);
+        store
+            .run(move |peer| table.lock().unwrap().get(peer).cloned(), || 7)
+            .unwrap()
+    }
+
+    fn record(peer: &str, bytes: usize) -> FederatedRegistration {
+        FederatedRegistration {
+            peer_id: peer.into(),
+            agent_description: "x".repeat(bytes),
+            ..FederatedRegistration::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_there_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = Table::default();
+        let opened = Store::open(directory.path()).unwrap();
+        assert!(opened.records.is_empty() && opened.last_version == 0);
+        let writer = run(&opened.store, &table);
+        // Larger than what the database takes in one piece, then smaller again.
+        for (peer, bytes) in [("a", 200_000), ("b", 10), ("c", 3), ("a", 70_000)] {
+            table.lock().unwrap().insert(peer.into(), record(peer, bytes));
+            let batch = opened.store.mark(peer);
+            opened.store.written(batch).await.unwrap();
+        }
+        table.lock().unwrap().remove("c");
+        opened.store.mark("c");
+        assert!(Store::open(directory.path()).is_err());
+        opened.store.stop();
+        writer.join().unwrap();
+        drop(opened);
+        let opened = Store::open(directory.path()).unwrap();
+        let mut sizes: Vec<_> = opened
+            .records
+            .iter()
+            .map(|kept| (kept.peer_id.as_str(), kept.agent_description.len()))
+            .collect();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [("a", 70_000), ("b", 10)]);
+        assert_eq!(opened.last_version, 7);
+    }
+
+    #[test]
+    fn a_damaged_store_is_moved_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Store::open(directory.path()).unwrap());
+        let database = directory.path().join("registry");
+        let length = std::fs::metadata(database.join("db")).unwrap().len();
+        std::fs::write(database.join("db"), vec![0xFF; length as usize]).unwrap();
+        for entry in std::fs::read_dir(&database).unwrap() {
+            let path = entry.unwrap().path();
+            if path.to_string_lossy().contains("snap.") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+        let opened = Store::open(directory.path()).unwrap();
+        assert!(opened.records.is_empty());
+        let names = std::fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        assert!(
+            names
+                .into_iter()
+                .any(|name| name.to_string_lossy().starts_with("registry.corrupt-"))
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! The database under the store: sled, with what 0.34.7 needs to be durable (flush, then sync the file; no value above
+//! 64 KiB; no half-written snapshot at the start; a damaged one is moved aside).
+//!
+//! A record takes the keys `length of the peer ‖ peer ‖ number of the piece`.
+
+use std::{
+    fs::{self, DirBuilder, File, TryLockError},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use agentanycast_proto::v1::FederatedRegistration;
+use prost::Message as _;
+
+/// Largest piece of a record: larger values become files that are never synced.
+const PIECE: usize = 48 << 10;
+
+/// Cache of the database; the table is in memory anyway.
+const CACHE: u64 = 8 << 20;
+
+const SEGMENT: usize = 8 << 20;
+
+/// The tree of what is not a record.
+const MARKS: &str = "marks";
+const LAST_VERSION: &str = "last version";
+
+/// In every database from its beginning: one without it has lost its log.
+const BIRTH: &str = "born";
+
+#[derive(Debug)]
+pub(super) struct Database {
+    records: sled::Tree,
+    marks: sled::Tree,
+    db: sled::Db,
+    file: File,
+    _lock: File,
+}
+
+impl Database {
+    pub(super) fn open(directory: &Path) -> Result<Self, String> {
+        let failed = |error: io::Error| error.to_string();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(failed)?;
+        let lock = lock(directory)?;
+        let path = directory.join("registry");
+        let db = match open_sled(&path) {
+            Ok(db) => db,
+            Err(
+                error @ (sled::Error::Corruption { .. }
+                | sled::Error::ReportableBug(_)
+                | sled::Error::Unsupported(_)),
+            ) => {
+                let aside = aside(directory);
+                fs::rename(&path, &aside).map_err(failed)?;
+                tracing::error!(%error, aside = %aside.display(), "the registry's store was damaged and moved there");
+                open_sled(&path).map_err(|error| error.to_string())?
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let tree = |name: &str| db.open_tree(name).map_err(|error| error.to_string());
+        Ok(Self {
+            records: tree("records")?,
+            marks: tree(MARKS)?,
+            file: File::open(path.join("db")).map_err(failed)?,
+            db,
+            _lock: lock,
+        })
+    }
+
+    /// Everything. A record that cannot be read is left out, with a line in the log.
+    pub(super) fn read(&self) -> Result<(Vec<FederatedRegistration>, u64), String> {
+        let mut pieces: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for pair in &self.records {
+            let (key, value) = pair.map_err(|error| error.to_string())?;
+            let peer = key.get(2..key.len().saturating_sub(4)).unwrap_or_default();
+            match pieces.last_mut() {
+                Some((last, bytes)) if last == peer => bytes.extend_from_slice(&value),
+                _ => pieces.push((peer.to_vec(), value.to_vec())),
+            }
+        }
+        let read = |(peer, bytes): (Vec<u8>, Vec<u8>)| match FederatedRegistration::decode(&*bytes) {
+            Ok(record) if record.peer_id.as_bytes() == peer => Some(record),
+            _ => {
+                tracing::error!(peer = %String::from_utf8_lossy(&peer), "a damaged record of the store is left out");
+                None
+            }
+        };
+        let last = self.marks.get(LAST_VERSION).map_err(|error| error.to_string())?;
+        let last = last.and_then(|bytes| Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?)));
+        Ok((pieces.into_iter().filter_map(read).collect(), last.unwrap_or(0)))
+    }
+
+    /// Puts records in the place of those that these peers have; on disk when it returns.
+    pub(super) fn write(
+        &self,
+        changes: impl Iterator<Item = (String, Option<FederatedRegistration>)>,
+        last_version: u64,
+    ) -> Result<(), String> {
+        let written = || -> sled::Result<()> {
+            let mut any = false;
+            for (peer, record) in changes {
+                any = true;
+                let bytes = record.map(|record| record.encode_to_vec()).unwrap_or_default();
+                let mut batch = sled::Batch::default();
+                let mut pieces = 0_u32;
+                for piece in bytes.chunks(PIECE) {
+                    batch.insert(key(&peer, pieces), piece);
+                    pieces += 1;
+                }
+                for old in self
+                    .records
+                    .range(key(&peer, pieces)..=key(&peer, u32::MAX))
+                    .keys()
+                {
+                    batch.remove(old?);
+                }
+                self.records.apply_batch(batch)?;
+            }
+            if any {
+                self.marks.insert(LAST_VERSION, &last_version.to_be_bytes())?;
+                self.db.flush()?;
+                self.file.sync_data()?;
+            }
+            Ok(())
+        };
+        written().map_err(|error| error.to_string())
+    }
+}
+
+fn key(peer: &str, piece: u32) -> Vec<u8> {
+    let mut key = (peer.len() as u16).to_be_bytes().to_vec();
+    key.extend_from_slice(peer.as_bytes());
+    key.extend_from_slice(&piece.to_be_bytes());
+    key
+}
+
+/// On damaged files sled may panic instead of answering; nothing of it is used after that.
+fn open_sled(path: &Path) -> sled::Result<sled::Db> {
+    let was_there = path.exists();
+    remove_half_written_snapshots(path)?;
+    let opened = panic::catch_unwind(AssertUnwindSafe(|| {
+        let config = sled::Config::new()
+            .path(path)
+            .cache_capacity(CACHE)
+            .segment_size(SEGMENT)
+            .flush_every_ms(None);
+        let db = config.open()?;
+        let marks = db.open_tree(MARKS)?;
+        if was_there && marks.get(BIRTH)?.is_none() {
+            // What cannot be read at the end of its log, sled takes for never written.
+            return Err(sled::Error::Corruption { at: None, bt: () });
+        }
+        if !was_there {
+            marks.insert(BIRTH, &[])?;
+            db.flush()?;
+        }
+        Ok(db)
+    }));
+    opened.unwrap_or_else(|_| Err(sled::Error::ReportableBug("sled panicked while opening".into())))
+}
+
+fn remove_half_written_snapshots(path: &Path) -> io::Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn lock(directory: &Path) -> Result<File, String> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(directory.join("registry.lock"))
+        .map_err(|error| error.to_string())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err("in use by another relay; give each its own".into()),
+        Err(TryLockError::Error(error)) => Err(error.to_string()),
+    }
+}
+
+/// `registry.corrupt-<time>`, numbered when two are moved within a second.
+fn aside(directory: &Path) -> PathBuf {
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let plain = directory.join(format!("registry.corrupt-{seconds}"));
+    let numbered = (1..1000).map(|number| directory.join(format!("registry.corrupt-{seconds}-{number}")));
+    let mut names = std::iter::once(plain.clone()).chain(numbered);
+    names.find(|name| !name.exists()).unwrap_or(plain)
+}

@@ -1,0 +1,47 @@
+//! What can be tried without starting a relay: help, version, usage errors, and the exit codes that scripts rely on.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::process::{Command, Output};
+
+fn relay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_agentanycast-relay"))
+        .env_clear()
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn version_and_help_end_well() {
+    let version = relay(&["-version"]);
+    assert!(version.status.success());
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout),
+        format!("agentanycast-relay {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let help = String::from_utf8_lossy(&relay(&["--help"]).stdout).into_owned();
+    for flag in [
+        "--listen",
+        "--announce",
+        "--registry-listen",
+        "--federation-peers",
+        "--store",
+        "--registry-auth",
+    ] {
+        assert!(help.contains(flag), "{flag} is not in {help}");
+    }
+}
+
+#[test]
+fn a_wrong_word_is_one_line_and_exit_code_2() {
+    for argument in ["--nonsense", "--registry-ttl=never", "--circuit-duration=0"] {
+        let output = relay(&[argument]);
+        assert_eq!(output.status.code(), Some(2), "{argument}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.starts_with("agentanycast-relay: ") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+}

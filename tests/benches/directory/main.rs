@@ -1,0 +1,165 @@
+//! The registry in figures: `cargo bench -p agentanycast-tests --bench directory`.
+//!
+//! One relay of the release build, a process of its own, with 1 000 and then 50 000 agents of ten skills each: registrations,
+//! heartbeats and discoveries a second, the 99th percentile, memory per entry, and how long an empty relay takes to
+//! learn it all. Beside each discovery, in the same run and turn by turn, a bare tonic service in a process of its own
+//! answers the very same bytes without looking anything up; the ratio of the two is what the registry costs.
+//! Sizes come from the environment: `AGENTANYCAST_ENTRIES` (50000), `AGENTANYCAST_SECONDS` (2), `AGENTANYCAST_ROUNDS` (3).
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints, and ends by a panic"
+)]
+
+mod bare;
+mod load;
+
+use std::time::{Duration, Instant};
+
+use agentanycast_proto::v1::{DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillInfo};
+use agentanycast_tests::{Relay, eventually_within, process};
+
+use load::{Caller, DISCOVER, HEARTBEAT, REGISTER, Rate};
+
+/// Skills that there are; each agent has ten of them.
+const SKILLS: usize = 100;
+
+fn skill(number: usize) -> String {
+    format!("skill-{}", number % SKILLS)
+}
+
+fn registration(number: usize) -> RegisterSkillsRequest {
+    let one = |n: usize| SkillInfo {
+        skill_id: skill(number * 7 + n * 101),
+        description: "Translates short texts between two languages".into(),
+        tags: [(
+            "lang".to_owned(),
+            if number.is_multiple_of(2) { "de" } else { "fr" }.to_owned(),
+        )]
+        .into(),
+    };
+    RegisterSkillsRequest {
+        peer_id: peer(number),
+        skills: (0..10).map(one).collect(),
+        agent_name: format!("Agent {number}"),
+        agent_description: "An agent of the benchmark".into(),
+        ..RegisterSkillsRequest::default()
+    }
+}
+
+fn peer(number: usize) -> String {
+    format!("12D3KooWBenchmark{number:035}")
+}
+
+fn question(number: usize, limit: i32, tags: bool) -> DiscoverBySkillRequest {
+    let tags = tags.then(|| ("lang".to_owned(), "de".to_owned()));
+    DiscoverBySkillRequest {
+        skill_id: skill(number * 13),
+        tags: tags.into_iter().collect(),
+        limit,
+        federated: false,
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    let text = std::env::var(format!("AGENTANYCAST_{name}"));
+    text.map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("AGENTANYCAST_{name}={text}"))
+    })
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    if let Some(place) = args.iter().position(|arg| arg == "--bare") {
+        runtime.block_on(bare::serve(&args[place + 1]));
+        return;
+    }
+    runtime.block_on(run());
+}
+
+async fn run() {
+    let most = setting("ENTRIES", 50_000) as usize;
+    let seconds = Duration::from_secs(setting("SECONDS", 2));
+    let rounds = setting("ROUNDS", 3) as usize;
+    let settings = [
+        "--entries-per-ip=1000000",
+        "--requests-per-ip=0",
+        "--registry-ttl=1h",
+        // One origin may have a quarter of them.
+        "--federated-entries=400000",
+    ];
+    let relay = Relay::builder().args(settings).start().await;
+    let caller = Caller::connect(relay.registry).await;
+    let empty = process::rss_bytes(relay.pid());
+    let mut there = 0;
+    for entries in [1000.min(most), most] {
+        let begun = Instant::now();
+        let count = entries - there;
+        caller.all(REGISTER, (there..entries).map(registration), 64).await;
+        println!(
+            "{entries} entries: {:.0} registrations/s",
+            count as f64 / begun.elapsed().as_secs_f64()
+        );
+        there = entries;
+        let beats = caller
+            .for_a_while(HEARTBEAT, seconds, 16, move |n| HeartbeatRequest {
+                peer_id: peer(n % entries),
+            })
+            .await;
+        println!("  heartbeat            {beats}");
+        for (limit, tags) in [(1, false), (1, true), (10, false), (10, true)] {
+            compare(&caller, (limit, tags), seconds, rounds).await;
+        }
+    }
+    let grown = process::rss_bytes(relay.pid()).saturating_sub(empty);
+    println!("memory: {} bytes per entry", grown / most as u64);
+    let begun = Instant::now();
+    let reader = Relay::builder()
+        .args(settings)
+        .federated_with([&relay])
+        .start()
+        .await;
+    eventually_within(
+        Duration::from_mins(5),
+        "the empty relay knows them all",
+        || async { (reader.health().await["registry"]["federated_count"] == most).then_some(()) },
+    )
+    .await;
+    println!(
+        "an empty relay has learned {most} entries after {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
+}
+
+/// Our registry and the bare service, turn by turn.
+async fn compare(ours: &Caller, (limit, tags): (i32, bool), seconds: Duration, rounds: usize) {
+    let answer = ours.once(DISCOVER, question(1, limit, tags)).await;
+    assert_eq!(answer.agents.len(), limit as usize);
+    let bare = bare::start(&answer).await;
+    let theirs = Caller::connect(bare.address).await;
+    let ask = move |n| question(n, limit, tags);
+    let mut ratios = Vec::new();
+    let (mut our_best, mut bare_best) = (Rate::default(), Rate::default());
+    for _ in 0..rounds {
+        let one = theirs.for_a_while(DISCOVER, seconds, 16, ask).await;
+        let other = ours.for_a_while(DISCOVER, seconds, 16, ask).await;
+        ratios.push(other.per_second / one.per_second);
+        our_best = our_best.max(other);
+        bare_best = bare_best.max(one);
+    }
+    ratios.sort_by(f64::total_cmp);
+    let with = if tags { "with tag" } else { "no tag  " };
+    println!(
+        "  discover {limit:>2} {with} {our_best}; bare {bare_best}; ratio {:.2}",
+        ratios[ratios.len() / 2]
+    );
+}

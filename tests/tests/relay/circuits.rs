@@ -1,0 +1,152 @@
+//! Two plain libp2p peers: one reserves a place on the relay, the other dials it through the relay and pings it.
+
+use std::time::Duration;
+
+use agentanycast_tests::{Relay, eventually, within};
+use libp2p::{
+    Multiaddr, PeerId, Swarm, SwarmBuilder,
+    futures::StreamExt as _,
+    identify,
+    multiaddr::Protocol,
+    noise, ping, relay,
+    swarm::{NetworkBehaviour, SwarmEvent},
+    tcp, yamux,
+};
+
+#[derive(NetworkBehaviour)]
+struct Peer {
+    relay: relay::client::Behaviour,
+    identify: identify::Behaviour,
+    ping: ping::Behaviour,
+}
+
+fn peer() -> Swarm<Peer> {
+    SwarmBuilder::with_new_identity()
+        .with_tokio()
+        .with_tcp(
+            tcp::Config::new().nodelay(true),
+            noise::Config::new,
+            yamux::Config::default,
+        )
+        .unwrap()
+        .with_quic()
+        .with_relay_client(noise::Config::new, yamux::Config::default)
+        .unwrap()
+        .with_behaviour(|key, relay| Peer {
+            relay,
+            identify: identify::Behaviour::new(identify::Config::new("/test/1".into(), key.public())),
+            ping: ping::Behaviour::new(ping::Config::new().with_interval(Duration::from_millis(50))),
+        })
+        .unwrap()
+        .with_swarm_config(|config| config.with_idle_connection_timeout(Duration::from_mins(1)))
+        .build()
+}
+
+/// Reserves a place; whether the relay gave one.
+async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
+    let listener = swarm.listen_on(at.clone().with(Protocol::P2pCircuit)).unwrap();
+    let outcome = async {
+        loop {
+            match swarm.select_next_some().await {
+                SwarmEvent::Behaviour(PeerEvent::Relay(relay::client::Event::ReservationReqAccepted {
+                    ..
+                })) => return true,
+                SwarmEvent::ListenerClosed { listener_id, .. } if listener_id == listener => return false,
+                _ => {}
+            }
+        }
+    };
+    within("the relay answers a reservation", outcome).await
+}
+
+/// Dials through the relay and waits for a ping over the circuit.
+async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: PeerId) -> bool {
+    let circuit = at.clone().with(Protocol::P2pCircuit).with(Protocol::P2p(target));
+    dialer.dial(circuit).unwrap();
+    let outcome = async {
+        loop {
+            match dialer.select_next_some().await {
+                SwarmEvent::Behaviour(PeerEvent::Ping(ping::Event {
+                    peer, result: Ok(_), ..
+                })) if peer == target => return true,
+                SwarmEvent::OutgoingConnectionError { peer_id, .. } if peer_id == Some(target) => {
+                    return false;
+                }
+                _ => {}
+            }
+        }
+    };
+    within("the circuit works or fails", outcome).await
+}
+
+/// Waits until a figure has come up to `least`: a peer may have its answer before the relay has counted it.
+async fn at_least(relay: &Relay, name: &str, least: f64) {
+    eventually(name, || async {
+        let (_, text) = relay.get(relay.metrics, "/metrics").await;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.parse::<f64>().ok())
+            .filter(|figure| *figure >= least)
+    })
+    .await;
+}
+
+async fn through(relay: &Relay, listener_at: &str, dialer_at: &str) {
+    let (listener_at, dialer_at): (Multiaddr, Multiaddr) =
+        (listener_at.parse().unwrap(), dialer_at.parse().unwrap());
+    let mut listener = peer();
+    let target = *listener.local_peer_id();
+    assert!(reserves(&mut listener, &listener_at).await);
+    let serving = tokio::spawn(async move {
+        loop {
+            listener.select_next_some().await;
+        }
+    });
+    assert!(pings(&mut peer(), &dialer_at, target).await);
+    at_least(relay, "relay_reservations", 1.0).await;
+    at_least(relay, "relay_circuits_accepted_total", 1.0).await;
+    at_least(relay, "relay_bytes_total", 100.0).await;
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_is_reached_over_tcp_and_quic() {
+    let relay = Relay::builder().start().await;
+    let (tcp, quic) = (relay.addresses[0].clone(), relay.addresses[1].clone());
+    through(&relay, &tcp, &tcp).await;
+    through(&relay, &quic, &quic).await;
+    through(&relay, &tcp, &quic).await;
+    let stats = relay.api("/api/v1/stats").await;
+    assert!(stats["relay"]["bytes"].as_u64().unwrap() > 100, "{stats}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_relay_refuses_new_places_and_keeps_the_old() {
+    let relay = Relay::builder().args(["--max-reservations=1"]).start().await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let mut first = peer();
+    let target = *first.local_peer_id();
+    assert!(reserves(&mut first, &at).await);
+    let serving = tokio::spawn(async move {
+        loop {
+            first.select_next_some().await;
+        }
+    });
+    assert!(!reserves(&mut peer(), &at).await);
+    at_least(
+        &relay,
+        "relay_reservations_refused_total{reason=\"ResourceLimitExceeded\"}",
+        1.0,
+    )
+    .await;
+    assert!(pings(&mut peer(), &at, target).await);
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_without_a_place_is_not_reached() {
+    let relay = Relay::builder().start().await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    assert!(!pings(&mut peer(), &at, PeerId::random()).await);
+}

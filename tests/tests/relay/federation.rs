@@ -1,0 +1,203 @@
+//! Several relays as one directory: in line, in a ring, in a star; and what they say of one that is gone.
+
+use std::time::{Duration, Instant};
+
+use agentanycast_tests::{Relay, eventually, eventually_within, relay::Builder};
+
+use crate::agents::{Signer, finds, found, heartbeat, now_ms, registration, unregistration};
+
+/// The contract's figure.
+const SOON: Duration = Duration::from_secs(3);
+
+fn builder() -> Builder {
+    // Pulls are rare, so that what is seen soon was pushed.
+    Relay::builder().args(["--federation-sync-interval=5s", "--registry-ttl=6s"])
+}
+
+/// Four relays, each told of those before it by `links`; the last of them also tell the first.
+async fn linked(links: &[&[usize]]) -> Vec<Relay> {
+    let mut relays: Vec<Relay> = Vec::new();
+    for to in links {
+        let peers: Vec<&Relay> = to.iter().map(|place| &relays[*place]).collect();
+        let spec = builder();
+        let spec = if peers.is_empty() {
+            spec
+        } else {
+            spec.federated_with(peers)
+        };
+        relays.push(spec.start().await);
+    }
+    // A link that only one side knows of carries both ways: what is pulled is passed on, but the other side does
+    // not push. So each is started anew with both sides.
+    for place in 0..relays.len() {
+        let mut both: Vec<usize> = links[place].to_vec();
+        both.extend((0..links.len()).filter(|other| links[*other].contains(&place)));
+        let addresses: Vec<String> = both
+            .iter()
+            .map(|other| relays[*other].registry.to_string())
+            .collect();
+        let address = relays[place].registry;
+        relays[place].stop().await;
+        let spec = builder()
+            .registry(address)
+            .args([format!("--federation-peers={}", addresses.join(","))]);
+        relays[place] = spec.start().await;
+    }
+    for relay in &relays {
+        eventually("every relay has answered", || async {
+            let health = relay.health().await;
+            let federation = &health["federation"];
+            (federation["peers"] == federation["healthy_peers"] && health["status"] == "healthy")
+                .then_some(())
+        })
+        .await;
+    }
+    relays
+}
+
+async fn converges(links: &[&[usize]]) {
+    let relays = linked(links).await;
+    for (home, relay) in relays.iter().enumerate() {
+        let peer = format!("agent-of-{home}");
+        let mut client = relay.client().await;
+        let begun = Instant::now();
+        client.register_skills(registration(&peer, "s")).await.unwrap();
+        for other in &relays {
+            eventually_within(
+                SOON.saturating_sub(begun.elapsed()),
+                "the agent is known everywhere",
+                || async { finds(other, "s", &peer).await.then_some(()) },
+            )
+            .await;
+        }
+    }
+    for relay in &relays {
+        assert_eq!(found(relay, "s").await.len(), relays.len());
+    }
+    let mut client = relays[0].client().await;
+    let begun = Instant::now();
+    client
+        .unregister_skills(unregistration("agent-of-0"))
+        .await
+        .unwrap();
+    for other in &relays {
+        eventually_within(
+            SOON.saturating_sub(begun.elapsed()),
+            "everybody knows that it has gone",
+            || async { (!finds(other, "s", "agent-of-0").await).then_some(()) },
+        )
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_converges() {
+    converges(&[&[], &[0], &[1], &[2]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ring_converges() {
+    converges(&[&[], &[0], &[1], &[0, 2]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_star_converges() {
+    converges(&[&[], &[0], &[0], &[0]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_renews_stays_visible_everywhere() {
+    let first = Relay::builder().args(["--registry-ttl=1s"]).start().await;
+    let second = Relay::builder()
+        .args(["--registry-ttl=1s"])
+        .federated_with([&first])
+        .start()
+        .await;
+    let address = first.registry;
+    let mut first = first;
+    first.stop().await;
+    let first = Relay::builder()
+        .args(["--registry-ttl=1s"])
+        .registry(address)
+        .federated_with([&second])
+        .start()
+        .await;
+    let mut client = first.client().await;
+    client.register_skills(registration("p", "s")).await.unwrap();
+    eventually("it is known there", || async {
+        finds(&second, "s", "p").await.then_some(())
+    })
+    .await;
+    // Ten lives.
+    for _ in 0..40 {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        client.heartbeat(heartbeat("p")).await.unwrap();
+        assert!(finds(&second, "s", "p").await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_is_gone_is_said_to_be_and_found_again() {
+    let mut first = builder().start().await;
+    let second = builder().federated_with([&first]).start().await;
+    eventually("it answers", || async {
+        (second.health().await["federation"]["healthy_peers"] == 1).then_some(())
+    })
+    .await;
+    first.kill().await;
+    let health = eventually("it is missed", || async {
+        let health = second.health().await;
+        (health["status"] == "degraded").then_some(health)
+    })
+    .await;
+    let detail = &health["federation"]["peer_details"][0];
+    assert!(
+        detail["healthy"] == false && detail["backoff_until"].is_string(),
+        "{detail}"
+    );
+    first.restart().await;
+    eventually("it answers again", || async {
+        (second.health().await["status"] == "healthy").then_some(())
+    })
+    .await;
+    let mut client = first.client().await;
+    client.register_skills(registration("p", "s")).await.unwrap();
+    eventually("what it knows is pulled", || async {
+        finds(&second, "s", "p").await.then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_proven_at_one_relay_is_at_the_others() {
+    let first = builder().start().await;
+    let second = builder()
+        .federated_with([&first])
+        .args(["--registry-auth=signed"])
+        .start()
+        .await;
+    let mut client = first.client().await;
+    let signer = Signer::new();
+    client
+        .register_skills(signer.sign(
+            "RegisterSkills",
+            registration(&signer.id, "s"),
+            first.id(),
+            now_ms(),
+        ))
+        .await
+        .unwrap();
+    client
+        .register_skills(registration("unsigned", "s"))
+        .await
+        .unwrap();
+    eventually("the proven one is taken", || async {
+        finds(&second, "s", &signer.id).await.then_some(())
+    })
+    .await;
+    let agents = found(&second, "s").await;
+    assert!(
+        agents.len() == 1 && agents[0].verified && agents[0].origin_relay_id == first.id(),
+        "{agents:?}"
+    );
+}

@@ -1,0 +1,17 @@
+//! The relay as a process: its registry, its federation, its faces, its circuits. One file per matter; all on free
+//! ports of the loopback.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
+
+mod agents;
+mod circuits;
+mod faces;
+mod federation;
+mod poison;
+mod registry;
+mod start;

@@ -1,0 +1,223 @@
+//! A stranger pushes what is not true, or too much of it. Each attempt comes to nothing.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use agentanycast_proto::v1::{
+    FederatedRegistration, PushRegistrationsRequest, PushRegistrationsResponse, RegistryProof, SkillInfo,
+    SyncRegistrationsRequest,
+};
+use agentanycast_tests::Relay;
+use tonic::Code;
+
+use crate::agents::{Signer, finds, found, now_ms, registration};
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+fn timestamp(time: Duration) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: time.as_secs() as i64,
+        nanos: time.subsec_nanos() as i32,
+    }
+}
+
+/// A record as a deployed relay makes it.
+fn told(peer: &str, origin: &str) -> FederatedRegistration {
+    FederatedRegistration {
+        peer_id: peer.into(),
+        origin_relay_id: origin.into(),
+        skills: vec![SkillInfo {
+            skill_id: "s".into(),
+            ..SkillInfo::default()
+        }],
+        registered_at: Some(timestamp(now())),
+        expires_at: Some(timestamp(now() + Duration::from_secs(20))),
+        version: now().as_nanos() as u64,
+        ..FederatedRegistration::default()
+    }
+}
+
+async fn push(relay: &Relay, records: Vec<FederatedRegistration>) -> PushRegistrationsResponse {
+    let request = PushRegistrationsRequest {
+        relay_id: "stranger".into(),
+        registrations: records,
+    };
+    relay
+        .federation()
+        .await
+        .push_registrations(request)
+        .await
+        .unwrap()
+        .into_inner()
+}
+
+async fn known(relay: &Relay) -> Vec<FederatedRegistration> {
+    let request = SyncRegistrationsRequest {
+        relay_id: "reader".into(),
+        limit: 1000,
+        ..SyncRegistrationsRequest::default()
+    };
+    relay
+        .federation()
+        .await
+        .sync_registrations(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .registrations
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lives_and_versions_are_clamped() {
+    let relay = Relay::builder().start().await;
+    let endless = FederatedRegistration {
+        expires_at: Some(timestamp(now() + Duration::from_hours(24 * 365))),
+        version: u64::MAX,
+        ..told("p", "elsewhere")
+    };
+    let outcome = push(&relay, vec![endless]).await;
+    assert_eq!((outcome.accepted, outcome.rejected), (1, 0));
+    let record = known(&relay).await.remove(0);
+    let life = Duration::from_secs(record.expires_at.unwrap().seconds as u64).saturating_sub(now());
+    assert!(life <= Duration::from_secs(60), "{life:?}");
+    assert!(record.version <= (now() + Duration::from_secs(60)).as_nanos() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_sense_is_rejected() {
+    let relay = Relay::builder().start().await;
+    let long = "x".repeat(300);
+    let wrong = vec![
+        told("", "elsewhere"),
+        told("p", ""),
+        told(&long, "elsewhere"),
+        told("p", &long),
+        FederatedRegistration {
+            skills: Vec::new(),
+            ..told("p", "elsewhere")
+        },
+        FederatedRegistration {
+            expires_at: Some(timestamp(now() - Duration::from_secs(1))),
+            ..told("p", "elsewhere")
+        },
+        FederatedRegistration {
+            expires_at: None,
+            ..told("p", "elsewhere")
+        },
+        FederatedRegistration {
+            agent_description: "x".repeat(5000),
+            ..told("p", "elsewhere")
+        },
+    ];
+    let count = wrong.len() as i32;
+    let outcome = push(&relay, wrong).await;
+    assert_eq!((outcome.accepted, outcome.rejected), (0, count));
+    assert!(known(&relay).await.is_empty());
+    let mut federation = relay.federation().await;
+    let nobody = PushRegistrationsRequest::default();
+    assert_eq!(
+        federation.push_registrations(nobody).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    // Two bytes each on the wire, hundreds in memory.
+    let empty = vec![FederatedRegistration::default(); 1_000_000];
+    let flood = PushRegistrationsRequest {
+        relay_id: "stranger".into(),
+        registrations: empty,
+    };
+    assert_eq!(
+        federation.push_registrations(flood).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_speaks_for_this_relay_or_for_a_proven_peer() {
+    let relay = Relay::builder().start().await;
+    let mut client = relay.client().await;
+    client.register_skills(registration("p", "true")).await.unwrap();
+    let later = now().as_nanos() as u64 + 50_000_000_000;
+    let forged = FederatedRegistration {
+        version: later,
+        ..told("p", relay.id())
+    };
+    let over = FederatedRegistration {
+        version: later,
+        tombstone: true,
+        remaining_ms: 60_000,
+        ..told("p", relay.id())
+    };
+    push(&relay, vec![forged, over]).await;
+    assert!(finds(&relay, "true", "p").await && !finds(&relay, "s", "p").await);
+    let invented = push(&relay, vec![told("nobody", relay.id())]).await;
+    assert_eq!((invented.accepted, invented.rejected), (0, 1));
+
+    let signer = Signer::new();
+    client
+        .register_skills(signer.sign(
+            "RegisterSkills",
+            registration(&signer.id, "mine"),
+            relay.id(),
+            now_ms(),
+        ))
+        .await
+        .unwrap();
+    // A claim to its id by another relay is listed behind its own, at most, and never as proven.
+    let proof = RegistryProof {
+        method: "/agentanycast.v1.RegistryService/RegisterSkills".into(),
+        signature: vec![7; 64],
+        time_ms: now_ms(),
+        ..RegistryProof::default()
+    };
+    let claim = FederatedRegistration {
+        proofs: vec![proof],
+        ..told(&signer.id, "elsewhere")
+    };
+    push(&relay, vec![claim]).await;
+    assert!(found(&relay, "s").await.iter().all(|agent| !agent.verified));
+    let mine = found(&relay, "mine").await;
+    assert!(mine.len() == 1 && mine[0].verified && mine[0].origin_relay_id.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_has_a_quota_however_many_origins_it_invents() {
+    let relay = Relay::builder().args(["--federated-entries=400"]).start().await;
+    let records = (0..300)
+        .map(|n| told(&format!("p{n}"), &format!("origin-{n}")))
+        .collect();
+    let outcome = push(&relay, records).await;
+    assert_eq!((outcome.accepted, outcome.rejected), (100, 200));
+    // There is still room for a relay that we were told of, and for agents of our own.
+    let mut client = relay.client().await;
+    client.register_skills(registration("p", "own")).await.unwrap();
+    assert!(finds(&relay, "own", "p").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_gets_every_record_once() {
+    let relay = Relay::builder().start().await;
+    let records = (0..250).map(|n| told(&format!("p{n}"), "elsewhere")).collect();
+    push(&relay, records).await;
+    let mut federation = relay.federation().await;
+    let (mut since, mut peers) = (None, Vec::new());
+    loop {
+        let request = SyncRegistrationsRequest {
+            relay_id: "reader".into(),
+            since,
+            limit: 40,
+            ..SyncRegistrationsRequest::default()
+        };
+        let page = federation.sync_registrations(request).await.unwrap().into_inner();
+        assert!(page.registrations.len() <= 40);
+        if page.registrations.is_empty() {
+            break;
+        }
+        peers.extend(page.registrations.into_iter().map(|record| record.peer_id));
+        since = page.sync_timestamp;
+    }
+    assert_eq!(peers.len(), 250);
+    peers.sort();
+    peers.dedup();
+    assert_eq!(peers.len(), 250);
+}

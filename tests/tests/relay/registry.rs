@@ -1,0 +1,284 @@
+//! The registry over gRPC: what deployed clients do, what is refused and how, signatures, quotas, restarts.
+
+use std::time::Duration;
+
+use agentanycast_proto::v1::{DiscoverBySkillRequest, RegisterSkillsRequest};
+use agentanycast_tests::{Relay, eventually};
+use tonic::Code;
+
+use crate::agents::{Signer, found, heartbeat, now_ms, question, registration, unregistration};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_comes_stays_and_goes() {
+    let relay = Relay::builder().args(["--registry-ttl=2s"]).start().await;
+    let mut client = relay.client().await;
+    // Deployed clients register with ids that are no peer ids.
+    client
+        .register_skills(registration("agent-1", "translate"))
+        .await
+        .unwrap();
+    let with_tag = |value: &str| DiscoverBySkillRequest {
+        tags: [("lang".to_owned(), value.to_owned())].into(),
+        ..question("translate")
+    };
+    let agents = client
+        .discover_by_skill(with_tag("de"))
+        .await
+        .unwrap()
+        .into_inner()
+        .agents;
+    assert_eq!(
+        (agents.len(), agents[0].agent_name.as_str()),
+        (1, "Agent agent-1")
+    );
+    assert!(!agents[0].verified && agents[0].registered_at.is_some() && agents[0].expires_at.is_some());
+    let none = client
+        .discover_by_skill(with_tag("fr"))
+        .await
+        .unwrap()
+        .into_inner()
+        .agents;
+    assert!(none.is_empty());
+    // Ten times as long as it lives without a heartbeat.
+    for _ in 0..40 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        client.heartbeat(heartbeat("agent-1")).await.unwrap();
+        assert_eq!(found(&relay, "translate").await.len(), 1);
+    }
+    client.unregister_skills(unregistration("agent-1")).await.unwrap();
+    assert!(found(&relay, "translate").await.is_empty());
+    client.unregister_skills(unregistration("agent-1")).await.unwrap();
+    let gone = client.heartbeat(heartbeat("agent-1")).await.unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound);
+    client
+        .register_skills(registration("agent-2", "translate"))
+        .await
+        .unwrap();
+    eventually("an agent that says nothing expires", || async {
+        found(&relay, "translate").await.is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(
+        client.heartbeat(heartbeat("agent-2")).await.unwrap_err().code(),
+        Code::NotFound
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_right_is_refused() {
+    let relay = Relay::builder().start().await;
+    let mut client = relay.client().await;
+    let bare = RegisterSkillsRequest {
+        skills: Vec::new(),
+        ..registration("p", "s")
+    };
+    for request in [registration("", "s"), registration("p", ""), bare] {
+        let error = client.register_skills(request).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    }
+    assert_eq!(
+        client.discover_by_skill(question("")).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    assert_eq!(
+        client.heartbeat(heartbeat("")).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    assert_eq!(
+        client
+            .unregister_skills(unregistration(""))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::InvalidArgument
+    );
+    let long = client
+        .register_skills(registration("p", &"x".repeat(257)))
+        .await
+        .unwrap_err();
+    assert_eq!(long.code(), Code::ResourceExhausted);
+    assert!(long.message().contains("256"), "{long}");
+    // Small on the wire, large in memory.
+    let mut many = registration("p", "s");
+    many.skills = vec![agentanycast_proto::v1::SkillInfo::default(); 500_000];
+    assert_eq!(
+        client.register_skills(many).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_does_not_lock_honest_agents_out() {
+    let relay = Relay::builder().start().await;
+    let mut client = relay.client().await;
+    let mut refused = 0;
+    for n in 0..4096 {
+        match client
+            .register_skills(registration(&format!("fake-{n}"), "s"))
+            .await
+        {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 4096 - 1024);
+    let signer = Signer::new();
+    let honest = signer.sign(
+        "RegisterSkills",
+        registration(&signer.id, "s"),
+        relay.id(),
+        now_ms(),
+    );
+    client.register_skills(honest).await.unwrap();
+    let mut first = client
+        .discover_by_skill(DiscoverBySkillRequest {
+            limit: 1,
+            ..question("s")
+        })
+        .await
+        .unwrap()
+        .into_inner()
+        .agents;
+    assert_eq!(first.pop().unwrap().peer_id, signer.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signature_counts_once_and_for_its_own_request_only() {
+    let relay = Relay::builder().start().await;
+    let mut client = relay.client().await;
+    let signer = Signer::new();
+    let now = now_ms();
+    let register = || registration(&signer.id, "s");
+    client
+        .register_skills(signer.sign("RegisterSkills", register(), relay.id(), now))
+        .await
+        .unwrap();
+    assert!(found(&relay, "s").await[0].verified);
+    let other = Signer::new();
+    let bad = [
+        (
+            "again",
+            signer.sign("RegisterSkills", register(), relay.id(), now),
+        ),
+        (
+            "another relay",
+            signer.sign("RegisterSkills", register(), &other.id, now + 1),
+        ),
+        (
+            "another call",
+            signer.sign("Heartbeat", register(), relay.id(), now + 2),
+        ),
+        (
+            "another peer",
+            other.sign("RegisterSkills", register(), relay.id(), now + 3),
+        ),
+        (
+            "long ago",
+            signer.sign("RegisterSkills", register(), relay.id(), now - 61_000),
+        ),
+        (
+            "in the future",
+            signer.sign("RegisterSkills", register(), relay.id(), now + 70_000),
+        ),
+    ];
+    for (what, request) in bad {
+        let error = client.register_skills(request).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unauthenticated, "{what}: {error}");
+    }
+    // And nobody else touches the entry.
+    assert_eq!(
+        client.register_skills(register()).await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    assert_eq!(
+        client.heartbeat(heartbeat(&signer.id)).await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    assert_eq!(
+        client
+            .unregister_skills(unregistration(&signer.id))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::PermissionDenied
+    );
+    let beat = signer.sign("Heartbeat", heartbeat(&signer.id), relay.id(), now + 4);
+    let answer = client.heartbeat(beat).await.unwrap();
+    // Every answer says whom to sign for.
+    assert_eq!(
+        answer
+            .metadata()
+            .get(agentanycast_identity::proof::RELAY_KEY)
+            .unwrap(),
+        relay.id()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_for_signers_refuses_others() {
+    let relay = Relay::builder().args(["--registry-auth=signed"]).start().await;
+    let mut client = relay.client().await;
+    assert_eq!(
+        client
+            .register_skills(registration("p", "s"))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::Unauthenticated
+    );
+    let signer = Signer::new();
+    let signed = signer.sign(
+        "RegisterSkills",
+        registration(&signer.id, "s"),
+        relay.id(),
+        now_ms(),
+    );
+    client.register_skills(signed).await.unwrap();
+    assert_eq!(found(&relay, "s").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_relay_comes_back_with_its_table() {
+    let mut relay = Relay::builder()
+        .with_store()
+        .args(["--registry-ttl=20s"])
+        .start()
+        .await;
+    let mut client = relay.client().await;
+    let signer = Signer::new();
+    for n in 0..50 {
+        client
+            .register_skills(registration(&format!("p{n}"), "s"))
+            .await
+            .unwrap();
+    }
+    client
+        .register_skills(signer.sign(
+            "RegisterSkills",
+            registration(&signer.id, "s"),
+            relay.id(),
+            now_ms(),
+        ))
+        .await
+        .unwrap();
+    client.unregister_skills(unregistration("p7")).await.unwrap();
+    relay.kill().await;
+    relay.restart().await;
+    let agents = found(&relay, "s").await;
+    assert_eq!(agents.len(), 50);
+    assert!(agents.iter().all(|agent| agent.peer_id != "p7"));
+    // What was proven still is.
+    assert!(agents[0].verified && agents[0].peer_id == signer.id);
+    let mut client = relay.client().await;
+    assert_eq!(
+        client.heartbeat(heartbeat(&signer.id)).await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    client.heartbeat(heartbeat("p1")).await.unwrap();
+    relay.stop().await;
+    relay.restart().await;
+    assert_eq!(found(&relay, "s").await.len(), 50);
+}

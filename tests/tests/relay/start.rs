@@ -1,0 +1,62 @@
+//! How a relay starts and ends: the lines that scripts read, ports that are taken, what it is told.
+
+use std::time::Duration;
+
+use agentanycast_tests::{Relay, process};
+use tokio::net::TcpListener;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_where_it_is_in_the_contracts_order() {
+    let mut relay = Relay::builder().start().await;
+    let names: Vec<&str> = relay
+        .said
+        .iter()
+        .filter_map(|line| line.split('=').next())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "RELAY_ADDR",
+            "RELAY_ADDR",
+            "REGISTRY_ADDR",
+            "METRICS_ADDR",
+            "API_ADDR"
+        ]
+    );
+    assert!(relay.addresses[0].contains("/tcp/") && relay.addresses[1].contains("/quic-v1/"));
+    let (id, threads) = (relay.id().to_owned(), process::threads(relay.pid()));
+    assert!(threads < 64);
+    relay.stop().await;
+    relay.restart().await;
+    assert_eq!(relay.id(), id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_port_of_a_face_is_said_and_not_the_end() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let relay = Relay::builder().args([format!("--metrics-listen={address}")]);
+    // It would print no line for it, so the fixture cannot wait for that; the registry's comes first.
+    let output = tokio::time::timeout(Duration::from_secs(3), relay.run_to_end()).await;
+    assert!(output.is_err(), "it ended: {output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_port_of_the_registry_is_the_end() {
+    let first = Relay::builder().start().await;
+    let output = Relay::builder().registry(first.registry).run_to_end().await;
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.contains(&first.registry.to_string()) && last.contains("--registry-listen"),
+        "{last}"
+    );
+    let bare = first.addresses[0].split("/p2p/").next().unwrap().to_owned();
+    let output = Relay::builder()
+        .args([format!("--listen={bare}")])
+        .run_to_end()
+        .await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&bare));
+}
