@@ -30,11 +30,12 @@ pub(crate) struct Bare {
 
 /// Starts one that answers this.
 pub(crate) async fn start(answer: &EncodedAgents) -> Bare {
-    let hex: String = answer
-        .encode_to_vec()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex = answer.encode_to_vec().iter().fold(String::new(), |hex, byte| {
+        use std::fmt::Write as _;
+        let mut hex = hex;
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--bare", &hex])
         .stdout(Stdio::piped())
