@@ -11,6 +11,7 @@ use crate::{
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
+use prost::Message as _;
 
 /// Tags: the first byte of each key.
 pub(super) mod tag {
@@ -131,6 +132,9 @@ pub(super) struct StateRecord {
     #[prost(bytes = "vec", tag = "10")]
     peer: Vec<u8>,
 }
+
+/// The field of a [`ResultRecord`] with the artifact.
+const WHOLE: u32 = 1;
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResultRecord {
@@ -313,6 +317,26 @@ impl ResultRecord {
         }
     }
 
+    /// Bytes of the record of a result, without making it: a whole artifact may be large.
+    pub(super) fn encoded_len_of(result: &Output) -> usize {
+        match result {
+            Output::Whole(artifact) => prost::encoding::message::encoded_len(WHOLE, artifact),
+            Output::Streamed(_) => Self::of(result).encoded_len(),
+        }
+    }
+
+    /// The encoded record of a result, without a copy of its artifact in between.
+    pub(super) fn encode_of(result: &Output) -> Vec<u8> {
+        match result {
+            Output::Whole(artifact) => {
+                let mut bytes = Vec::with_capacity(Self::encoded_len_of(result));
+                prost::encoding::message::encode(WHOLE, artifact, &mut bytes);
+                bytes
+            }
+            Output::Streamed(_) => Self::of(result).encode_to_vec(),
+        }
+    }
+
     pub(super) fn result(self) -> Output {
         if let Some(artifact) = self.whole {
             return Output::Whole(artifact);
@@ -362,7 +386,16 @@ impl EntryRecord {
 
 /// Bytes that a message or artifact counts against the quota.
 pub(super) fn weight<M: prost::Message>(message: &M) -> u64 {
-    message.encoded_len() as u64 + 64
+    weight_of(message.encoded_len())
+}
+
+/// Bytes that a result counts against the quota, without those that were streamed.
+pub(super) fn weight_of_result(result: &Output) -> u64 {
+    weight_of(ResultRecord::encoded_len_of(result))
+}
+
+fn weight_of(encoded: usize) -> u64 {
+    encoded as u64 + 64
 }
 
 /// The encoded form of a record.

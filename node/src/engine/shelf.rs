@@ -76,7 +76,7 @@ pub(super) fn write_spread(number: u64, news: &News<'_>, was_whole: bool, batch:
             if let Some(before) = before {
                 // A shorter result must not keep pieces of the longer one that it replaces.
                 let key = records::numbered(tag::RESULT, &name, *at as u64);
-                batch.delete_large(&key, ResultRecord::of(before).encoded_len());
+                batch.delete_large(&key, ResultRecord::encoded_len_of(before));
             }
             if let Some(result) = task.results.get(*at) {
                 write_result(&name, *at, result, batch);
@@ -94,7 +94,7 @@ pub(super) fn write_spread(number: u64, news: &News<'_>, was_whole: bool, batch:
 
 fn write_result(name: &[u8], at: usize, result: &Output, batch: &mut Batch) {
     let key = records::numbered(tag::RESULT, name, at as u64);
-    batch.put_large(&key, &records::encode(&ResultRecord::of(result)));
+    batch.put_large(&key, &ResultRecord::encode_of(result));
 }
 
 /// Removes a task.
@@ -266,6 +266,29 @@ mod tests {
             }
             store.apply(batch).unwrap();
             prop_assert_eq!(store.scan(b"", None, 10).unwrap(), Vec::new());
+        }
+    }
+
+    #[test]
+    fn the_record_of_a_result_is_the_same_with_and_without_a_copy() {
+        let results = [
+            Output::Whole(Artifact {
+                parts: parts(70_000),
+                ..Artifact::default()
+            }),
+            Output::Whole(Artifact::default()),
+            Output::Streamed(crate::task::Streamed {
+                artifact_id: "a".into(),
+                name: "n".into(),
+                media_type: "m".into(),
+                bytes: 7,
+                ended: None,
+            }),
+        ];
+        for result in results {
+            let record = ResultRecord::of(&result);
+            assert_eq!(ResultRecord::encode_of(&result), records::encode(&record));
+            assert_eq!(ResultRecord::encoded_len_of(&result), record.encoded_len());
         }
     }
 

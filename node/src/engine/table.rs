@@ -13,7 +13,7 @@ use agentanycast_identity::PeerId;
 use lru::LruCache;
 
 use super::{
-    records::{self, HeadRecord, ResultRecord, StateRecord, TaskSummary, tag},
+    records::{self, HeadRecord, StateRecord, TaskSummary, tag},
     shelf::{self, News},
     weight,
 };
@@ -242,11 +242,11 @@ impl TaskTable {
                 continue;
             }
             if let Some(saved) = saved {
-                let old = records::weight(&ResultRecord::of(saved)) + saved.streamed_bytes();
+                let old = records::weight_of_result(saved) + saved.streamed_bytes();
                 slot.bytes = slot.bytes.saturating_sub(old);
                 slot.unfolded = slot.unfolded.saturating_sub(weight::unfolded_result(saved));
             }
-            slot.bytes += records::weight(&ResultRecord::of(result)) + result.streamed_bytes();
+            slot.bytes += records::weight_of_result(result) + result.streamed_bytes();
             slot.unfolded += weight::unfolded_result(result);
             changed.push((at, saved.cloned()));
         }
