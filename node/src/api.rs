@@ -72,7 +72,8 @@ impl Api {
 
     /// What this node says of itself in the local agent's card.
     pub fn p2p_extension(&self) -> P2pExtension {
-        let addresses = self.net().listen_addrs();
+        let reachable = self.net().reachable().borrow().clone();
+        let addresses = &reachable.direct;
         let mut transports: Vec<String> = Vec::new();
         for (part, name) in [("/tcp/", "tcp"), ("/quic-v1", "quic-v1")] {
             if addresses.iter().any(|address| address.contains(part)) {
@@ -83,6 +84,11 @@ impl Api {
         P2pExtension {
             peer_id: me.to_string(),
             supported_transports: transports,
+            relay_addresses: reachable
+                .relayed
+                .iter()
+                .map(|circuit| format!("{circuit}/p2p/{me}"))
+                .collect(),
             did_key: agentanycast_identity::did_key_of(me).unwrap_or_default(),
             ..P2pExtension::default()
         }

@@ -18,6 +18,8 @@ mod handle;
 mod host;
 mod inbound;
 mod listen;
+mod reach;
+mod reservation;
 mod roster;
 mod streams;
 #[cfg(test)]
@@ -37,6 +39,8 @@ pub use self::{
     frame::{FrameBatch, MAX_FRAME_BYTES},
     handle::{DialAttempt, DialError, Handle},
     inbound::InboundFrame,
+    reach::Reachable,
+    reservation::{RelaySnapshot, ReservationState},
     roster::PeerSnapshot,
     streams::OpenError,
     turns::Turns,

@@ -36,7 +36,7 @@ impl NodeService for Api {
     ) -> Result<Response<GetNodeInfoResponse>, Status> {
         let node_info = NodeInfo {
             peer_id: self.net().local_peer().to_string(),
-            listen_addresses: dialable(self.net().listen_addrs()),
+            listen_addresses: self.net().reachable().borrow().all().cloned().collect(),
             nat_type: NatType::Unspecified as i32,
             connected_peers: self.net().peers().len() as i32,
             started_at: Some(self.node.started_at.into()),
@@ -134,7 +134,13 @@ impl NodeService for Api {
             self.keep_card(peer, fetched.clone()).await?;
             card = Some(fetched);
         }
-        let card = card.ok_or_else(|| Status::not_found(format!("no card of {peer} is known")))?;
+        let mut card = card.ok_or_else(|| Status::not_found(format!("no card of {peer} is known")))?;
+        if own && let Some(extension) = &mut card.p2p_extension {
+            // Where we are reached has changed since it was kept.
+            let now = self.p2p_extension();
+            extension.relay_addresses = now.relay_addresses;
+            extension.supported_transports = now.supported_transports;
+        }
         Ok(Response::new(GetPeerCardResponse { card: Some(card) }))
     }
 
@@ -269,18 +275,6 @@ impl Api {
 pub(super) fn connection_of<T>(request: &Request<T>) -> u64 {
     let caller = request.extensions().get::<CallerInfo>();
     caller.map_or(0, |caller| caller.connection.0)
-}
-
-/// The addresses that another host can dial; loopback ones only when there are no others.
-fn dialable(addresses: Vec<String>) -> Vec<String> {
-    let is_loopback = |address: &String| address.starts_with("/ip4/127.") || address.starts_with("/ip6/::1/");
-    if addresses.iter().all(is_loopback) {
-        return addresses;
-    }
-    addresses
-        .into_iter()
-        .filter(|address| !is_loopback(address))
-        .collect()
 }
 
 fn peer_info(peer: &PeerSnapshot) -> PeerInfo {

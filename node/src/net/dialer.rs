@@ -128,6 +128,16 @@ impl Dialer {
         self.targets.get(target).is_some_and(|state| state.pinned)
     }
 
+    /// Whether `peer` is, or is at, a target of the configuration.
+    pub(super) fn pins(&self, peer: PeerId) -> bool {
+        let there = |phase| matches!(phase, Phase::Connected { peer: held, .. } if held == peer);
+        self.is_pinned(&Target::Peer(peer))
+            || self
+                .targets
+                .values()
+                .any(|state| state.pinned && there(state.phase))
+    }
+
     /// Attempts at `target` that failed since its last connection.
     pub(super) fn failures(&self, target: &Target) -> u32 {
         self.targets.get(target).map_or(0, |state| state.failures)

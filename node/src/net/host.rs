@@ -4,6 +4,7 @@
 
 mod dialing;
 mod events;
+mod reach;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -33,6 +34,7 @@ use super::{
     feed::{Feed, Notice},
     handle::{Command, Handle, Shared},
     inbound, listen,
+    reservation::Reservations,
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
     transport,
 };
@@ -71,6 +73,11 @@ pub(super) struct Host {
     asked: HashMap<ConnectionId, Asked>,
     /// Peers that got a direct connection beside a relayed one, by when the latter is closed.
     upgraded: VecDeque<(Instant, PeerId)>,
+    reservations: Reservations,
+    /// Reach through relays.
+    relay_client: bool,
+    /// What others are told of us may have changed.
+    reach_changed: bool,
     sweep_at: Instant,
     listen_failure: Option<StartError>,
     stop: CancellationToken,
@@ -108,6 +115,9 @@ impl Host {
             redials: HashMap::new(),
             asked: HashMap::new(),
             upgraded: VecDeque::new(),
+            reservations: Reservations::default(),
+            relay_client: config.relay_client,
+            reach_changed: true,
             sweep_at: Instant::now() + SWEEP_EVERY,
             listen_failure: None,
             stop: CancellationToken::new(),
@@ -120,6 +130,7 @@ impl Host {
         host.wait_until_bound().await?;
         host.remember(&config.known_addrs);
         host.pin(bootstrap);
+        host.tell_reach();
         Ok((
             host,
             Handle {
@@ -187,6 +198,7 @@ impl Host {
         let events = self.events.clone();
         let shared = Arc::clone(&self.shared);
         let stopped = loop {
+            self.tell_reach();
             let timer = sleep_until(self.next_timer().into());
             tokio::select! {
                 biased;
@@ -281,7 +293,8 @@ impl Host {
     fn next_timer(&self) -> Instant {
         let redial = self.dialer.next_at().filter(|_| self.may_redial() > 0);
         let upgraded = self.upgraded.front().map(|(at, _)| *at);
-        [redial, upgraded]
+        let place = self.reservations.next_at(Instant::now());
+        [redial, upgraded, place]
             .into_iter()
             .flatten()
             .fold(self.sweep_at, Instant::min)
@@ -290,6 +303,7 @@ impl Host {
     fn on_timer(&mut self) {
         let now = Instant::now();
         self.redial(now);
+        self.reserve(now);
         while let Some((_, peer)) = self.upgraded.pop_front_if(|(at, _)| *at <= now) {
             let needless = self.shared.roster().needless(peer);
             for connection in needless {

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::*;
 
 mod dialing;
+mod places;
 mod relayed;
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";

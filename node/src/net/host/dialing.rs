@@ -325,15 +325,19 @@ fn attempts(error: &swarm::DialError) -> Vec<DialAttempt> {
 
 /// The text of the error at the bottom: the layers above only say that something below failed.
 pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut error = error;
-    loop {
-        let inner = error.source().or_else(|| {
-            let io = error.downcast_ref::<std::io::Error>()?;
-            io.get_ref().map(|inner| inner as &(dyn Error + 'static))
-        });
-        match inner {
-            Some(inner) => error = inner,
-            None => return error.to_string(),
-        }
-    }
+    causes(error).last().unwrap_or(error).to_string()
+}
+
+/// An error, and what is below it, layer by layer.
+pub(super) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        // An I/O error's source is that of what it wraps, and passes over it.
+        let io = error.downcast_ref::<std::io::Error>();
+        let wrapped = io
+            .and_then(|io| io.get_ref())
+            .map(|inner| inner as &(dyn Error + 'static));
+        wrapped.or_else(|| error.source())
+    })
 }

@@ -64,14 +64,19 @@ impl Host {
             }
             SwarmEvent::NewListenAddr { listener_id, address } => {
                 tracing::info!(%address, "listening");
+                self.reach_changed = true;
+                self.on_circuit_named(listener_id, &address);
                 self.shared.listeners_mut().appeared(listener_id, address);
             }
             SwarmEvent::ExpiredListenAddr { listener_id, address } => {
+                self.reach_changed = true;
                 self.shared.listeners_mut().disappeared(listener_id, &address);
             }
             SwarmEvent::ListenerClosed {
                 listener_id, reason, ..
             } => {
+                self.reach_changed = true;
+                self.on_place_closed(listener_id, &reason);
                 let asked = self.shared.listeners_mut().closed(listener_id);
                 if let Some(address) = asked.map(|address| address.to_string()) {
                     let cause = reason
@@ -87,6 +92,9 @@ impl Host {
                 if !addresses::is_relayed(&address) && addresses::scope(&address) != Some(Scope::Public) =>
             {
                 self.swarm.remove_external_address(&address);
+            }
+            SwarmEvent::ExternalAddrConfirmed { .. } | SwarmEvent::ExternalAddrExpired { .. } => {
+                self.reach_changed = true;
             }
             _ => {}
         }
@@ -104,6 +112,7 @@ impl Host {
                     .streams
                     .set_protocols(peer_id, &info.protocols);
                 self.dialer.introduced(peer_id.into());
+                self.on_protocols(peer_id.into(), &info.protocols);
                 self.on_claims(peer_id.into(), connection_id, info.listen_addrs);
             }
             BehaviourEvent::Ping(ping::Event {
@@ -119,6 +128,7 @@ impl Host {
                 // Not every peer speaks ping; over a lazily negotiated stream that looks like any failure.
                 Err(error) => tracing::debug!(%peer, %error, "no ping"),
             },
+            BehaviourEvent::Relay(event) => self.on_relay(&event),
             BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
             BehaviourEvent::Dcutr(event) => match event.result {
                 Ok(_) => tracing::debug!(peer = %event.remote_peer_id, "hole punched"),
@@ -165,12 +175,15 @@ impl Host {
         if last {
             self.feed.disconnected(peer);
             self.early.retain(|stream| PeerId::from(stream.peer) != peer);
-            self.dialer.disconnected(peer, Instant::now(), rand::random());
+            let now = Instant::now();
+            self.dialer.disconnected(peer, now, rand::random());
+            self.reservations.disconnected(peer, now, rand::random());
+            self.reach_changed = true;
         }
     }
 
-    /// Opens the card exchange that is due once per connection.
-    fn show_card(&mut self, peer: PeerId) {
+    /// Opens the card exchange that is due once per connection, and when our card has changed.
+    pub(super) fn show_card(&mut self, peer: PeerId) {
         let (cards, stop) = (Arc::clone(&self.shared.cards), self.stop.clone());
         self.tasks.spawn(async move {
             if let Some(Err(error)) = stop.run_until_cancelled(cards.fetch(peer)).await {
