@@ -49,6 +49,10 @@ pub(super) enum Command {
         addresses: Vec<String>,
         reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
     },
+    /// Somebody says where peers can be dialled.
+    Learn {
+        said: Vec<(PeerId, Vec<String>)>,
+    },
     Shutdown {
         reply: oneshot::Sender<()>,
     },
@@ -159,6 +163,13 @@ impl Handle {
             .await
             .map_err(|_| DialError::Stopping)?;
         answer.await.unwrap_or(Err(DialError::Stopping))
+    }
+
+    /// Notes where peers are said to be, for when they are dialled; what cannot be dialled is left out. An address
+    /// `/p2p/<relay>/p2p-circuit` means: through that relay, wherever it is.
+    pub async fn learn(&self, said: Vec<(PeerId, Vec<String>)>) {
+        // A node that stops need not know.
+        let _ = self.commands.send(Command::Learn { said }).await;
     }
 
     /// While `wanted` and not connected, `peer` is redialled at its known addresses: after 1 s, doubling

@@ -204,6 +204,7 @@ impl Host {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, addresses, reply }) => self.ask(peer, &addresses, reply),
+                    Some(Command::Learn { said }) => self.hearsay(said),
                     Some(Command::Shutdown { reply }) => break Some(reply),
                     None => break None,
                 },

@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod anycast;
 mod circuits;
 mod faces;
 mod federation;

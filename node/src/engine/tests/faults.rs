@@ -54,6 +54,7 @@ impl Running {
             spool: Spool::open(home.path().join("artifacts")).unwrap(),
             limits: limits(),
             me,
+            on_route: Arc::new(|_| ()),
         })
         .unwrap();
         let (events, inbox) = mpsc::channel(1024);
