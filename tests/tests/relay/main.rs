@@ -12,6 +12,7 @@ mod agents;
 mod circuits;
 mod faces;
 mod federation;
+mod nat;
 mod poison;
 mod registry;
 mod start;

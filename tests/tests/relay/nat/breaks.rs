@@ -1,0 +1,3 @@
+//! What breaks while a task is under way.
+
+use super::*;
