@@ -27,6 +27,8 @@ use crate::{
 /// Where the relay is, and the port of both its transports.
 const RELAY_NET: &str = "45.10.0";
 const RELAY_PORT: u16 = 4001;
+/// Where the relay goes when it moves.
+const MOVED_NET: &str = "45.12.0";
 
 /// How a site's router translates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,7 @@ pub struct Internet {
     lab: Lab,
     core: Namespace,
     relay_host: Namespace,
+    relay_link: Link,
     /// The relay.
     pub relay: Relay,
     sites: AtomicU8,
@@ -64,7 +67,7 @@ impl Internet {
         let core = lab.namespace("core");
         core.forward();
         let host = lab.namespace("relay");
-        lab.link(
+        let relay_link = lab.link(
             &core,
             &format!("{RELAY_NET}.1/24"),
             &host,
@@ -76,6 +79,7 @@ impl Internet {
             lab,
             core,
             relay_host: host,
+            relay_link,
             relay,
             sites: AtomicU8::new(0),
         })
@@ -91,19 +95,34 @@ impl Internet {
         relay_at(&host, &format!("{net}.2")).start().await
     }
 
-    /// Gives the host of the relay another address instead of its own; the relay is not told.
-    pub fn move_relay(&self) -> String {
-        let moved = "45.12.0";
+    /// Where the relay will be after [`Internet::move_relay`].
+    pub fn next_relay_address(&self) -> String {
+        format!("/ip4/{MOVED_NET}.2/tcp/{RELAY_PORT}/p2p/{}", self.relay.id())
+    }
+
+    /// Kills the relay, gives its host another address instead of its own, and starts it again there.
+    pub async fn move_relay(&mut self) {
+        self.relay.kill().await;
+        let host = &self.relay_host;
+        host.run(
+            "ip",
+            [
+                "address",
+                "del",
+                &format!("{RELAY_NET}.2/24"),
+                "dev",
+                self.relay_link.device(),
+            ],
+        );
         self.lab.link(
             &self.core,
-            &format!("{moved}.1/24"),
-            &self.relay_host,
-            &format!("{moved}.2/24"),
+            &format!("{MOVED_NET}.1/24"),
+            host,
+            &format!("{MOVED_NET}.2/24"),
         );
-        self.relay_host
-            .run("sh", ["-c", &format!("ip address del {RELAY_NET}.2/24 dev $(ip -o address show | sed -n 's/^[0-9]*: \\([^ ]*\\) *inet {RELAY_NET}.2.*/\\1/p')")]);
-        self.relay_host.default_route(&format!("{moved}.1"));
-        format!("/ip4/{moved}.2/tcp/{RELAY_PORT}")
+        host.default_route(&format!("{MOVED_NET}.1"));
+        let listen = format!("/ip4/{MOVED_NET}.2/tcp/{RELAY_PORT}");
+        self.relay = self.relay.stopped().listen(listen).start().await;
     }
 
     /// A site with a router of this kind and one host behind it.
@@ -120,24 +139,23 @@ impl Internet {
         );
         router.default_route(&format!("{outside}.1"));
         router.forward();
+        let lan = attach(&self.lab, &router, &home, 1);
         let site = Site {
             bootstrap: self.relay.addresses.clone(),
             router,
             home,
             outside,
             wan,
-            number,
+            lan,
         };
-        site.attach(&self.lab, &site.home);
         site.translate(nat.rule());
         site
     }
 
     /// Takes the host of `from` out of its network and puts it into that of `to`.
     pub fn move_host(&self, from: &Site, to: &Site) {
-        let home = &from.home;
-        home.run("sh", ["-c", "for link in $(ip -o link show type veth | sed 's/^[0-9]*: \\([^@:]*\\).*/\\1/'); do ip link del $link; done"]);
-        to.attach(&self.lab, home);
+        from.home.run("ip", ["link", "del", "dev", from.lan.device()]);
+        attach(&self.lab, &to.router, &from.home, 2);
     }
 }
 
@@ -157,7 +175,7 @@ pub struct Site {
     outside: String,
     /// The router's link to the Internet.
     pub wan: Link,
-    number: u8,
+    lan: Link,
 }
 
 impl Site {
@@ -202,11 +220,13 @@ impl Site {
              }}"
         ));
     }
+}
 
-    /// Puts a host into the network behind the router. Every site has the same one, as at home.
-    fn attach(&self, lab: &Lab, host: &Namespace) {
-        let own = format!("192.168.1.{}/24", 10 + self.number);
-        lab.link(&self.router, "192.168.1.1/24", host, &own);
-        host.default_route("192.168.1.1");
-    }
+/// Puts a host into a network behind a router. Every site has the same first one, as homes do, and one more for
+/// guests.
+fn attach(lab: &Lab, router: &Namespace, host: &Namespace, network: u8) -> Link {
+    let (gateway, own) = (format!("192.168.{network}.1"), format!("192.168.{network}.10/24"));
+    let link = lab.link(router, &format!("{gateway}/24"), host, &own);
+    host.default_route(&gateway);
+    link
 }

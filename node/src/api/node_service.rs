@@ -18,7 +18,7 @@ use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, streams, updates};
-use crate::net::{DialError, PeerSnapshot};
+use crate::net::{DialError, Nat, PeerSnapshot};
 
 /// How long ConnectPeer waits for the peer's card.
 const CARD_WAIT: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ impl NodeService for Api {
         let node_info = NodeInfo {
             peer_id: self.net().local_peer().to_string(),
             listen_addresses: self.net().reachable().borrow().all().cloned().collect(),
-            nat_type: NatType::Unspecified as i32,
+            nat_type: nat_type(self.net().reachable().borrow().nat) as i32,
             connected_peers: self.net().peers().len() as i32,
             started_at: Some(self.node.started_at.into()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -275,6 +275,15 @@ impl Api {
 pub(super) fn connection_of<T>(request: &Request<T>) -> u64 {
     let caller = request.extensions().get::<CallerInfo>();
     caller.map_or(0, |caller| caller.connection.0)
+}
+
+/// The contract knows no kinds of NAT.
+fn nat_type(nat: Nat) -> NatType {
+    match nat {
+        Nat::Unknown => NatType::Unspecified,
+        Nat::Public => NatType::Public,
+        Nat::Private | Nat::Symmetric => NatType::Private,
+    }
 }
 
 fn peer_info(peer: &PeerSnapshot) -> PeerInfo {

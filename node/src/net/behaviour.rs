@@ -5,17 +5,18 @@
 use std::{io, sync::Arc, time::Duration};
 
 use libp2p::{
-    Swarm, autonat, connection_limits, dcutr, identify,
+    Swarm, connection_limits, dcutr, identify,
     identity::Keypair,
     mdns, memory_connection_limits, noise, ping, relay,
     swarm::{self, NetworkBehaviour, behaviour::toggle::Toggle},
+    upnp,
 };
 use tokio::sync::mpsc;
 
 use super::{
     NetConfig,
     counters::Counters,
-    door,
+    door, probe,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -40,7 +41,8 @@ pub(super) struct Behaviour {
     mdns: Toggle<mdns::tokio::Behaviour>,
     relay: Toggle<relay::client::Behaviour>,
     dcutr: Toggle<dcutr::Behaviour>,
-    autonat: autonat::v2::client::Behaviour,
+    pub(super) probe: probe::Behaviour,
+    upnp: Toggle<upnp::tokio::Behaviour>,
     pub(super) streams: streams::Behaviour,
 }
 
@@ -64,7 +66,8 @@ pub(super) fn swarm(
         mdns: mdns.and_then(usable_mdns).into(),
         relay: relay.into(),
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),
-        autonat: autonat::v2::client::Behaviour::default(),
+        probe: probe::Behaviour::default(),
+        upnp: config.upnp.then(upnp::tokio::Behaviour::default).into(),
         streams,
     };
     let swarm_config = swarm::Config::with_tokio_executor()

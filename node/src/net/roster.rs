@@ -33,6 +33,8 @@ pub(super) struct Connection {
     /// The remote address, without `/p2p`.
     pub(super) remote: Multiaddr,
     pub(super) relayed: bool,
+    /// We dialled it from a port that we listen on.
+    pub(super) from_listen_port: bool,
     pub(super) rtt: Option<Duration>,
 }
 
@@ -117,11 +119,13 @@ impl Roster {
 
     /// The remote address of one connection.
     pub(super) fn remote(&self, peer: PeerId, id: ConnectionId) -> Option<&Multiaddr> {
+        self.connection(peer, id).map(|connection| &connection.remote)
+    }
+
+    /// One connection.
+    pub(super) fn connection(&self, peer: PeerId, id: ConnectionId) -> Option<&Connection> {
         let connections = &self.peers.get(&peer)?.connections;
-        connections
-            .iter()
-            .find(|connection| connection.id == id)
-            .map(|connection| &connection.remote)
+        connections.iter().find(|connection| connection.id == id)
     }
 
     /// The relayed connections of a peer that has a direct one too: they are no longer needed.
@@ -150,6 +154,7 @@ mod tests {
             id: ConnectionId::new_unchecked(id),
             remote: remote.parse().unwrap(),
             relayed,
+            from_listen_port: false,
             rtt: None,
         }
     }

@@ -6,7 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use agentanycast::{Node, PeerId, Target};
+use std::sync::Arc;
+
+use agentanycast::{Artifact, Node, PeerId, Target, TaskHandle, TaskStatus};
 use agentanycast_tests::{
     Daemon,
     agent::Agent,
@@ -15,6 +17,7 @@ use agentanycast_tests::{
     eventually, eventually_within,
     nat::{Internet, Nat, Site},
 };
+use tokio::sync::Semaphore;
 
 mod breaks;
 mod roads;
@@ -28,6 +31,8 @@ struct Two {
     b: Daemon,
     alice: Node,
     bob: PeerId,
+    /// Lets the tasks go on that wait.
+    gate: Arc<Semaphore>,
     _agent: Agent,
     /// Where the second is reached through the relay.
     circuits: Vec<String>,
@@ -50,9 +55,11 @@ impl Two {
         let (alice, node) = (a.node().await, b.node().await);
         circuits(&alice).await;
         let circuits = circuits(&node).await;
+        let gate = Arc::new(Semaphore::new(0));
         Self {
             bob: b.peer_id().clone(),
-            _agent: Agent::echo(&node),
+            _agent: agent(&node, Arc::clone(&gate)),
+            gate,
             a,
             b,
             alice,
@@ -78,6 +85,38 @@ impl Two {
         assert_eq!(completed(&handle).await.text_content(), format!("echo: {text}"));
     }
 
+    /// Sends a task that is worked on until [`Two::end`].
+    async fn begin(&self) -> TaskHandle {
+        let target = Target::Peer(self.bob.clone());
+        let handle = self.alice.send_task(target, "wait").await.unwrap();
+        eventually("the task is worked on", || async {
+            let task = handle.snapshot().await.unwrap();
+            (task.status == TaskStatus::Working).then_some(())
+        })
+        .await;
+        handle
+    }
+
+    /// Lets a task end, and waits until its originator has heard; how long that took.
+    async fn end(&self, handle: &TaskHandle) -> Duration {
+        let began = Instant::now();
+        self.gate.add_permits(1);
+        assert_eq!(completed(handle).await.text_content(), "echo: wait");
+        began.elapsed()
+    }
+
+    /// How the second is reached now.
+    async fn path(&self) -> &'static str {
+        let addresses = self.addresses().await;
+        if addresses.is_empty() {
+            "none"
+        } else if addresses.iter().all(|address| is_relayed(address)) {
+            "relayed"
+        } else {
+            "direct"
+        }
+    }
+
     /// The addresses that are in use towards the second.
     async fn addresses(&self) -> Vec<String> {
         let peers = self.alice.peers().await.unwrap();
@@ -96,6 +135,29 @@ impl Two {
         })
         .await
     }
+}
+
+/// Answers a number with an artifact of as many bytes; anything else with an echo, `wait` when it is told to.
+fn agent(node: &Node, gate: Arc<Semaphore>) -> Agent {
+    Agent::serve(node, move |task| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let text = task.message().text_content();
+            if let Ok(bytes) = text.parse() {
+                let mut artifact = task.stream_artifact("bulk", "application/octet-stream").await?;
+                artifact.write(vec![7; bytes]).await?;
+                artifact.finish().await?;
+                task.complete([]).await?;
+                return Ok(());
+            }
+            if text == "wait" {
+                task.working("waiting").await?;
+                gate.acquire().await.expect("it stays open").forget();
+            }
+            task.complete([Artifact::text(format!("echo: {text}"))]).await?;
+            Ok(())
+        }
+    })
 }
 
 fn is_relayed(address: &str) -> bool {

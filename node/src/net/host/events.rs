@@ -9,7 +9,7 @@ use std::{
 use agentanycast_identity::PeerId;
 use libp2p::{
     Multiaddr,
-    core::ConnectedPoint,
+    core::{ConnectedPoint, transport::PortUse},
     identify, mdns, ping,
     swarm::{ConnectionId, SwarmEvent},
 };
@@ -112,7 +112,8 @@ impl Host {
                     .streams
                     .set_protocols(peer_id, &info.protocols);
                 self.dialer.introduced(peer_id.into());
-                self.on_protocols(peer_id.into(), &info.protocols);
+                self.on_seen(peer_id.into(), connection_id, &info.observed_addr);
+                self.on_protocols(peer_id.into(), connection_id, &info.protocols);
                 self.on_claims(peer_id.into(), connection_id, info.listen_addrs);
             }
             BehaviourEvent::Ping(ping::Event {
@@ -129,6 +130,12 @@ impl Host {
                 Err(error) => tracing::debug!(%peer, %error, "no ping"),
             },
             BehaviourEvent::Relay(event) => self.on_relay(&event),
+            BehaviourEvent::Probe(test) => {
+                tracing::debug!(address = %test.tested_addr, result = ?test.result, "tested from outside");
+                self.views.tested(&test.tested_addr, test.result.is_ok());
+                self.reach_changed = true;
+            }
+            BehaviourEvent::Upnp(event) => tracing::info!(?event, "UPnP"),
             BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
             BehaviourEvent::Dcutr(event) => match event.result {
                 Ok(_) => tracing::debug!(peer = %event.remote_peer_id, "hole punched"),
@@ -140,12 +147,24 @@ impl Host {
 
     fn on_established(&mut self, peer: PeerId, id: ConnectionId, endpoint: &ConnectedPoint) {
         let relayed = endpoint.is_relayed();
-        let (remote, _) = addresses::split_peer(endpoint.get_remote_address().clone());
+        let remote = match endpoint {
+            // Who comes through a relay has no address; the relay has.
+            ConnectedPoint::Listener { local_addr, .. } if relayed => local_addr.clone(),
+            _ => addresses::split_peer(endpoint.get_remote_address().clone()).0,
+        };
+        let from_listen_port = matches!(
+            endpoint,
+            ConnectedPoint::Dialer {
+                port_use: PortUse::Reuse,
+                ..
+            }
+        );
         tracing::debug!(%peer, %remote, relayed, dialer = endpoint.is_dialer(), "connected");
         let connection = Connection {
             id,
             remote: remote.clone(),
             relayed,
+            from_listen_port: from_listen_port && !relayed,
             rtt: None,
         };
         let first = self
@@ -178,6 +197,7 @@ impl Host {
             let now = Instant::now();
             self.dialer.disconnected(peer, now, rand::random());
             self.reservations.disconnected(peer, now, rand::random());
+            self.sounded.remove(&peer);
             self.reach_changed = true;
         }
     }
