@@ -24,6 +24,9 @@ use super::{
 /// A connection without a stream of ours is closed after this time; finding a peer again costs more than
 /// an idle connection, and the pings notice a dead one.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+/// Longest wait for a ping's answer. The second in a row that fails ends the connection: 35 s after a TCP peer has
+/// vanished (QUIC notices by itself within 5 s).
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What identify calls our protocol family.
 const PROTOCOL_VERSION: &str = "agentanycast/1.0.0";
 /// Inbound streams per connection that may be agreeing on a protocol; more are reset.
@@ -62,7 +65,7 @@ pub(super) fn swarm(
         limits: connection_limits::Behaviour::new(connection_limits(config)),
         memory: memory_connection_limits::Behaviour::with_max_percentage(config.limits.memory_fraction),
         identify: identify::Behaviour::new(identify_config(&config.keypair, &config.agent_version)),
-        ping: ping::Behaviour::default(),
+        ping: ping::Behaviour::new(ping::Config::new().with_timeout(PING_TIMEOUT)),
         mdns: mdns.and_then(usable_mdns).into(),
         relay: relay.into(),
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),

@@ -263,6 +263,18 @@ impl Dialer {
         }
     }
 
+    /// The way to everybody may have changed: the waits begin anew, with an attempt at once.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        let waiting: Vec<_> = std::mem::take(&mut self.schedule).into_iter().collect();
+        for (_, target) in waiting {
+            if let Some(state) = self.targets.get_mut(&target) {
+                state.delay = FIRST_DELAY;
+                state.phase = Phase::Waiting { until: now };
+                self.schedule.insert((now, target));
+            }
+        }
+    }
+
     fn entry(&mut self, target: Target, now: Instant) -> &mut State {
         self.targets.entry(target).or_insert_with_key(|target| {
             self.schedule.insert((now, target.clone()));

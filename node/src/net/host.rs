@@ -4,6 +4,7 @@
 
 mod dialing;
 mod events;
+mod moves;
 mod reach;
 
 use std::{
@@ -78,6 +79,8 @@ pub(super) struct Host {
     views: Views,
     /// Relays that were dialled over the other transport too, to be seen from there.
     sounded: HashSet<PeerId>,
+    /// The connections that these dials become, which are for that only.
+    soundings: HashSet<ConnectionId>,
     /// Reach through relays.
     relay_client: bool,
     /// What others are told of us may have changed.
@@ -122,6 +125,7 @@ impl Host {
             reservations: Reservations::default(),
             views: Views::default(),
             sounded: HashSet::new(),
+            soundings: HashSet::new(),
             relay_client: config.relay_client,
             reach_changed: true,
             sweep_at: Instant::now() + SWEEP_EVERY,

@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     time::{Duration, SystemTime},
 };
 
@@ -35,6 +36,8 @@ pub(super) struct Connection {
     pub(super) relayed: bool,
     /// We dialled it from a port that we listen on.
     pub(super) from_listen_port: bool,
+    /// The address of ours that it was made from, if it is direct.
+    pub(super) local: Option<IpAddr>,
     pub(super) rtt: Option<Duration>,
 }
 
@@ -128,6 +131,14 @@ impl Roster {
         connections.iter().find(|connection| connection.id == id)
     }
 
+    /// The connections that were made from this address of ours.
+    pub(super) fn made_from(&self, local: IpAddr) -> Vec<ConnectionId> {
+        let all = self.peers.values().flat_map(|entry| &entry.connections);
+        all.filter(|connection| connection.local == Some(local))
+            .map(|connection| connection.id)
+            .collect()
+    }
+
     /// The relayed connections of a peer that has a direct one too: they are no longer needed.
     pub(super) fn needless(&self, peer: PeerId) -> Vec<ConnectionId> {
         let Some(entry) = self.peers.get(&peer) else {
@@ -155,6 +166,7 @@ mod tests {
             remote: remote.parse().unwrap(),
             relayed,
             from_listen_port: false,
+            local: None,
             rtt: None,
         }
     }

@@ -21,7 +21,7 @@ use super::{
         behaviour::BehaviourEvent,
         roster::Connection,
     },
-    Host, dialing,
+    Host, dialing, moves,
 };
 
 /// A relayed connection is closed this long after a direct one stands, so that what is being sent over
@@ -52,6 +52,7 @@ impl Host {
             SwarmEvent::OutgoingConnectionError {
                 connection_id, error, ..
             } => {
+                self.soundings.remove(&connection_id);
                 self.not_reached(connection_id, &error);
             }
             SwarmEvent::IncomingConnectionError {
@@ -66,11 +67,13 @@ impl Host {
                 tracing::info!(%address, "listening");
                 self.reach_changed = true;
                 self.on_circuit_named(listener_id, &address);
+                self.on_address_new(&address);
                 self.shared.listeners_mut().appeared(listener_id, address);
             }
             SwarmEvent::ExpiredListenAddr { listener_id, address } => {
                 self.reach_changed = true;
                 self.shared.listeners_mut().disappeared(listener_id, &address);
+                self.on_address_gone(&address);
             }
             SwarmEvent::ListenerClosed {
                 listener_id, reason, ..
@@ -165,6 +168,7 @@ impl Host {
             remote: remote.clone(),
             relayed,
             from_listen_port: from_listen_port && !relayed,
+            local: moves::made_from(endpoint),
             rtt: None,
         };
         let first = self
@@ -189,6 +193,7 @@ impl Host {
     }
 
     fn on_closed(&mut self, peer: PeerId, id: ConnectionId) {
+        self.soundings.remove(&id);
         // Sums up the roster first: its lock must not be held when the next call takes it.
         let last = self.shared.roster_mut().closed(peer, id);
         if last {

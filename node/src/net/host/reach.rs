@@ -53,8 +53,12 @@ impl Host {
         else {
             return;
         };
-        let moved = self.views.seen(&connection.remote, observed);
+        let (id, moved) = (connection.id, self.views.seen(&connection.remote, observed));
         drop(roster);
+        if self.soundings.remove(&id) {
+            // It has done what it was for; the relay has better use for its memory.
+            self.swarm.close_connection(id);
+        }
         if moved {
             tracing::info!(%observed, "seen at another address than before: the network has changed");
             let stale: Vec<_> = self.swarm.external_addresses().cloned().collect();
@@ -91,8 +95,10 @@ impl Host {
             .condition(PeerCondition::Always)
             .addresses(other)
             .build();
-        if let Err(error) = self.swarm.dial(opts) {
-            tracing::debug!(%relay, %error, "relay not dialled over the other transport");
+        let sounding = opts.connection_id();
+        match self.swarm.dial(opts) {
+            Ok(()) => drop(self.soundings.insert(sounding)),
+            Err(error) => tracing::debug!(%relay, %error, "relay not dialled over the other transport"),
         }
     }
 
