@@ -50,6 +50,8 @@ pub struct Config {
     pub enable_relay_client: bool,
     /// Turn relayed connections into direct ones where possible. Default: true.
     pub enable_hole_punching: bool,
+    /// Ask the router by UPnP for a port that leads here. Opens this node to the Internet. Default: false.
+    pub enable_upnp: bool,
     /// Dial and listen with QUIC. Default: true.
     pub enable_quic: bool,
     /// Not available. Default: false.
@@ -278,6 +280,7 @@ impl Config {
             bootstrap_peers: Vec::new(),
             enable_relay_client: true,
             enable_hole_punching: true,
+            enable_upnp: false,
             enable_quic: true,
             enable_webtransport: false,
             enable_mdns: true,

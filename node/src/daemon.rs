@@ -294,6 +294,7 @@ fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Load
         quic: config.enable_quic,
         relay_client: config.enable_relay_client,
         hole_punching: config.enable_hole_punching,
+        upnp: config.enable_upnp,
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
         limits: net::Limits::default(),
     }

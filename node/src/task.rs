@@ -364,9 +364,9 @@ impl Task {
         Ok(())
     }
 
-    /// Gives a task that its assignee has not taken to the next candidate; the new one. None: there is none, or
-    /// the task is no longer open to that, and nothing is changed.
-    pub fn move_on(&mut self, now: u64, reason: &str) -> Option<PeerId> {
+    /// Gives a task that its assignee has not taken to the next candidate, one that `is_there` if there is one; the
+    /// new one. None: there is none, or the task is no longer open to that, and nothing is changed.
+    pub fn move_on(&mut self, now: u64, reason: &str, is_there: impl Fn(PeerId) -> bool) -> Option<PeerId> {
         let Role::Originator(first) = self.role else {
             return None;
         };
@@ -374,7 +374,8 @@ impl Task {
         if route.taken || self.status != Status::Submitted || route.rest.is_empty() {
             return None;
         }
-        let next = route.rest.remove(0);
+        let there = route.rest.iter().position(|peer| is_there(*peer));
+        let next = route.rest.remove(there.unwrap_or(0));
         route.attempts.push(Attempt {
             peer: first,
             reason: reason.to_owned(),

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     anycast::{MAX_FOUND, USUAL_FOUND},
-    net::{DialError, PeerSnapshot},
+    net::{DialError, Nat, PeerSnapshot},
 };
 
 /// How long ConnectPeer waits for the peer's card.
@@ -43,7 +43,7 @@ impl NodeService for Api {
         let node_info = NodeInfo {
             peer_id: self.net().local_peer().to_string(),
             listen_addresses: self.net().reachable().borrow().all().cloned().collect(),
-            nat_type: NatType::Unspecified as i32,
+            nat_type: nat_type(self.net().reachable().borrow().nat) as i32,
             connected_peers: self.net().peers().len() as i32,
             started_at: Some(self.node.started_at.into()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -302,6 +302,15 @@ impl Api {
 pub(super) fn connection_of<T>(request: &Request<T>) -> u64 {
     let caller = request.extensions().get::<CallerInfo>();
     caller.map_or(0, |caller| caller.connection.0)
+}
+
+/// The contract knows no kinds of NAT.
+fn nat_type(nat: Nat) -> NatType {
+    match nat {
+        Nat::Unknown => NatType::Unspecified,
+        Nat::Public => NatType::Public,
+        Nat::Private | Nat::Symmetric => NatType::Private,
+    }
 }
 
 fn peer_info(peer: &PeerSnapshot) -> PeerInfo {

@@ -3,18 +3,25 @@
 //! Pure. The rule: a task is due once for each peer that it is given to, [`TAKEN_WITHIN`] after it was given.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
+use agentanycast_identity::PeerId;
+
 /// How long a candidate has to acknowledge a task that was sent by skill before it goes to the next one.
 pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Peers that are remembered as silent: as many as tasks are routed by (`anycast`).
+const MOST_SILENT: usize = 4096;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     since: HashMap<String, Duration>,
     due: BTreeSet<(Duration, String)>,
+    /// Peers that did not take a task in time, and have taken none since.
+    silent: HashSet<PeerId>,
 }
 
 impl Attempts {
@@ -39,6 +46,24 @@ impl Attempts {
             due.extend(self.due.pop_first().map(|(_, id)| id));
         }
         due
+    }
+
+    /// A peer did not take a task in time.
+    pub(super) fn silent(&mut self, peer: PeerId) {
+        if self.silent.len() >= MOST_SILENT {
+            self.silent.clear(); // Each is found out again within one attempt.
+        }
+        self.silent.insert(peer);
+    }
+
+    /// A peer took a task.
+    pub(super) fn heard(&mut self, peer: PeerId) {
+        self.silent.remove(&peer);
+    }
+
+    /// Whether a peer did not take the last task that it was given.
+    pub(super) fn is_silent(&self, peer: PeerId) -> bool {
+        self.silent.contains(&peer)
     }
 
     /// Whether time has to be looked after.

@@ -57,6 +57,7 @@ impl Core {
         id: &str,
         held: bool,
     ) -> Result<(), StoreError> {
+        self.attempts.heard(peer);
         let since = self.attempts.end(id);
         if since.is_none() && !held {
             return Ok(());
@@ -92,6 +93,7 @@ impl Core {
             let Some(peer) = self.tasks.indexed(&id).and_then(|known| known.peer) else {
                 continue;
             };
+            self.attempts.silent(peer);
             self.effect(Effect::Routed(RouteNews::Missed(peer)));
             self.move_on(now, &id, &reason)?;
         }
@@ -104,7 +106,8 @@ impl Core {
             return Ok(false);
         };
         let first = slot.task.role.peer();
-        let (Some(first), Some(next)) = (first, slot.task.move_on(now.unix, reason)) else {
+        let is_there = |peer| self.connected.contains(&peer) && !self.attempts.is_silent(peer);
+        let (Some(first), Some(next)) = (first, slot.task.move_on(now.unix, reason, is_there)) else {
             self.tasks.keep(slot);
             return Ok(false);
         };

@@ -183,6 +183,17 @@ impl Dialer {
         failures
     }
 
+    /// No attempt was made, since another dial of the same peer is under way: soon again, and no failure.
+    pub(super) fn postponed(&mut self, target: &Target, now: Instant) {
+        if let Some(state) = self.targets.get_mut(target)
+            && state.phase == Phase::Dialing
+        {
+            let until = now + FIRST_DELAY;
+            state.phase = Phase::Waiting { until };
+            self.schedule.insert((until, target.clone()));
+        }
+    }
+
     /// `peer` is connected, whoever dialled.
     pub(super) fn connected(&mut self, peer: PeerId, now: Instant) {
         self.attached(&Target::Peer(peer), peer, now);
@@ -249,6 +260,18 @@ impl Dialer {
             self.schedule.remove(&(until, target.clone()));
             state.phase = Phase::Waiting { until: now };
             self.schedule.insert((now, target));
+        }
+    }
+
+    /// The way to everybody may have changed: the waits begin anew, with an attempt at once.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        let waiting: Vec<_> = std::mem::take(&mut self.schedule).into_iter().collect();
+        for (_, target) in waiting {
+            if let Some(state) = self.targets.get_mut(&target) {
+                state.delay = FIRST_DELAY;
+                state.phase = Phase::Waiting { until: now };
+                self.schedule.insert((now, target));
+            }
         }
     }
 

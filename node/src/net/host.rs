@@ -4,10 +4,11 @@
 
 mod dialing;
 mod events;
+mod moves;
 mod reach;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -34,6 +35,7 @@ use super::{
     feed::{Feed, Notice},
     handle::{Command, Handle, Shared},
     inbound, listen,
+    nat::Views,
     reservation::Reservations,
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
     transport,
@@ -74,6 +76,11 @@ pub(super) struct Host {
     /// Peers that got a direct connection beside a relayed one, by when the latter is closed.
     upgraded: VecDeque<(Instant, PeerId)>,
     reservations: Reservations,
+    views: Views,
+    /// Relays that were dialled over the other transport too, to be seen from there.
+    sounded: HashSet<PeerId>,
+    /// The connections that these dials become, which are for that only.
+    soundings: HashSet<ConnectionId>,
     /// Reach through relays.
     relay_client: bool,
     /// What others are told of us may have changed.
@@ -116,6 +123,9 @@ impl Host {
             asked: HashMap::new(),
             upgraded: VecDeque::new(),
             reservations: Reservations::default(),
+            views: Views::default(),
+            sounded: HashSet::new(),
+            soundings: HashSet::new(),
             relay_client: config.relay_client,
             reach_changed: true,
             sweep_at: Instant::now() + SWEEP_EVERY,

@@ -4,7 +4,10 @@
 
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 
-use super::addresses::{Scope, is_relayed, scope, split_peer, worth_keeping};
+use super::{
+    addresses::{Scope, is_relayed, scope, split_peer, worth_keeping},
+    nat::Nat,
+};
 
 /// Addresses of one kind that are told: those of a machine with many interfaces, and no more than a peer keeps.
 const MAX_TOLD: usize = 16;
@@ -18,6 +21,8 @@ pub struct Reachable {
     pub direct: Vec<String>,
     /// Through relays, `…/p2p/<relay>/p2p-circuit`.
     pub relayed: Vec<String>,
+    /// What is between us and the Internet.
+    pub nat: Nat,
 }
 
 impl Reachable {
@@ -32,6 +37,7 @@ pub(super) fn compose<'a>(
     listening: impl IntoIterator<Item = &'a Multiaddr>,
     confirmed: impl IntoIterator<Item = &'a Multiaddr>,
     circuits: impl IntoIterator<Item = &'a Multiaddr>,
+    nat: Nat,
 ) -> Reachable {
     let confirmed: Vec<_> = confirmed
         .into_iter()
@@ -47,6 +53,7 @@ pub(super) fn compose<'a>(
     Reachable {
         direct: texts(confirmed.iter().copied().chain(listening)),
         relayed: texts(circuits),
+        nat,
     }
 }
 
@@ -91,11 +98,14 @@ mod tests {
     fn loopback_is_told_only_alone() {
         let (here, lan) = (addr("/ip4/127.0.0.1/tcp/1"), addr("/ip4/192.168.1.2/tcp/1"));
         let public = addr("/ip4/203.0.113.7/tcp/1");
-        assert_eq!(compose([&here], [], []).direct, [here.to_string()]);
-        assert_eq!(compose([&here, &lan], [], []).direct, [lan.to_string()]);
-        let told = compose([&here, &lan, &public], [&public], []);
+        assert_eq!(compose([&here], [], [], Nat::Unknown).direct, [here.to_string()]);
+        assert_eq!(
+            compose([&here, &lan], [], [], Nat::Unknown).direct,
+            [lan.to_string()]
+        );
+        let told = compose([&here, &lan, &public], [&public], [], Nat::Unknown);
         assert_eq!(told.direct, [public.to_string(), lan.to_string()]);
-        assert!(compose([&here], [&public], []).direct == [public.to_string()]);
+        assert!(compose([&here], [&public], [], Nat::Unknown).direct == [public.to_string()]);
     }
 
     #[test]
@@ -123,7 +133,12 @@ mod tests {
                 None
             );
         }
-        let all = compose([], [&addr(&format!("{told}/p2p/{me}"))], [&addr(&told)]);
+        let all = compose(
+            [],
+            [&addr(&format!("{told}/p2p/{me}"))],
+            [&addr(&told)],
+            Nat::Unknown,
+        );
         assert!(all.direct.is_empty(), "a circuit is no direct address");
         assert_eq!(all.relayed, [told]);
     }

@@ -36,6 +36,7 @@ fn config(listen: &[&str]) -> NetConfig {
         quic: true,
         relay_client: true,
         hole_punching: true,
+        upnp: false,
         agent_version: "agentanycast-test".to_owned(),
         limits: Limits::default(),
     }

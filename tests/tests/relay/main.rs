@@ -13,6 +13,7 @@ mod anycast;
 mod circuits;
 mod faces;
 mod federation;
+mod nat;
 mod poison;
 mod registry;
 mod start;

@@ -200,6 +200,20 @@ fn a_deployed_candidate_keeps_what_it_acknowledged() {
 }
 
 #[test]
+fn it_goes_to_one_that_is_there() {
+    let mut lab = lab();
+    lab.listen(C);
+    join(&mut lab, A, C);
+    let request = SendTask {
+        others: Some(vec![stranger(), lab.id(C)]),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, lab.id(B), request).unwrap().id;
+    lab.advance(SILENCE);
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted], "the stranger is not connected");
+}
+
+#[test]
 fn with_nobody_there_it_waits_for_the_last() {
     let mut lab = lab();
     let id = send(&mut lab);

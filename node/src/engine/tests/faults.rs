@@ -94,6 +94,7 @@ fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
         quic: false,
         relay_client: false,
         hole_punching: false,
+        upnp: false,
         agent_version: "agentanycast-test".to_owned(),
         limits: net::Limits::default(),
     }

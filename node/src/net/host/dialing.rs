@@ -175,6 +175,10 @@ impl Host {
             self.dialer.forget(target);
             return;
         }
+        if matches!(error, swarm::DialError::DialPeerConditionFalse(_)) {
+            self.dialer.postponed(target, Instant::now());
+            return;
+        }
         let failures = self.dialer.failed(target, Instant::now(), rand::random());
         let reason = DialError::Unreachable {
             attempts: attempts(error),

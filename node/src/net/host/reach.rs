@@ -11,7 +11,12 @@ use agentanycast_identity::PeerId;
 use libp2p::{
     Multiaddr, StreamProtocol,
     core::transport::ListenerId,
+    multiaddr::Protocol as Part,
     relay::{self, outbound::hop::ReserveError},
+    swarm::{
+        ConnectionId,
+        dial_opts::{DialOpts, PeerCondition},
+    },
 };
 
 use super::{Host, dialing};
@@ -24,13 +29,77 @@ use crate::net::{
 impl Host {
     /// A peer has said what it speaks. Places are asked for at bootstrap peers only: a stranger that offers one
     /// would see who comes to us, and could cut us off.
-    pub(super) fn on_protocols(&mut self, peer: PeerId, protocols: &[StreamProtocol]) {
+    pub(super) fn on_protocols(
+        &mut self,
+        peer: PeerId,
+        connection: ConnectionId,
+        protocols: &[StreamProtocol],
+    ) {
         if self.dialer.pins(peer) && protocols.contains(&relay::HOP_PROTOCOL_NAME) {
             self.reservations.offered(peer);
+            self.sound(peer, connection);
         } else {
             self.reservations.withdrawn(peer);
         }
         self.reach_changed = true;
+    }
+
+    /// A peer says where it sees us.
+    pub(super) fn on_seen(&mut self, peer: PeerId, connection: ConnectionId, observed: &Multiaddr) {
+        let roster = self.shared.roster();
+        let Some(connection) = roster
+            .connection(peer, connection)
+            .filter(|connection| connection.from_listen_port)
+        else {
+            return;
+        };
+        let (id, moved) = (connection.id, self.views.seen(&connection.remote, observed));
+        drop(roster);
+        if self.soundings.remove(&id) {
+            // It has done what it was for; the relay has better use for its memory.
+            self.swarm.close_connection(id);
+        }
+        if moved {
+            tracing::info!(%observed, "seen at another address than before: the network has changed");
+            let stale: Vec<_> = self.swarm.external_addresses().cloned().collect();
+            for address in stale.iter().filter(|address| !addresses::is_relayed(address)) {
+                self.swarm.remove_external_address(address);
+            }
+            self.swarm.behaviour_mut().probe.forget();
+        }
+        // Identify takes the port for ours only if the NAT has kept its number.
+        self.swarm.behaviour_mut().probe.seen_at(observed.clone());
+        self.reach_changed = true;
+    }
+
+    /// Dials a relay over the other transport as well, once while it is connected: holes are punched at addresses
+    /// where we were seen, and the peer may have only that transport.
+    fn sound(&mut self, relay: PeerId, connection: ConnectionId) {
+        let by_quic = |address: &Multiaddr| address.iter().any(|part| part == Part::QuicV1);
+        let used = self.shared.roster().remote(relay, connection).cloned();
+        let Some(used) = used.filter(|used| addresses::scope(used) == Some(Scope::Public)) else {
+            return;
+        };
+        let mut other = self.book.of(relay.into());
+        other.retain(|address| !addresses::is_relayed(address) && by_quic(address) != by_quic(&used));
+        let listening = {
+            let listeners = self.shared.listeners();
+            listeners
+                .addresses()
+                .any(|address| by_quic(address) != by_quic(&used))
+        };
+        if other.is_empty() || !listening || !self.sounded.insert(relay) {
+            return;
+        }
+        let opts = DialOpts::peer_id(relay.into())
+            .condition(PeerCondition::Always)
+            .addresses(other)
+            .build();
+        let sounding = opts.connection_id();
+        match self.swarm.dial(opts) {
+            Ok(()) => drop(self.soundings.insert(sounding)),
+            Err(error) => tracing::debug!(%relay, %error, "relay not dialled over the other transport"),
+        }
     }
 
     /// Asks for the places that are due.
@@ -98,16 +167,15 @@ impl Host {
         if !std::mem::take(&mut self.reach_changed) {
             return;
         }
-        let public = self.swarm.external_addresses().any(|address| {
-            !addresses::is_relayed(address) && addresses::scope(address) == Some(Scope::Public)
-        });
-        self.reservations.set_wanted(self.relay_client && !public);
+        self.reservations
+            .set_wanted(self.relay_client && !self.views.is_public());
         let relays = self.reservations.snapshot(Instant::now(), SystemTime::now());
         *self.shared.relays_mut() = relays;
         let now = reach::compose(
             self.shared.listeners().addresses(),
             self.swarm.external_addresses(),
             self.reservations.circuits(),
+            self.views.judge(self.shared.listeners().addresses()),
         );
         if self.shared.cards.set_relayed(&now.relayed) {
             let peers: Vec<_> = self.shared.roster().peers().collect();

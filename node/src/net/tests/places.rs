@@ -70,7 +70,10 @@ async fn a_node_is_reached_through_its_relay_also_after_a_restart() {
     assert_eq!(a.card().await.name, "b");
     a.handle.set_card(Some(named("a"))).await;
     let shown = b.handle.fetch_card(a.peer()).await.unwrap().unwrap();
-    assert_eq!(shown.p2p_extension.unwrap().relay_addresses, [road.clone()]);
+    assert_eq!(
+        shown.p2p_extension.unwrap().relay_addresses,
+        std::slice::from_ref(&road)
+    );
 
     running.abort();
     circuits(&a, 0).await;
