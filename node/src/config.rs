@@ -84,7 +84,7 @@ pub struct Config {
     pub namespace: String,
     /// The A2A bridge. Not built yet.
     pub bridge: Bridge,
-    /// Finding agents by skill. Registries and the DHT are not built yet.
+    /// Finding agents by skill. Registries are not built yet.
     pub anycast: Anycast,
     /// The metrics listener. Not built yet.
     pub metrics: Listener,
@@ -139,9 +139,11 @@ pub struct Anycast {
     pub registry_addr: String,
     /// More registries. Default: none.
     pub registry_addrs: Vec<String>,
-    /// Find agents in the DHT. Default: false.
+    /// Look for agents in the public DHT (`/ipfs/kad/1.0.0`), as deployed nodes do, and announce the own one there,
+    /// instead of the DHT that the nodes of the mesh make among themselves (`/agentanycast/kad/1.0.0`). A node joins
+    /// either through its bootstrap peers. Default: false.
     pub enable_dht: bool,
-    /// Default: auto.
+    /// Part that the node takes in the DHT, whichever it is; `off` is none. Default: auto.
     pub dht_mode: DhtMode,
 }
 
@@ -217,12 +219,14 @@ pub struct Policy {
 words! {
     /// Part that the node takes in the DHT.
     DhtMode {
-        /// Server when reachable from outside.
+        /// Server while it has a confirmed public address of its own, client otherwise.
         Auto = "auto",
-        /// Asks only.
+        /// Asks and announces only.
         Client = "client",
-        /// Answers too.
+        /// Keeps for others and answers them too.
         Server = "server",
+        /// None.
+        Off = "off",
     }
 }
 

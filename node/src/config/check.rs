@@ -99,12 +99,6 @@ impl Check<'_> {
                 "registries",
                 DIRECT,
             ),
-            (
-                c.anycast.enable_dht,
-                "anycast.enable_dht",
-                "discovery by DHT",
-                DIRECT,
-            ),
         ];
         match wanted.into_iter().find(|(on, ..)| *on) {
             Some((_, key, feature, advice)) => Err(self.not_built(key, feature, advice)),

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::{
     NetConfig,
     counters::Counters,
-    door,
+    dht, door,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -41,6 +41,7 @@ pub(super) struct Behaviour {
     relay: Toggle<relay::client::Behaviour>,
     dcutr: Toggle<dcutr::Behaviour>,
     autonat: autonat::v2::client::Behaviour,
+    pub(super) dht: Toggle<dht::Behaviour>,
     pub(super) streams: streams::Behaviour,
 }
 
@@ -51,6 +52,8 @@ pub(super) fn swarm(
 ) -> Result<(Swarm<Behaviour>, mpsc::Receiver<InboundStream>), noise::Error> {
     let local = config.keypair.public().to_peer_id();
     let (transport, relay) = transport::build(&config.keypair, config.quic, config.relay_client)?;
+    let dht = config.dht.clone();
+    let dht = dht.map(|dht| dht::Behaviour::new(&config.keypair, dht, Arc::clone(&counters)));
     let (streams, inbound) = streams::Behaviour::new(counters, INBOUND_QUEUE);
     let mdns = config
         .mdns
@@ -65,6 +68,7 @@ pub(super) fn swarm(
         relay: relay.into(),
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),
         autonat: autonat::v2::client::Behaviour::default(),
+        dht: dht.into(),
         streams,
     };
     let swarm_config = swarm::Config::with_tokio_executor()

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     card::Cards,
     counters::Counters,
+    dht,
     listen::Listeners,
     roster::{PeerSnapshot, Roster},
     streams::{Control, OpenError, Protocol},
@@ -60,6 +61,7 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) wishes: Wishes,
     pub(super) turns: Turns,
+    pub(super) dht: Option<dht::Control>,
     roster: RwLock<Roster>,
     listeners: RwLock<Listeners>,
 }
@@ -240,7 +242,13 @@ impl fmt::Debug for Handle {
 }
 
 impl Shared {
-    pub(super) fn new(local: PeerId, control: Control, cards: Cards, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        local: PeerId,
+        control: Control,
+        cards: Cards,
+        counters: Arc<Counters>,
+        dht: Option<dht::Control>,
+    ) -> Self {
         Self {
             local,
             control,
@@ -248,6 +256,7 @@ impl Shared {
             counters,
             wishes: Wishes::default(),
             turns: Turns::default(),
+            dht,
             roster: RwLock::default(),
             listeners: RwLock::default(),
         }

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
+mod dht;
 mod dialing;
 mod relayed;
 
@@ -35,6 +36,7 @@ fn config(listen: &[&str]) -> NetConfig {
         quic: true,
         relay_client: true,
         hole_punching: true,
+        dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: Limits::default(),
     }

@@ -93,6 +93,7 @@ fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
         quic: false,
         relay_client: false,
         hole_punching: false,
+        dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: net::Limits::default(),
     }

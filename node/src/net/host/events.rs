@@ -104,6 +104,7 @@ impl Host {
                     .streams
                     .set_protocols(peer_id, &info.protocols);
                 self.dialer.introduced(peer_id.into());
+                self.introduce_to_dht(peer_id, connection_id, &info);
                 self.on_claims(peer_id.into(), connection_id, info.listen_addrs);
             }
             BehaviourEvent::Ping(ping::Event {
