@@ -13,6 +13,7 @@ mod strategy;
 
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -38,7 +39,11 @@ use self::{
     strategy::Choosing,
 };
 
-use crate::{config::RoutingStrategy, engine::RouteNews, net};
+use crate::{
+    config::RoutingStrategy,
+    engine::RouteNews,
+    net::{self, FindError, ProvideError},
+};
 
 /// Most agents in one answer, as registries have it.
 pub const MAX_FOUND: usize = 1000;
@@ -46,6 +51,10 @@ pub const MAX_FOUND: usize = 1000;
 pub const USUAL_FOUND: usize = 100;
 /// Searches that run at once; more wait. Each may hold some megabytes of an answer.
 const SEARCHES: usize = 16;
+/// How long an answer of a registry waits for the DHT.
+const DHT_BESIDE: Duration = Duration::from_millis(300);
+/// How long the DHT is asked when no registry answers.
+const DHT_ALONE: Duration = Duration::from_secs(3);
 /// How long setting the card waits for registries.
 const TELL: Duration = Duration::from_secs(2);
 /// How long stopping waits for registries to be told that the agent is gone.
@@ -90,6 +99,7 @@ struct Inner {
     net: net::Handle,
     registries: Vec<Arc<Registry>>,
     guessed: bool,
+    announces: bool,
     strategy: RoutingStrategy,
     routes: Routes,
     cache: Mutex<Cache>,
@@ -160,6 +170,7 @@ pub fn start(
         },
         registries,
         guessed: parts.guessed,
+        announces: parts.register,
         strategy: parts.strategy,
         routes: parts.routes,
         cache: Mutex::new(Cache::new(parts.cache_ttl)),
@@ -181,6 +192,12 @@ impl Anycast {
     /// The local agent's card is this from now on. Returns when the registries that can be reached know, after 2 s at
     /// most.
     pub async fn set_card(&self, card: Option<AgentCard>) {
+        if self.inner.announces {
+            match self.inner.net.provide(card.as_ref()).await {
+                Ok(()) | Err(ProvideError::Off | ProvideError::Stopping) => {}
+                Err(error) => tracing::warn!(%error, "the local agent is not announced in the DHT"),
+            }
+        }
         let mut number = 0;
         self.inner.card.send_modify(|edition| {
             edition.number += 1;
@@ -279,7 +296,7 @@ impl Anycast {
         limit: usize,
     ) -> Result<Vec<Found>, SearchError> {
         let inner = &self.inner;
-        if inner.registries.is_empty() {
+        if inner.registries.is_empty() && inner.net.peers().is_empty() {
             return Err(SearchError::NotConfigured);
         }
         let Ok(_turn) = inner.searches.acquire().await else {
@@ -290,21 +307,52 @@ impl Anycast {
             let answer = registry.discover(skill, tags, limit).await;
             answer.map_err(|status| format!("{}: {}", registry.address(), status.message()))
         });
+        let (mut asked, mut announced) = (pin!(join_all(asked)), pin!(self.ask_dht(skill, limit)));
+        let mut in_dht = None;
+        let answered = loop {
+            tokio::select! {
+                answered = &mut asked => break answered,
+                found = &mut announced, if in_dht.is_none() => in_dht = Some(found),
+            }
+        };
         let (mut answers, mut failures) = (Vec::new(), Vec::new());
-        for answer in join_all(asked).await {
+        for answer in answered {
             match answer {
-                // What a registry says is checked: it may be wrong, or lying.
-                Ok(found) => answers.push(found.into_iter().filter(|found| found.has(skill, tags)).collect()),
+                Ok(found) => answers.push(found),
                 Err(failure) => failures.push(failure),
             }
         }
-        if answers.is_empty() {
+        let wait = if answers.is_empty() { DHT_ALONE } else { DHT_BESIDE };
+        if in_dht.is_none() {
+            in_dht = tokio::time::timeout(wait, announced).await.ok();
+        }
+        let in_dht = in_dht.unwrap_or_default();
+        if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() && !inner.guessed {
             return Err(SearchError::NoAnswer(failures.join("; ")));
         }
         for failure in failures {
             tracing::debug!(failure, "a registry did not answer");
         }
+        answers.push(in_dht);
+        for answer in &mut answers {
+            // What others say is checked: they may be wrong, or lying.
+            answer.retain(|found| found.has(skill, tags));
+        }
         Ok(found::merged(answers, limit))
+    }
+
+    async fn ask_dht(&self, skill: &str, limit: usize) -> Vec<Found> {
+        match self.inner.net.find_providers(skill, limit, DHT_ALONE).await {
+            Ok(found) => {
+                let found = found.into_iter();
+                found.map(|found| Found::announced(found, skill)).collect()
+            }
+            Err(FindError::Off | FindError::Stopping) => Vec::new(),
+            Err(error) => {
+                tracing::debug!(%error, "the DHT was not asked");
+                Vec::new()
+            }
+        }
     }
 }
 

@@ -141,9 +141,11 @@ pub struct Anycast {
     pub registry_addr: String,
     /// More registries. With none at all, port 50052 of each bootstrap peer is tried. Default: none.
     pub registry_addrs: Vec<String>,
-    /// Find agents in the DHT. Default: false.
+    /// Look for agents in the public DHT (`/ipfs/kad/1.0.0`), as deployed nodes do, and announce the own one there,
+    /// instead of the DHT that the nodes of the mesh make among themselves (`/agentanycast/kad/1.0.0`). A node joins
+    /// either through its bootstrap peers. Default: false.
     pub enable_dht: bool,
-    /// Default: auto.
+    /// Part that the node takes in the DHT, whichever it is; `off` is none. Default: auto.
     pub dht_mode: DhtMode,
 }
 
@@ -234,12 +236,14 @@ words! {
 words! {
     /// Part that the node takes in the DHT.
     DhtMode {
-        /// Server when reachable from outside.
+        /// Server while it has a confirmed public address of its own, client otherwise.
         Auto = "auto",
-        /// Asks only.
+        /// Asks and announces only.
         Client = "client",
-        /// Answers too.
+        /// Keeps for others and answers them too.
         Server = "server",
+        /// None.
+        Off = "off",
     }
 }
 

@@ -295,6 +295,7 @@ fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Load
         relay_client: config.enable_relay_client,
         hole_punching: config.enable_hole_punching,
         upnp: config.enable_upnp,
+        dht: dht_config(&config.anycast),
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
         limits: net::Limits::default(),
     }
@@ -343,6 +344,25 @@ fn registry_beside(relay: &Multiaddr) -> Option<String> {
         _ => return None,
     };
     Some(format!("{host}:{REGISTRY_PORT}"))
+}
+
+fn dht_config(anycast: &config::Anycast) -> Option<net::DhtConfig> {
+    let mode = match anycast.dht_mode {
+        config::DhtMode::Off => return None,
+        config::DhtMode::Auto => net::DhtMode::Auto,
+        config::DhtMode::Client => net::DhtMode::Client,
+        config::DhtMode::Server => net::DhtMode::Server,
+    };
+    let network = if anycast.enable_dht {
+        net::DhtNetwork::Public
+    } else {
+        net::DhtNetwork::Mesh
+    };
+    Some(net::DhtConfig {
+        network,
+        mode,
+        times: net::DhtTimes::default(),
+    })
 }
 
 /// Keeps the ports for the next start, and shows the card of the last run until an agent sets one.

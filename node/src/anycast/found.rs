@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{SkillInfo, SkillRegistration};
+use agentanycast_proto::v1::{AgentRecord, SkillInfo, SkillRegistration};
+
+use crate::net::FoundAgent;
 
 /// Most addresses of one agent that are kept, as many as a registry keeps.
 const ADDRESSES: usize = 16;
@@ -50,6 +52,26 @@ impl Found {
             addresses,
             verified: said.verified,
         })
+    }
+
+    /// What the DHT says. What is signed is proven; an announcement without it names the skill only.
+    pub(super) fn announced(said: FoundAgent, skill: &str) -> Self {
+        let verified = said.record.is_some();
+        let record = said.record.unwrap_or_else(|| AgentRecord {
+            skills: vec![SkillInfo {
+                skill_id: skill.to_owned(),
+                ..SkillInfo::default()
+            }],
+            ..AgentRecord::default()
+        });
+        Self {
+            peer: said.peer,
+            name: record.name,
+            description: record.description,
+            skills: record.skills,
+            addresses: said.addresses,
+            verified,
+        }
     }
 
     /// Whether it has the skill with all of these tags.

@@ -32,7 +32,6 @@ impl Check<'_> {
     /// Refuses what is switched on and not built.
     fn built(&self) -> Result<(), ConfigError> {
         const OFF: &str = "leave it out";
-        const DIRECT: &str = "leave it out and name peers by their id";
         const HTTP: &str = "leave it out; agents connect over grpc_listen";
         let c = self.config;
         let foreign = !matches!(c.transport.as_str(), "" | "auto" | "libp2p");
@@ -88,12 +87,6 @@ impl Check<'_> {
                 "identity.did_dns_domain",
                 "did:dns",
                 "use the peer id or did:key",
-            ),
-            (
-                c.anycast.enable_dht,
-                "anycast.enable_dht",
-                "discovery by DHT",
-                DIRECT,
             ),
         ];
         match wanted.into_iter().find(|(on, ..)| *on) {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::{
     NetConfig,
     counters::Counters,
-    door, probe,
+    dht, door, probe,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -46,6 +46,7 @@ pub(super) struct Behaviour {
     dcutr: Toggle<dcutr::Behaviour>,
     pub(super) probe: probe::Behaviour,
     upnp: Toggle<upnp::tokio::Behaviour>,
+    pub(super) dht: Toggle<dht::Behaviour>,
     pub(super) streams: streams::Behaviour,
 }
 
@@ -56,6 +57,8 @@ pub(super) fn swarm(
 ) -> Result<(Swarm<Behaviour>, mpsc::Receiver<InboundStream>), noise::Error> {
     let local = config.keypair.public().to_peer_id();
     let (transport, relay) = transport::build(&config.keypair, config.quic, config.relay_client)?;
+    let dht = config.dht.clone();
+    let dht = dht.map(|dht| dht::Behaviour::new(&config.keypair, dht, Arc::clone(&counters)));
     let (streams, inbound) = streams::Behaviour::new(counters, INBOUND_QUEUE);
     let mdns = config
         .mdns
@@ -71,6 +74,7 @@ pub(super) fn swarm(
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),
         probe: probe::Behaviour::default(),
         upnp: config.upnp.then(upnp::tokio::Behaviour::default).into(),
+        dht: dht.into(),
         streams,
     };
     let swarm_config = swarm::Config::with_tokio_executor()

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     card::Cards,
     counters::Counters,
+    dht,
     listen::Listeners,
     reach::Reachable,
     reservation::RelaySnapshot,
@@ -67,6 +68,7 @@ pub(super) struct Shared {
     pub(super) wishes: Wishes,
     pub(super) turns: Turns,
     pub(super) reachable: watch::Sender<Reachable>,
+    pub(super) dht: Option<dht::Control>,
     roster: RwLock<Roster>,
     listeners: RwLock<Listeners>,
     relays: RwLock<Vec<RelaySnapshot>>,
@@ -266,7 +268,13 @@ impl fmt::Debug for Handle {
 }
 
 impl Shared {
-    pub(super) fn new(local: PeerId, control: Control, cards: Cards, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        local: PeerId,
+        control: Control,
+        cards: Cards,
+        counters: Arc<Counters>,
+        dht: Option<dht::Control>,
+    ) -> Self {
         Self {
             local,
             control,
@@ -275,6 +283,7 @@ impl Shared {
             wishes: Wishes::default(),
             turns: Turns::default(),
             reachable: watch::Sender::default(),
+            dht,
             roster: RwLock::default(),
             listeners: RwLock::default(),
             relays: RwLock::default(),

@@ -2,6 +2,7 @@
 //! address book, and news for the consumer. Streams are served by tasks of their own. The one rule: the
 //! loop never waits for anyone; whatever could take time is a branch of its `select!`.
 
+mod dht;
 mod dialing;
 mod events;
 mod moves;
@@ -103,9 +104,10 @@ impl Host {
         let (swarm, inbound) = behaviour::swarm(&config, Arc::clone(&counters))?;
         let local = PeerId::from(*swarm.local_peer_id());
         let control = swarm.behaviour().streams.control();
+        let dht = swarm.behaviour().dht.as_ref().map(super::dht::Behaviour::control);
         let (received, cards) = mpsc::channel(CARD_QUEUE);
         let own = Cards::new(local, control.clone(), received, Arc::clone(&counters));
-        let shared = Arc::new(Shared::new(local, control, own, counters));
+        let shared = Arc::new(Shared::new(local, control, own, counters, dht));
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let mut host = Self {
             swarm,

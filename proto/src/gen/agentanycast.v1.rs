@@ -3132,6 +3132,30 @@ pub struct RegistryProof {
     #[prost(uint64, tag = "4")]
     pub time_ms: u64,
 }
+/// The payload of a libp2p signed envelope (RFC 0002) that the agent's node has signed; the envelope is the value of the
+/// DHT record under "/agentanycast/agent/" and the bytes of the peer id. At most 8 KiB with its envelope.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentRecord {
+    /// The bytes of the peer id.
+    #[prost(bytes = "vec", tag = "1")]
+    pub peer_id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub description: ::prost::alloc::string::String,
+    /// All skills that the agent offers now; none when it offers nothing any more.
+    #[prost(message, repeated, tag = "4")]
+    pub skills: ::prost::alloc::vec::Vec<SkillInfo>,
+    /// Multiaddrs where the node can be dialled, without /p2p/<peer id>; at most 16.
+    #[prost(string, repeated, tag = "5")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// When it was signed, by the node's clock, in milliseconds since 1970. Of two records the later one stands.
+    #[prost(uint64, tag = "6")]
+    pub signed_at_ms: u64,
+    /// From when on it says nothing any more, by the same clock.
+    #[prost(uint64, tag = "7")]
+    pub expires_at_ms: u64,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SyncRegistrationsRequest {
     #[prost(string, tag = "1")]

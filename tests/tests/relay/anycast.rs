@@ -298,3 +298,27 @@ async fn made_up_agents_are_no_candidates() {
     let nobody = node.send_task(Target::skill("guess"), "?").await.unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::SkillNotFound);
 }
+
+#[tokio::test]
+async fn without_a_registry_the_mesh_itself_knows() {
+    let in_dht = || Daemon::builder().config("[anycast]\ndht_mode = 'server'\n");
+    let middle = in_dht().start().await;
+    let worker = in_dht().bootstrap(middle.tcp()).start().await;
+    let node = worker.node().await;
+    node.set_card(card("worker", "dig")).await.unwrap();
+    let _agent = Agent::echo(&node);
+    let sender = in_dht().bootstrap(middle.tcp()).start().await;
+    let node = sender.node().await;
+    let found = eventually("the worker is found in the DHT", || async {
+        let found = node.discover("dig", &[].into(), 0).await.ok()?;
+        found.into_iter().next()
+    })
+    .await;
+    assert_eq!(
+        (found.peer_id.as_ref(), found.name.as_str()),
+        (Some(worker.peer_id()), "worker")
+    );
+    let handle = node.send_task(Target::skill("dig"), "here").await.unwrap();
+    let task = within("the task ends", handle.wait()).await.unwrap();
+    assert_eq!(task.artifacts[0].text_content(), "echo: here");
+}

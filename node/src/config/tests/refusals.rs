@@ -152,7 +152,6 @@ const NOT_BUILT: &str = "
     $DID_DNS_DOMAIN=x                    | identity.did_dns_domain | environment AGENTANYCAST_DID_DNS_DOMAIN
     [bridge];enabled = true              | bridge.enabled         | config.toml:2
     [metrics];enabled = true             | metrics.enabled        | config.toml:2
-    [anycast];enable_dht = true          | anycast.enable_dht     | config.toml:2
     [[policy.acl]];allow = true          | policy.acl             | config.toml:1
     [policy];audit_log_path = '/a'       | policy.audit_log_path  | config.toml:2
     [policy.rate_limit];default_rps = 5  | policy.rate_limit.default_rps | config.toml:2

@@ -210,7 +210,11 @@ fn it_goes_to_one_that_is_there() {
     };
     let id = lab.send(A, lab.id(B), request).unwrap().id;
     lab.advance(SILENCE);
-    assert_eq!(lab.handed_over(C, &id), [Status::Submitted], "the stranger is not connected");
+    assert_eq!(
+        lab.handed_over(C, &id),
+        [Status::Submitted],
+        "the stranger is not connected"
+    );
 }
 
 #[test]
