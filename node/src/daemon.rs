@@ -180,7 +180,7 @@ impl Node {
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let parts = anycast_parts(config, keypair, net.clone(), routes);
-        let (anycast, anycast_task) = anycast::start(parts, anycast_stop.clone())?;
+        let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;

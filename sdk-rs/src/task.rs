@@ -332,6 +332,10 @@ mod tests {
             originator: PeerId::from_daemon("a".to_owned()),
             assignee: None,
             metadata: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
+            attempts: vec![Attempt {
+                peer: None,
+                reason: "away".to_owned(),
+            }],
         };
         assert_eq!(Task::from(v1::Task::from(task.clone())), task);
     }

@@ -33,7 +33,7 @@ impl Api {
         let (peer, skill) = match request.target {
             Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
             // An answer goes where its task is, whatever skill that was sent for.
-            Some(Target::SkillId(_)) if further => (None, String::new()),
+            Some(Target::SkillId(_)) | None if further => (None, String::new()),
             Some(Target::SkillId(skill)) if skill.is_empty() => {
                 return Err(Status::invalid_argument("skill_id is empty"));
             }
@@ -52,7 +52,6 @@ impl Api {
                     "cannot send to {url:?}: this node has no HTTP bridge"
                 )));
             }
-            None if further => (None, String::new()),
             None => {
                 return Err(Status::invalid_argument(
                     "the task has no target: set peer_id, skill_id or url",

@@ -544,7 +544,7 @@ impl Shell {
                 payload,
             } => {
                 let permit = frame.take().map(|frame| frame.permit);
-                self.plane.on_piece(peer, envelope_id, payload, permit);
+                self.plane.on_piece(peer, envelope_id, *payload, permit);
             }
             Effect::Routed(news) => (self.on_route)(news),
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),

@@ -103,7 +103,7 @@ pub enum Effect {
         /// The envelope to acknowledge.
         envelope_id: String,
         /// The piece.
-        payload: Payload,
+        payload: Box<Payload>,
     },
     /// An acknowledgement that no queue waits for: of an artifact's stream, if of anything.
     StreamAck {

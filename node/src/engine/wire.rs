@@ -61,7 +61,7 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         status_message: task.status_message.as_deref().cloned().or_else(|| moved(task)),
         metadata: task.metadata.clone(),
         assignee_peer_id: id_text(assignee),
-        attempts: attempts(task).map(|attempt| attempt_of(attempt)).collect(),
+        attempts: attempts(task).map(attempt_of).collect(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     lab::{A, B, C, Lab, stranger},
 };
 use crate::{
-    engine::{attempts::TAKEN_WITHIN, originate::SendTask, turn::EngineError},
+    engine::{originate::SendTask, turn::EngineError},
     task::{Role, Status},
 };
 
@@ -68,7 +68,7 @@ fn a_candidate_that_is_away_is_passed_over() {
     lab.listen(C);
     join(&mut lab, A, C);
     let id = send(&mut lab);
-    lab.advance(TAKEN_WITHIN - Duration::from_millis(200));
+    lab.advance(Duration::from_millis(2_800));
     assert!(lab.handed_over(C, &id).is_empty());
     lab.advance(Duration::from_millis(400));
     assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
