@@ -104,6 +104,21 @@ impl NatType {
         }
     }
 }
+/// A peer that was sent a task by skill and did not take it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskAttempt {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// Why the task went to another one, for people.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// A task that was sent tentatively is the receiver's to work on.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskConfirmPayload {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+}
 /// Opens the stream of one artifact.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamStart {
@@ -220,15 +235,6 @@ pub struct Task {
     /// Additive: the peers that the task was sent to before, oldest first, and did not take it.
     #[prost(message, repeated, tag = "103")]
     pub attempts: ::prost::alloc::vec::Vec<TaskAttempt>,
-}
-/// Additive: a peer that was sent a task by skill and did not take it.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TaskAttempt {
-    #[prost(string, tag = "1")]
-    pub peer_id: ::prost::alloc::string::String,
-    /// Why the task went to another one, for people.
-    #[prost(string, tag = "2")]
-    pub reason: ::prost::alloc::string::String,
 }
 /// One turn of a conversation.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -418,12 +424,6 @@ pub struct TaskFailPayload {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskCancelPayload {
-    #[prost(string, tag = "1")]
-    pub task_id: ::prost::alloc::string::String,
-}
-/// Additive: a task that was sent tentatively is the receiver's to work on.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TaskConfirmPayload {
     #[prost(string, tag = "1")]
     pub task_id: ::prost::alloc::string::String,
 }

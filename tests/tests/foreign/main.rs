@@ -11,6 +11,7 @@
     reason = "a test fails by a panic"
 )]
 
+mod anycast;
 mod descriptors;
 mod hostile;
 mod libp2p;
