@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Status,
     /// List the connected peers
     Peers,
+    /// Show how the daemon is reached through relays, and how it reaches each peer
+    Relays,
     /// Show an agent's card
     Card(CardArgs),
     /// List tasks, newest change first

@@ -8,6 +8,7 @@ mod demo;
 mod id;
 mod pair;
 mod peers;
+mod relays;
 mod send;
 mod status;
 mod tasks;
@@ -20,6 +21,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Send(send) => send::run(context, send).await,
         Command::Status => status::run(context).await,
         Command::Peers => peers::run(context).await,
+        Command::Relays => relays::run(context).await,
         Command::Card(card) => card::run(context, card).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use prost::Message as _;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "agentanycast/v1/common.proto",
     "agentanycast/v1/a2a_models.proto",
     "agentanycast/v1/agent_card.proto",
@@ -16,6 +16,7 @@ const FILES: [&str; 10] = [
     "agentanycast/v1/federation.proto",
     "agentanycast/v1/task_list_service.proto",
     "agentanycast/v1/session_service.proto",
+    "agentanycast/v1/network_service.proto",
 ];
 
 #[test]

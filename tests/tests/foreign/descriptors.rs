@@ -14,7 +14,8 @@ use crate::stage::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 3] = [
+const OUR_FILES: [&str; 4] = [
+    "agentanycast/v1/network_service.proto",
     "agentanycast/v1/registry_proof.proto",
     "agentanycast/v1/session_service.proto",
     "agentanycast/v1/task_list_service.proto",
