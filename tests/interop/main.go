@@ -2,7 +2,9 @@
 // for all that happens, and ends with its standard input.
 //
 // Usage: interop relay          a circuit relay on the loopback
-//        interop peer RELAY     a peer that reserves a place at this relay, and takes agent cards
+//
+//	interop peer RELAY     a peer that reserves a place at this relay, and takes agent cards
+//
 // Says:  ready {peer_id, addresses}, card {hex}
 package main
 
@@ -59,6 +61,7 @@ func main() {
 		public := multiaddr.StringCast("/ip4/45.10.0.9/tcp/4001")
 		here, err = libp2p.New(
 			libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"),
+			libp2p.DisableRelay(), // The client, which would list an address of its own.
 			libp2p.ForceReachabilityPublic(),
 			libp2p.AddrsFactory(func(own []multiaddr.Multiaddr) []multiaddr.Multiaddr {
 				return append(own, public)
