@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Peers,
     /// Find agents by skill
     Discover(DiscoverArgs),
+    /// Show how the daemon is reached through relays, and how it reaches each peer
+    Relays,
     /// Show an agent's card
     Card(CardArgs),
     /// List tasks, newest change first

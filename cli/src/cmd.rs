@@ -9,6 +9,7 @@ mod discover;
 mod id;
 mod pair;
 mod peers;
+mod relays;
 mod send;
 mod status;
 mod tasks;
@@ -22,6 +23,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Status => status::run(context).await,
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers => peers::run(context).await,
+        Command::Relays => relays::run(context).await,
         Command::Card(card) => card::run(context, card).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,

@@ -3,8 +3,8 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use agentanycast::{
-    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Message, Part, Peer, Skill, Task,
-    TaskUpdate,
+    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Message, Network, Part, Peer, PeerPath,
+    Relay, Skill, Task, TaskUpdate,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -140,6 +140,37 @@ pub(crate) fn peer(peer: &Peer) -> Value {
         "road": peer.road.to_string(),
         "addresses": peer.addresses,
         "connected_at": time(peer.connected_at),
+    })
+}
+
+pub(crate) fn network(network: &Network) -> Value {
+    let id = |id: &Option<agentanycast::PeerId>| id.as_ref().map(ToString::to_string);
+    let relay = |relay: &Relay| {
+        json!({
+            "peer_id": id(&relay.id),
+            "place": relay.state.to_string(),
+            "since": time(relay.since),
+            "renewed_at": time(relay.renewed_at),
+            "next_try": time(relay.next_try),
+            "last_error": relay.last_error,
+            "addresses": relay.addresses,
+        })
+    };
+    let peer = |peer: &PeerPath| {
+        json!({
+            "peer_id": id(&peer.id),
+            "road": peer.road.to_string(),
+            "addresses": peer.addresses,
+            "connected_at": time(peer.connected_at),
+            "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
+        })
+    };
+    json!({
+        "nat": network.nat.to_string(),
+        "direct_addresses": network.direct_addresses,
+        "relayed_addresses": network.relayed_addresses,
+        "relays": network.relays.iter().map(relay).collect::<Vec<_>>(),
+        "peers": network.peers.iter().map(peer).collect::<Vec<_>>(),
     })
 }
 

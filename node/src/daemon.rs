@@ -16,8 +16,8 @@ use agentanycast_program::{logging, process};
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
-        node_service_server::NodeServiceServer, session_service_server::SessionServiceServer,
-        task_list_service_server::TaskListServiceServer,
+        network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
+        session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
     },
 };
 use anyhow::Context as _;
@@ -405,6 +405,7 @@ fn serve(
     let session = SessionServiceServer::new(api.clone())
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_list = TaskListServiceServer::new(api)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
@@ -423,7 +424,8 @@ fn serve(
         .add_service(old_reflection)
         .add_service(node_service)
         .add_service(session)
-        .add_service(task_list);
+        .add_service(task_list)
+        .add_service(network);
     let engine = engine.clone();
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;

@@ -61,6 +61,7 @@ pub use json::InvalidData;
 pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
+    network::{Nat, Network, PeerPath, PlaceState, Relay},
     peers::{DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
 };
 pub use part::{Content, Part};

@@ -125,6 +125,16 @@ impl Internet {
         self.relay = self.relay.stopped().listen(listen).start().await;
     }
 
+    /// A daemon on a host without a router in front, that knows the relay.
+    pub fn public_daemon(&self) -> daemon::Builder {
+        let host = self.lab.namespace("public");
+        let net = "45.13.0";
+        self.lab
+            .link(&self.core, &format!("{net}.1/24"), &host, &format!("{net}.2/24"));
+        host.default_route(&format!("{net}.1"));
+        daemon_on(&host, &self.relay.addresses)
+    }
+
     /// A site with a router of this kind and one host behind it.
     pub fn site(&self, nat: Nat) -> Site {
         let number = self.sites.fetch_add(1, Ordering::Relaxed) + 1;
@@ -165,6 +175,14 @@ fn relay_at(host: &Namespace, ip: &str) -> relay::Builder {
         .listen(format!("/ip4/{ip}/tcp/{RELAY_PORT}"))
 }
 
+fn daemon_on(host: &Namespace, relays: &[String]) -> daemon::Builder {
+    let builder = Daemon::builder()
+        .in_namespace(host)
+        .args(["--log-level=debug"])
+        .listen(["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]);
+    relays.iter().fold(builder, daemon::Builder::bootstrap)
+}
+
 /// A router and a host behind it.
 #[derive(Debug)]
 pub struct Site {
@@ -181,11 +199,7 @@ pub struct Site {
 impl Site {
     /// A daemon on the host, with TCP and QUIC on all its addresses, that knows the relay.
     pub fn daemon(&self) -> daemon::Builder {
-        let builder = Daemon::builder()
-            .in_namespace(&self.home)
-            .args(["--log-level=debug"])
-            .listen(["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]);
-        self.bootstrap.iter().fold(builder, daemon::Builder::bootstrap)
+        daemon_on(&self.home, &self.bootstrap)
     }
 
     /// Nothing but TCP passes the router any more.

@@ -313,7 +313,7 @@ fn nat_type(nat: Nat) -> NatType {
     }
 }
 
-fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
+pub(super) fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
     let kind = if peer.direct {
         ConnectionType::Direct
     } else {

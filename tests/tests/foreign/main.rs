@@ -17,6 +17,7 @@ mod hostile;
 mod libp2p;
 mod peer;
 mod python;
+mod relayed;
 mod script;
 mod stage;
 mod typescript;

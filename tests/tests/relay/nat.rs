@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 
 mod breaks;
 mod roads;
+mod seen;
 
 /// How long a hole may take to be punched: three attempts of 10 s.
 const PUNCHED: Duration = Duration::from_secs(40);

@@ -104,3 +104,33 @@ fn only_tcp(daemon: daemon::Builder) -> daemon::Builder {
         .listen(["/ip4/0.0.0.0/tcp/0"])
         .config("enable_quic = false\n")
 }
+
+/// How often the pair starts anew.
+fn rounds() -> usize {
+    let given = std::env::var("AGENTANYCAST_PUNCHES").ok();
+    given.map_or(2, |text| text.parse().expect("AGENTANYCAST_PUNCHES is a number"))
+}
+
+async fn each_time(transport: &str, set_up: fn(daemon::Builder) -> daemon::Builder) {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    for _ in 0..rounds() {
+        let two = Two::start_with(&alice, &bob, set_up).await;
+        two.first_task().await;
+        let path = two.direct().await;
+        assert!(path.contains(transport), "{path}");
+    }
+    eprintln!("{} of {} holes punched over {transport}", rounds(), rounds());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_are_punched_each_time_over_quic() {
+    each_time("/quic-v1", |daemon| daemon).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_are_punched_each_time_over_tcp() {
+    each_time("/tcp/", only_tcp).await;
+}
