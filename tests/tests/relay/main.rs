@@ -10,6 +10,7 @@
 
 mod agents;
 mod circuits;
+mod dashboard;
 mod faces;
 mod federation;
 mod poison;
