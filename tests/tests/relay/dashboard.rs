@@ -202,18 +202,14 @@ async fn agents_appear_are_found_and_disappear() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn relays_and_circuits_are_shown_on_any_screen() {
-    let other = Relay::builder().args(["--registry-ttl=3s"]).start().await;
+    let other = Relay::builder().start().await;
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let peers = format!("--federation-peers={},{gone}", other.registry);
     let relay = Relay::builder()
-        .args([
-            peers.as_str(),
-            "--registry-ttl=3s",
-            "--federation-sync-interval=1s",
-        ])
+        .args([peers.as_str(), "--federation-sync-interval=1s"])
         .start()
         .await;
     let _living = [
@@ -288,6 +284,8 @@ async fn relays_and_circuits_are_shown_on_any_screen() {
             "[...document.querySelectorAll('.state')].map(e => e.dataset.state).sort().join() === 'bad,good'",
         )
         .await;
+    let drawn = "document.querySelector('#bytes-line polyline').points.length > 8";
+    browser.eventually("a line shows how much that was", drawn).await;
     keep(&mut browser, "dashboard.png").await;
     browser.dark(true).await;
     keep(&mut browser, "dashboard-dark.png").await;
