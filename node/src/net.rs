@@ -18,6 +18,10 @@ mod handle;
 mod host;
 mod inbound;
 mod listen;
+mod nat;
+mod probe;
+mod reach;
+mod reservation;
 mod roster;
 mod streams;
 #[cfg(test)]
@@ -37,6 +41,9 @@ pub use self::{
     frame::{FrameBatch, MAX_FRAME_BYTES},
     handle::{DialAttempt, DialError, Handle},
     inbound::InboundFrame,
+    nat::Nat,
+    reach::Reachable,
+    reservation::{RelaySnapshot, ReservationState},
     roster::PeerSnapshot,
     streams::OpenError,
     turns::Turns,
@@ -64,6 +71,8 @@ pub struct NetConfig {
     pub relay_client: bool,
     /// Turn relayed connections into direct ones where the NATs allow it.
     pub hole_punching: bool,
+    /// Ask the router for a port that leads here (UPnP).
+    pub upnp: bool,
     /// Name and version of this program, shown to peers.
     pub agent_version: String,
     /// How much peers may use.

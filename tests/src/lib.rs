@@ -19,6 +19,7 @@ pub mod daemon;
 pub mod disk;
 pub mod ending;
 pub mod lab;
+pub mod nat;
 pub mod pair;
 pub mod process;
 pub mod relay;
