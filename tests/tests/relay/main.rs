@@ -11,6 +11,7 @@
 mod agents;
 mod anycast;
 mod circuits;
+mod dashboard;
 mod faces;
 mod federation;
 mod nat;
