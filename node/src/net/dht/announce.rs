@@ -161,7 +161,7 @@ mod tests {
 
     fn announcing(items: impl IntoIterator<Item = Item>, now: Instant) -> Announcements<u32> {
         let mut announcements = Announcements::new(Pace { every: EVERY });
-        assert_eq!(announcements.replace(items, now), []);
+        assert!(announcements.replace(items, now).is_empty());
         announcements
     }
 
@@ -221,7 +221,7 @@ mod tests {
             all.due(now + Duration::from_secs(1)),
             [Item::Record, skill("sort")]
         );
-        assert_eq!(all.replace([], now), []);
+        assert!(all.replace([], now).is_empty());
         assert_eq!((all.due(now + EVERY), all.next_at()), (vec![], None));
     }
 
