@@ -43,6 +43,8 @@ use super::{
 
 /// Longest that a query of Kademlia runs; a dial that fails takes 10 s.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Shortest lifetime and time between refreshes.
+const SHORTEST: Duration = Duration::from_secs(1);
 /// Longest message: twenty peers and twenty providers with their addresses, or a record with twenty peers.
 const MAX_MESSAGE: usize = 64 << 10;
 /// How often what has expired is dropped, at the latest.
@@ -71,6 +73,8 @@ pub(in super::super) struct Behaviour {
     listening: ListenAddresses,
     horizon: Horizon,
     failures: LruCache<PeerId, u8>,
+    /// Nobody is in the routing table.
+    alone: bool,
     refresh_at: Instant,
     sweep_at: Instant,
     /// Something has happened since [`Self::on_time`].
@@ -81,7 +85,10 @@ pub(in super::super) struct Behaviour {
 
 impl Behaviour {
     /// A node that knows nobody yet.
-    pub(in super::super) fn new(keypair: &Keypair, config: DhtConfig, counters: Arc<Counters>) -> Self {
+    pub(in super::super) fn new(keypair: &Keypair, mut config: DhtConfig, counters: Arc<Counters>) -> Self {
+        // Kademlia counts in seconds.
+        config.times.lifetime = config.times.lifetime.max(SHORTEST);
+        config.times.refresh_every = config.times.refresh_every.max(SHORTEST);
         let local = keypair.public().to_peer_id();
         let protocol = StreamProtocol::new(match config.network {
             DhtNetwork::Mesh => "/agentanycast/kad/1.0.0",
@@ -115,6 +122,7 @@ impl Behaviour {
             listening: ListenAddresses::default(),
             horizon: Horizon::default(),
             failures: LruCache::new(COUNTED_PEERS),
+            alone: true,
             refresh_at: now + config.times.refresh_every,
             sweep_at: now + SWEEP_EVERY.min(config.times.lifetime),
             stirred: true,
@@ -146,6 +154,7 @@ impl Behaviour {
                 self.kad.add_address(&peer, address);
             }
         }
+        self.alone |= self.kad.kbuckets().next().is_none();
         self.stirred = true;
     }
 
@@ -266,6 +275,7 @@ impl Behaviour {
         if *failures >= MAX_DIAL_FAILURES {
             self.failures.pop(&peer);
             self.kad.remove_peer(&peer);
+            self.alone |= self.kad.kbuckets().next().is_none();
         }
     }
 }

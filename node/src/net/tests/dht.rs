@@ -6,6 +6,8 @@ use agentanycast_proto::v1::Skill;
 
 use super::*;
 
+mod strangers;
+
 /// Short enough for a test to see the end of it; Kademlia counts in whole seconds.
 const LIFETIME: Duration = Duration::from_secs(2);
 /// Longer than any search takes over the loopback.

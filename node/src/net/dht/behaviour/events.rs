@@ -60,8 +60,7 @@ impl Behaviour {
                 ..
             } => {
                 tracing::debug!(%peer, "in the routing table");
-                let known: usize = self.kad.kbuckets().map(|bucket| bucket.num_entries()).sum();
-                if known == 1 {
+                if std::mem::take(&mut self.alone) {
                     self.announcements.hurry(Instant::now());
                 }
             }
