@@ -27,6 +27,7 @@ mod subscribers;
 mod table;
 mod trace;
 mod turn;
+mod unsaid;
 mod weight;
 pub mod wire;
 

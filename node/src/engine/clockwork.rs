@@ -38,6 +38,7 @@ impl Core {
             || self.tasks.has_deadlines()
             || self.more_to_collect
             || self.attempts.needs_clock()
+            || self.unsaid.needs_clock()
     }
 
     /// Looks after everything that depends on time. Called every 100 ms while
@@ -51,6 +52,7 @@ impl Core {
             .collect();
         self.dirty.extend(waiting.iter().copied());
         self.move_on_from_silent(now)?;
+        self.tell_claims(now)?;
         for id in self.tasks.overdue(now.unix) {
             let missed = self.miss_deadline(now, &id);
             if unless_damaged(missed)?.is_none() {

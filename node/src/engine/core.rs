@@ -61,6 +61,8 @@ pub struct Core {
     pub(super) feed: Feed,
     /// Tasks sent by skill that nobody has taken yet.
     pub(super) attempts: super::attempts::Attempts,
+    /// Claims that their originators have not been told of yet.
+    pub(super) unsaid: super::unsaid::Unsaid,
     pub(super) claims: HashMap<String, super::assign::Claim>,
     pub(super) connected: HashSet<PeerId>,
     /// Peers that the network is asked to reach.
@@ -105,6 +107,7 @@ impl Core {
             seen: LruCache::new(SEEN_PEERS),
             feed: Feed::new(now.mono),
             attempts: super::attempts::Attempts::default(),
+            unsaid: super::unsaid::Unsaid::default(),
             claims: HashMap::new(),
             connected: HashSet::new(),
             wanted: HashSet::new(),
@@ -153,6 +156,11 @@ impl Core {
     /// like those that come with [`Core::take_turn`], which go after them.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.turn.effects)
+    }
+
+    /// What may be let out at once, whether the running turn becomes durable or not.
+    pub fn take_early(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.turn.early)
     }
 
     /// Number of changes of the running turn so far.
@@ -277,6 +285,7 @@ impl Core {
         self.effect(Effect::Changed(Arc::new(change)));
         if ended {
             self.claims.remove(&id);
+            self.unsaid.said(&id);
             if let Some(peer) = routed_to {
                 self.attempts.end(&id);
                 self.effect(Effect::Routed(RouteNews::Left(peer)));
@@ -347,11 +356,19 @@ impl Core {
                 Role::Assignee(peer) => self.peers.card(&*self.store, peer)?,
                 _ => self.peers.own().cloned(),
             };
-            self.effect(Effect::Incoming {
+            let is_new_from_peer = task.role.peer().is_some() && task.status == Status::Submitted;
+            let incoming = Effect::Incoming {
                 listener,
                 task,
                 sender_card,
-            });
+            };
+            if is_new_from_peer {
+                // It need not wait: whoever acts on it makes calls whose answers wait for what came before. A crash
+                // in between loses a task that nobody was told is here, and it is sent again.
+                self.turn.early.push(incoming);
+            } else {
+                self.effect(incoming);
+            }
         }
         Ok(())
     }

@@ -414,6 +414,7 @@ impl Shell {
 
     /// Ends an input of the running turn: what it came to is let out before what the next one comes to.
     fn step(&mut self, release: Option<Release>, frame: Option<net::InboundFrame>) {
+        self.hand_over();
         let effects = self.core.take_effects();
         // What has no effect needs no barrier before the peer may send more.
         let frame = frame.filter(|_| !effects.is_empty());
@@ -426,8 +427,19 @@ impl Shell {
         }
     }
 
+    /// Lets out what need not wait for the barrier.
+    fn hand_over(&mut self) {
+        let early = self.core.take_early();
+        if self.failure.is_none() {
+            for effect in early {
+                self.let_out(effect, &mut None);
+            }
+        }
+    }
+
     /// Hands the turn's batch over; its answers and effects wait for the barrier.
     fn finish_turn(&mut self) {
+        self.hand_over();
         let turn = self.core.take_turn(self.clock.now());
         let done = self.core.take_store_failure();
         self.note(done);

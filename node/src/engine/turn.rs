@@ -178,6 +178,8 @@ pub struct Turn {
     pub batch: Batch,
     /// To be let out after that.
     pub effects: Vec<Effect>,
+    /// To be let out at once: it promises nothing.
+    pub early: Vec<Effect>,
 }
 
 /// Why a call was refused; each kind is one gRPC status.

@@ -4,7 +4,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, EnvelopeType, a2a_envelope::Payload};
+use agentanycast_proto::v1::{
+    A2aEnvelope, AckOutcome, AckPayload, EnvelopeType, SendTaskPayload, a2a_envelope::Payload,
+};
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -315,6 +317,15 @@ impl Lab {
             .map(|(_, _, task)| task.status)
             .collect()
     }
+}
+
+/// A task with this id.
+pub(super) fn send_task(id: &str) -> Payload {
+    Payload::SendTask(SendTaskPayload {
+        task_id: id.into(),
+        message: Some(text("m", "x")),
+        ..Default::default()
+    })
 }
 
 /// An envelope of a deployed peer: without a place in a queue.

@@ -256,6 +256,9 @@ impl World {
     }
 
     fn after_input(&mut self, at: usize) {
+        for effect in self.nodes[at].machine.take_early() {
+            self.effect(at, effect);
+        }
         if !self.dice.chance(self.plan.grouping) {
             self.nodes[at].machine.end_turn(self.time);
         }
