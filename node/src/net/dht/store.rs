@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_full_store_refuses_newcomers_until_something_expires() {
         let (now, local) = (Instant::now(), PeerId::random());
-        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_secs(60));
+        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_mins(1));
         let mut store = Store::new(local, SMALL);
         let first = PeerId::random();
         store.put(record(first, soon)).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn providers_are_bounded_per_skill_per_peer_and_in_total() {
         let (now, local) = (Instant::now(), PeerId::random());
-        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_secs(60));
+        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_mins(1));
         let mut store = Store::new(local, SMALL);
         let [a, b, c, d] = std::array::from_fn(|_| PeerId::random());
         let full = |result| matches!(result, Err(Error::MaxProvidedKeys));
