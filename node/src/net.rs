@@ -19,6 +19,10 @@ mod handle;
 mod host;
 mod inbound;
 mod listen;
+mod nat;
+mod probe;
+mod reach;
+mod reservation;
 mod roster;
 mod streams;
 #[cfg(test)]
@@ -39,6 +43,9 @@ pub use self::{
     frame::{FrameBatch, MAX_FRAME_BYTES},
     handle::{DialAttempt, DialError, Handle},
     inbound::InboundFrame,
+    nat::Nat,
+    reach::Reachable,
+    reservation::{RelaySnapshot, ReservationState},
     roster::PeerSnapshot,
     streams::OpenError,
     turns::Turns,
@@ -66,6 +73,8 @@ pub struct NetConfig {
     pub relay_client: bool,
     /// Turn relayed connections into direct ones where the NATs allow it.
     pub hole_punching: bool,
+    /// Ask the router for a port that leads here (UPnP).
+    pub upnp: bool,
     /// How the node takes part in the DHT, if it does.
     pub dht: Option<DhtConfig>,
     /// Name and version of this program, shown to peers.

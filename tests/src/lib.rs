@@ -13,11 +13,13 @@
 
 pub mod agent;
 pub mod bare;
+pub mod browser;
 pub mod calls;
 pub mod daemon;
 pub mod disk;
 pub mod ending;
 pub mod lab;
+pub mod nat;
 pub mod pair;
 pub mod process;
 pub mod relay;

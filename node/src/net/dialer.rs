@@ -128,6 +128,16 @@ impl Dialer {
         self.targets.get(target).is_some_and(|state| state.pinned)
     }
 
+    /// Whether `peer` is, or is at, a target of the configuration.
+    pub(super) fn pins(&self, peer: PeerId) -> bool {
+        let there = |phase| matches!(phase, Phase::Connected { peer: held, .. } if held == peer);
+        self.is_pinned(&Target::Peer(peer))
+            || self
+                .targets
+                .values()
+                .any(|state| state.pinned && there(state.phase))
+    }
+
     /// Attempts at `target` that failed since its last connection.
     pub(super) fn failures(&self, target: &Target) -> u32 {
         self.targets.get(target).map_or(0, |state| state.failures)
@@ -171,6 +181,17 @@ impl Dialer {
         let failures = state.failures;
         self.wait(target, now, jitter);
         failures
+    }
+
+    /// No attempt was made, since another dial of the same peer is under way: soon again, and no failure.
+    pub(super) fn postponed(&mut self, target: &Target, now: Instant) {
+        if let Some(state) = self.targets.get_mut(target)
+            && state.phase == Phase::Dialing
+        {
+            let until = now + FIRST_DELAY;
+            state.phase = Phase::Waiting { until };
+            self.schedule.insert((until, target.clone()));
+        }
     }
 
     /// `peer` is connected, whoever dialled.
@@ -239,6 +260,18 @@ impl Dialer {
             self.schedule.remove(&(until, target.clone()));
             state.phase = Phase::Waiting { until: now };
             self.schedule.insert((now, target));
+        }
+    }
+
+    /// The way to everybody may have changed: the waits begin anew, with an attempt at once.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        let waiting: Vec<_> = std::mem::take(&mut self.schedule).into_iter().collect();
+        for (_, target) in waiting {
+            if let Some(state) = self.targets.get_mut(&target) {
+                state.delay = FIRST_DELAY;
+                state.phase = Phase::Waiting { until: now };
+                self.schedule.insert((now, target));
+            }
         }
     }
 

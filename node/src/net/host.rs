@@ -5,9 +5,11 @@
 mod dht;
 mod dialing;
 mod events;
+mod moves;
+mod reach;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -34,6 +36,8 @@ use super::{
     feed::{Feed, Notice},
     handle::{Command, Handle, Shared},
     inbound, listen,
+    nat::Views,
+    reservation::Reservations,
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
     transport,
 };
@@ -72,6 +76,16 @@ pub(super) struct Host {
     asked: HashMap<ConnectionId, Asked>,
     /// Peers that got a direct connection beside a relayed one, by when the latter is closed.
     upgraded: VecDeque<(Instant, PeerId)>,
+    reservations: Reservations,
+    views: Views,
+    /// Relays that were dialled over the other transport too, to be seen from there.
+    sounded: HashSet<PeerId>,
+    /// The connections that these dials become, which are for that only.
+    soundings: HashSet<ConnectionId>,
+    /// Reach through relays.
+    relay_client: bool,
+    /// What others are told of us may have changed.
+    reach_changed: bool,
     sweep_at: Instant,
     listen_failure: Option<StartError>,
     stop: CancellationToken,
@@ -110,6 +124,12 @@ impl Host {
             redials: HashMap::new(),
             asked: HashMap::new(),
             upgraded: VecDeque::new(),
+            reservations: Reservations::default(),
+            views: Views::default(),
+            sounded: HashSet::new(),
+            soundings: HashSet::new(),
+            relay_client: config.relay_client,
+            reach_changed: true,
             sweep_at: Instant::now() + SWEEP_EVERY,
             listen_failure: None,
             stop: CancellationToken::new(),
@@ -122,6 +142,7 @@ impl Host {
         host.wait_until_bound().await?;
         host.remember(&config.known_addrs);
         host.pin(bootstrap);
+        host.tell_reach();
         Ok((
             host,
             Handle {
@@ -189,11 +210,13 @@ impl Host {
         let events = self.events.clone();
         let shared = Arc::clone(&self.shared);
         let stopped = loop {
+            self.tell_reach();
             let timer = sleep_until(self.next_timer().into());
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, addresses, reply }) => self.ask(peer, &addresses, reply),
+                    Some(Command::Learn { said }) => self.hearsay(said),
                     Some(Command::Shutdown { reply }) => break Some(reply),
                     None => break None,
                 },
@@ -283,7 +306,8 @@ impl Host {
     fn next_timer(&self) -> Instant {
         let redial = self.dialer.next_at().filter(|_| self.may_redial() > 0);
         let upgraded = self.upgraded.front().map(|(at, _)| *at);
-        [redial, upgraded]
+        let place = self.reservations.next_at(Instant::now());
+        [redial, upgraded, place]
             .into_iter()
             .flatten()
             .fold(self.sweep_at, Instant::min)
@@ -292,6 +316,7 @@ impl Host {
     fn on_timer(&mut self) {
         let now = Instant::now();
         self.redial(now);
+        self.reserve(now);
         while let Some((_, peer)) = self.upgraded.pop_front_if(|(at, _)| *at <= now) {
             let needless = self.shared.roster().needless(peer);
             for connection in needless {

@@ -61,12 +61,13 @@ impl Listeners {
     }
 
     /// All addresses, interfaces spelled out.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &Multiaddr> {
+        self.all.iter().flat_map(|listener| &listener.addresses)
+    }
+
+    /// All addresses as texts.
     pub(super) fn reachable(&self) -> Vec<String> {
-        self.all
-            .iter()
-            .flat_map(|listener| &listener.addresses)
-            .map(ToString::to_string)
-            .collect()
+        self.addresses().map(ToString::to_string).collect()
     }
 
     /// All addresses as they were asked for, with the port that was bound.

@@ -12,6 +12,7 @@ use super::*;
 
 mod dht;
 mod dialing;
+mod places;
 mod relayed;
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
@@ -36,6 +37,7 @@ fn config(listen: &[&str]) -> NetConfig {
         quic: true,
         relay_client: true,
         hole_punching: true,
+        upnp: false,
         dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: Limits::default(),

@@ -14,13 +14,13 @@ use libp2p::{
 };
 
 #[derive(NetworkBehaviour)]
-struct Peer {
+pub(crate) struct Peer {
     relay: relay::client::Behaviour,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
 }
 
-fn peer() -> Swarm<Peer> {
+pub(crate) fn peer() -> Swarm<Peer> {
     SwarmBuilder::with_new_identity()
         .with_tokio()
         .with_tcp(
@@ -43,7 +43,7 @@ fn peer() -> Swarm<Peer> {
 }
 
 /// Reserves a place; whether the relay gave one.
-async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
+pub(crate) async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
     let listener = swarm.listen_on(at.clone().with(Protocol::P2pCircuit)).unwrap();
     let outcome = async {
         loop {
@@ -60,7 +60,7 @@ async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
 }
 
 /// Dials through the relay and waits for a ping over the circuit.
-async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: PeerId) -> bool {
+pub(crate) async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: PeerId) -> bool {
     let circuit = at.clone().with(Protocol::P2pCircuit).with(Protocol::P2p(target));
     dialer.dial(circuit).unwrap();
     let outcome = async {

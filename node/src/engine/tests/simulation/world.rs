@@ -402,11 +402,11 @@ impl World {
                 peer,
                 envelope_id,
                 payload,
-            } => self.stream_piece(at, self.host_of(peer), envelope_id, payload),
+            } => self.stream_piece(at, self.host_of(peer), envelope_id, *payload),
             Effect::StreamAck { peer, ack } => self.stream_ack(at, self.host_of(peer), &ack),
             Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
             Effect::Forget { task_id } => self.nodes[at].plane.forget(&task_id),
-            Effect::Wanted { .. } => {}
+            Effect::Wanted { .. } | Effect::Routed(_) => {}
         }
     }
 
