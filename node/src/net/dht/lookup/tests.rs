@@ -176,6 +176,9 @@ fn a_search_nobody_waits_for_is_ended() {
     drop(lab.ask("echo", 1));
     lab.found(1, &[PeerId::random()]);
     assert!(lab.idle());
+    drop(lab.ask("sum", 1));
+    lab.searches.expire(lab.now, &mut lab.network);
+    assert!(lab.idle());
     lab.ended(1);
     lab.found(1, &[PeerId::random()]);
     assert!(lab.idle(), "what comes late is dropped");
