@@ -155,7 +155,7 @@ mod tests {
 
     const EVERY: Duration = Duration::from_mins(10);
 
-    fn skill(name: impl ToString) -> Item {
+    fn skill(name: impl std::fmt::Display) -> Item {
         Item::Skill(name.to_string())
     }
 

@@ -184,12 +184,14 @@ impl<Q: Copy + Eq + Hash + Debug> Searches<Q> {
         self.settle(&skill, network);
     }
 
-    /// Answers whoever cannot wait any longer.
+    /// Answers whoever cannot wait any longer, and forgets who does not.
     pub(super) fn expire(&mut self, now: Instant, network: &mut impl Queries<Id = Q>) {
         let skills: Vec<_> = self.running.keys().cloned().collect();
         for skill in skills {
             if let Some(search) = self.running.get_mut(&skill) {
-                search.answer(&skill, |asker, _| asker.deadline <= now);
+                search.answer(&skill, |asker, _| {
+                    asker.deadline <= now || asker.reply.is_closed()
+                });
             }
             self.settle(&skill, network);
         }

@@ -24,7 +24,7 @@ use super::record::MAX_RECORD_BYTES;
 pub(super) struct Bounds {
     /// Records, each of at most [`MAX_RECORD_BYTES`].
     pub(super) records: usize,
-    /// Provider records in total. Each has a few addresses (see [`super::behaviour`]), about 1 KiB.
+    /// Provider records in total. Each has a few addresses (see [`super::behaviour`]), 2 KiB at most.
     pub(super) providers: usize,
     /// Providers of one skill: several answers' worth (an answer has 20), since every answer has the newest.
     pub(super) providers_per_key: usize,
@@ -32,7 +32,7 @@ pub(super) struct Bounds {
     pub(super) keys_per_peer: usize,
 }
 
-/// 32 MiB of records and 16 MiB of providers at most. Each node keeps what is near to it, some 20 times its share of
+/// 32 MiB of records and as much of providers at most. Each node keeps what is near to it, some 20 times its share of
 /// all there is: enough for ten thousand nodes with ten skills each.
 pub(super) const BOUNDS: Bounds = Bounds {
     records: 4096,
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_full_store_refuses_newcomers_until_something_expires() {
         let (now, local) = (Instant::now(), PeerId::random());
-        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_secs(60));
+        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_mins(1));
         let mut store = Store::new(local, SMALL);
         let first = PeerId::random();
         store.put(record(first, soon)).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn providers_are_bounded_per_skill_per_peer_and_in_total() {
         let (now, local) = (Instant::now(), PeerId::random());
-        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_secs(60));
+        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_mins(1));
         let mut store = Store::new(local, SMALL);
         let [a, b, c, d] = std::array::from_fn(|_| PeerId::random());
         let full = |result| matches!(result, Err(Error::MaxProvidedKeys));
