@@ -28,6 +28,7 @@ mod streams;
 mod tests;
 mod transport;
 mod turns;
+mod upgrade;
 mod writer;
 
 use agentanycast_identity::PeerId;

@@ -209,6 +209,17 @@ impl Site {
         );
     }
 
+    /// The router translates so from now on; what it has translated stays.
+    pub fn change(&self, nat: Nat) {
+        self.translate(nat.rule());
+    }
+
+    /// The host has one more address.
+    pub fn add_address(&self) {
+        self.home
+            .run("ip", ["address", "add", "10.99.0.1/32", "dev", "lo"]);
+    }
+
     /// The router forgets what it has translated, and chooses other ports from now on.
     pub fn rebind(&self) {
         self.translate("meta l4proto { tcp, udp } masquerade to :30000-39999");

@@ -105,6 +105,24 @@ fn only_tcp(daemon: daemon::Builder) -> daemon::Builder {
         .config("enable_quic = false\n")
 }
 
+/// The NATs become better ones, and the network changes: then a direct way is looked for once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_direct_way_is_looked_for_again() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Symmetric));
+    let two = Two::start(&alice, &bob).await;
+    two.first_task().await;
+    let task = two.begin().await;
+    assert_eq!(two.path().await, "relayed");
+    alice.change(Nat::Independent);
+    bob.change(Nat::Independent);
+    alice.add_address();
+    two.direct().await;
+    two.end(&task).await;
+}
+
 /// How often the pair starts anew.
 fn rounds() -> usize {
     let given = std::env::var("AGENTANYCAST_PUNCHES").ok();
