@@ -32,6 +32,30 @@ fn waits_double_up_to_the_last() {
 }
 
 #[test]
+fn a_new_network_is_tried_at_once_and_a_dial_under_way_is_no_failure() {
+    let mut now = Instant::now();
+    let mut dialer = Dialer::new(8);
+    let relay = Target::Address("/dns/relay.example/tcp/4001".to_owned());
+    dialer.pin(relay.clone(), now);
+    assert!(dialer.want(peer(1), false, now));
+    for _ in 0..6 {
+        now += 2 * LAST_DELAY;
+        for target in dialer.due(now, 9) {
+            dialer.failed(&target, now, MIDDLE);
+        }
+    }
+    assert!(dialer.next_at().unwrap() > now + FIRST_DELAY);
+    dialer.hurry(now);
+    assert_eq!(dialer.due(now, 9).len(), 2);
+    let failures = dialer.failures(&relay);
+    dialer.postponed(&relay, now);
+    assert_eq!(dialer.next_at(), Some(now + FIRST_DELAY));
+    assert_eq!(dialer.failures(&relay), failures);
+    dialer.attached(&relay, peer(2), now);
+    assert!(dialer.pins(peer(2)) && !dialer.pins(peer(1)));
+}
+
+#[test]
 fn jitter_stays_within_a_fifth() {
     let now = Instant::now();
     for (jitter, wait) in [(0.0, 800), (1.0, 1200), (f64::MAX, 1200)] {
