@@ -17,6 +17,7 @@ mod frame;
 mod handle;
 mod host;
 mod inbound;
+mod jitter;
 mod listen;
 mod nat;
 mod probe;

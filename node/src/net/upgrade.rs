@@ -12,12 +12,12 @@ use std::{
 
 use agentanycast_identity::PeerId;
 
+use super::jitter::spread;
+
 /// First wait after a circuit was made: DCUtR's own three attempts are over by then.
 const FIRST_DELAY: Duration = Duration::from_mins(1);
 /// Longest wait: a try costs a circuit at the relay, which allows a peer 1024 in an hour and from one address.
 const LAST_DELAY: Duration = Duration::from_mins(30);
-/// Share of a wait that jitter adds or takes.
-const JITTER: f64 = 0.2;
 /// Peers that are tried again; more stay relayed.
 const MAX_PEERS: usize = 256;
 
@@ -39,7 +39,7 @@ impl Upgrades {
     pub(super) fn relayed(&mut self, peer: PeerId, now: Instant, jitter: f64) {
         if self.peers.len() < MAX_PEERS || self.peers.contains_key(&peer) {
             let wait = Wait {
-                until: later(now, FIRST_DELAY, jitter),
+                until: now + spread(FIRST_DELAY, jitter),
                 delay: FIRST_DELAY * 2,
             };
             self.peers.entry(peer).or_insert(wait);
@@ -55,7 +55,7 @@ impl Upgrades {
     pub(super) fn due(&mut self, now: Instant, jitter: f64) -> Vec<PeerId> {
         let due = self.peers.iter_mut().filter(|(_, wait)| wait.until <= now);
         due.map(|(peer, wait)| {
-            wait.until = later(now, wait.delay, jitter);
+            wait.until = now + spread(wait.delay, jitter);
             wait.delay = (wait.delay * 2).min(LAST_DELAY);
             *peer
         })
@@ -78,15 +78,11 @@ impl Upgrades {
     }
 }
 
-fn later(now: Instant, delay: Duration, jitter: f64) -> Instant {
-    now + delay.mul_f64(1.0 + JITTER * (2.0 * jitter.clamp(0.0, 1.0) - 1.0))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::jitter::SHARE, *};
 
     fn peer(n: u16) -> PeerId {
         let mut bytes = vec![0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
@@ -136,7 +132,7 @@ mod tests {
                 }
                 for peer in upgrades.due(now, jitter) {
                     let before = tried.insert(peer, now);
-                    prop_assert!(before.is_none_or(|at| now - at >= FIRST_DELAY.mul_f64(1.0 - JITTER)));
+                    prop_assert!(before.is_none_or(|at| now - at >= FIRST_DELAY.mul_f64(1.0 - SHARE)));
                 }
                 prop_assert!(upgrades.peers.len() <= MAX_PEERS);
                 prop_assert!(upgrades.next_at().is_none_or(|at| at > now));

@@ -28,7 +28,7 @@ const PUNCHED: Duration = Duration::from_secs(40);
 
 /// Two daemons that know each other by nothing but the relay, an agent on the second.
 struct Two {
-    a: Daemon,
+    _a: Daemon,
     b: Daemon,
     alice: Node,
     bob: PeerId,
@@ -61,7 +61,7 @@ impl Two {
             bob: b.peer_id().clone(),
             _agent: agent(&node, Arc::clone(&gate)),
             gate,
-            a,
+            _a: a,
             b,
             alice,
             circuits,

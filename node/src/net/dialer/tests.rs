@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::net::jitter::SHARE;
 
 const MIDDLE: f64 = 0.5;
 
@@ -176,7 +177,7 @@ proptest! {
             prop_assert!(dialer.targets.values().all(|state| state.delay <= LAST_DELAY));
             let wanted = dialer.targets.values().filter(|state| state.wanted).count();
             prop_assert!(wanted == dialer.wanted && wanted <= 3);
-            let latest = now + LAST_DELAY.mul_f64(1.0 + JITTER);
+            let latest = now + LAST_DELAY.mul_f64(1.0 + SHARE);
             prop_assert!(dialer.schedule.iter().all(|(at, _)| *at <= latest));
         }
     }
