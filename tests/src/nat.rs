@@ -236,16 +236,15 @@ impl Site {
             return None;
         }
         self.router.nft(
-            "table inet upnp { \
-               chain prerouting { type nat hook prerouting priority -100; jump map; }; chain map { }; \
-               chain forward { type filter hook forward priority 0; jump pass; }; chain pass { }; chain back { }; \
-             }",
+            "table inet upnp { chain mapped { }; chain passed { }; chain back { }; \
+               chain prerouting { type nat hook prerouting priority -100; jump mapped; }; \
+               chain forward { type filter hook forward priority 0; jump passed; }; }",
         );
         let home = tempfile::tempdir().expect("a temporary directory");
         let settings = home.path().join("miniupnpd.conf");
         let text = format!(
             "ext_ifname={}\nlistening_ip={}\nport=0\nenable_upnp=yes\nenable_natpmp=no\nsecure_mode=yes\n\
-             upnp_table_name=upnp\nupnp_nat_table_name=upnp\nupnp_forward_chain=pass\nupnp_nat_chain=map\n\
+             upnp_table_name=upnp\nupnp_nat_table_name=upnp\nupnp_forward_chain=passed\nupnp_nat_chain=mapped\n\
              upnp_nat_postrouting_chain=back\nuuid=00000000-0000-4000-8000-000000000001\n\
              allow 1024-65535 192.168.1.0/24 1024-65535\n",
             self.wan.device(),
