@@ -18,6 +18,7 @@ mod frame;
 mod handle;
 mod host;
 mod inbound;
+mod jitter;
 mod listen;
 mod nat;
 mod probe;
@@ -29,6 +30,7 @@ mod streams;
 mod tests;
 mod transport;
 mod turns;
+mod upgrade;
 mod writer;
 
 use agentanycast_identity::PeerId;

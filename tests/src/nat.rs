@@ -16,12 +16,19 @@
 //! remote sees another port. A router drops what nobody asked for, as home routers do; a reset instead would end
 //! the other side's attempt.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::{
+    path::PathBuf,
+    process::{Child, Stdio},
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use tempfile::TempDir;
 
 use crate::{
     daemon::{self, Daemon},
     lab::{Lab, Link, Namespace},
     relay::{self, Relay},
+    wait::skipped,
 };
 
 /// Where the relay is, and the port of both its transports.
@@ -29,6 +36,9 @@ const RELAY_NET: &str = "45.10.0";
 const RELAY_PORT: u16 = 4001;
 /// Where the relay goes when it moves.
 const MOVED_NET: &str = "45.12.0";
+
+/// Names the program that serves UPnP on a router, if it is not installed.
+const MINIUPNPD: &str = "AGENTANYCAST_TEST_MINIUPNPD";
 
 /// How a site's router translates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +219,55 @@ impl Site {
         );
     }
 
+    /// The router translates so from now on; what it has translated stays.
+    pub fn change(&self, nat: Nat) {
+        self.translate(nat.rule());
+    }
+
+    /// The router opens ports to whoever asks by UPnP, as many home routers do; none, after saying so, without the
+    /// program for it.
+    pub fn serve_upnp(&self) -> Option<Gateway> {
+        let program = std::env::var_os(MINIUPNPD).map_or_else(|| "/usr/sbin/miniupnpd".into(), PathBuf::from);
+        if !program.exists() {
+            skipped(&format!(
+                "no {} here; {MINIUPNPD} may say where it is",
+                program.display()
+            ));
+            return None;
+        }
+        self.router.nft(
+            "table inet upnp { chain mapped { }; chain passed { }; chain back { }; \
+               chain prerouting { type nat hook prerouting priority -100; jump mapped; }; \
+               chain forward { type filter hook forward priority 0; jump passed; }; }",
+        );
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let settings = home.path().join("miniupnpd.conf");
+        let text = format!(
+            "ext_ifname={}\nlistening_ip={}\nport=0\nenable_upnp=yes\nenable_natpmp=no\nsecure_mode=yes\n\
+             upnp_table_name=upnp\nupnp_nat_table_name=upnp\nupnp_forward_chain=passed\nupnp_nat_chain=mapped\n\
+             upnp_nat_postrouting_chain=back\nuuid=00000000-0000-4000-8000-000000000001\n\
+             allow 1024-65535 192.168.1.0/24 1024-65535\n",
+            self.wan.device(),
+            self.lan.device()
+        );
+        std::fs::write(&settings, text).expect("the settings are written");
+        let mut command = self.router.command(&program);
+        command.arg("-d").arg("-f").arg(&settings);
+        command.arg("-P").arg(home.path().join("pid"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn().expect("the program can be run");
+        Some(Gateway { child, _home: home })
+    }
+
+    /// The host has one more address.
+    pub fn add_address(&self) {
+        self.home
+            .run("ip", ["address", "add", "10.99.0.1/32", "dev", "lo"]);
+    }
+
     /// The router forgets what it has translated, and chooses other ports from now on.
     pub fn rebind(&self) {
         self.translate("meta l4proto { tcp, udp } masquerade to :30000-39999");
@@ -233,6 +292,20 @@ impl Site {
                chain input {{ type filter hook input priority 0; iifname \"{device}\" ct state new drop; }}; \
              }}"
         ));
+    }
+}
+
+/// A router's UPnP; dropping it ends it.
+#[derive(Debug)]
+pub struct Gateway {
+    child: Child,
+    _home: TempDir,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

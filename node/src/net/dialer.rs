@@ -11,12 +11,12 @@ use std::{
 
 use agentanycast_identity::PeerId;
 
+use super::jitter::spread;
+
 /// First wait after a failure (wire contract, "Offline queue"), before jitter.
 pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts, before jitter.
 pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
-/// Share of a wait that jitter adds or takes, so that many nodes do not dial in step.
-const JITTER: f64 = 0.2;
 /// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`], also when its peer never
 /// said who it is.
 const STABLE_AFTER: Duration = Duration::from_mins(1);
@@ -291,8 +291,7 @@ impl Dialer {
 
     fn wait(&mut self, target: &Target, now: Instant, jitter: f64) {
         if let Some(state) = self.targets.get_mut(target) {
-            let factor = 1.0 + JITTER * (2.0 * jitter.clamp(0.0, 1.0) - 1.0);
-            let until = now + state.delay.mul_f64(factor);
+            let until = now + spread(state.delay, jitter);
             state.delay = (state.delay * 2).min(LAST_DELAY);
             state.phase = Phase::Waiting { until };
             self.schedule.insert((until, target.clone()));

@@ -7,6 +7,7 @@ mod dialing;
 mod events;
 mod moves;
 mod reach;
+mod upgrade;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -40,6 +41,7 @@ use super::{
     reservation::Reservations,
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
     transport,
+    upgrade::Upgrades,
 };
 
 /// Commands that may wait; more callers wait for room.
@@ -76,6 +78,11 @@ pub(super) struct Host {
     asked: HashMap<ConnectionId, Asked>,
     /// Peers that got a direct connection beside a relayed one, by when the latter is closed.
     upgraded: VecDeque<(Instant, PeerId)>,
+    upgrades: Upgrades,
+    /// Dials of circuits that are to become [`Self::second_circuits`].
+    retries: HashSet<ConnectionId>,
+    /// Circuits that were made only to look for a direct way, by when they are closed.
+    second_circuits: VecDeque<(Instant, PeerId, ConnectionId)>,
     reservations: Reservations,
     views: Views,
     /// Relays that were dialled over the other transport too, to be seen from there.
@@ -124,6 +131,9 @@ impl Host {
             redials: HashMap::new(),
             asked: HashMap::new(),
             upgraded: VecDeque::new(),
+            upgrades: Upgrades::default(),
+            retries: HashSet::new(),
+            second_circuits: VecDeque::new(),
             reservations: Reservations::default(),
             views: Views::default(),
             sounded: HashSet::new(),
@@ -305,9 +315,8 @@ impl Host {
 
     fn next_timer(&self) -> Instant {
         let redial = self.dialer.next_at().filter(|_| self.may_redial() > 0);
-        let upgraded = self.upgraded.front().map(|(at, _)| *at);
         let place = self.reservations.next_at(Instant::now());
-        [redial, upgraded, place]
+        [redial, self.next_upgrade(), place]
             .into_iter()
             .flatten()
             .fold(self.sweep_at, Instant::min)
@@ -317,13 +326,7 @@ impl Host {
         let now = Instant::now();
         self.redial(now);
         self.reserve(now);
-        while let Some((_, peer)) = self.upgraded.pop_front_if(|(at, _)| *at <= now) {
-            let needless = self.shared.roster().needless(peer);
-            for connection in needless {
-                tracing::debug!(%peer, "closing a relayed connection: there is a direct one");
-                self.swarm.close_connection(connection);
-            }
-        }
+        self.upgrade(now);
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
             self.budgets.sweep();

@@ -110,7 +110,10 @@ impl Views {
             let first = ports.next();
             ports.any(|other| first.is_some_and(|first| first.0 == other.0 && first.1 != other.1))
         };
-        if differ(Transport::Tcp) || differ(Transport::Quic) {
+        // A TCP dial takes another port of its own where the system wants one: QUIC is the better witness.
+        let by_quic = self.seen.keys().any(|remote| remote.0 == Transport::Quic);
+        let witness = if by_quic { Transport::Quic } else { Transport::Tcp };
+        if differ(witness) {
             return Nat::Symmetric;
         }
         let own: Vec<_> = own
@@ -158,15 +161,25 @@ mod tests {
     fn a_port_for_every_remote_is_symmetric() {
         let mut views = Views::default();
         assert_eq!(judge(&views), Nat::Unknown);
-        views.seen(&addr("/ip4/45.1.0.1/tcp/4001"), &addr("/ip4/46.1.0.1/tcp/7"));
+        let tcp = |views: &mut Views, host, port| {
+            let remote = addr(&format!("/ip4/45.1.0.{host}/tcp/4001"));
+            views.seen(&remote, &addr(&format!("/ip4/46.1.0.1/tcp/{port}")));
+        };
+        let quic = |views: &mut Views, host, port| {
+            let remote = addr(&format!("/ip4/45.1.0.{host}/udp/4001/quic-v1"));
+            views.seen(&remote, &addr(&format!("/ip4/46.1.0.1/udp/{port}/quic-v1")));
+        };
+        tcp(&mut views, 1, 7);
         assert_eq!(judge(&views), Nat::Private);
-        // Another transport has another port anyway.
-        views.seen(
-            &addr("/ip4/45.1.0.1/udp/4001/quic-v1"),
-            &addr("/ip4/46.1.0.1/udp/8/quic-v1"),
+        tcp(&mut views, 2, 8);
+        assert_eq!(judge(&views), Nat::Symmetric);
+        quic(&mut views, 1, 9);
+        assert_eq!(
+            judge(&views),
+            Nat::Private,
+            "another transport has another port anyway"
         );
-        assert_eq!(judge(&views), Nat::Private);
-        views.seen(&addr("/ip4/45.1.0.2/tcp/4001"), &addr("/ip4/46.1.0.1/tcp/9"));
+        quic(&mut views, 2, 10);
         assert_eq!(judge(&views), Nat::Symmetric);
         views.tested(&addr("/ip4/46.1.0.1/tcp/4001"), true);
         assert_eq!(judge(&views), Nat::Public);

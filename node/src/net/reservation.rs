@@ -14,6 +14,8 @@ use std::{
 use agentanycast_identity::PeerId;
 use libp2p::{Multiaddr, core::transport::ListenerId};
 
+use super::jitter::spread;
+
 /// Places that are kept: one, and one more that works on when the first relay goes.
 pub(super) const MAX_PLACES: usize = 2;
 /// Relays that are remembered: bootstrap peers are few, and a longer list is a mistake of its author.
@@ -26,8 +28,6 @@ const DENIED_DELAY: Duration = Duration::from_secs(30);
 const LAST_DELAY: Duration = Duration::from_mins(5);
 /// A place that was held this long makes the next loss start again at [`FIRST_DELAY`].
 const STABLE_AFTER: Duration = Duration::from_mins(1);
-/// Share of a wait that jitter adds or takes: all nodes of a relay lose their places at the same moment.
-const JITTER: f64 = 0.2;
 /// Addresses of one relay that circuits are published for: two transports, two families of addresses, twice.
 const MAX_ADDRESSES: usize = 8;
 
@@ -318,8 +318,7 @@ impl Relay {
         if loss == Loss::Denied {
             self.delay = self.delay.max(DENIED_DELAY);
         }
-        let factor = 1.0 + JITTER * (2.0 * jitter.clamp(0.0, 1.0) - 1.0);
-        let until = now + self.delay.mul_f64(factor);
+        let until = now + spread(self.delay, jitter);
         self.delay = (self.delay * 2).min(LAST_DELAY);
         self.failures = self.failures.saturating_add(1);
         self.last_error = Some(why);

@@ -139,6 +139,12 @@ impl Roster {
             .collect()
     }
 
+    /// Whether `peer` has another connection than this one.
+    pub(super) fn has_other(&self, peer: PeerId, id: ConnectionId) -> bool {
+        let entry = self.peers.get(&peer);
+        entry.is_some_and(|entry| entry.connections.iter().any(|connection| connection.id != id))
+    }
+
     /// The relayed connections of a peer that has a direct one too: they are no longer needed.
     pub(super) fn needless(&self, peer: PeerId) -> Vec<ConnectionId> {
         let Some(entry) = self.peers.get(&peer) else {

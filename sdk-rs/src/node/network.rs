@@ -166,3 +166,44 @@ impl From<v1::PeerPath> for PeerPath {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ErrorKind,
+        fake::{Fake, Way},
+    };
+
+    #[tokio::test]
+    async fn an_older_daemon_does_not_know_the_call() {
+        let fake = Fake::start(Way::Unary);
+        let error = fake.node().await.network().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn what_a_newer_daemon_says_is_not_lost() {
+        let place = v1::RelayPlace {
+            state: 77,
+            last_error: "full".to_owned(),
+            ..v1::RelayPlace::default()
+        };
+        let path = v1::PeerPath {
+            connection_type: v1::ConnectionType::Relay.into(),
+            round_trip: Some(Duration::from_millis(20).try_into().unwrap()),
+            ..v1::PeerPath::default()
+        };
+        let network = Network::from(v1::GetNetworkResponse {
+            nat: 78,
+            relays: vec![place],
+            peers: vec![path],
+            ..v1::GetNetworkResponse::default()
+        });
+        assert_eq!(network.nat, Nat::Unknown);
+        assert_eq!(network.relays[0].state, PlaceState::Other(77));
+        assert_eq!(network.relays[0].last_error, "full");
+        assert_eq!(network.peers[0].road, Road::Relay);
+        assert_eq!(network.peers[0].round_trip, Some(Duration::from_millis(20)));
+    }
+}

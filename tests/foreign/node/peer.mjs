@@ -32,13 +32,6 @@ import { multiaddr } from "@multiformats/multiaddr";
 import { createLibp2p } from "libp2p";
 import protobuf from "protobufjs";
 
-// js-libp2p wants it; Node.js has it from version 22.
-Promise.withResolvers ??= function withResolvers() {
-  let resolve, reject;
-  const promise = new this((yes, no) => ([resolve, reject] = [yes, no]));
-  return { promise, resolve, reject };
-};
-
 const A2A = "/agentanycast/a2a/1.0";
 const CARD = "/agentanycast/card/1.0";
 const STREAMS = { maxInboundStreams: 4096, maxOutboundStreams: 4096, runOnLimitedConnection: true };

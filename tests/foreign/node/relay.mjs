@@ -7,13 +7,6 @@ import { identify } from "@libp2p/identify";
 import { tcp } from "@libp2p/tcp";
 import { createLibp2p } from "libp2p";
 
-// js-libp2p wants it; Node.js has it from version 22.
-Promise.withResolvers ??= function withResolvers() {
-  let resolve, reject;
-  const promise = new this((yes, no) => ([resolve, reject] = [yes, no]));
-  return { promise, resolve, reject };
-};
-
 const node = await createLibp2p({
   addresses: { listen: ["/ip4/127.0.0.1/tcp/0"] },
   transports: [tcp()],

@@ -28,7 +28,7 @@ const PUNCHED: Duration = Duration::from_secs(40);
 
 /// Two daemons that know each other by nothing but the relay, an agent on the second.
 struct Two {
-    a: Daemon,
+    _a: Daemon,
     b: Daemon,
     alice: Node,
     bob: PeerId,
@@ -61,7 +61,7 @@ impl Two {
             bob: b.peer_id().clone(),
             _agent: agent(&node, Arc::clone(&gate)),
             gate,
-            a,
+            _a: a,
             b,
             alice,
             circuits,
@@ -84,6 +84,18 @@ impl Two {
         let target = Target::Peer(self.bob.clone());
         let handle = self.alice.send_task(target, text).await.unwrap();
         assert_eq!(completed(&handle).await.text_content(), format!("echo: {text}"));
+    }
+
+    /// Has an artifact of 64 MiB made and sent; how many MiB a second came.
+    async fn bulk(&self) -> f64 {
+        const BYTES: usize = 64 << 20;
+        let began = Instant::now();
+        let target = Target::Peer(self.bob.clone());
+        let handle = self.alice.send_task(target, BYTES.to_string()).await.unwrap();
+        let task = completed(&handle).await;
+        let bytes = handle.read_artifact(&task.artifacts[0].id).await.unwrap();
+        assert!(bytes.len() == BYTES && bytes.iter().all(|byte| *byte == 7));
+        64.0 / began.elapsed().as_secs_f64()
     }
 
     /// Sends a task that is worked on until [`Two::end`].

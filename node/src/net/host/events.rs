@@ -3,7 +3,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use agentanycast_identity::PeerId;
@@ -23,10 +23,6 @@ use super::{
     },
     Host, dialing, moves,
 };
-
-/// A relayed connection is closed this long after a direct one stands, so that what is being sent over
-/// it arrives, and the direct one has shown that it works.
-const UPGRADE_GRACE: Duration = Duration::from_secs(2);
 
 impl Host {
     pub(super) fn on_swarm_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
@@ -53,6 +49,7 @@ impl Host {
                 connection_id, error, ..
             } => {
                 self.soundings.remove(&connection_id);
+                self.retries.remove(&connection_id);
                 self.not_reached(connection_id, &error);
             }
             SwarmEvent::IncomingConnectionError {
@@ -185,9 +182,7 @@ impl Host {
             self.tell_addresses(peer);
         }
         self.reached(peer, id);
-        if !self.shared.roster().needless(peer).is_empty() {
-            self.upgraded.push_back((Instant::now() + UPGRADE_GRACE, peer));
-        }
+        self.on_road(peer, id, relayed, endpoint.is_dialer());
         if self.shared.cards.has_own() {
             self.show_card(peer);
         }
@@ -204,6 +199,7 @@ impl Host {
             self.dialer.disconnected(peer, now, rand::random());
             self.reservations.disconnected(peer, now, rand::random());
             self.sounded.remove(&peer);
+            self.upgrades.settled(peer);
             self.reach_changed = true;
         }
     }

@@ -10,6 +10,7 @@ use std::{
 use libp2p::{Multiaddr, core::ConnectedPoint, multiaddr::Protocol};
 
 use super::Host;
+use crate::net::addresses;
 
 /// Stands for the Internet where a remote has only a name; nothing is sent there (RFC 5737).
 const SOMEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
@@ -17,7 +18,9 @@ const SOMEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 impl Host {
     /// We no longer have an address that we listened on.
     pub(super) fn on_address_gone(&mut self, address: &Multiaddr) {
-        let Some(gone) = ip_of(address) else { return };
+        let Some(gone) = ip_of(address).filter(|_| !addresses::is_relayed(address)) else {
+            return;
+        };
         let still_there = {
             let listeners = self.shared.listeners();
             listeners.addresses().any(|other| ip_of(other) == Some(gone))
@@ -34,8 +37,11 @@ impl Host {
 
     /// We have a new address: whoever could not be reached may be now.
     pub(super) fn on_address_new(&mut self, address: &Multiaddr) {
-        if ip_of(address).is_some_and(|ip| !ip.is_loopback()) {
-            self.dialer.hurry(Instant::now());
+        let ours = !addresses::is_relayed(address);
+        if ours && ip_of(address).is_some_and(|ip| !ip.is_loopback()) {
+            let now = Instant::now();
+            self.dialer.hurry(now);
+            self.upgrades.hurry(now);
         }
     }
 }

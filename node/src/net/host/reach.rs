@@ -44,8 +44,11 @@ impl Host {
         self.reach_changed = true;
     }
 
-    /// A peer says where it sees us.
+    /// A peer says where it sees us. Bootstrap peers are believed: whoever else we dial could say what it likes.
     pub(super) fn on_seen(&mut self, peer: PeerId, connection: ConnectionId, observed: &Multiaddr) {
+        if !self.dialer.pins(peer) {
+            return;
+        }
         let roster = self.shared.roster();
         let Some(connection) = roster
             .connection(peer, connection)

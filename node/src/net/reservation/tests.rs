@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::net::jitter::SHARE;
 
 const MIDDLE: f64 = 0.5;
 
@@ -163,7 +164,7 @@ proptest! {
         let mut model = vec![Model::default(); 5];
         let mut wanted = true;
         for (step, jitter) in steps {
-            let earliest = now + FIRST_DELAY.mul_f64(1.0 - JITTER);
+            let earliest = now + FIRST_DELAY.mul_f64(1.0 - SHARE);
             match step {
                 Step::Offer(n) => {
                     places.offered(peer(n));
@@ -189,7 +190,7 @@ proptest! {
                             known.held = Some(listener);
                         } else {
                             places.closed(listener, Loss::Denied, "full".to_owned(), now, jitter);
-                            known.not_before = Some(now + DENIED_DELAY.mul_f64(1.0 - JITTER));
+                            known.not_before = Some(now + DENIED_DELAY.mul_f64(1.0 - SHARE));
                         }
                     }
                 }
@@ -216,7 +217,7 @@ proptest! {
             prop_assert!(taken <= MAX_PLACES);
             prop_assert_eq!(places.circuits().count(), model.iter().filter(|known| known.held.is_some()).count());
             if wanted && taken < MAX_PLACES {
-                let longest = now + LAST_DELAY.mul_f64(1.0 + JITTER);
+                let longest = now + LAST_DELAY.mul_f64(1.0 + SHARE);
                 for (n, known) in model.iter().enumerate() {
                     if known.offering && known.asked.or(known.held).is_none() {
                         let next = places.next_at(now);

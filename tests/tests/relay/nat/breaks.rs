@@ -13,11 +13,18 @@ struct Case {
 }
 
 impl Case {
-    /// Ordinary NATs have been punched by then.
     async fn start(nat: Nat) -> Option<Self> {
+        Self::start_with(nat, |daemon, _| daemon).await
+    }
+
+    /// Ordinary NATs have been punched by then.
+    async fn start_with(
+        nat: Nat,
+        set_up: impl Fn(daemon::Builder, &Internet) -> daemon::Builder,
+    ) -> Option<Self> {
         let internet = Internet::open().await?;
         let sites = [0; 2].map(|_| internet.site(nat));
-        let two = Two::start(&sites[0], &sites[1]).await;
+        let two = Two::start_with(&sites[0], &sites[1], |daemon| set_up(daemon, &internet)).await;
         let took = two.first_task().await;
         if nat == Nat::Independent {
             two.direct().await;
@@ -59,31 +66,19 @@ async fn the_relay_is_restarted() {
 /// Both nodes know the relay's old address and its new one, as they would by a DNS name.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_relay_has_another_address() {
-    let Some(internet) = Internet::open().await else {
+    let know_both =
+        |daemon: daemon::Builder, internet: &Internet| daemon.bootstrap(internet.next_relay_address());
+    let Some(mut case) = Case::start_with(Nat::Symmetric, know_both).await else {
         return;
     };
-    let moved = internet.next_relay_address();
-    let sites = [0; 2].map(|_| internet.site(Nat::Symmetric));
-    let two = Two::start_with(&sites[0], &sites[1], |daemon| daemon.bootstrap(&moved)).await;
-    let took = two.first_task().await;
-    let (before, task) = (two.path().await, two.begin().await);
-    let mut case = Case {
-        internet,
-        sites,
-        two,
-        took,
-        before,
-        task,
-    };
     case.internet.move_relay().await;
-    let circuits = eventually("circuits lead through the new address", || async {
+    let moved = case.internet.next_relay_address();
+    let host = moved.split("/tcp/").next().unwrap();
+    eventually("circuits lead through the new address", || async {
         let told = circuits(&case.two.b.node().await).await;
-        told.iter()
-            .all(|circuit| moved.contains(&circuit[..12]))
-            .then_some(told)
+        told.iter().all(|circuit| circuit.starts_with(host)).then_some(())
     })
     .await;
-    assert!(!circuits.is_empty());
     case.end("relay's address changed").await;
 }
 

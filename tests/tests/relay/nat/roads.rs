@@ -50,7 +50,6 @@ async fn ordinary_nats_are_punched_over_tcp() {
 
 /// The pair of kinds stays relayed, and works.
 async fn relayed(case: &str, kinds: [Nat; 2], prepare: impl Fn(&Site, &Site)) {
-    const BYTES: usize = 64 << 20;
     let Some(internet) = Internet::open().await else {
         return;
     };
@@ -58,13 +57,7 @@ async fn relayed(case: &str, kinds: [Nat; 2], prepare: impl Fn(&Site, &Site)) {
     prepare(&alice, &bob);
     let two = Two::start(&alice, &bob).await;
     let took = two.first_task().await;
-    let began = Instant::now();
-    let target = Target::Peer(two.bob.clone());
-    let handle = two.alice.send_task(target, BYTES.to_string()).await.unwrap();
-    let task = completed(&handle).await;
-    let bytes = handle.read_artifact(&task.artifacts[0].id).await.unwrap();
-    assert!(bytes.len() == BYTES && bytes.iter().all(|byte| *byte == 7));
-    let rate = 64.0 / began.elapsed().as_secs_f64();
+    let rate = two.bulk().await;
     assert_eq!(two.path().await, "relayed");
     row(case, took, &format!("relayed; 64 MiB at {rate:.0} MiB/s"));
 }
@@ -103,6 +96,43 @@ fn only_tcp(daemon: daemon::Builder) -> daemon::Builder {
     daemon
         .listen(["/ip4/0.0.0.0/tcp/0"])
         .config("enable_quic = false\n")
+}
+
+/// While an artifact comes through the relay, the direct way is found and the relayed one closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_survives_the_change_of_path() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    // There is no router that speaks UPnP; asking for one does no harm.
+    let two = Two::start_with(&alice, &bob, |daemon| daemon.config("enable_upnp = true\n")).await;
+    let took = two.first_task().await;
+    let rate = two.bulk().await;
+    let path = two.direct().await;
+    row(
+        "path changes during 64 MiB",
+        took,
+        &format!("{rate:.0} MiB/s, at the end direct: {path}"),
+    );
+}
+
+/// The NATs become better ones, and the network changes: then a direct way is looked for once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_direct_way_is_looked_for_again() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Symmetric));
+    let two = Two::start(&alice, &bob).await;
+    two.first_task().await;
+    let task = two.begin().await;
+    assert_eq!(two.path().await, "relayed");
+    alice.change(Nat::Independent);
+    bob.change(Nat::Independent);
+    alice.add_address();
+    two.direct().await;
+    two.end(&task).await;
 }
 
 /// How often the pair starts anew.

@@ -36,7 +36,7 @@ async fn two_relays_show_a_symmetric_nat() {
     let builder = second
         .addresses
         .iter()
-        .fold(site.daemon(), |builder, address| builder.bootstrap(address));
+        .fold(site.daemon(), daemon::Builder::bootstrap);
     let daemon = builder.start().await;
     let node = daemon.node().await;
     judged(&node, Kind::Symmetric).await;
@@ -66,6 +66,26 @@ async fn a_public_node_is_dialled_directly() {
         .node()
         .await
         .connect_peer(bob.peer_id(), &node.info().await.unwrap().listen_addresses)
+        .await
+        .unwrap();
+    assert_eq!(peer.road, agentanycast::Road::Direct);
+}
+
+/// A router that speaks UPnP is asked for the ports, and the node is public behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_opens_the_ports_by_upnp() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let site = internet.site(Nat::Symmetric);
+    let Some(_gateway) = site.serve_upnp() else { return };
+    let bob = site.daemon().config("enable_upnp = true\n").start().await;
+    let network = judged(&bob.node().await, Kind::Public).await;
+    let other = internet.site(Nat::Symmetric);
+    let alice = other.daemon().start().await;
+    let node = alice.node().await;
+    let peer = node
+        .connect_peer(bob.peer_id(), &network.direct_addresses)
         .await
         .unwrap();
     assert_eq!(peer.road, agentanycast::Road::Direct);
