@@ -11,7 +11,6 @@ mod budget;
 mod card;
 mod counters;
 mod dialer;
-mod door;
 mod feed;
 mod frame;
 mod handle;
