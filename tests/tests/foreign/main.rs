@@ -11,11 +11,13 @@
     reason = "a test fails by a panic"
 )]
 
+mod compose;
 mod descriptors;
 mod hostile;
 mod libp2p;
 mod peer;
 mod python;
+mod registry;
 mod script;
 mod stage;
 mod typescript;
