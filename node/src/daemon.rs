@@ -3,7 +3,6 @@
 
 use std::{
     ffi::OsString,
-    fmt::Display,
     io::{self, Write as _},
     path::Path,
     process::ExitCode,
@@ -12,7 +11,7 @@ use std::{
 };
 
 use agentanycast_identity as identity;
-use agentanycast_program::{logging, process};
+use agentanycast_program::process;
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
@@ -22,10 +21,7 @@ use agentanycast_proto::{
 };
 use anyhow::Context as _;
 use libp2p::{Multiaddr, multiaddr::Protocol};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc,
-};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
 use tower::util::MapResponseLayer;
@@ -38,7 +34,7 @@ use crate::{
         listen::{self, GrpcListener},
         too_large,
     },
-    config::{self, Config, Loaded},
+    config::{self, Config},
     engine::{self, Engine},
     net,
     spool::Spool,
@@ -86,32 +82,17 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Streams that a client may reset before they are taken up; deployed SDKs drop a stream per task.
 const PENDING_RESETS: usize = 4096;
 
+/// What it calls itself when it complains.
+const PROGRAM: &str = "agentanycastd";
+
 /// Runs the daemon as the command line says; the whole of `agentanycastd` and of `anycast daemon`.
 /// `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    match config::load_from_process(args) {
-        Ok(Loaded::Run { config, .. }) => run_process(*config),
-        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
-            let printed = writeln!(io::stdout(), "{}", text.trim_end());
-            if printed.is_ok() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(config::EXIT_CODE)
-        }
-    }
+    process::main(PROGRAM, config::load_from_process(args), run_process)
 }
 
-fn run_process(config: Config) -> ExitCode {
-    if let Err(error) = logging::init(config.log_level, config.log_format) {
-        complain(&format!("cannot log: {error}"));
-    }
-    logging::log_panics();
-    process::raise_descriptor_limit();
+fn run_process(config: Config) -> anyhow::Result<()> {
+    process::begin(PROGRAM, config.log_level, config.log_format);
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -119,34 +100,16 @@ fn run_process(config: Config) -> ExitCode {
         .global_queue_interval(LOOK_UP)
         .max_blocking_threads(BLOCKING)
         .enable_all()
-        .build();
-    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        let done = runtime.block_on(run(config));
-        runtime.shutdown_timeout(Duration::from_millis(200));
-        done
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("{error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn complain(error: &impl Display) {
-    // Nobody to tell if standard error is gone.
-    let _ = writeln!(io::stderr(), "agentanycastd: {error}");
+        .build()?;
+    process::block_on(runtime, run(config))
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = process::Stop::listen()?;
     let mut node = Node::start(&config).await?;
     node.announce()?;
     tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        () = stop.asked() => {}
         part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
     }
     tracing::info!("stopping");

@@ -12,7 +12,6 @@ mod card;
 mod counters;
 mod dht;
 mod dialer;
-mod door;
 mod feed;
 mod frame;
 mod handle;

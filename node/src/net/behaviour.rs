@@ -4,6 +4,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use agentanycast_door as door;
 use libp2p::{
     Swarm, connection_limits, dcutr, identify,
     identity::Keypair,
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 use super::{
     NetConfig,
     counters::Counters,
-    dht, door, probe,
+    dht, probe,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -64,7 +65,7 @@ pub(super) fn swarm(
         .mdns
         .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), local));
     let behaviour = Behaviour {
-        door: door::Behaviour::new(&config.limits),
+        door: door::Behaviour::new(door_limits(&config.limits)),
         limits: connection_limits::Behaviour::new(connection_limits(config)),
         memory: memory_connection_limits::Behaviour::with_max_percentage(config.limits.memory_fraction),
         identify: identify::Behaviour::new(identify_config(&config.keypair, &config.agent_version)),
@@ -83,6 +84,13 @@ pub(super) fn swarm(
         .with_max_negotiating_inbound_streams(MAX_NEGOTIATING_INBOUND)
         .with_smart_dial();
     Ok((Swarm::new(transport, behaviour, local, swarm_config), inbound))
+}
+
+fn door_limits(limits: &super::Limits) -> door::Limits {
+    door::Limits {
+        pending: limits.pending_per_address,
+        established: limits.connections_per_address,
+    }
 }
 
 fn connection_limits(config: &NetConfig) -> connection_limits::ConnectionLimits {

@@ -193,10 +193,13 @@ async fn the_services_start_find_each_other_and_stop() {
     }
     let anycast = ["anycast", "--daemon=unix:///run/agentanycast/daemon.sock"];
     let asked = async |name: &str, words: &[&str]| up.exec(name, &[&anycast[..], words].concat()).await;
-    let id = asked("node-b", &["--json", "id"]).await;
-    let id: serde_json::Value = serde_json::from_str(&id).unwrap();
-    let echo = format!("/dns4/node-b/tcp/4003/p2p/{}", id["peer_id"].as_str().unwrap());
-    let answer = asked("node-a", &["send", &echo, "hello from node-a"]).await;
+    // By skill: node-b has registered at the relay, and node-a asks there.
+    eventually("the echo agent is found", || async {
+        let found = asked("node-a", &["--json", "discover", "echo"]).await;
+        found.contains("12D3KooW").then_some(())
+    })
+    .await;
+    let answer = asked("node-a", &["send", "--skill", "echo", "hello from node-a"]).await;
     assert!(answer.contains("hello from node-a"), "{answer}");
     eventually("both nodes are at the relay", || async {
         let peers = asked("node-a", &["--json", "status"]).await;

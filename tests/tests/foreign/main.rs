@@ -12,11 +12,13 @@
 )]
 
 mod anycast;
+mod compose;
 mod descriptors;
 mod hostile;
 mod libp2p;
 mod peer;
 mod python;
+mod registry;
 mod relayed;
 mod script;
 mod stage;

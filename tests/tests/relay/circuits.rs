@@ -150,3 +150,28 @@ async fn a_peer_without_a_place_is_not_reached() {
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     assert!(!pings(&mut peer(), &at, PeerId::random()).await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_has_its_share_gets_no_more_and_loses_nothing() {
+    let relay = Relay::builder().args(["--connections-per-ip=2"]).start().await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let mut first = peer();
+    let target = *first.local_peer_id();
+    assert!(reserves(&mut first, &at).await);
+    let serving = tokio::spawn(async move {
+        loop {
+            first.select_next_some().await;
+        }
+    });
+    let mut second = peer();
+    assert!(pings(&mut second, &at, target).await);
+    assert!(!reserves(&mut peer(), &at).await);
+    at_least(&relay, "libp2p_connections_refused_total", 1.0).await;
+    drop(second);
+    // Its place is free once the relay has noticed.
+    eventually("there is room again", || async {
+        pings(&mut peer(), &at, target).await.then_some(())
+    })
+    .await;
+    serving.abort();
+}
