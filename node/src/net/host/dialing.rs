@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::Host;
 use crate::net::{
     StartError,
-    addresses::{MAX_ADDRESSES, Origin, split_peer},
+    addresses::{MAX_ADDRESSES, Origin, is_relayed, split_peer},
     dialer::Target,
     handle::{DialAttempt, DialError},
     roster::PeerSnapshot,
@@ -87,7 +87,10 @@ impl Host {
                     continue;
                 }
                 Target::Peer(peer) => {
-                    let addresses = self.book.of((*peer).into());
+                    let mut addresses = self.book.of((*peer).into());
+                    if !addresses.iter().any(is_relayed) {
+                        addresses.extend(self.circuits_to(*peer));
+                    }
                     if addresses.is_empty() {
                         self.dialer.failed(&target, now, rand::random());
                         continue;
@@ -167,6 +170,7 @@ impl Host {
             (None, Ok(given)) => given,
         };
         let mut known = self.book.of(peer.into());
+        known.extend(self.circuits_to(peer));
         known.retain(|address| !given.contains(address));
         for address in &given {
             if self.book.learn(peer.into(), address, Origin::Given) {

@@ -26,6 +26,9 @@ use crate::net::{
     reservation::Loss,
 };
 
+/// Relays at which a peer is looked for of whom no circuit is known.
+const MAX_GUESSES: usize = 4;
+
 impl Host {
     /// A peer has said what it speaks. Places are asked for at bootstrap peers only: a stranger that offers one
     /// would see who comes to us, and could cut us off.
@@ -124,6 +127,21 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// Where a peer may be reached of whom nothing better is known: through the relays that we are connected to.
+    pub(super) fn circuits_to(&mut self, peer: PeerId) -> Vec<Multiaddr> {
+        if self.dialer.pins(peer) {
+            return Vec::new();
+        }
+        let relays: Vec<_> = self.reservations.offering().take(MAX_GUESSES).collect();
+        let mut circuits = Vec::new();
+        for relay in relays.into_iter().filter(|relay| *relay != peer) {
+            let known = self.book.of(relay.into());
+            let via = known.iter().find(|address| !addresses::is_relayed(address));
+            circuits.extend(via.map(|via| reach::circuit(via, relay.into())));
+        }
+        circuits
     }
 
     pub(super) fn on_relay(&mut self, event: &relay::client::Event) {

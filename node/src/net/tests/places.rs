@@ -75,6 +75,17 @@ async fn a_node_is_reached_through_its_relay_also_after_a_restart() {
         std::slice::from_ref(&road)
     );
 
+    // Whoever has the same relay needs no address.
+    let d = behind(&[&at]).await;
+    circuits(&d, 1).await;
+    assert!(!d.handle.dial(a.peer(), Vec::new()).await.unwrap().direct);
+    let e = behind(&[&at]).await;
+    e.handle.set_wanted(d.peer(), true);
+    until("the redialler finds the peer at the relay", || {
+        e.handle.is_connected(d.peer())
+    })
+    .await;
+
     running.abort();
     circuits(&a, 0).await;
     let lost = a.handle.relays().remove(0);
