@@ -3,7 +3,8 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use agentanycast::{
-    AgentCard, Artifact, Content, Message, Network, Part, Peer, PeerPath, Relay, Skill, Task, TaskUpdate,
+    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Message, Network, Part, Peer, PeerPath,
+    Relay, Skill, Task, TaskUpdate,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -36,6 +37,7 @@ pub(crate) fn summary(task: &Task) -> Map<String, Value> {
         ("originator", peer(&task.originator).into()),
         ("assignee", peer(&task.assignee).into()),
         ("metadata", json!(task.metadata)),
+        ("attempts", attempts(task)),
         ("created_at", time(task.created_at)),
         ("updated_at", time(task.updated_at)),
     ];
@@ -43,6 +45,28 @@ pub(crate) fn summary(task: &Task) -> Map<String, Value> {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
+}
+
+/// The agents that were asked before.
+fn attempts(task: &Task) -> Value {
+    let told = task.attempts.iter().map(|attempt| {
+        json!({
+            "peer_id": attempt.peer.as_ref().map(ToString::to_string),
+            "reason": attempt.reason,
+        })
+    });
+    told.collect::<Vec<_>>().into()
+}
+
+/// An agent that discovery found.
+pub(crate) fn found(agent: &DiscoveredAgent) -> Value {
+    let skill = |skill: &DiscoveredSkill| json!({"id": skill.id, "description": skill.description, "tags": skill.tags});
+    json!({
+        "peer_id": agent.peer_id.as_ref().map(ToString::to_string),
+        "name": agent.name,
+        "description": agent.description,
+        "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+    })
 }
 
 pub(crate) fn update(update: &TaskUpdate) -> Value {

@@ -26,6 +26,7 @@ use agentanycast_proto::v1::P2pExtension;
 use tonic::Status;
 
 use crate::{
+    anycast::{Anycast, SearchError},
     engine::{Engine, EngineError},
     net,
 };
@@ -45,18 +46,20 @@ pub struct Api {
 struct Node {
     engine: Engine,
     net: net::Handle,
+    anycast: Anycast,
     started_at: SystemTime,
     max_artifact_bytes: u64,
 }
 
 impl Api {
     /// The service of a running node. `max_artifact_bytes`: larger streamed artifacts stay streams.
-    pub fn new(engine: Engine, net: net::Handle, max_artifact_bytes: u64) -> Self {
+    pub fn new(engine: Engine, net: net::Handle, anycast: Anycast, max_artifact_bytes: u64) -> Self {
         let started_at = SystemTime::now();
         Self {
             node: Arc::new(Node {
                 engine,
                 net,
+                anycast,
                 started_at,
                 max_artifact_bytes,
             }),
@@ -69,6 +72,10 @@ impl Api {
 
     fn net(&self) -> &net::Handle {
         &self.node.net
+    }
+
+    fn anycast(&self) -> &Anycast {
+        &self.node.anycast
     }
 
     /// What this node says of itself in the local agent's card.
@@ -109,6 +116,14 @@ fn status_of(error: &EngineError) -> Status {
         EngineError::Denied(_) => Status::permission_denied(text),
         EngineError::Exhausted(_) => Status::resource_exhausted(text),
         EngineError::Unavailable(_) => Status::unavailable(text),
+    }
+}
+
+/// The gRPC status of a search that found nobody: deployed SDKs tell by it whether there is no agent or no answer.
+fn status_of_search(error: &SearchError) -> Status {
+    match error {
+        SearchError::Nobody(_) => Status::not_found(error.to_string()),
+        _ => Status::unavailable(error.to_string()),
     }
 }
 

@@ -10,8 +10,8 @@ mod behaviour;
 mod budget;
 mod card;
 mod counters;
+mod dht;
 mod dialer;
-mod door;
 mod feed;
 mod frame;
 mod handle;
@@ -40,6 +40,7 @@ pub use self::{
     budget::Permit,
     card::MAX_CARD_BYTES,
     counters::{Counter, Counters},
+    dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},
     frame::{FrameBatch, MAX_FRAME_BYTES},
     handle::{DialAttempt, DialError, Handle},
     inbound::InboundFrame,
@@ -75,6 +76,8 @@ pub struct NetConfig {
     pub hole_punching: bool,
     /// Ask the router for a port that leads here (UPnP).
     pub upnp: bool,
+    /// How the node takes part in the DHT, if it does.
+    pub dht: Option<DhtConfig>,
     /// Name and version of this program, shown to peers.
     pub agent_version: String,
     /// How much peers may use.

@@ -13,6 +13,7 @@
 
 pub mod agent;
 pub mod bare;
+pub mod browser;
 pub mod calls;
 pub mod daemon;
 pub mod disk;

@@ -4,7 +4,7 @@ use std::{pin::Pin, time::Duration};
 
 use agentanycast_proto::v1::{
     CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, ConnectPeerRequest,
-    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, FailTaskRequest,
+    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, DiscoveredAgent, FailTaskRequest,
     FailTaskResponse, GetNodeInfoRequest, GetNodeInfoResponse, GetPeerCardRequest, GetPeerCardResponse,
     GetTaskRequest, GetTaskResponse, ListPeersRequest, ListPeersResponse, NatType, NodeInfo, PeerInfo,
     SendStreamingArtifactRequest, SendStreamingArtifactResponse, SendTaskRequest, SendTaskResponse,
@@ -17,8 +17,14 @@ use futures::Stream;
 use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, streams, updates};
-use crate::net::{DialError, Nat, PeerSnapshot};
+use super::{
+    Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, status_of_search, streams,
+    updates,
+};
+use crate::{
+    anycast::{MAX_FOUND, USUAL_FOUND},
+    net::{DialError, Nat, PeerSnapshot},
+};
 
 /// How long ConnectPeer waits for the peer's card.
 const CARD_WAIT: Duration = Duration::from_secs(2);
@@ -77,7 +83,10 @@ impl NodeService for Api {
             })
             .await
             .map_err(|error| status_of(&error))?;
-        self.net().set_card(Some(card)).await;
+        tokio::join!(
+            self.net().set_card(Some(card.clone())),
+            self.anycast().set_card(Some(card))
+        );
         Ok(Response::new(SetAgentCardResponse {}))
     }
 
@@ -251,7 +260,25 @@ impl NodeService for Api {
         if request.get_ref().skill_id.is_empty() {
             return Err(Status::invalid_argument("skill_id is empty"));
         }
-        Err(Status::unavailable("this node has no discovery configured"))
+        let request = request.into_inner();
+        let limit = match usize::try_from(request.limit) {
+            Ok(0) | Err(_) => USUAL_FOUND,
+            Ok(limit) => limit.min(MAX_FOUND),
+        };
+        let found = self
+            .anycast()
+            .discover(&request.skill_id, &request.tags, limit)
+            .await
+            .map_err(|error| status_of_search(&error))?;
+        let agents = found.into_iter().map(|found| DiscoveredAgent {
+            peer_id: found.peer.to_string(),
+            agent_name: found.name,
+            agent_description: found.description,
+            skills: found.skills,
+        });
+        Ok(Response::new(DiscoverResponse {
+            agents: agents.collect(),
+        }))
     }
 }
 

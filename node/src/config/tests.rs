@@ -205,6 +205,7 @@ fn other_value(key: &Key) -> String {
         ("log_level", _) => "warn",
         ("log_format", _) => "text",
         ("anycast.dht_mode", _) => "client",
+        ("anycast.routing_strategy", _) => "round_robin",
         ("retry_delays", _) => "1s,90s",
         ("policy.acl" | "policy.rate_limit.overrides", _) => "",
         (name, _) if name.ends_with(".listen") => "localhost:9",

@@ -4,6 +4,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use agentanycast_door as door;
 use libp2p::{
     Swarm, connection_limits, dcutr, identify,
     identity::Keypair,
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 use super::{
     NetConfig,
     counters::Counters,
-    door, probe,
+    dht, probe,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -46,6 +47,7 @@ pub(super) struct Behaviour {
     dcutr: Toggle<dcutr::Behaviour>,
     pub(super) probe: probe::Behaviour,
     upnp: Toggle<upnp::tokio::Behaviour>,
+    pub(super) dht: Toggle<dht::Behaviour>,
     pub(super) streams: streams::Behaviour,
 }
 
@@ -56,12 +58,14 @@ pub(super) fn swarm(
 ) -> Result<(Swarm<Behaviour>, mpsc::Receiver<InboundStream>), noise::Error> {
     let local = config.keypair.public().to_peer_id();
     let (transport, relay) = transport::build(&config.keypair, config.quic, config.relay_client)?;
+    let dht = config.dht.clone();
+    let dht = dht.map(|dht| dht::Behaviour::new(&config.keypair, dht, Arc::clone(&counters)));
     let (streams, inbound) = streams::Behaviour::new(counters, INBOUND_QUEUE);
     let mdns = config
         .mdns
         .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), local));
     let behaviour = Behaviour {
-        door: door::Behaviour::new(&config.limits),
+        door: door::Behaviour::new(door_limits(&config.limits)),
         limits: connection_limits::Behaviour::new(connection_limits(config)),
         memory: memory_connection_limits::Behaviour::with_max_percentage(config.limits.memory_fraction),
         identify: identify::Behaviour::new(identify_config(&config.keypair, &config.agent_version)),
@@ -71,6 +75,7 @@ pub(super) fn swarm(
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),
         probe: probe::Behaviour::default(),
         upnp: config.upnp.then(upnp::tokio::Behaviour::default).into(),
+        dht: dht.into(),
         streams,
     };
     let swarm_config = swarm::Config::with_tokio_executor()
@@ -79,6 +84,13 @@ pub(super) fn swarm(
         .with_max_negotiating_inbound_streams(MAX_NEGOTIATING_INBOUND)
         .with_smart_dial();
     Ok((Swarm::new(transport, behaviour, local, swarm_config), inbound))
+}
+
+fn door_limits(limits: &super::Limits) -> door::Limits {
+    door::Limits {
+        pending: limits.pending_per_address,
+        established: limits.connections_per_address,
+    }
 }
 
 fn connection_limits(config: &NetConfig) -> connection_limits::ConnectionLimits {

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     card::Cards,
     counters::Counters,
+    dht,
     listen::Listeners,
     reach::Reachable,
     reservation::RelaySnapshot,
@@ -49,6 +50,10 @@ pub(super) enum Command {
         addresses: Vec<String>,
         reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
     },
+    /// Somebody says where peers can be dialled.
+    Learn {
+        said: Vec<(PeerId, Vec<String>)>,
+    },
     Shutdown {
         reply: oneshot::Sender<()>,
     },
@@ -63,6 +68,7 @@ pub(super) struct Shared {
     pub(super) wishes: Wishes,
     pub(super) turns: Turns,
     pub(super) reachable: watch::Sender<Reachable>,
+    pub(super) dht: Option<dht::Control>,
     roster: RwLock<Roster>,
     listeners: RwLock<Listeners>,
     relays: RwLock<Vec<RelaySnapshot>>,
@@ -161,6 +167,13 @@ impl Handle {
         answer.await.unwrap_or(Err(DialError::Stopping))
     }
 
+    /// Notes where peers are said to be, for when they are dialled; what cannot be dialled is left out. An address
+    /// `/p2p/<relay>/p2p-circuit` means: through that relay, wherever it is.
+    pub async fn learn(&self, said: Vec<(PeerId, Vec<String>)>) {
+        // A node that stops need not know.
+        let _ = self.commands.send(Command::Learn { said }).await;
+    }
+
     /// While `wanted` and not connected, `peer` is redialled at its known addresses: after 1 s, doubling
     /// to 5 min, anew when a new address becomes known. When [`super::Limits::wanted_peers`] are wanted
     /// already, the wish is counted as refused and logged.
@@ -255,7 +268,13 @@ impl fmt::Debug for Handle {
 }
 
 impl Shared {
-    pub(super) fn new(local: PeerId, control: Control, cards: Cards, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        local: PeerId,
+        control: Control,
+        cards: Cards,
+        counters: Arc<Counters>,
+        dht: Option<dht::Control>,
+    ) -> Self {
         Self {
             local,
             control,
@@ -264,6 +283,7 @@ impl Shared {
             wishes: Wishes::default(),
             turns: Turns::default(),
             reachable: watch::Sender::default(),
+            dht,
             roster: RwLock::default(),
             listeners: RwLock::default(),
             relays: RwLock::default(),

@@ -2,6 +2,7 @@
 //! address book, and news for the consumer. Streams are served by tasks of their own. The one rule: the
 //! loop never waits for anyone; whatever could take time is a branch of its `select!`.
 
+mod dht;
 mod dialing;
 mod events;
 mod moves;
@@ -110,9 +111,10 @@ impl Host {
         let (swarm, inbound) = behaviour::swarm(&config, Arc::clone(&counters))?;
         let local = PeerId::from(*swarm.local_peer_id());
         let control = swarm.behaviour().streams.control();
+        let dht = swarm.behaviour().dht.as_ref().map(super::dht::Behaviour::control);
         let (received, cards) = mpsc::channel(CARD_QUEUE);
         let own = Cards::new(local, control.clone(), received, Arc::clone(&counters));
-        let shared = Arc::new(Shared::new(local, control, own, counters));
+        let shared = Arc::new(Shared::new(local, control, own, counters, dht));
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let mut host = Self {
             swarm,
@@ -224,6 +226,7 @@ impl Host {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, addresses, reply }) => self.ask(peer, &addresses, reply),
+                    Some(Command::Learn { said }) => self.hearsay(said),
                     Some(Command::Shutdown { reply }) => break Some(reply),
                     None => break None,
                 },

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
+mod dht;
 mod dialing;
 mod places;
 mod relayed;
@@ -37,6 +38,7 @@ fn config(listen: &[&str]) -> NetConfig {
         relay_client: true,
         hole_punching: true,
         upnp: false,
+        dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: Limits::default(),
     }

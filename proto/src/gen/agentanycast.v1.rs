@@ -104,6 +104,21 @@ impl NatType {
         }
     }
 }
+/// A peer that was sent a task by skill and did not take it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskAttempt {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// Why the task went to another one, for people.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// A task that was sent tentatively is the receiver's to work on.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskConfirmPayload {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+}
 /// Opens the stream of one artifact.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamStart {
@@ -217,6 +232,9 @@ pub struct Task {
     /// Additive: the peer that the task was sent to.
     #[prost(string, tag = "102")]
     pub assignee_peer_id: ::prost::alloc::string::String,
+    /// Additive: the peers that the task was sent to before, oldest first, and did not take it.
+    #[prost(message, repeated, tag = "103")]
+    pub attempts: ::prost::alloc::vec::Vec<TaskAttempt>,
 }
 /// One turn of a conversation.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -318,7 +336,7 @@ pub struct A2aEnvelope {
     pub sequence: u64,
     #[prost(
         oneof = "a2a_envelope::Payload",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 110"
     )]
     pub payload: ::core::option::Option<a2a_envelope::Payload>,
 }
@@ -348,6 +366,9 @@ pub mod a2a_envelope {
         StreamChunk(super::StreamChunk),
         #[prost(message, tag = "20")]
         StreamEnd(super::StreamEnd),
+        /// Additive: only sent to a node whose ACK said that it holds the task.
+        #[prost(message, tag = "110")]
+        TaskConfirm(super::TaskConfirmPayload),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -369,6 +390,10 @@ pub struct SendTaskPayload {
     /// Additive: not the first message of its task. A receiver that does not have the task (any more) refuses it.
     #[prost(bool, tag = "101")]
     pub further: bool,
+    /// Additive: the originator gives the task to another peer if this one does not acknowledge it soon. A receiver
+    /// that knows this field holds the task back from its agent until it is confirmed, and says so in its ACK.
+    #[prost(bool, tag = "102")]
+    pub tentative: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskStatusUpdatePayload {
@@ -425,6 +450,9 @@ pub struct AckPayload {
     /// Additive, in the ACK of a STREAM_START or STREAM_CHUNK: the next chunk that the receiver needs.
     #[prost(int32, optional, tag = "102")]
     pub next_sequence: ::core::option::Option<i32>,
+    /// Additive, in the ACK of a tentative SEND_TASK: the receiver holds the task until it is confirmed or canceled.
+    #[prost(bool, tag = "103")]
+    pub held: bool,
 }
 /// States of a task. COMPLETED, FAILED, CANCELED and REJECTED are terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -517,6 +545,8 @@ pub enum EnvelopeType {
     StreamStart = 9,
     StreamChunk = 10,
     StreamEnd = 11,
+    /// Additive.
+    TaskConfirm = 100,
 }
 impl EnvelopeType {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -537,6 +567,7 @@ impl EnvelopeType {
             Self::StreamStart => "ENVELOPE_TYPE_STREAM_START",
             Self::StreamChunk => "ENVELOPE_TYPE_STREAM_CHUNK",
             Self::StreamEnd => "ENVELOPE_TYPE_STREAM_END",
+            Self::TaskConfirm => "ENVELOPE_TYPE_TASK_CONFIRM",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -554,6 +585,7 @@ impl EnvelopeType {
             "ENVELOPE_TYPE_STREAM_START" => Some(Self::StreamStart),
             "ENVELOPE_TYPE_STREAM_CHUNK" => Some(Self::StreamChunk),
             "ENVELOPE_TYPE_STREAM_END" => Some(Self::StreamEnd),
+            "ENVELOPE_TYPE_TASK_CONFIRM" => Some(Self::TaskConfirm),
             _ => None,
         }
     }
@@ -3099,6 +3131,30 @@ pub struct RegistryProof {
     /// When it was signed, by the peer's clock, in milliseconds since 1970.
     #[prost(uint64, tag = "4")]
     pub time_ms: u64,
+}
+/// The payload of a libp2p signed envelope (RFC 0002) that the agent's node has signed; the envelope is the value of the
+/// DHT record under "/agentanycast/agent/" and the bytes of the peer id. At most 8 KiB with its envelope.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentRecord {
+    /// The bytes of the peer id.
+    #[prost(bytes = "vec", tag = "1")]
+    pub peer_id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub description: ::prost::alloc::string::String,
+    /// All skills that the agent offers now; none when it offers nothing any more.
+    #[prost(message, repeated, tag = "4")]
+    pub skills: ::prost::alloc::vec::Vec<SkillInfo>,
+    /// Multiaddrs where the node can be dialled, without /p2p/<peer id>; at most 16.
+    #[prost(string, repeated, tag = "5")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// When it was signed, by the node's clock, in milliseconds since 1970. Of two records the later one stands.
+    #[prost(uint64, tag = "6")]
+    pub signed_at_ms: u64,
+    /// From when on it says nothing any more, by the same clock.
+    #[prost(uint64, tag = "7")]
+    pub expires_at_ms: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SyncRegistrationsRequest {

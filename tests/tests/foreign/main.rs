@@ -11,11 +11,14 @@
     reason = "a test fails by a panic"
 )]
 
+mod anycast;
+mod compose;
 mod descriptors;
 mod hostile;
 mod libp2p;
 mod peer;
 mod python;
+mod registry;
 mod relayed;
 mod script;
 mod stage;

@@ -9,7 +9,9 @@
 )]
 
 mod agents;
+mod anycast;
 mod circuits;
+mod dashboard;
 mod faces;
 mod federation;
 mod nat;

@@ -114,6 +114,7 @@ impl Host {
                 self.dialer.introduced(peer_id.into());
                 self.on_seen(peer_id.into(), connection_id, &info.observed_addr);
                 self.on_protocols(peer_id.into(), connection_id, &info.protocols);
+                self.introduce_to_dht(peer_id, connection_id, &info);
                 self.on_claims(peer_id.into(), connection_id, info.listen_addrs);
             }
             BehaviourEvent::Ping(ping::Event {
