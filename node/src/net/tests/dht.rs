@@ -161,6 +161,30 @@ async fn who_leaves_is_forgotten_and_who_stays_is_not() {
 }
 
 #[tokio::test]
+async fn the_meshs_dht_and_the_public_one_are_apart() {
+    let public = |mode| {
+        let mut config = taking_part(mode, DhtTimes::default());
+        if let Some(dht) = &mut config.dht {
+            dht.network = DhtNetwork::Public;
+        }
+        config
+    };
+    let server = Node::start(public(DhtMode::Server)).await;
+    let (asker, stranger) = (
+        Node::start(public(DhtMode::Client)).await,
+        node(DhtMode::Client, DhtTimes::default(), &[&server]).await,
+    );
+    let at = server.handle.listen_addrs();
+    asker.handle.dial(server.peer(), at).await.unwrap();
+    // Of this machine, so nothing that the public DHT is told.
+    server.handle.provide(Some(&offering(&["echo"]))).await.unwrap();
+    let found = find(&asker, "echo", described).await;
+    assert!(found[0].record.as_ref().unwrap().addresses.is_empty());
+    let found = stranger.handle.find_providers("echo", 10, WAIT).await;
+    assert_eq!(found, Ok(vec![]));
+}
+
+#[tokio::test]
 async fn a_search_takes_no_longer_than_it_may() {
     let times = DhtTimes::default();
     let server = node(DhtMode::Server, times, &[]).await;
