@@ -17,6 +17,7 @@ use libp2p::{
         ConnectionId,
         dial_opts::{DialOpts, PeerCondition},
     },
+    upnp,
 };
 
 use super::{Host, dialing};
@@ -76,6 +77,21 @@ impl Host {
         // Identify takes the port for ours only if the NAT has kept its number.
         self.swarm.behaviour_mut().probe.seen_at(observed.clone());
         self.reach_changed = true;
+    }
+
+    /// The router has opened a port or closed it, or there is no router that would.
+    pub(super) fn on_upnp(&mut self, event: &upnp::Event) {
+        tracing::info!(?event, "UPnP");
+        match event {
+            upnp::Event::NewExternalAddr { external_addr, .. } => {
+                self.swarm.behaviour_mut().probe.promised(external_addr);
+            }
+            upnp::Event::ExpiredExternalAddr { external_addr, .. } => {
+                self.views.closed(external_addr);
+                self.reach_changed = true;
+            }
+            _ => {}
+        }
     }
 
     /// Dials a relay over the other transport as well, once while it is connected: holes are punched at addresses
