@@ -1,0 +1,2 @@
+//! `agentanycast-bridge`.
+fn main() {}
