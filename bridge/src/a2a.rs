@@ -3,15 +3,23 @@
 //! The files here are PURE, without I/O, clock or randomness, but for `mesh`, which carries requests out on a
 //! [`Gateway`](crate::gateway::Gateway). The HTTP front is `crate::http`.
 
+pub mod card;
 mod data;
 pub mod error;
 mod fields;
+pub mod follow;
 mod labels;
+pub mod mesh;
 pub mod message;
 mod part;
+pub mod render;
+pub mod request;
 pub mod task;
 mod time;
 pub mod version;
+
+pub(crate) use data::depth;
+pub(crate) use time::rounded as now;
 
 #[cfg(test)]
 mod fidelity;

@@ -20,14 +20,14 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 const WRAPPED: &str = "value";
 
 /// The `Struct`, and the exact text if the `Struct` says less.
-pub(crate) fn carry(value: Value, path: &str) -> Result<(Struct, Option<String>), A2aError> {
-    if depth(&value) > MAX_DEPTH {
+pub(crate) fn carry(value: &Value, path: &str) -> Result<(Struct, Option<String>), A2aError> {
+    if depth(value) > MAX_DEPTH {
         return Err(A2aError::params(format!(
             "{path} is nested more than {MAX_DEPTH} levels deep"
         )));
     }
     let data = wrap(value.clone());
-    let exact = Value::Object(from_struct(&data)) == value;
+    let exact = Value::Object(from_struct(&data)) == *value;
     Ok((data, (!exact).then(|| value.to_string())))
 }
 
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn ordinary_objects_need_no_text() {
         let value = json!({"n": 42, "f": 1.5, "s": "ü", "l": [1, {"deep": null}], "e": {}});
-        let (data, text) = carry(value.clone(), "data").unwrap();
+        let (data, text) = carry(&value, "data").unwrap();
         assert_eq!((restore(&data, None), text), (value, None));
     }
 
@@ -135,7 +135,7 @@ mod tests {
             json!([{"value": 1}]),
             json!({"f": 42.0}),
         ] {
-            let (data, text) = carry(value.clone(), "data").unwrap();
+            let (data, text) = carry(&value, "data").unwrap();
             let back = restore(&data, text.as_deref());
             assert_eq!(back.to_string(), value.to_string());
         }
@@ -143,15 +143,15 @@ mod tests {
 
     #[test]
     fn changed_data_is_heard() {
-        let (_, text) = carry(json!({"id": 9_007_199_254_740_993_i64}), "data").unwrap();
-        let (changed, _) = carry(json!({"id": 1}), "data").unwrap();
+        let (_, text) = carry(&json!({"id": 9_007_199_254_740_993_i64}), "data").unwrap();
+        let (changed, _) = carry(&json!({"id": 1}), "data").unwrap();
         assert_eq!(restore(&changed, text.as_deref()), json!({"id": 1}));
     }
 
     #[test]
     fn nesting_is_bounded() {
         let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        assert!(carry(nested(MAX_DEPTH), "data").is_ok());
-        assert!(carry(nested(MAX_DEPTH + 1), "data").is_err());
+        assert!(carry(&nested(MAX_DEPTH), "data").is_ok());
+        assert!(carry(&nested(MAX_DEPTH + 1), "data").is_err());
     }
 }

@@ -41,11 +41,6 @@ impl Fields {
         }
     }
 
-    /// Whether the field is there, be it `null`.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.map.contains_key(name) || self.map.contains_key(&snake(name))
-    }
-
     /// The field as it is, also if it is `null`.
     pub(crate) fn raw(&mut self, name: &str) -> Option<Value> {
         let value = self.map.remove(name);

@@ -81,7 +81,7 @@ impl Draft {
             self.part.content = Some(Content::UrlPart(UrlPart { url, filename }));
             return Ok(());
         } else if let Some(value) = fields.raw("data") {
-            self.put_data(value, &fields.path("data"))?;
+            self.put_data(&value, &fields.path("data"))?;
         }
         if !filename.is_empty() {
             self.annex.insert("filename".to_owned(), filename.into());
@@ -104,7 +104,7 @@ impl Draft {
             Some("data") => {
                 let data = required(fields.object("data")?, &fields.path("data"))?;
                 let value = unwrap(data, metadata);
-                self.put_data(value, &fields.path("data"))?;
+                self.put_data(&value, &fields.path("data"))?;
                 self.part.media_type = take_media_type(metadata);
             }
             Some("file") => self.read_file(fields)?,
@@ -133,7 +133,7 @@ impl Draft {
         Ok(())
     }
 
-    fn put_data(&mut self, value: Value, path: &str) -> Result<(), A2aError> {
+    fn put_data(&mut self, value: &Value, path: &str) -> Result<(), A2aError> {
         let (data, exact) = data::carry(value, path)?;
         self.part.content = Some(Content::DataPart(DataPart { data: Some(data) }));
         self.exact = exact;

@@ -3,6 +3,8 @@
 //! JSON has the message of the current state in `status` and the others in `history`; the protobuf has all of them
 //! in `messages`, and that of the state once more. What only the mesh knows of a task is in `metadata.agentanycast`.
 
+use std::collections::BTreeMap;
+
 use agentanycast_proto::v1::{self, TaskStatus};
 use serde_json::{Map, Value};
 
@@ -103,7 +105,7 @@ pub fn read(version: Version, value: Value) -> Result<v1::Task, A2aError> {
     read_notes(&mut metadata, &mut task);
     annex.extend(fields.rest());
     task.metadata = labels::from_metadata(metadata, &mut annex);
-    labels::attach(&mut task.metadata, ANNEX, annex);
+    attach(&mut task.metadata, annex);
     Ok(task)
 }
 
@@ -148,6 +150,11 @@ fn read_status(
         annex.insert("status".to_owned(), Value::Object(rest));
     }
     Ok(())
+}
+
+/// Notes in a task's labels what it says besides.
+pub(crate) fn attach(labels: &mut BTreeMap<String, String>, annex: Annex) {
+    labels::attach(labels, ANNEX, annex);
 }
 
 fn read_notes(metadata: &mut Option<Map<String, Value>>, task: &mut v1::Task) {

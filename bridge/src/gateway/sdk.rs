@@ -36,10 +36,6 @@ impl SdkGateway {
         };
         self.me.get_or_try_init(ask).await
     }
-
-    fn handle(&self, handle: agentanycast::TaskHandle) -> Arc<dyn TaskHandle> {
-        Arc::new(SdkTask { handle })
-    }
 }
 
 #[async_trait]
@@ -62,11 +58,14 @@ impl Gateway for SdkGateway {
         if !outgoing.context_id.is_empty() {
             task = task.context_id(outgoing.context_id);
         }
-        Ok(self.handle(task.send().await?))
+        let handle = task.send().await?;
+        Ok(Arc::new(SdkTask { handle }))
     }
 
     fn task(&self, id: &str) -> Arc<dyn TaskHandle> {
-        self.handle(self.node.task_handle(id))
+        Arc::new(SdkTask {
+            handle: self.node.task_handle(id),
+        })
     }
 
     async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError> {
