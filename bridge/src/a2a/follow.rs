@@ -61,6 +61,11 @@ pub struct Follow {
     ahead: bool,
 }
 
+/// Whether an update may stand for a result that has begun: such a one says neither words nor results.
+pub fn is_hint(update: &Update) -> bool {
+    update.message.is_none() && update.artifacts.is_empty() && !super::task::is_terminal(update.status)
+}
+
 impl Follow {
     /// Of a client that was shown this task. Results that the task shows only by reference are read.
     pub fn new(task: &v1::Task) -> (Self, Vec<Step>) {
@@ -110,6 +115,13 @@ impl Follow {
             }));
         }
         steps
+    }
+
+    /// Takes the results of a task as it stands, of which updates say nothing until they are whole: those that are
+    /// being produced are read.
+    pub fn look(&mut self, task: v1::Task) -> Vec<Step> {
+        let open = task.artifacts.into_iter().filter(is_reference);
+        open.filter_map(|artifact| self.result(artifact)).collect()
     }
 
     fn is_news(&self, status: TaskStatus, message: Option<&v1::Message>) -> bool {

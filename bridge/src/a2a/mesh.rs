@@ -324,8 +324,12 @@ fn events(
                     update = updates.next() => break update,
                 }
             };
-            let Some(update) = update else { break };
-            steps = follow.take(update?);
+            let Some(update) = update.transpose()? else { break };
+            let hint = follow::is_hint(&update);
+            steps = follow.take(update);
+            if hint {
+                steps.extend(follow.look(handle.snapshot().await?));
+            }
         }
     };
     stream.boxed()

@@ -150,7 +150,7 @@ impl TaskHandle for SdkTask {
 
 fn peer_id(text: &str) -> Result<PeerId, GatewayError> {
     text.parse().map_err(|error: agentanycast::InvalidPeerId| {
-        GatewayError::new(ErrorKind::Invalid, error.to_string())
+        GatewayError::new(ErrorKind::AgentNotFound, error.to_string())
     })
 }
 
