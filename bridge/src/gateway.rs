@@ -5,6 +5,8 @@
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
 //! outside protocol.
 
+#[cfg(test)]
+pub(crate) mod fake;
 mod sdk;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -168,3 +168,6 @@ fn query(uri: &Uri) -> Vec<(String, String)> {
     });
     decoded.collect()
 }
+
+#[cfg(test)]
+mod tests;
