@@ -18,8 +18,8 @@ pub mod task;
 mod time;
 pub mod version;
 
-pub(crate) use data::depth;
-pub(crate) use time::rounded as now;
+pub(crate) use data::{depth, from_proto, from_struct, to_proto, to_struct};
+pub(crate) use time::{read_time, rounded as now, write_time};
 
 #[cfg(test)]
 mod fidelity;

@@ -1,4 +1,4 @@
-//! The HTTP front of the A2A gateway: JSON-RPC of both versions, REST of 1.0, cards.
+//! The HTTP front of the A2A gateway: JSON-RPC of both versions, REST and gRPC of 1.0, cards.
 //!
 //! One handler stands behind all of them. The one rule: whatever comes in is answered, by a result or by an error in
 //! the words of the binding it came by, and is bounded in size and time before it is looked at.
@@ -14,6 +14,7 @@ mod sse;
 
 use std::{sync::Arc, time::Duration};
 
+use agentanycast_proto::a2a::a2a_service_server::A2aServiceServer;
 use axum::{
     Router,
     body::Body,
@@ -24,16 +25,23 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::a2a::{
-    error::{A2aError, Reason},
-    mesh::{Address, Handler},
+use crate::{
+    a2a::{
+        error::{A2aError, Reason},
+        mesh::{Address, Handler},
+    },
+    grpc,
 };
 pub use callers::Callers;
 use card::Shown;
+pub(crate) use route::peer;
 use route::{Lost, Route, What};
 
 /// The header in which a request says which version it means; also taken as a parameter of the query.
 const VERSION: &str = "a2a-version";
+
+/// Where the gRPC binding is.
+const GRPC: &str = "/lf.a2a.v1.A2AService/{*method}";
 
 /// What answers of REST are, by the specification.
 const A2A_JSON: &str = "application/a2a+json";
@@ -69,13 +77,20 @@ struct Shared {
 
 /// The front before this handler. Streams end at `stop`.
 pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: CancellationToken) -> Router {
+    let service = grpc::Service::new(Arc::clone(&handler), config.callers.clone(), stop.clone());
+    let service = A2aServiceServer::new(service)
+        .max_decoding_message_size(config.max_body)
+        .max_encoding_message_size(usize::MAX);
     let front = Front(Arc::new(Shared {
         handler,
         config,
         shown: Shown::default(),
         stop,
     }));
-    Router::new().fallback(answer).with_state(front)
+    Router::new()
+        .route_service(GRPC, service)
+        .fallback(answer)
+        .with_state(front)
 }
 
 async fn answer(State(front): State<Front>, request: Request) -> Response {

@@ -26,6 +26,10 @@ const MODES: [&str; 3] = ["text/plain", "application/json", "application/octet-s
 pub struct Front {
     /// Where the agent is reached, without a slash at the end.
     pub url: String,
+    /// Where gRPC reaches it, `HOST:PORT`.
+    pub grpc: String,
+    /// What gRPC names the agent by; empty for the one beside the node.
+    pub tenant: String,
     /// Whether the fields of 0.3 are there too.
     pub dual: bool,
     /// Whether callers must show a Bearer token.
@@ -39,6 +43,12 @@ pub fn write(card: AgentCard, front: &Front) -> Value {
         interface(&front.url, "JSONRPC", "1.0"),
         interface(&front.url, "HTTP+JSON", "1.0"),
         interface(&front.url, "JSONRPC", "0.3"),
+        json!({
+            "url": front.grpc,
+            "protocolBinding": "GRPC",
+            "protocolVersion": "1.0",
+            "tenant": front.tenant,
+        }),
     ];
     let peer = card.p2p_extension.as_ref().map(|p2p| p2p.peer_id.as_str());
     if let Some(peer) = peer.filter(|peer| !peer.is_empty()) {
@@ -281,7 +291,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_of_a_card_is_lost(card in any_card(), dual: bool) {
-            let front = Front { url: "http://localhost".to_owned(), dual, bearer: dual };
+            let front = Front { url: "http://localhost".to_owned(), dual, bearer: dual, grpc: String::new(), tenant: String::new() };
             let json = write(card.clone(), &front);
             prop_assert_eq!(read(json).unwrap(), card);
         }
@@ -294,6 +304,8 @@ mod tests {
                 AgentCard::default(),
                 &Front {
                     bearer: true,
+                    grpc: String::new(),
+                    tenant: String::new(),
                     url: "http://h".to_owned(),
                     dual,
                 },

@@ -50,7 +50,7 @@ fn wrap(value: Value) -> Struct {
     to_struct(object)
 }
 
-fn to_struct(object: Map<String, Value>) -> Struct {
+pub(crate) fn to_struct(object: Map<String, Value>) -> Struct {
     Struct {
         fields: object
             .into_iter()
@@ -59,7 +59,7 @@ fn to_struct(object: Map<String, Value>) -> Struct {
     }
 }
 
-fn to_proto(value: Value) -> ProtoValue {
+pub(crate) fn to_proto(value: Value) -> ProtoValue {
     let kind = match value {
         Value::Null => Kind::NullValue(0),
         Value::Bool(flag) => Kind::BoolValue(flag),
@@ -73,14 +73,14 @@ fn to_proto(value: Value) -> ProtoValue {
     ProtoValue { kind: Some(kind) }
 }
 
-fn from_struct(data: &Struct) -> Map<String, Value> {
+pub(crate) fn from_struct(data: &Struct) -> Map<String, Value> {
     let fields = data.fields.iter();
     fields
         .map(|(name, value)| (name.clone(), from_proto(value)))
         .collect()
 }
 
-fn from_proto(value: &ProtoValue) -> Value {
+pub(crate) fn from_proto(value: &ProtoValue) -> Value {
     match &value.kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::BoolValue(flag)) => Value::Bool(*flag),

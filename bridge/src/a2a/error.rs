@@ -7,7 +7,7 @@ use super::version::Version;
 use crate::gateway::{ErrorKind, GatewayError};
 
 /// Whose words the reasons are.
-const DOMAIN: &str = "a2a-protocol.org";
+pub(crate) const DOMAIN: &str = "a2a-protocol.org";
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +88,11 @@ impl Reason {
     /// The code of JSON-RPC.
     pub fn code(self) -> i32 {
         self.row().1
+    }
+
+    /// The status of gRPC, by its name.
+    pub fn grpc(self) -> &'static str {
+        self.row().3
     }
 
     /// The status of HTTP.

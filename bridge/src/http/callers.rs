@@ -92,7 +92,7 @@ impl Callers {
     }
 
     /// The name of whoever sends this request; `None` if it is nobody who may.
-    pub(super) fn name(&self, headers: &HeaderMap) -> Option<&str> {
+    pub(crate) fn name(&self, headers: &HeaderMap) -> Option<&str> {
         let Some(callers) = &self.0 else {
             return Some(ANONYMOUS);
         };

@@ -41,8 +41,11 @@ impl Shown {
 }
 
 pub(super) async fn answer(shared: &Shared, target: &Target, base: &str, headers: &HeaderMap) -> Response {
+    let origin = origin(shared.config.public_url.as_deref(), headers);
     let front = Front {
-        url: url(shared.config.public_url.as_deref(), headers, base),
+        url: format!("{origin}{base}"),
+        grpc: authority(&origin),
+        tenant: tenant(target),
         dual: shared.config.dual_cards,
         bearer: shared.config.callers.must_show(),
     };
@@ -86,13 +89,36 @@ pub(super) async fn answer(shared: &Shared, target: &Target, base: &str, headers
     response
 }
 
-/// Where the agent is reached: as configured, or as the request says.
-fn url(public: Option<&str>, headers: &HeaderMap, base: &str) -> String {
+/// Where the bridge is reached: as configured, or as the request says.
+fn origin(public: Option<&str>, headers: &HeaderMap) -> String {
     if let Some(public) = public {
-        return format!("{}{base}", public.trim_end_matches('/'));
+        return public.trim_end_matches('/').to_owned();
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    format!("http://{}{base}", host.unwrap_or("localhost"))
+    format!("http://{}", host.unwrap_or("localhost"))
+}
+
+/// `HOST:PORT` of a URL.
+fn authority(origin: &str) -> String {
+    let (scheme, rest) = origin.split_once("://").unwrap_or(("http", origin));
+    let host = rest.split('/').next().unwrap_or_default();
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match (has_port, scheme) {
+        (true, _) => host.to_owned(),
+        (false, "https") => format!("{host}:443"),
+        (false, _) => format!("{host}:80"),
+    }
+}
+
+/// What gRPC, which has no paths, names an agent by.
+fn tenant(target: &Target) -> String {
+    match target {
+        Target::Peer(peer) => format!("agents/{peer}"),
+        Target::Skill(skill) => format!("skills/{skill}"),
+        Target::Own | Target::Url(_) => String::new(),
+    }
 }
 
 fn etag(card: &str) -> String {
@@ -116,6 +142,18 @@ mod tests {
     fn dates_are_those_of_http() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         assert_eq!(http_date(time).unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+
+    #[test]
+    fn grpc_is_where_http_is() {
+        for (origin, expected) in [
+            ("http://localhost:8090", "localhost:8090"),
+            ("https://example.org", "example.org:443"),
+            ("http://[::1]:80/x", "[::1]:80"),
+            ("https://[::1]", "[::1]:443"),
+        ] {
+            assert_eq!(authority(origin), expected);
+        }
     }
 
     #[test]

@@ -77,7 +77,8 @@ fn base_of(path: &str) -> String {
     format!("/{kind}/{name}")
 }
 
-fn peer(name: &str) -> String {
+/// The peer of a name that may be a `did:key`.
+pub(crate) fn peer(name: &str) -> String {
     peer_of_did_key(name).map_or_else(|| name.to_owned(), |peer| peer.to_string())
 }
 
