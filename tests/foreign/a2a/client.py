@@ -7,6 +7,7 @@ import asyncio
 import sys
 from uuid import uuid4
 
+import grpc
 import httpx
 from a2a.client import ClientConfig, create_client
 from a2a.types import (
@@ -55,7 +56,12 @@ class Asker:
 
     async def client(self, streaming):
         http = httpx.AsyncClient(timeout=60)
-        config = ClientConfig(streaming=streaming, httpx_client=http, supported_protocol_bindings=[self.binding])
+        config = ClientConfig(
+            streaming=streaming,
+            httpx_client=http,
+            supported_protocol_bindings=[self.binding],
+            grpc_channel_factory=grpc.aio.insecure_channel,
+        )
         return await create_client(self.url, config)
 
     async def open(self):

@@ -58,6 +58,11 @@ async fn version_1_0_over_rest() {
 }
 
 #[tokio::test]
+async fn version_1_0_over_grpc() {
+    ask("1.0", Some("GRPC"), &SCENARIOS).await;
+}
+
+#[tokio::test]
 async fn version_0_3() {
     let scenarios = [
         "card",
