@@ -14,6 +14,7 @@ pub mod message;
 mod part;
 pub mod render;
 pub mod request;
+mod signature;
 pub mod task;
 mod time;
 pub mod version;

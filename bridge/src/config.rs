@@ -51,6 +51,10 @@ pub struct Config {
     pub public_url: String,
     /// What cards look like. Default: dual.
     pub card: CardForm,
+    /// The key that cards are signed with, such as that of the node; without it they are not signed. Default: none.
+    pub key: Option<PathBuf>,
+    /// Origins whose pages may call, `*` for any. Default: none but the bridge's own.
+    pub cors_origins: Vec<String>,
     /// Callers, one a line, each a name and its Bearer token; without it everybody may call, and is one caller.
     /// Default: none.
     pub tokens_file: Option<PathBuf>,
@@ -94,6 +98,8 @@ impl Config {
             allow_remote: false,
             public_url: String::new(),
             card: CardForm::Dual,
+            key: None,
+            cors_origins: Vec::new(),
             tokens_file: None,
             max_body: ByteSize(24 << 20),
             wait_limit: Duration::from_mins(10),
@@ -145,6 +151,21 @@ fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
             "a URL such as https://agents.example.org".to_owned(),
         );
     }
+    let is_origin = |origin: &String| {
+        let host = origin
+            .strip_prefix("https://")
+            .or_else(|| origin.strip_prefix("http://"));
+        origin == "*"
+            || host.is_some_and(|host| {
+                !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+            })
+    };
+    if !config.cors_origins.iter().all(is_origin) {
+        return bad(
+            "cors_origins",
+            "origins such as https://ui.example.org, or *".to_owned(),
+        );
+    }
     if !BODIES.contains(&config.max_body.0) {
         return bad("max_body", "from 64 KiB to 64 MiB".to_owned());
     }
@@ -194,6 +215,8 @@ mod tests {
             "--wait-limit=0s",
             "--public-url=example.org",
             "--card=2.0",
+            "--cors-origins=ui.example",
+            "--cors-origins=https://ui.example/",
             "--listen=",
         ] {
             assert!(load(&[bad]).is_err(), "{bad}");

@@ -151,7 +151,7 @@ fn target(tenant: &str) -> (Target, &str) {
     (Target::Own, tenant)
 }
 
-fn id_of(tenant: String, id: String) -> Value {
+fn id_of(tenant: &str, id: &str) -> Value {
     json!({ "tenant": tenant, "id": id })
 }
 
@@ -179,7 +179,7 @@ impl A2aService for Service {
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
         let (head, _, request) = request.into_parts();
-        let mut params = id_of(request.tenant, request.id);
+        let mut params = id_of(&request.tenant, &request.id);
         params["historyLength"] = request.history_length.into();
         let task = self.rendered(&head, Method::Get, params).await?;
         Ok(Response::new(json::to_task(&task)))
@@ -198,7 +198,7 @@ impl A2aService for Service {
 
     async fn cancel_task(&self, request: Request<CancelTaskRequest>) -> Result<Response<Task>, Status> {
         let (head, _, request) = request.into_parts();
-        let params = id_of(request.tenant, request.id);
+        let params = id_of(&request.tenant, &request.id);
         let task = self.rendered(&head, Method::Cancel, params).await?;
         Ok(Response::new(json::to_task(&task)))
     }
@@ -210,7 +210,7 @@ impl A2aService for Service {
         request: Request<SubscribeToTaskRequest>,
     ) -> Result<Response<Events>, Status> {
         let (head, _, request) = request.into_parts();
-        let params = id_of(request.tenant, request.id);
+        let params = id_of(&request.tenant, &request.id);
         self.follow(&head, Method::Subscribe, params).await
     }
 

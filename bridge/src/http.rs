@@ -14,6 +14,7 @@ mod sse;
 
 use std::{sync::Arc, time::Duration};
 
+use agentanycast_identity::Keypair;
 use agentanycast_proto::a2a::a2a_service_server::A2aServiceServer;
 use axum::{
     Router,
@@ -21,9 +22,10 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use crate::{
     a2a::{
@@ -62,6 +64,10 @@ pub struct FrontConfig {
     pub body_timeout: Duration,
     /// Who may call.
     pub callers: Callers,
+    /// What cards are signed with.
+    pub card_key: Option<Keypair>,
+    /// Origins whose pages may call; `*` for any. Pages of the front's own origin always may.
+    pub cors_origins: Vec<String>,
 }
 
 /// What all requests share.
@@ -81,6 +87,7 @@ pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: Cancellation
     let service = A2aServiceServer::new(service)
         .max_decoding_message_size(config.max_body)
         .max_encoding_message_size(usize::MAX);
+    let cors = cors(&config.cors_origins);
     let front = Front(Arc::new(Shared {
         handler,
         config,
@@ -91,6 +98,29 @@ pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: Cancellation
         .route_service(GRPC, service)
         .fallback(answer)
         .with_state(front)
+        .layer(cors)
+}
+
+/// What browsers are told about pages of other origins. Without origins: nothing, which they take for a no.
+fn cors(origins: &[String]) -> CorsLayer {
+    let layer = CorsLayer::new();
+    if origins.is_empty() {
+        return layer;
+    }
+    let layer = layer
+        .allow_methods([http::Method::GET, http::Method::POST, http::Method::DELETE])
+        .allow_headers([
+            header::CONTENT_TYPE,
+            header::AUTHORIZATION,
+            HeaderName::from_static(VERSION),
+            HeaderName::from_static("a2a-extensions"),
+        ]);
+    if origins.iter().any(|origin| origin == "*") {
+        return layer.allow_origin(Any);
+    }
+    // The configuration has checked that each is a legal header.
+    let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    layer.allow_origin(AllowOrigin::list(origins))
 }
 
 async fn answer(State(front): State<Front>, request: Request) -> Response {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use agentanycast::Node;
+use agentanycast_identity as identity;
 use agentanycast_program::{
     logging, process,
     settings::{EXIT_CODE, Loaded},
@@ -112,6 +113,13 @@ impl Bridge {
             Some(path) => Callers::read(path)?,
             None => Callers::everybody(),
         };
+        let card_key = match &config.key {
+            Some(path) => {
+                let key = identity::load(path)?;
+                Some(key.with_context(|| format!("key {}: there is none", path.display()))?)
+            }
+            None => None,
+        };
         let node = Node::connect(&config.daemon)
             .await
             .with_context(|| format!("no daemon at {}; start one, or set --daemon", config.daemon))?;
@@ -122,6 +130,8 @@ impl Bridge {
             max_body: usize::try_from(config.max_body.0).unwrap_or(usize::MAX),
             body_timeout: BODY_TIMEOUT,
             callers,
+            card_key,
+            cors_origins: config.cors_origins.clone(),
         };
         let address = config.to_bind();
         let listener = TcpListener::bind(&address)

@@ -4,10 +4,11 @@
 //! has no field for (schemas of skills, tag values, how to reach the agent peer to peer) is in the parameters of an
 //! extension, so that nothing is lost.
 
+use agentanycast_identity::Keypair;
 use agentanycast_proto::v1::{self, AgentCard, P2pExtension, Skill};
 use serde_json::{Map, Value, json};
 
-use super::{error::A2aError, fields::Fields, part::put};
+use super::{error::A2aError, fields::Fields, part::put, signature};
 
 /// Names the extension that holds what A2A has no field for.
 pub const EXTENSION: &str = "urn:agentanycast:extension:mesh:1.0";
@@ -22,7 +23,7 @@ const LEGACY_VERSION: &str = "0.3.0";
 const MODES: [&str; 3] = ["text/plain", "application/json", "application/octet-stream"];
 
 /// What a card says of the bridge that shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Front {
     /// Where the agent is reached, without a slash at the end.
     pub url: String,
@@ -34,10 +35,12 @@ pub struct Front {
     pub dual: bool,
     /// Whether callers must show a Bearer token.
     pub bearer: bool,
+    /// What cards are signed with.
+    pub key: Option<Keypair>,
 }
 
 /// The card of an agent, as the front shows it.
-pub fn write(card: AgentCard, front: &Front) -> Value {
+pub fn write(card: &AgentCard, front: &Front) -> Value {
     let interface = |url: &str, binding: &str, version: &str| json!({"url": url, "protocolBinding": binding, "protocolVersion": version});
     let mut interfaces = vec![
         interface(&front.url, "JSONRPC", "1.0"),
@@ -54,7 +57,7 @@ pub fn write(card: AgentCard, front: &Front) -> Value {
     if let Some(peer) = peer.filter(|peer| !peer.is_empty()) {
         interfaces.push(interface(&format!("p2p://{peer}"), P2P_BINDING, "1.0"));
     }
-    let params = mesh_params(&card);
+    let params = mesh_params(card);
     let skills: Vec<Value> = card.skills.iter().map(write_skill).collect();
     let mut json = json!({
         "name": card.name,
@@ -75,22 +78,30 @@ pub fn write(card: AgentCard, front: &Front) -> Value {
         "skills": skills,
     });
     if front.bearer {
-        let mut scheme = json!({"httpAuthSecurityScheme": {"scheme": "Bearer"}});
         json["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
-        if front.dual {
-            scheme["type"] = "http".into();
-            scheme["scheme"] = "Bearer".into();
-            json["security"] = json!([{"bearer": []}]);
-        }
-        json["securitySchemes"] = json!({ "bearer": scheme });
+        json["securitySchemes"] = json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
+    }
+    if let Some(key) = &front.key {
+        signature::sign(&mut json, key);
     }
     if front.dual {
-        json["url"] = front.url.clone().into();
-        json["preferredTransport"] = "JSONRPC".into();
-        json["protocolVersion"] = LEGACY_VERSION.into();
-        json["additionalInterfaces"] = json!([{"url": front.url, "transport": "JSONRPC"}]);
+        add_legacy(&mut json, front);
     }
     json
+}
+
+/// Adds the fields of 0.3.
+fn add_legacy(json: &mut Value, front: &Front) {
+    json["url"] = front.url.clone().into();
+    json["preferredTransport"] = "JSONRPC".into();
+    json["protocolVersion"] = LEGACY_VERSION.into();
+    json["additionalInterfaces"] = json!([{"url": front.url, "transport": "JSONRPC"}]);
+    if front.bearer {
+        let scheme = &mut json["securitySchemes"]["bearer"];
+        scheme["type"] = "http".into();
+        scheme["scheme"] = "Bearer".into();
+        json["security"] = json!([{"bearer": []}]);
+    }
 }
 
 fn write_skill(skill: &Skill) -> Value {
@@ -291,8 +302,8 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_of_a_card_is_lost(card in any_card(), dual: bool) {
-            let front = Front { url: "http://localhost".to_owned(), dual, bearer: dual, grpc: String::new(), tenant: String::new() };
-            let json = write(card.clone(), &front);
+            let front = Front { url: "http://localhost".to_owned(), dual, bearer: dual, ..Front::default() };
+            let json = write(&card, &front);
             prop_assert_eq!(read(json).unwrap(), card);
         }
     }
@@ -301,13 +312,12 @@ mod tests {
     fn only_a_dual_card_has_fields_of_0_3() {
         let card = |dual| {
             write(
-                AgentCard::default(),
+                &AgentCard::default(),
                 &Front {
-                    bearer: true,
-                    grpc: String::new(),
-                    tenant: String::new(),
                     url: "http://h".to_owned(),
                     dual,
+                    bearer: true,
+                    ..Front::default()
                 },
             )
         };

@@ -278,7 +278,7 @@ impl Handler for Mesh {
             }
             Target::Url(_) => return Err(A2aError::new(Reason::AgentNotFound, "no such agent")),
         };
-        Ok(card::write(card?, front))
+        Ok(card::write(&card?, front))
     }
 }
 

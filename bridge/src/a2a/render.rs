@@ -82,7 +82,7 @@ pub fn event(
         Event::Task(task) => ("task", "task", task::write(version, *task, None)),
         Event::Status { status, message } => {
             let status = task::write_status(version, status, message, time, place, Map::new());
-            let mut body = in_place(place, "status", status);
+            let mut body = in_place(place, "status", &status);
             if version == Version::V03 {
                 body["final"] = last.into();
             }
@@ -94,7 +94,7 @@ pub fn event(
             last,
         } => {
             let artifact = message::write_artifact(version, artifact);
-            let mut body = in_place(place, "artifact", artifact);
+            let mut body = in_place(place, "artifact", &artifact);
             body["append"] = append.into();
             body["lastChunk"] = last.into();
             ("artifactUpdate", "artifact-update", body)
@@ -110,7 +110,7 @@ pub fn event(
     }
 }
 
-fn in_place(place: &Place, name: &str, value: Value) -> Value {
+fn in_place(place: &Place, name: &str, value: &Value) -> Value {
     json!({ "taskId": place.task_id, "contextId": place.context_id, name: value })
 }
 

@@ -14,6 +14,8 @@ pub(super) static KEYS: &[Key] = &[
     key!(Config, "allow_remote", allow_remote).variable("ALLOW_REMOTE").flag("allow-remote", "", "Listen beyond loopback without TLS"),
     key!(Config, "public_url", public_url).variable("PUBLIC_URL").flag("public-url", "URL", "How clients reach the bridge, as cards name it"),
     key!(Config, "card", card).variable("CARD").flag("card", "FORM", "dual for the fields of both versions, or 1.0"),
+    key!(Config, "key", key).variable("KEY").flag("key", "FILE", "The key that cards are signed with, such as that of the node"),
+    key!(Config, "cors_origins", cors_origins).variable("CORS_ORIGINS").flag("cors-origins", "ORIGINS", "Origins whose pages may call, comma list, * for any"),
     key!(Config, "tokens_file", tokens_file).variable("TOKENS_FILE").flag("tokens-file", "FILE", "Callers, one a line: a name and its Bearer token"),
     key!(Config, "max_body", max_body).variable("MAX_BODY").flag("max-body", "SIZE", "Largest body of a request"),
     key!(Config, "wait_limit", wait_limit).variable("WAIT_LIMIT").flag("wait-limit", "TIME", "How long an answer may wait for its task"),

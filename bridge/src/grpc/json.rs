@@ -8,7 +8,7 @@ use agentanycast_proto::a2a::{
     stream_response::Payload,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use prost_types::{Struct, Timestamp};
+use prost_types::Struct;
 use serde_json::{Map, Value, json};
 
 use crate::a2a::{from_proto, from_struct, read_time, to_proto, to_struct, write_time};
@@ -154,7 +154,7 @@ fn to_status(json: &Value) -> TaskStatus {
     TaskStatus {
         state: state.unwrap_or_default().into(),
         message: json.get("message").map(to_message),
-        timestamp: time.map(|Timestamp { seconds, nanos }| Timestamp { seconds, nanos }),
+        timestamp: time,
     }
 }
 

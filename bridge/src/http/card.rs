@@ -7,6 +7,7 @@ use std::{
 };
 
 use axum::{body::Body, response::Response};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -48,6 +49,7 @@ pub(super) async fn answer(shared: &Shared, target: &Target, base: &str, headers
         tenant: tenant(target),
         dual: shared.config.dual_cards,
         bearer: shared.config.callers.must_show(),
+        key: shared.config.card_key.clone(),
     };
     let card = match shared.handler.card(target, &front).await {
         Ok(card) => card.to_string(),
@@ -123,8 +125,7 @@ fn tenant(target: &Target) -> String {
 
 fn etag(card: &str) -> String {
     let digest = Sha256::digest(card.as_bytes());
-    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{hex}\"")
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..16]))
 }
 
 fn http_date(time: SystemTime) -> Option<String> {

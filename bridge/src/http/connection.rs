@@ -36,7 +36,7 @@ const HEAD_LINES: usize = 100;
 
 /// How long a client may read nothing while there is something to read. Silent streams say that they are alive every
 /// 15 s, so a client that is gone is found out.
-const SLOWEST_READER: Duration = Duration::from_secs(60);
+const SLOWEST_READER: Duration = Duration::from_mins(1);
 
 /// Pause after accepting has failed, as it does when no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(50);

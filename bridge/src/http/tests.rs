@@ -22,6 +22,8 @@ fn front() -> Router {
         max_body: 1 << 20,
         body_timeout: Duration::from_secs(10),
         callers: Callers::everybody(),
+        card_key: None,
+        cors_origins: vec!["https://ui.example".to_owned()],
     };
     router(handler, config, CancellationToken::new())
 }
@@ -248,4 +250,21 @@ async fn a_skill_has_a_card_and_takes_messages() {
     )
     .await;
     assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_let_in_as_configured() {
+    for (origin, allowed) in [("https://ui.example", true), ("https://evil.example", false)] {
+        let request = Request::builder()
+            .method("OPTIONS")
+            .uri("/message:send")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "a2a-version,content-type")
+            .body(Body::empty())
+            .unwrap();
+        let response = front().oneshot(request).await.unwrap();
+        let told = response.headers().get("access-control-allow-origin");
+        assert_eq!(told.is_some_and(|told| told == origin), allowed, "{origin}");
+    }
 }

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import grpc
 import httpx
-from a2a.client import ClientConfig, create_client
+from a2a.client import A2ACardResolver, ClientConfig, create_client
 from a2a.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -23,7 +23,10 @@ from a2a.types import (
     TaskState,
 )
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from google.protobuf.json_format import MessageToDict, ParseDict
+from jwt import PyJWK
+from jwt.utils import base64url_encode
 
 ENDS = {TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED}
 
@@ -48,6 +51,13 @@ async def refused(kind, call):
     except kind:
         return
     raise AssertionError(f"{kind.__name__} was expected")
+
+
+def base58(text):
+    number = 0
+    for digit in text:
+        number = number * 58 + "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz".index(digit)
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")
 
 
 class Asker:
@@ -85,6 +95,22 @@ class Asker:
         assert card.name == "Python agent", card
         assert [skill.id for skill in card.skills] == ["echo"], card
         assert card.capabilities.streaming, card
+
+    async def signature(self):
+        def check(verified):
+            def key_of(kid, _):
+                did = kid.partition("#")[0]
+                raw = base58(did.removeprefix("did:key:z"))
+                assert raw[:2] == b"\xed\x01", raw
+                key = raw[2:] if verified else bytes(32)
+                return PyJWK({"kty": "OKP", "crv": "Ed25519", "x": base64url_encode(key).decode()})
+
+            return create_signature_verifier(key_of, ["EdDSA"])
+
+        async with httpx.AsyncClient() as http:
+            resolver = A2ACardResolver(http, self.url)
+            await resolver.get_agent_card(signature_verifier=check(True))
+            await refused(InvalidSignaturesError, resolver.get_agent_card(signature_verifier=check(False)))
 
     async def send(self):
         said = message("echo Grüezi")

@@ -14,7 +14,8 @@ async fn ask(version: &str, binding: Option<&str>, scenarios: &[&str]) {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
-    let bridge = Bridge::start(&pair.bob).await;
+    let key = format!("--key={}", pair.bob.home().path().join("key").display());
+    let bridge = Bridge::start_with(&pair.bob, &[&key]).await;
     let script = if version == "0.3" {
         "client_0_3.py"
     } else {
@@ -34,8 +35,9 @@ async fn ask(version: &str, binding: Option<&str>, scenarios: &[&str]) {
     agent.succeed().await;
 }
 
-const SCENARIOS: [&str; 10] = [
+const SCENARIOS: [&str; 11] = [
     "card",
+    "signature",
     "send",
     "fail",
     "stream",
