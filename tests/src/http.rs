@@ -179,7 +179,13 @@ impl Client {
         let is_stream = media_type.is_some_and(|media_type| media_type == "text/event-stream");
         let status = response.status();
         let mut body = response.into_body();
-        assert!(is_stream, "{path} is no stream: {status}");
+        if !is_stream {
+            let bytes = body.collect().await.expect("a whole answer").to_bytes();
+            panic!(
+                "{path} is no stream: {status} {}",
+                String::from_utf8_lossy(&bytes)
+            );
+        }
         let (sender, chunks) = tokio::sync::mpsc::channel(1);
         tokio::spawn(async move {
             // What breaks off is over.

@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    fn send(version: Version, configuration: Value) -> Result<Send, A2aError> {
+    fn send(version: Version, configuration: &Value) -> Result<Send, A2aError> {
         let params = json!({"message": message(version), "configuration": configuration});
         match read(version, Method::Send, params)?.call {
             Call::Send(send) => Ok(*send),
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn waiting_is_the_default() {
-        let wait = |version, configuration| send(version, configuration).unwrap().wait;
+        let wait = |version, configuration| send(version, &configuration).unwrap().wait;
         assert!(wait(Version::V10, json!(null)));
         assert!(!wait(Version::V10, json!({"returnImmediately": true})));
         assert!(wait(Version::V03, json!({})));
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn a_history_is_counted() {
         let history =
-            |length| send(Version::V10, json!({ "historyLength": length })).map(|send| send.history);
+            |length: Value| send(Version::V10, &json!({ "historyLength": length })).map(|send| send.history);
         assert_eq!(history(json!(null)).unwrap(), None);
         assert_eq!(history(json!(0)).unwrap(), Some(0));
         assert!(history(json!(-1)).is_err());

@@ -10,7 +10,9 @@
 
 mod calls;
 mod cards;
+mod docs;
 mod errors;
 mod life;
+mod load;
 mod scene;
 mod streams;
