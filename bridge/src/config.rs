@@ -44,8 +44,12 @@ pub struct Config {
     pub daemon: String,
     /// Where HTTP clients connect. Default: `127.0.0.1:8090`.
     pub listen: ListenOn,
-    /// Listen beyond loopback: this bridge has no TLS of its own, so what passes can be read on the way. Default: false.
+    /// Listen beyond loopback without TLS or without tokens. Default: false.
     pub allow_remote: bool,
+    /// The certificate of TLS, PEM, with those that lead to its root; read again when it changes. Default: no TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key, PEM. Default: none.
+    pub tls_key: Option<PathBuf>,
     /// How clients reach the bridge, as cards name it, such as that of the proxy in front. Default: as each request
     /// names it.
     pub public_url: String,
@@ -96,6 +100,8 @@ impl Config {
             daemon: "unix://~/.agentanycast/daemon.sock".to_owned(),
             listen: ListenOn("127.0.0.1:8090".to_owned()),
             allow_remote: false,
+            tls_cert: None,
+            tls_key: None,
             public_url: String::new(),
             card: CardForm::Dual,
             key: None,
@@ -114,6 +120,11 @@ impl Config {
             Some(port) => format!("0.0.0.0:{port}"),
             None => self.listen.0.clone(),
         }
+    }
+
+    /// Whether nobody can listen in, and nobody call who is not known.
+    pub fn is_protected(&self) -> bool {
+        self.tls_cert.is_some() && self.tokens_file.is_some()
     }
 
     /// Whether only this host can connect.
@@ -138,9 +149,20 @@ fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
     if config.listen.0.is_empty() {
         return bad("listen", "an address such as 127.0.0.1:8090".to_owned());
     }
-    if !config.is_local() && !config.allow_remote {
-        let allowed = "an address of this host alone, such as 127.0.0.1:8090 behind a proxy with TLS; or give \
-                       --allow-remote to be reached without TLS";
+    if config.tls_cert.is_some() != config.tls_key.is_some() {
+        let missing = if config.tls_cert.is_some() {
+            "tls_key"
+        } else {
+            "tls_cert"
+        };
+        return bad(
+            missing,
+            "given, since the other half is; or leave both out".to_owned(),
+        );
+    }
+    if !config.is_local() && !config.is_protected() && !config.allow_remote {
+        let allowed = "an address of this host alone, such as 127.0.0.1:8090; or give --tls-cert, --tls-key and \
+                       --tokens-file, or --allow-remote to be reached without";
         return bad("listen", allowed.to_owned());
     }
     let url = config.public_url.as_str();
@@ -202,6 +224,9 @@ mod tests {
             let error = load(&[&listen]).unwrap_err().to_string();
             assert!(error.contains("--allow-remote"), "{error}");
             assert!(load(&[&listen, "--allow-remote"]).is_ok());
+            let tls = ["--tls-cert=/c", "--tls-key=/k"];
+            assert!(load(&[&listen, tls[0], tls[1]]).is_err());
+            assert!(load(&[&listen, tls[0], tls[1], "--tokens-file=/t"]).is_ok());
         }
         for local in ["127.0.0.1:0", "localhost:80", "[::1]:80"] {
             assert!(load(&[&format!("--listen={local}")]).is_ok(), "{local}");
@@ -215,6 +240,8 @@ mod tests {
             "--wait-limit=0s",
             "--public-url=example.org",
             "--card=2.0",
+            "--tls-cert=/c",
+            "--tls-key=/k",
             "--cors-origins=ui.example",
             "--cors-origins=https://ui.example/",
             "--listen=",

@@ -11,6 +11,7 @@ mod json_rpc;
 mod rest;
 mod route;
 mod sse;
+pub mod tls;
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,6 +63,8 @@ pub struct FrontConfig {
     pub max_body: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// Whether clients reach it by TLS.
+    pub tls: bool,
     /// Who may call.
     pub callers: Callers,
     /// What cards are signed with.

@@ -29,7 +29,10 @@ use crate::{
     a2a::mesh::Mesh,
     config::{self, CardForm, Config},
     gateway::SdkGateway,
-    http::{self, Callers, FrontConfig, connection},
+    http::{
+        self, Callers, FrontConfig, connection,
+        tls::{Files, Tls},
+    },
 };
 
 /// How long a stop may take (the contract's figure is 5 s).
@@ -113,6 +116,13 @@ impl Bridge {
             Some(path) => Callers::read(path)?,
             None => Callers::everybody(),
         };
+        let tls = match (&config.tls_cert, &config.tls_key) {
+            (Some(cert), Some(key)) => Some(Tls::read(Files {
+                cert: cert.clone(),
+                key: key.clone(),
+            })?),
+            _ => None,
+        };
         let card_key = match &config.key {
             Some(path) => {
                 let key = identity::load(path)?;
@@ -129,6 +139,7 @@ impl Bridge {
             dual_cards: config.card == CardForm::Dual,
             max_body: usize::try_from(config.max_body.0).unwrap_or(usize::MAX),
             body_timeout: BODY_TIMEOUT,
+            tls: tls.is_some(),
             callers,
             card_key,
             cors_origins: config.cors_origins.clone(),
@@ -137,10 +148,10 @@ impl Bridge {
         let listener = TcpListener::bind(&address)
             .await
             .with_context(|| format!("cannot listen on {address}; end what uses it, or set --listen"))?;
-        if !config.is_local() {
+        if !config.is_local() && !config.is_protected() {
             tracing::warn!(
                 address,
-                "listening beyond this host without TLS: what passes can be read on the way"
+                "listening beyond this host without TLS or without tokens: others can read what passes, or call"
             );
         }
         let address = listener.local_addr()?;
@@ -148,7 +159,7 @@ impl Bridge {
         let router = http::router(handler, front, stop.clone());
         Ok(Self {
             address,
-            front: tokio::spawn(connection::serve(listener, router, stop.clone())),
+            front: tokio::spawn(connection::serve(listener, tls, router, stop.clone())),
             stop,
         })
     }

@@ -11,7 +11,9 @@ pub(super) type Key = settings::Key<Config>;
 pub(super) static KEYS: &[Key] = &[
     key!(Config, "daemon", daemon).variable("DAEMON").flag("daemon", "ADDR", "The daemon, unix://PATH or tcp://HOST:PORT"),
     key!(Config, "listen", listen).variable("LISTEN").flag("listen", "ADDR", "Where HTTP clients connect, HOST:PORT"),
-    key!(Config, "allow_remote", allow_remote).variable("ALLOW_REMOTE").flag("allow-remote", "", "Listen beyond loopback without TLS"),
+    key!(Config, "allow_remote", allow_remote).variable("ALLOW_REMOTE").flag("allow-remote", "", "Listen beyond loopback without TLS or without tokens"),
+    key!(Config, "tls_cert", tls_cert).variable("TLS_CERT").flag("tls-cert", "FILE", "The certificate of TLS, PEM; read again when it changes"),
+    key!(Config, "tls_key", tls_key).variable("TLS_KEY").flag("tls-key", "FILE", "Its key, PEM"),
     key!(Config, "public_url", public_url).variable("PUBLIC_URL").flag("public-url", "URL", "How clients reach the bridge, as cards name it"),
     key!(Config, "card", card).variable("CARD").flag("card", "FORM", "dual for the fields of both versions, or 1.0"),
     key!(Config, "key", key).variable("KEY").flag("key", "FILE", "The key that cards are signed with, such as that of the node"),

@@ -42,7 +42,8 @@ impl Shown {
 }
 
 pub(super) async fn answer(shared: &Shared, target: &Target, base: &str, headers: &HeaderMap) -> Response {
-    let origin = origin(shared.config.public_url.as_deref(), headers);
+    let scheme = if shared.config.tls { "https" } else { "http" };
+    let origin = origin(shared.config.public_url.as_deref(), scheme, headers);
     let front = Front {
         url: format!("{origin}{base}"),
         grpc: authority(&origin),
@@ -92,12 +93,12 @@ pub(super) async fn answer(shared: &Shared, target: &Target, base: &str, headers
 }
 
 /// Where the bridge is reached: as configured, or as the request says.
-fn origin(public: Option<&str>, headers: &HeaderMap) -> String {
+fn origin(public: Option<&str>, scheme: &str, headers: &HeaderMap) -> String {
     if let Some(public) = public {
         return public.trim_end_matches('/').to_owned();
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    format!("http://{}", host.unwrap_or("localhost"))
+    format!("{scheme}://{}", host.unwrap_or("localhost"))
 }
 
 /// `HOST:PORT` of a URL.

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use super::tls::Tls;
 use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -44,8 +45,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long requests may take that are being answered at the stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
+/// How long the greeting of TLS may take.
+const GREETING_WITHIN: Duration = Duration::from_secs(10);
+
 /// Serves until `stop`, then answers what was asked and returns.
-pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(MOST));
     let graceful = GracefulShutdown::new();
     let mut builder = Builder::new(TokioExecutor::new());
@@ -79,9 +83,28 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
         let service = TowerToHyperService::new(router.clone());
         let builder = Arc::clone(&builder);
         let watcher = graceful.watcher();
+        let acceptor = tls.as_ref().map(Tls::acceptor);
+        let stream = Impatient::new(stream);
         tokio::spawn(async move {
-            let connection = builder.serve_connection(TokioIo::new(Impatient::new(stream)), service);
-            if let Err(error) = watcher.watch(connection).await {
+            let served = match acceptor {
+                None => {
+                    watcher
+                        .watch(builder.serve_connection(TokioIo::new(stream), service))
+                        .await
+                }
+                Some(acceptor) => {
+                    match tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => {
+                            watcher
+                                .watch(builder.serve_connection(TokioIo::new(stream), service))
+                                .await
+                        }
+                        Ok(Err(error)) => Err(error.into()),
+                        Err(late) => Err(late.into()),
+                    }
+                }
+            };
+            if let Err(error) = served {
                 tracing::debug!(%error, "a connection broke off");
             }
             drop(place);

@@ -21,6 +21,7 @@ fn front() -> Router {
         dual_cards: true,
         max_body: 1 << 20,
         body_timeout: Duration::from_secs(10),
+        tls: false,
         callers: Callers::everybody(),
         card_key: None,
         cors_origins: vec!["https://ui.example".to_owned()],
