@@ -15,4 +15,5 @@ mod errors;
 mod life;
 mod load;
 mod scene;
+mod security;
 mod streams;
