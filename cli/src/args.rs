@@ -48,6 +48,10 @@ pub(crate) enum Command {
     Status,
     /// List the connected peers
     Peers,
+    /// Find agents by skill
+    Discover(DiscoverArgs),
+    /// Show how the daemon is reached through relays, and how it reaches each peer
+    Relays,
     /// Show an agent's card
     Card(CardArgs),
     /// List tasks, newest change first
@@ -93,6 +97,18 @@ pub(crate) struct SendArgs {
     /// Attach a label, such as priority=low; can be repeated
     #[arg(long = "meta", value_parser = parse_label, value_name = "KEY=VALUE")]
     pub(crate) metadata: Vec<(String, String)>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DiscoverArgs {
+    /// The skill's id
+    pub(crate) skill: String,
+    /// Only agents whose skill has this tag, such as lang=de; can be repeated
+    #[arg(long = "tag", value_parser = parse_label, value_name = "KEY=VALUE")]
+    pub(crate) tags: Vec<(String, String)>,
+    /// At most this many, 1 to 1000
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) limit: u16,
 }
 
 #[derive(Debug, ClapArgs)]

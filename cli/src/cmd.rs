@@ -5,9 +5,11 @@ use crate::{args::Command, context::Context, failure::Failure};
 mod card;
 pub(crate) mod daemon;
 mod demo;
+mod discover;
 mod id;
 mod pair;
 mod peers;
+mod relays;
 mod send;
 mod status;
 mod tasks;
@@ -19,7 +21,9 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Demo(demo) => demo::run(context, demo).await,
         Command::Send(send) => send::run(context, send).await,
         Command::Status => status::run(context).await,
+        Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers => peers::run(context).await,
+        Command::Relays => relays::run(context).await,
         Command::Card(card) => card::run(context, card).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::SystemTime};
 
-use agentanycast::{AgentCard, Artifact, Content, Message, Part, Peer, Skill, Task, TaskUpdate};
+use agentanycast::{
+    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Message, Network, Part, Peer, PeerPath,
+    Relay, Skill, Task, TaskUpdate,
+};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
 
@@ -34,6 +37,7 @@ pub(crate) fn summary(task: &Task) -> Map<String, Value> {
         ("originator", peer(&task.originator).into()),
         ("assignee", peer(&task.assignee).into()),
         ("metadata", json!(task.metadata)),
+        ("attempts", attempts(task)),
         ("created_at", time(task.created_at)),
         ("updated_at", time(task.updated_at)),
     ];
@@ -41,6 +45,28 @@ pub(crate) fn summary(task: &Task) -> Map<String, Value> {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
+}
+
+/// The agents that were asked before.
+fn attempts(task: &Task) -> Value {
+    let told = task.attempts.iter().map(|attempt| {
+        json!({
+            "peer_id": attempt.peer.as_ref().map(ToString::to_string),
+            "reason": attempt.reason,
+        })
+    });
+    told.collect::<Vec<_>>().into()
+}
+
+/// An agent that discovery found.
+pub(crate) fn found(agent: &DiscoveredAgent) -> Value {
+    let skill = |skill: &DiscoveredSkill| json!({"id": skill.id, "description": skill.description, "tags": skill.tags});
+    json!({
+        "peer_id": agent.peer_id.as_ref().map(ToString::to_string),
+        "name": agent.name,
+        "description": agent.description,
+        "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+    })
 }
 
 pub(crate) fn update(update: &TaskUpdate) -> Value {
@@ -114,6 +140,37 @@ pub(crate) fn peer(peer: &Peer) -> Value {
         "road": peer.road.to_string(),
         "addresses": peer.addresses,
         "connected_at": time(peer.connected_at),
+    })
+}
+
+pub(crate) fn network(network: &Network) -> Value {
+    let id = |id: &Option<agentanycast::PeerId>| id.as_ref().map(ToString::to_string);
+    let relay = |relay: &Relay| {
+        json!({
+            "peer_id": id(&relay.id),
+            "place": relay.state.to_string(),
+            "since": time(relay.since),
+            "renewed_at": time(relay.renewed_at),
+            "next_try": time(relay.next_try),
+            "last_error": relay.last_error,
+            "addresses": relay.addresses,
+        })
+    };
+    let peer = |peer: &PeerPath| {
+        json!({
+            "peer_id": id(&peer.id),
+            "road": peer.road.to_string(),
+            "addresses": peer.addresses,
+            "connected_at": time(peer.connected_at),
+            "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
+        })
+    };
+    json!({
+        "nat": network.nat.to_string(),
+        "direct_addresses": network.direct_addresses,
+        "relayed_addresses": network.relayed_addresses,
+        "relays": network.relays.iter().map(relay).collect::<Vec<_>>(),
+        "peers": network.peers.iter().map(peer).collect::<Vec<_>>(),
     })
 }
 

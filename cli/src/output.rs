@@ -124,7 +124,17 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> io::Result<()> {
 /// How long ago, in the largest unit that fits; empty when not known.
 pub(crate) fn ago(time: Option<SystemTime>) -> String {
     let Some(time) = time else { return String::new() };
-    let seconds = time.elapsed().unwrap_or(Duration::ZERO).as_secs();
+    span(time.elapsed().unwrap_or(Duration::ZERO))
+}
+
+/// How long it is until then, as [`ago`].
+pub(crate) fn ahead(time: Option<SystemTime>) -> String {
+    let Some(time) = time else { return String::new() };
+    span(time.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO))
+}
+
+fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m", seconds / 60),

@@ -29,6 +29,7 @@ fn help_names_the_commands_and_the_exit_codes() {
         "send",
         "status",
         "peers",
+        "relays",
         "card",
         "tasks",
         "id",

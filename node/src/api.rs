@@ -2,13 +2,14 @@
 //!
 //! `node_service` has the sixteen calls, `tasks` what those on one task do, `session` carries the latter on one
 //! stream, `streams` has the two that carry artifacts, `present` keeps answers within what the caller's library
-//! takes, `task_list` is the additive list of tasks, `too_large` a refusal of the gRPC library in our terms;
+//! takes, `task_list` and `network` are additive, `too_large` a refusal of the gRPC library in our terms;
 //! `listen`, `authority` and `auth` are the door.
 
 pub mod auth;
 pub mod authority;
 mod content;
 pub mod listen;
+mod network;
 mod node_service;
 mod present;
 mod session;
@@ -25,6 +26,7 @@ use agentanycast_proto::v1::P2pExtension;
 use tonic::Status;
 
 use crate::{
+    anycast::{Anycast, SearchError},
     engine::{Engine, EngineError},
     net,
 };
@@ -44,18 +46,20 @@ pub struct Api {
 struct Node {
     engine: Engine,
     net: net::Handle,
+    anycast: Anycast,
     started_at: SystemTime,
     max_artifact_bytes: u64,
 }
 
 impl Api {
     /// The service of a running node. `max_artifact_bytes`: larger streamed artifacts stay streams.
-    pub fn new(engine: Engine, net: net::Handle, max_artifact_bytes: u64) -> Self {
+    pub fn new(engine: Engine, net: net::Handle, anycast: Anycast, max_artifact_bytes: u64) -> Self {
         let started_at = SystemTime::now();
         Self {
             node: Arc::new(Node {
                 engine,
                 net,
+                anycast,
                 started_at,
                 max_artifact_bytes,
             }),
@@ -70,9 +74,14 @@ impl Api {
         &self.node.net
     }
 
+    fn anycast(&self) -> &Anycast {
+        &self.node.anycast
+    }
+
     /// What this node says of itself in the local agent's card.
     pub fn p2p_extension(&self) -> P2pExtension {
-        let addresses = self.net().listen_addrs();
+        let reachable = self.net().reachable().borrow().clone();
+        let addresses = &reachable.direct;
         let mut transports: Vec<String> = Vec::new();
         for (part, name) in [("/tcp/", "tcp"), ("/quic-v1", "quic-v1")] {
             if addresses.iter().any(|address| address.contains(part)) {
@@ -83,6 +92,11 @@ impl Api {
         P2pExtension {
             peer_id: me.to_string(),
             supported_transports: transports,
+            relay_addresses: reachable
+                .relayed
+                .iter()
+                .map(|circuit| format!("{circuit}/p2p/{me}"))
+                .collect(),
             did_key: agentanycast_identity::did_key_of(me).unwrap_or_default(),
             ..P2pExtension::default()
         }
@@ -102,6 +116,14 @@ fn status_of(error: &EngineError) -> Status {
         EngineError::Denied(_) => Status::permission_denied(text),
         EngineError::Exhausted(_) => Status::resource_exhausted(text),
         EngineError::Unavailable(_) => Status::unavailable(text),
+    }
+}
+
+/// The gRPC status of a search that found nobody: deployed SDKs tell by it whether there is no agent or no answer.
+fn status_of_search(error: &SearchError) -> Status {
+    match error {
+        SearchError::Nobody(_) => Status::not_found(error.to_string()),
+        _ => Status::unavailable(error.to_string()),
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Config {
     pub enable_relay_client: bool,
     /// Turn relayed connections into direct ones where possible. Default: true.
     pub enable_hole_punching: bool,
+    /// Ask the router by UPnP for a port that leads here. Opens this node to the Internet. Default: false.
+    pub enable_upnp: bool,
     /// Dial and listen with QUIC. Default: true.
     pub enable_quic: bool,
     /// Not available. Default: false.
@@ -84,7 +86,7 @@ pub struct Config {
     pub namespace: String,
     /// The A2A bridge. Not built yet.
     pub bridge: Bridge,
-    /// Finding agents by skill. Registries and the DHT are not built yet.
+    /// Finding agents by skill.
     pub anycast: Anycast,
     /// The metrics listener. Not built yet.
     pub metrics: Listener,
@@ -129,19 +131,21 @@ pub struct Bridge {
 /// `[anycast]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anycast {
-    /// How one of several agents is chosen. Default: random.
-    pub routing_strategy: String,
+    /// How one of several agents is chosen. Default: least_loaded.
+    pub routing_strategy: RoutingStrategy,
     /// How long an answer is believed. Default: 30 s.
     pub cache_ttl: Duration,
     /// Tell registries about the own card; idle while there is none. Default: true.
     pub auto_register: bool,
-    /// A registry, `HOST:PORT`. Default: none.
+    /// A registry, `HOST:PORT` or `http(s)://HOST:PORT`. Default: none.
     pub registry_addr: String,
-    /// More registries. Default: none.
+    /// More registries. With none at all, port 50052 of each bootstrap peer is tried. Default: none.
     pub registry_addrs: Vec<String>,
-    /// Find agents in the DHT. Default: false.
+    /// Look for agents in the public DHT (`/ipfs/kad/1.0.0`), as deployed nodes do, and announce the own one there,
+    /// instead of the DHT that the nodes of the mesh make among themselves (`/agentanycast/kad/1.0.0`). A node joins
+    /// either through its bootstrap peers. Default: false.
     pub enable_dht: bool,
-    /// Default: auto.
+    /// Part that the node takes in the DHT, whichever it is; `off` is none. Default: auto.
     pub dht_mode: DhtMode,
 }
 
@@ -215,14 +219,31 @@ pub struct Policy {
 }
 
 words! {
+    /// How one of several agents with a skill is chosen.
+    RoutingStrategy {
+        /// Any.
+        Random = "random",
+        /// Each in its turn, by peer id.
+        RoundRobin = "round_robin",
+        /// The one that acknowledges fastest; those that are not known yet come first.
+        LeastLatency = "least_latency",
+        /// Of two at random the one with less to do: tasks in flight, times how long it takes to acknowledge one and
+        /// how often it failed to.
+        LeastLoaded = "least_loaded",
+    }
+}
+
+words! {
     /// Part that the node takes in the DHT.
     DhtMode {
-        /// Server when reachable from outside.
+        /// Server while it has a confirmed public address of its own, client otherwise.
         Auto = "auto",
-        /// Asks only.
+        /// Asks and announces only.
         Client = "client",
-        /// Answers too.
+        /// Keeps for others and answers them too.
         Server = "server",
+        /// None.
+        Off = "off",
     }
 }
 
@@ -263,6 +284,7 @@ impl Config {
             bootstrap_peers: Vec::new(),
             enable_relay_client: true,
             enable_hole_punching: true,
+            enable_upnp: false,
             enable_quic: true,
             enable_webtransport: false,
             enable_mdns: true,
@@ -314,7 +336,7 @@ fn default_listen_addrs() -> Vec<Multiaddr> {
 impl Default for Anycast {
     fn default() -> Self {
         Self {
-            routing_strategy: "random".into(),
+            routing_strategy: RoutingStrategy::LeastLoaded,
             cache_ttl: Duration::from_secs(30),
             auto_register: true,
             registry_addr: String::new(),

@@ -3,7 +3,6 @@
 
 use std::{
     ffi::OsString,
-    fmt::Display,
     io::{self, Write as _},
     path::Path,
     process::ExitCode,
@@ -12,31 +11,30 @@ use std::{
 };
 
 use agentanycast_identity as identity;
-use agentanycast_program::{logging, process};
+use agentanycast_program::process;
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
-        node_service_server::NodeServiceServer, session_service_server::SessionServiceServer,
-        task_list_service_server::TaskListServiceServer,
+        network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
+        session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
     },
 };
 use anyhow::Context as _;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc,
-};
+use libp2p::{Multiaddr, multiaddr::Protocol};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
 use tower::util::MapResponseLayer;
 
 use crate::{
+    anycast::{self, Anycast, Routes},
     api::{
         Api,
         auth::Gate,
         listen::{self, GrpcListener},
         too_large,
     },
-    config::{self, Config, Loaded},
+    config::{self, Config},
     engine::{self, Engine},
     net,
     spool::Spool,
@@ -74,6 +72,9 @@ const LOOK_UP: u32 = 8;
 /// memory of its own, so that a thread for every reader of an artifact would cost more than the artifacts.
 const BLOCKING: usize = 8;
 
+/// Where relays have their registry by default (docs/operating.md, "Relays").
+const REGISTRY_PORT: u16 = 50_052;
+
 /// How often a silent client is asked whether it is still there: an agent on a host that lost its
 /// power must not count as listening.
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -81,32 +82,17 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Streams that a client may reset before they are taken up; deployed SDKs drop a stream per task.
 const PENDING_RESETS: usize = 4096;
 
+/// What it calls itself when it complains.
+const PROGRAM: &str = "agentanycastd";
+
 /// Runs the daemon as the command line says; the whole of `agentanycastd` and of `anycast daemon`.
 /// `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    match config::load_from_process(args) {
-        Ok(Loaded::Run { config, .. }) => run_process(*config),
-        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
-            let printed = writeln!(io::stdout(), "{}", text.trim_end());
-            if printed.is_ok() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(config::EXIT_CODE)
-        }
-    }
+    process::main(PROGRAM, config::load_from_process(args), run_process)
 }
 
-fn run_process(config: Config) -> ExitCode {
-    if let Err(error) = logging::init(config.log_level, config.log_format) {
-        complain(&format!("cannot log: {error}"));
-    }
-    logging::log_panics();
-    process::raise_descriptor_limit();
+fn run_process(config: Config) -> anyhow::Result<()> {
+    process::begin(PROGRAM, config.log_level, config.log_format);
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -114,34 +100,16 @@ fn run_process(config: Config) -> ExitCode {
         .global_queue_interval(LOOK_UP)
         .max_blocking_threads(BLOCKING)
         .enable_all()
-        .build();
-    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        let done = runtime.block_on(run(config));
-        runtime.shutdown_timeout(Duration::from_millis(200));
-        done
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("{error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn complain(error: &impl Display) {
-    // Nobody to tell if standard error is gone.
-    let _ = writeln!(io::stderr(), "agentanycastd: {error}");
+        .build()?;
+    process::block_on(runtime, run(config))
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = process::Stop::listen()?;
     let mut node = Node::start(&config).await?;
     node.announce()?;
     tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        () = stop.asked() => {}
         part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
     }
     tracing::info!("stopping");
@@ -154,6 +122,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
 struct Node {
     net: net::Handle,
     net_task: tokio::task::JoinHandle<()>,
+    anycast_stop: CancellationToken,
+    anycast_task: tokio::task::JoinHandle<()>,
     engine_stop: CancellationToken,
     engine_task: tokio::task::JoinHandle<()>,
     server_stop: CancellationToken,
@@ -164,26 +134,32 @@ impl Node {
     async fn start(config: &Config) -> anyhow::Result<Self> {
         let keypair = identity::load_or_create(&config.key_path)?;
         let me = identity::peer_id(&keypair);
-        let loaded = load_engine(config, me)?;
+        let routes = Routes::new();
+        let loaded = load_engine(config, me, routes.clone())?;
 
         let (events, inbox) = mpsc::channel(EVENTS);
-        let (net, net_task) = net::start(net_config(config, keypair, &loaded), events).await?;
+        let (net, net_task) = net::start(net_config(config, keypair.clone(), &loaded), events).await?;
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
-        keep_what_is_bound(&engine, &net).await?;
+        let anycast_stop = CancellationToken::new();
+        let parts = anycast_parts(config, keypair, net.clone(), routes);
+        let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
+        keep_what_is_bound(&engine, &net, &anycast).await?;
 
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
         let agents = engine.clone();
         listener
             .connections()
             .on_closed(move |connection| agents.caller_gone(connection.0));
-        let api = Api::new(engine.clone(), net.clone(), config.max_artifact_bytes.0);
+        let api = Api::new(engine.clone(), net.clone(), anycast, config.max_artifact_bytes.0);
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
         let server = serve(api, gate, listener, &engine, server_stop.clone())?;
         Ok(Self {
             net,
             net_task,
+            anycast_stop,
+            anycast_task,
             engine_stop,
             engine_task,
             server_stop,
@@ -216,15 +192,17 @@ impl Node {
 
     async fn stop(self) {
         self.server_stop.cancel();
+        self.anycast_stop.cancel();
         self.engine_stop.cancel();
         let _ = self.engine_task.await;
         let _ = tokio::time::timeout(LAST_ANSWERS, self.server).await;
+        let _ = self.anycast_task.await;
         self.net.shutdown().await;
         let _ = self.net_task.await;
     }
 }
 
-fn load_engine(config: &Config, me: identity::PeerId) -> anyhow::Result<engine::Loaded> {
+fn load_engine(config: &Config, me: identity::PeerId, routes: Routes) -> anyhow::Result<engine::Loaded> {
     let opened = DiskStore::open(&config.store_path)?;
     let artifacts = config.store_path.join("artifacts");
     if let Some(aside) = &opened.moved_aside {
@@ -248,6 +226,7 @@ fn load_engine(config: &Config, me: identity::PeerId) -> anyhow::Result<engine::
         spool: spool.clone(),
         limits,
         me,
+        on_route: Arc::new(move |news| routes.hear(news)),
     })?;
     match spool.keep_only(loaded.core().task_ids()) {
         Ok(0) => {}
@@ -278,13 +257,79 @@ fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Load
         quic: config.enable_quic,
         relay_client: config.enable_relay_client,
         hole_punching: config.enable_hole_punching,
+        upnp: config.enable_upnp,
+        dht: dht_config(&config.anycast),
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
         limits: net::Limits::default(),
     }
 }
 
+fn anycast_parts(
+    config: &Config,
+    key: identity::Keypair,
+    net: net::Handle,
+    routes: Routes,
+) -> anycast::Parts {
+    let named = std::iter::once(&config.anycast.registry_addr).chain(&config.anycast.registry_addrs);
+    let mut registries: Vec<String> = Vec::new();
+    for address in named.filter(|address| !address.is_empty()) {
+        if !registries.contains(address) {
+            registries.push(address.clone());
+        }
+    }
+    let guessed = registries.is_empty();
+    if guessed {
+        registries = config
+            .bootstrap_peers
+            .iter()
+            .filter_map(registry_beside)
+            .collect();
+        registries.dedup();
+    }
+    anycast::Parts {
+        key,
+        net,
+        registries,
+        guessed,
+        register: config.anycast.auto_register,
+        strategy: config.anycast.routing_strategy,
+        cache_ttl: config.anycast.cache_ttl,
+        routes,
+    }
+}
+
+/// Where a relay at this address has its registry, unless it was told otherwise: deployed clients name the relay only.
+fn registry_beside(relay: &Multiaddr) -> Option<String> {
+    let host = match relay.iter().next()? {
+        Protocol::Ip4(ip) => ip.to_string(),
+        Protocol::Ip6(ip) => format!("[{ip}]"),
+        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => name.into_owned(),
+        _ => return None,
+    };
+    Some(format!("{host}:{REGISTRY_PORT}"))
+}
+
+fn dht_config(anycast: &config::Anycast) -> Option<net::DhtConfig> {
+    let mode = match anycast.dht_mode {
+        config::DhtMode::Off => return None,
+        config::DhtMode::Auto => net::DhtMode::Auto,
+        config::DhtMode::Client => net::DhtMode::Client,
+        config::DhtMode::Server => net::DhtMode::Server,
+    };
+    let network = if anycast.enable_dht {
+        net::DhtNetwork::Public
+    } else {
+        net::DhtNetwork::Mesh
+    };
+    Some(net::DhtConfig {
+        network,
+        mode,
+        times: net::DhtTimes::default(),
+    })
+}
+
 /// Keeps the ports for the next start, and shows the card of the last run until an agent sets one.
-async fn keep_what_is_bound(engine: &Engine, net: &net::Handle) -> anyhow::Result<()> {
+async fn keep_what_is_bound(engine: &Engine, net: &net::Handle, anycast: &Anycast) -> anyhow::Result<()> {
     let bound = net.bound_addrs();
     let card = engine
         .call(move |core, _| {
@@ -293,7 +338,10 @@ async fn keep_what_is_bound(engine: &Engine, net: &net::Handle) -> anyhow::Resul
         })
         .await?;
     if card.is_some() {
-        net.set_card(card).await;
+        net.set_card(card.clone()).await;
+        // Nobody waits for a registry at a start.
+        let anycast = anycast.clone();
+        tokio::spawn(async move { anycast.set_card(card).await });
     }
     Ok(())
 }
@@ -320,6 +368,7 @@ fn serve(
     let session = SessionServiceServer::new(api.clone())
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_list = TaskListServiceServer::new(api)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
@@ -338,7 +387,8 @@ fn serve(
         .add_service(old_reflection)
         .add_service(node_service)
         .add_service(session)
-        .add_service(task_list);
+        .add_service(task_list)
+        .add_service(network);
     let engine = engine.clone();
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;

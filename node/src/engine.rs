@@ -6,9 +6,11 @@
 
 mod artifacts;
 mod assign;
+mod attempts;
 mod clockwork;
 pub mod core;
 mod courier;
+mod failover;
 mod feed;
 mod idempotency;
 mod marks;
@@ -25,6 +27,7 @@ mod subscribers;
 mod table;
 mod trace;
 mod turn;
+mod unsaid;
 mod weight;
 pub mod wire;
 
@@ -40,8 +43,8 @@ pub use self::{
     assign::{Due, StreamRoute},
     core::Core,
     originate::SendTask,
-    shell::{Loaded, Parts, StartError, start},
-    turn::{Change, Counters, EngineError, Limits, Now},
+    shell::{Loaded, OnRoute, Parts, StartError, start},
+    turn::{Change, Counters, EngineError, Limits, Now, RouteNews},
 };
 use crate::{
     net,

@@ -1,5 +1,6 @@
 //! The AgentAnycast node daemon.
 
+pub mod anycast;
 pub mod api;
 pub mod config;
 mod daemon;

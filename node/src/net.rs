@@ -10,20 +10,26 @@ mod behaviour;
 mod budget;
 mod card;
 mod counters;
+mod dht;
 mod dialer;
-mod door;
 mod feed;
 mod frame;
 mod handle;
 mod host;
 mod inbound;
+mod jitter;
 mod listen;
+mod nat;
+mod probe;
+mod reach;
+mod reservation;
 mod roster;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod transport;
 mod turns;
+mod upgrade;
 mod writer;
 
 use agentanycast_identity::PeerId;
@@ -34,9 +40,13 @@ pub use self::{
     budget::Permit,
     card::MAX_CARD_BYTES,
     counters::{Counter, Counters},
+    dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},
     frame::{FrameBatch, MAX_FRAME_BYTES},
     handle::{DialAttempt, DialError, Handle},
     inbound::InboundFrame,
+    nat::Nat,
+    reach::Reachable,
+    reservation::{RelaySnapshot, ReservationState},
     roster::PeerSnapshot,
     streams::OpenError,
     turns::Turns,
@@ -64,6 +74,10 @@ pub struct NetConfig {
     pub relay_client: bool,
     /// Turn relayed connections into direct ones where the NATs allow it.
     pub hole_punching: bool,
+    /// Ask the router for a port that leads here (UPnP).
+    pub upnp: bool,
+    /// How the node takes part in the DHT, if it does.
+    pub dht: Option<DhtConfig>,
     /// Name and version of this program, shown to peers.
     pub agent_version: String,
     /// How much peers may use.

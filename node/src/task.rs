@@ -240,6 +240,30 @@ pub struct Task {
     pub deadline: Option<u64>,
     /// An agent took it: it has reported something since the originator's last message.
     pub claimed: bool,
+    /// Where it may go instead, when its originator sent it by skill.
+    pub route: Option<Route>,
+    /// Here, but not the agent's before the originator confirms it: until then it may go elsewhere.
+    pub held: bool,
+}
+
+/// How a task that was sent by skill finds its assignee.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Who gets it if the assignee does not take it, in this order.
+    pub rest: Vec<PeerId>,
+    /// The assignee acknowledged it: it stays there.
+    pub taken: bool,
+    /// Who had it before, oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// A peer that did not take a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Who.
+    pub peer: PeerId,
+    /// Why, for people.
+    pub reason: String,
 }
 
 /// Longest id of a task, context, message or artifact, in bytes: UUIDs take 36, deployed peers use
@@ -338,6 +362,27 @@ impl Task {
         self.status_message = None;
         self.updated_at = now;
         Ok(())
+    }
+
+    /// Gives a task that its assignee has not taken to the next candidate, one that `is_there` if there is one; the
+    /// new one. None: there is none, or the task is no longer open to that, and nothing is changed.
+    pub fn move_on(&mut self, now: u64, reason: &str, is_there: impl Fn(PeerId) -> bool) -> Option<PeerId> {
+        let Role::Originator(first) = self.role else {
+            return None;
+        };
+        let route = self.route.as_mut()?;
+        if route.taken || self.status != Status::Submitted || route.rest.is_empty() {
+            return None;
+        }
+        let there = route.rest.iter().position(|peer| is_there(*peer));
+        let next = route.rest.remove(there.unwrap_or(0));
+        route.attempts.push(Attempt {
+            peer: first,
+            reason: reason.to_owned(),
+        });
+        self.role = Role::Originator(next);
+        self.updated_at = now;
+        Some(next)
     }
 
     /// Ends the task on a node's own authority (expiry, refusal, an agent that vanished, a cancel).

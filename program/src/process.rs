@@ -1,12 +1,111 @@
-//! What a daemon asks of the operating system for its process.
+//! A daemon as a process: from its command line to its exit code, and what it asks of the operating system.
+
+use std::{
+    fmt::Display,
+    future::Future,
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use crate::{
+    logging,
+    settings::{ConfigError, EXIT_CODE, Loaded, LogFormat, LogLevel},
+};
 
 /// File descriptors a daemon asks for: connections, streams and files take one each.
 const DESCRIPTORS: u64 = 65_536;
 
+/// How long threads may take that wait for the disk when everything else has ended.
+const LAST_THREADS: Duration = Duration::from_millis(200);
+
+/// Does what the command line of the program asks for: prints, names the mistake (exit code 2), or runs; a run that
+/// fails is named in one line (exit code 1).
+pub fn main<C, E: Display>(
+    program: &str,
+    loaded: Result<Loaded<C>, ConfigError>,
+    run: impl FnOnce(C) -> Result<(), E>,
+) -> ExitCode {
+    match loaded {
+        Ok(Loaded::Run { config, .. }) => match run(*config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                complain(program, &format!("{error:#}"));
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
+            let printed = writeln!(io::stdout(), "{}", text.trim_end());
+            if printed.is_ok() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            complain(program, &error);
+            ExitCode::from(EXIT_CODE)
+        }
+    }
+}
+
+/// Sets up what a run needs of its process: the log, panics in it, descriptors.
+pub fn begin(program: &str, level: LogLevel, format: LogFormat) {
+    if let Err(error) = logging::init(level, format) {
+        complain(program, &format!("cannot log: {error}"));
+    }
+    logging::log_panics();
+    raise_descriptor_limit();
+}
+
+/// Runs to the end, and waits only briefly for threads that are left.
+pub fn block_on<T>(runtime: Runtime, run: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(run);
+    runtime.shutdown_timeout(LAST_THREADS);
+    done
+}
+
+/// The signals that ask a daemon to stop.
+#[derive(Debug)]
+pub struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    /// From here on SIGINT and SIGTERM do nothing else.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits until one has come.
+    pub async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+fn complain(program: &str, error: &dyn Display) {
+    // Nobody to tell if standard error is gone.
+    let _ = writeln!(io::stderr(), "{program}: {error}");
+}
+
 /// Raises the limit of open files to 65 536, or as far as the system lets it; a warning if not at all.
-pub fn raise_descriptor_limit() {
+fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
     if limit.current.is_some_and(|now| now < wanted) {

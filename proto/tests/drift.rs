@@ -5,17 +5,20 @@ use std::{fs, path::Path};
 
 use prost::Message as _;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 13] = [
     "agentanycast/v1/common.proto",
+    "agentanycast/v1/anycast.proto",
     "agentanycast/v1/a2a_models.proto",
     "agentanycast/v1/agent_card.proto",
     "agentanycast/v1/streaming.proto",
     "agentanycast/v1/node_service.proto",
     "agentanycast/v1/registry_service.proto",
     "agentanycast/v1/registry_proof.proto",
+    "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/federation.proto",
     "agentanycast/v1/task_list_service.proto",
     "agentanycast/v1/session_service.proto",
+    "agentanycast/v1/network_service.proto",
 ];
 
 /// Not of our network: what gateways speak.

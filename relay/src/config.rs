@@ -58,6 +58,8 @@ pub struct Config {
     pub circuits_per_ip: u64,
     /// Most connections of peers at once. Default: 16 384.
     pub max_connections: u64,
+    /// Most connections of one address at once, which may stand for a site of many nodes. Default: 1024.
+    pub connections_per_ip: u64,
     /// Where the registry is, for agents and relays. Default: `:50052`.
     pub registry_listen: ListenOn,
     /// How long a registration lives without a heartbeat. Default: 30 s.
@@ -137,6 +139,7 @@ impl Config {
             reservations_per_ip: 256,
             circuits_per_ip: 1024,
             max_connections: 16_384,
+            connections_per_ip: 1024,
             registry_listen: on(":50052"),
             registry_ttl: Duration::from_secs(30),
             registry_auth: RegistryAuth::Open,

@@ -7,6 +7,7 @@ mod call;
 mod codec;
 mod federation;
 mod registry;
+mod threads;
 mod unary;
 
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tonic::transport::Server;
 use tower::util::MapResponseLayer;
 
 use crate::{handle::Handle, listen::Bounded};
+use threads::Threads;
 
 /// Largest request that is read: a page of another relay.
 const MAX_REQUEST: usize = 8 << 20;
@@ -77,8 +79,20 @@ pub async fn serve(handle: Handle, listener: TcpListener, stop: CancellationToke
         .add_service(health_service)
         .add_service(described().build_v1()?)
         .add_service(described().build_v1alpha()?);
-    router
-        .serve_with_incoming_shutdown(Bounded::new(listener).incoming(), stop.cancelled_owned())
-        .await?;
-    Ok(())
+    let mut threads = Threads::start(|incoming| {
+        let (router, stop) = (router.clone(), stop.clone().cancelled_owned());
+        async move {
+            Ok(router
+                .serve_with_incoming_shutdown(incoming.connections(), stop)
+                .await?)
+        }
+    })?;
+    let mut listener = Bounded::new(listener);
+    loop {
+        tokio::select! {
+            biased;
+            ended = threads.ended() => return ended,
+            (connection, _) = listener.next() => threads.give(connection).await,
+        }
+    }
 }

@@ -16,7 +16,6 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
 };
-use tokio_stream::Stream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::registry::Source;
@@ -40,8 +39,12 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    _place: Place,
+    place: Place,
 }
+
+/// A connection between two runtimes.
+#[derive(Debug)]
+pub(crate) struct Detached(std::net::TcpStream, Place);
 
 #[derive(Debug)]
 struct Place(Arc<Mutex<Open>>, Source);
@@ -62,7 +65,7 @@ impl Bounded {
     }
 
     /// The next connection that there is room for.
-    async fn next(&mut self) -> (Connection, SocketAddr) {
+    pub(crate) async fn next(&mut self) -> (Connection, SocketAddr) {
         loop {
             let (stream, address) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
@@ -75,23 +78,28 @@ impl Bounded {
             // Most answers are smaller than a packet; failing to say so is no failure.
             let _ = stream.set_nodelay(true);
             if let Some(place) = Place::take(&self.open, address.ip().into()) {
-                let connection = Connection {
-                    stream,
-                    _place: place,
-                };
+                let connection = Connection { stream, place };
                 return (connection, address);
             }
             tracing::debug!(%address, "too many connections; one was refused");
         }
     }
+}
 
-    /// For gRPC.
-    pub(crate) fn incoming(mut self) -> impl Stream<Item = io::Result<Connection>> {
-        async_stream::stream! {
-            loop {
-                yield Ok(self.next().await.0);
-            }
-        }
+impl Connection {
+    /// On its way to the runtime of another thread.
+    pub(crate) fn detach(self) -> io::Result<Detached> {
+        Ok(Detached(self.stream.into_std()?, self.place))
+    }
+}
+
+impl Detached {
+    /// A connection of the runtime that this is called on. One that has failed in between says so when it is read.
+    pub(crate) fn attach(self) -> io::Result<Connection> {
+        Ok(Connection {
+            stream: TcpStream::from_std(self.0)?,
+            place: self.1,
+        })
     }
 }
 

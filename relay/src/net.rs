@@ -27,6 +27,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
+use agentanycast_program::address::{port, with_port};
 use behaviour::{Behaviour, BehaviourEvent};
 
 /// How long a listener may take to say where it is bound.
@@ -57,6 +58,8 @@ pub struct NetConfig {
     pub circuits_per_ip: u32,
     /// Most connections.
     pub max_connections: u32,
+    /// Most connections of one address.
+    pub connections_per_ip: usize,
 }
 
 /// Why the swarm cannot start.
@@ -220,22 +223,6 @@ fn quic_beside(asked: &Multiaddr, bound: &[Multiaddr]) -> Option<Multiaddr> {
             .with(Protocol::Udp(port))
             .with(Protocol::QuicV1),
     )
-}
-
-fn port(address: &Multiaddr) -> Option<u16> {
-    address.iter().find_map(|part| match part {
-        Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
-        _ => None,
-    })
-}
-
-fn with_port(address: &Multiaddr, port: u16) -> Multiaddr {
-    let set = |part| match part {
-        Protocol::Tcp(_) => Protocol::Tcp(port),
-        Protocol::Udp(_) => Protocol::Udp(port),
-        other => other,
-    };
-    address.iter().map(set).collect()
 }
 
 fn is_wildcard(address: &Multiaddr) -> bool {

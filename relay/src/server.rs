@@ -3,7 +3,6 @@
 
 use std::{
     ffi::OsString,
-    fmt::Display,
     io::{self, Write as _},
     process::ExitCode,
     sync::Arc,
@@ -11,14 +10,10 @@ use std::{
 };
 
 use agentanycast_identity::{self as identity, Keypair};
-use agentanycast_program::{
-    logging, process,
-    settings::{EXIT_CODE, Loaded},
-};
+use agentanycast_program::process;
 use anyhow::Context as _;
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
     task::JoinHandle,
     time::{MissedTickBehavior, interval},
 };
@@ -37,6 +32,9 @@ use crate::{
     store::Store,
 };
 
+/// What it calls itself when it complains.
+const PROGRAM: &str = "agentanycast-relay";
+
 /// How long a stop may take (the contract's figure is 5 s).
 const STOP_WITHIN: Duration = Duration::from_secs(4);
 
@@ -48,57 +46,21 @@ const EXPIRE_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs the relay as the command line says. `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    match config::load_from_process(args) {
-        Ok(Loaded::Run { config, .. }) => run_process(*config),
-        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
-            let printed = writeln!(io::stdout(), "{}", text.trim_end());
-            if printed.is_ok() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(EXIT_CODE)
-        }
-    }
+    process::main(PROGRAM, config::load_from_process(args), run_process)
 }
 
-fn run_process(config: Config) -> ExitCode {
-    if let Err(error) = logging::init(config.log_level, config.log_format) {
-        complain(&format!("cannot log: {error}"));
-    }
-    logging::log_panics();
-    process::raise_descriptor_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        let done = runtime.block_on(run(config));
-        runtime.shutdown_timeout(Duration::from_millis(200));
-        done
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("{error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn complain(error: &impl Display) {
-    // Nobody to tell if standard error is gone.
-    let _ = writeln!(io::stderr(), "agentanycast-relay: {error}");
+fn run_process(config: Config) -> anyhow::Result<()> {
+    process::begin(PROGRAM, config.log_level, config.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    process::block_on(runtime, run(config))
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = process::Stop::listen()?;
     let mut relay = Relay::start(&config).await?;
     relay.announce()?;
     tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        () = stop.asked() => {}
         part = relay.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
     }
     tracing::info!("stopping");
@@ -249,6 +211,7 @@ fn net_config(config: &Config, keypair: Keypair) -> NetConfig {
         reservations_per_ip: per_hour(config.reservations_per_ip),
         circuits_per_ip: per_hour(config.circuits_per_ip),
         max_connections: per_hour(config.max_connections),
+        connections_per_ip: count(config.connections_per_ip),
     }
 }
 

@@ -61,13 +61,14 @@ pub use json::InvalidData;
 pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
+    network::{Nat, Network, PeerPath, PlaceState, Relay},
     peers::{DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
 };
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
 pub use send::{Target, TaskBuilder};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};
-pub use task::{Task, TaskError, TaskFilter, TaskStatus, TaskUpdate};
+pub use task::{Attempt, Task, TaskError, TaskFilter, TaskStatus, TaskUpdate};
 
 /// Tells a handler that its task was ended by somebody else; from `tokio-util`.
 pub use tokio_util::sync::CancellationToken;

@@ -21,10 +21,12 @@ use crate::{
 
 pub(crate) mod builder;
 pub(crate) mod daemon;
+pub(crate) mod network;
 pub(crate) mod peers;
 
 pub use builder::NodeBuilder;
 use daemon::Daemon;
+use network::Network;
 use peers::{DiscoveredAgent, NodeInfo, Peer};
 
 /// Most tasks that the daemon lists in one answer.
@@ -122,6 +124,13 @@ impl Node {
             .call(Subject::Node, v1::ListPeersRequest {}, rpc)
             .await?;
         Ok(answer.peers.into_iter().map(Peer::from).collect())
+    }
+
+    /// How the daemon is reached, through which relays, and how it reaches its peers. Of a daemon that is too old
+    /// to say, fails with kind `Unsupported`.
+    pub async fn network(&self) -> Result<Network, Error> {
+        let answer = self.session().network().await?;
+        Ok(answer.into())
     }
 
     /// Connects to a peer, trying these multiaddrs first.

@@ -16,8 +16,8 @@ use std::{
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        self, node_service_client::NodeServiceClient, session_service_client::SessionServiceClient,
-        task_list_service_client::TaskListServiceClient,
+        self, network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
+        session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
     },
 };
 use tokio::{sync::Mutex, time::Instant};
@@ -63,6 +63,7 @@ const NO_CARD: u64 = u64::MAX;
 
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type SessionClient = SessionServiceClient<InterceptedService<Channel, MaxMessage>>;
 
 /// Puts [`MAX_MESSAGE_KEY`] on every call.
@@ -98,6 +99,7 @@ pub(crate) struct Session {
     limits: Limits,
     node: NodeClient,
     tasks: TaskListClient,
+    network: NetworkClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -112,6 +114,7 @@ impl Session {
         let max_message = MaxMessage(AsciiMetadataValue::from(MAX_GRPC_MESSAGE));
         let node = NodeServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let tasks = TaskListServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let network = NetworkServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -119,6 +122,7 @@ impl Session {
             limits,
             node: node.max_decoding_message_size(MAX_GRPC_MESSAGE),
             tasks: tasks.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            network: network.max_decoding_message_size(MAX_GRPC_MESSAGE),
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
@@ -285,6 +289,14 @@ impl Session {
             async move { client.list_tasks(request).await }
         };
         self.call(Subject::Node, request, rpc).await
+    }
+
+    pub(crate) async fn network(&self) -> Result<v1::GetNetworkResponse, Error> {
+        let rpc = |_, request: v1::GetNetworkRequest| {
+            let mut client = self.network.clone();
+            async move { client.get_network(request).await }
+        };
+        self.call(Subject::Node, v1::GetNetworkRequest {}, rpc).await
     }
 
     async fn once<T>(

@@ -89,6 +89,18 @@ pub struct Task {
     pub assignee: Option<PeerId>,
     /// What the sender attached.
     pub metadata: BTreeMap<String, String>,
+    /// Who was asked before, for a task sent by skill; oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// An agent that was sent a task by skill and did not take it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The peer that its daemon is.
+    pub peer: Option<PeerId>,
+    /// Why the task went to another one.
+    pub reason: String,
 }
 
 impl Task {
@@ -250,6 +262,14 @@ impl From<v1::Task> for Task {
             originator: PeerId::from_daemon(task.originator_peer_id),
             assignee: PeerId::from_daemon(task.assignee_peer_id),
             metadata: task.metadata,
+            attempts: task
+                .attempts
+                .into_iter()
+                .map(|attempt| Attempt {
+                    peer: PeerId::from_daemon(attempt.peer_id),
+                    reason: attempt.reason,
+                })
+                .collect(),
         }
     }
 }
@@ -270,6 +290,14 @@ impl From<Task> for v1::Task {
             status_message: task.status_message.map(Into::into),
             metadata: task.metadata,
             assignee_peer_id: text(task.assignee),
+            attempts: task
+                .attempts
+                .into_iter()
+                .map(|attempt| v1::TaskAttempt {
+                    peer_id: text(attempt.peer),
+                    reason: attempt.reason,
+                })
+                .collect(),
         }
     }
 }
@@ -304,6 +332,10 @@ mod tests {
             originator: PeerId::from_daemon("a".to_owned()),
             assignee: None,
             metadata: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
+            attempts: vec![Attempt {
+                peer: None,
+                reason: "away".to_owned(),
+            }],
         };
         assert_eq!(Task::from(v1::Task::from(task.clone())), task);
     }

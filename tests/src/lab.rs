@@ -224,6 +224,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// The name of the network device at both ends.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
     /// Cuts it: nothing passes any more, in either direction. The TCP connections of both ends break at once
     /// (where the kernel does not allow that, at the next segment, as those that are only passed on there);
     /// new ones are refused; anything else vanishes. Cutting it twice is cutting it once.

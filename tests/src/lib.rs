@@ -14,12 +14,14 @@
 pub mod agent;
 pub mod bare;
 pub mod bridge;
+pub mod browser;
 pub mod calls;
 pub mod daemon;
 pub mod disk;
 pub mod ending;
 pub mod http;
 pub mod lab;
+pub mod nat;
 pub mod pair;
 pub mod process;
 pub mod relay;

@@ -23,7 +23,10 @@ use tokio::{
 };
 use tonic::transport::{Channel, Endpoint};
 
-use crate::wait::{eventually, within};
+use crate::{
+    lab::Namespace,
+    wait::{eventually, within},
+};
 
 /// How long a relay may take to end after SIGTERM; the contract's figure.
 const END: Duration = Duration::from_secs(5);
@@ -52,6 +55,7 @@ pub fn program() -> PathBuf {
 #[must_use = "a relay is started by `start`"]
 pub struct Builder {
     home: Arc<TempDir>,
+    namespace: Option<Namespace>,
     ports: [String; 4],
     args: Vec<String>,
 }
@@ -65,6 +69,7 @@ impl Builder {
             .expect("a temporary home");
         Self {
             home: Arc::new(home),
+            namespace: None,
             ports: [
                 "/ip4/127.0.0.1/tcp/0".to_owned(),
                 "127.0.0.1:0".to_owned(),
@@ -78,6 +83,18 @@ impl Builder {
     /// Adds arguments.
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Runs it in this network namespace, where its faces are reached from inside only.
+    pub fn in_namespace(mut self, namespace: &Namespace) -> Self {
+        self.namespace = Some(namespace.clone());
+        self
+    }
+
+    /// The multiaddr that it listens on, instead of a free port of the loopback.
+    pub fn listen(mut self, multiaddr: impl Into<String>) -> Self {
+        self.ports[0] = multiaddr.into();
         self
     }
 
@@ -109,7 +126,10 @@ impl Builder {
 
     fn command(&self) -> Command {
         let [listen, registry, metrics, api] = &self.ports;
-        let mut command = Command::new(program());
+        let mut command = match &self.namespace {
+            Some(namespace) => Command::from(namespace.command(&program())),
+            None => Command::new(program()),
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);
@@ -315,9 +335,14 @@ impl Relay {
 
     /// Starts it again, after it has ended: same home, same registry.
     pub async fn restart(&mut self) {
+        *self = self.stopped().start().await;
+    }
+
+    /// How to start it again, after it has ended: same home, same registry.
+    pub fn stopped(&mut self) -> Builder {
         let ended = self.child.try_wait().expect("its state is known");
         assert!(ended.is_some(), "the relay still runs");
-        *self = self.spec.clone().registry(self.registry).start().await;
+        self.spec.clone().registry(self.registry)
     }
 }
 

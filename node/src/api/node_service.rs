@@ -4,7 +4,7 @@ use std::{pin::Pin, time::Duration};
 
 use agentanycast_proto::v1::{
     CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, ConnectPeerRequest,
-    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, FailTaskRequest,
+    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, DiscoveredAgent, FailTaskRequest,
     FailTaskResponse, GetNodeInfoRequest, GetNodeInfoResponse, GetPeerCardRequest, GetPeerCardResponse,
     GetTaskRequest, GetTaskResponse, ListPeersRequest, ListPeersResponse, NatType, NodeInfo, PeerInfo,
     SendStreamingArtifactRequest, SendStreamingArtifactResponse, SendTaskRequest, SendTaskResponse,
@@ -17,8 +17,14 @@ use futures::Stream;
 use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, streams, updates};
-use crate::net::{DialError, PeerSnapshot};
+use super::{
+    Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, status_of_search, streams,
+    updates,
+};
+use crate::{
+    anycast::{MAX_FOUND, USUAL_FOUND},
+    net::{DialError, Nat, PeerSnapshot},
+};
 
 /// How long ConnectPeer waits for the peer's card.
 const CARD_WAIT: Duration = Duration::from_secs(2);
@@ -36,8 +42,8 @@ impl NodeService for Api {
     ) -> Result<Response<GetNodeInfoResponse>, Status> {
         let node_info = NodeInfo {
             peer_id: self.net().local_peer().to_string(),
-            listen_addresses: dialable(self.net().listen_addrs()),
-            nat_type: NatType::Unspecified as i32,
+            listen_addresses: self.net().reachable().borrow().all().cloned().collect(),
+            nat_type: nat_type(self.net().reachable().borrow().nat) as i32,
             connected_peers: self.net().peers().len() as i32,
             started_at: Some(self.node.started_at.into()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -77,7 +83,10 @@ impl NodeService for Api {
             })
             .await
             .map_err(|error| status_of(&error))?;
-        self.net().set_card(Some(card)).await;
+        tokio::join!(
+            self.net().set_card(Some(card.clone())),
+            self.anycast().set_card(Some(card))
+        );
         Ok(Response::new(SetAgentCardResponse {}))
     }
 
@@ -134,7 +143,13 @@ impl NodeService for Api {
             self.keep_card(peer, fetched.clone()).await?;
             card = Some(fetched);
         }
-        let card = card.ok_or_else(|| Status::not_found(format!("no card of {peer} is known")))?;
+        let mut card = card.ok_or_else(|| Status::not_found(format!("no card of {peer} is known")))?;
+        if own && let Some(extension) = &mut card.p2p_extension {
+            // Where we are reached has changed since it was kept.
+            let now = self.p2p_extension();
+            extension.relay_addresses = now.relay_addresses;
+            extension.supported_transports = now.supported_transports;
+        }
         Ok(Response::new(GetPeerCardResponse { card: Some(card) }))
     }
 
@@ -245,7 +260,25 @@ impl NodeService for Api {
         if request.get_ref().skill_id.is_empty() {
             return Err(Status::invalid_argument("skill_id is empty"));
         }
-        Err(Status::unavailable("this node has no discovery configured"))
+        let request = request.into_inner();
+        let limit = match usize::try_from(request.limit) {
+            Ok(0) | Err(_) => USUAL_FOUND,
+            Ok(limit) => limit.min(MAX_FOUND),
+        };
+        let found = self
+            .anycast()
+            .discover(&request.skill_id, &request.tags, limit)
+            .await
+            .map_err(|error| status_of_search(&error))?;
+        let agents = found.into_iter().map(|found| DiscoveredAgent {
+            peer_id: found.peer.to_string(),
+            agent_name: found.name,
+            agent_description: found.description,
+            skills: found.skills,
+        });
+        Ok(Response::new(DiscoverResponse {
+            agents: agents.collect(),
+        }))
     }
 }
 
@@ -271,19 +304,16 @@ pub(super) fn connection_of<T>(request: &Request<T>) -> u64 {
     caller.map_or(0, |caller| caller.connection.0)
 }
 
-/// The addresses that another host can dial; loopback ones only when there are no others.
-fn dialable(addresses: Vec<String>) -> Vec<String> {
-    let is_loopback = |address: &String| address.starts_with("/ip4/127.") || address.starts_with("/ip6/::1/");
-    if addresses.iter().all(is_loopback) {
-        return addresses;
+/// The contract knows no kinds of NAT.
+fn nat_type(nat: Nat) -> NatType {
+    match nat {
+        Nat::Unknown => NatType::Unspecified,
+        Nat::Public => NatType::Public,
+        Nat::Private | Nat::Symmetric => NatType::Private,
     }
-    addresses
-        .into_iter()
-        .filter(|address| !is_loopback(address))
-        .collect()
 }
 
-fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
+pub(super) fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
     let kind = if peer.direct {
         ConnectionType::Direct
     } else {

@@ -10,7 +10,7 @@ use agentanycast_proto::v1::{
 };
 use tonic::Status;
 
-use super::{Api, peer_of, status_of};
+use super::{Api, peer_of, status_of, status_of_search};
 use crate::{
     engine::{SendTask, Subscription},
     task::{self, Task},
@@ -29,22 +29,29 @@ impl Api {
         most: usize,
     ) -> Result<SendTaskResponse, Status> {
         let further = is_further(&request);
+        let mut others = None;
         let (peer, skill) = match request.target {
             Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
+            // An answer goes where its task is, whatever skill that was sent for.
+            Some(Target::SkillId(_)) | None if further => (None, String::new()),
             Some(Target::SkillId(skill)) if skill.is_empty() => {
                 return Err(Status::invalid_argument("skill_id is empty"));
             }
             Some(Target::SkillId(skill)) => {
-                return Err(Status::unavailable(format!(
-                    "cannot look for agents with skill {skill:?}: this node has no discovery configured"
-                )));
+                let mut candidates = self
+                    .anycast()
+                    .candidates(&skill)
+                    .await
+                    .map_err(|error| status_of_search(&error))?;
+                let first = candidates.remove(0);
+                others = Some(candidates);
+                (Some(first), skill)
             }
             Some(Target::Url(url)) => {
                 return Err(Status::failed_precondition(format!(
                     "cannot send to {url:?}: this node has no HTTP bridge"
                 )));
             }
-            None if further => (None, String::new()),
             None => {
                 return Err(Status::invalid_argument(
                     "the task has no target: set peer_id, skill_id or url",
@@ -56,6 +63,7 @@ impl Api {
             .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
         let sent = SendTask {
             peer,
+            others,
             message,
             skill,
             metadata: request.metadata,

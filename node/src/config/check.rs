@@ -6,6 +6,7 @@ use agentanycast_program::settings::quoted;
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
+use crate::anycast::endpoint;
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
 const MAX_RETRIES: usize = 16;
@@ -15,6 +16,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
     let check = Check { config, sources };
     check.built()?;
     check.addresses()?;
+    check.registries()?;
     check.paths()?;
     check.access()?;
     check.limits()?;
@@ -30,7 +32,6 @@ impl Check<'_> {
     /// Refuses what is switched on and not built.
     fn built(&self) -> Result<(), ConfigError> {
         const OFF: &str = "leave it out";
-        const DIRECT: &str = "leave it out and name peers by their id";
         const HTTP: &str = "leave it out; agents connect over grpc_listen";
         let c = self.config;
         let foreign = !matches!(c.transport.as_str(), "" | "auto" | "libp2p");
@@ -87,24 +88,6 @@ impl Check<'_> {
                 "did:dns",
                 "use the peer id or did:key",
             ),
-            (
-                !c.anycast.registry_addr.is_empty(),
-                "anycast.registry_addr",
-                "registries",
-                DIRECT,
-            ),
-            (
-                !c.anycast.registry_addrs.is_empty(),
-                "anycast.registry_addrs",
-                "registries",
-                DIRECT,
-            ),
-            (
-                c.anycast.enable_dht,
-                "anycast.enable_dht",
-                "discovery by DHT",
-                DIRECT,
-            ),
         ];
         match wanted.into_iter().find(|(on, ..)| *on) {
             Some((_, key, feature, advice)) => Err(self.not_built(key, feature, advice)),
@@ -134,6 +117,22 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    fn registries(&self) -> Result<(), ConfigError> {
+        let anycast = &self.config.anycast;
+        let allowed = "HOST:PORT, or http(s)://HOST:PORT";
+        if !anycast.registry_addr.is_empty() && endpoint(&anycast.registry_addr).is_err() {
+            return Err(self.bad("anycast.registry_addr", &anycast.registry_addr, allowed));
+        }
+        match anycast
+            .registry_addrs
+            .iter()
+            .find(|address| endpoint(address).is_err())
+        {
+            Some(address) => Err(self.bad("anycast.registry_addrs", address, allowed)),
+            None => Ok(()),
+        }
     }
 
     /// A `~` that is left means that there is no home directory.

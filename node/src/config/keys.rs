@@ -26,6 +26,7 @@ pub(super) static KEYS: &[Key] = &[
     key!(Config, "bootstrap_peers", bootstrap_peers).variable("BOOTSTRAP_PEERS").flag("bootstrap-peers", "ADDRS", "Multiaddrs of peers to keep connected to, comma list"),
     key!(Config, "enable_relay_client", enable_relay_client),
     key!(Config, "enable_hole_punching", enable_hole_punching),
+    key!(Config, "enable_upnp", enable_upnp),
     key!(Config, "enable_quic", enable_quic),
     key!(Config, "enable_webtransport", enable_webtransport).flag("enable-webtransport", "", "Not available"),
     key!(Config, "enable_mdns", enable_mdns).variable("ENABLE_MDNS"),

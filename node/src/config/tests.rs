@@ -184,6 +184,17 @@ fn without_quic_the_default_addresses_have_none() {
 }
 
 #[test]
+fn the_dht_is_the_meshs_own_unless_the_public_one_or_none_is_asked_for() {
+    let anycast = Given::default().run().0.anycast;
+    assert_eq!((anycast.enable_dht, anycast.dht_mode), (false, DhtMode::Auto));
+    let anycast = Given::file("[anycast]\nenable_dht = true\ndht_mode = 'off'")
+        .run()
+        .0
+        .anycast;
+    assert_eq!((anycast.enable_dht, anycast.dht_mode), (true, DhtMode::Off));
+}
+
+#[test]
 fn parameters_of_what_is_off_are_accepted() {
     Given::file(
         "[bridge]\nlisten = ':8080'\ncors_origins = ['*']\n[anycast]\nrouting_strategy = 'random'\n\
@@ -205,6 +216,7 @@ fn other_value(key: &Key) -> String {
         ("log_level", _) => "warn",
         ("log_format", _) => "text",
         ("anycast.dht_mode", _) => "client",
+        ("anycast.routing_strategy", _) => "round_robin",
         ("retry_delays", _) => "1s,90s",
         ("policy.acl" | "policy.rate_limit.overrides", _) => "",
         (name, _) if name.ends_with(".listen") => "localhost:9",

@@ -11,8 +11,8 @@ use agentanycast_proto::{
     unfold,
     v1::{
         A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload,
-        StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
-        TaskStatusUpdatePayload, a2a_envelope::Payload,
+        StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskConfirmPayload,
+        TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
     },
 };
 use bytes::Bytes;
@@ -224,6 +224,7 @@ pub fn type_of(payload: &Payload) -> EnvelopeType {
         Payload::StreamStart(_) => EnvelopeType::StreamStart,
         Payload::StreamChunk(_) => EnvelopeType::StreamChunk,
         Payload::StreamEnd(_) => EnvelopeType::StreamEnd,
+        Payload::TaskConfirm(_) => EnvelopeType::TaskConfirm,
     }
 }
 
@@ -235,6 +236,7 @@ fn task_id_of(payload: &Payload) -> &str {
         | Payload::TaskComplete(TaskCompletePayload { task_id, .. })
         | Payload::TaskFail(TaskFailPayload { task_id, .. })
         | Payload::TaskCancel(TaskCancelPayload { task_id })
+        | Payload::TaskConfirm(TaskConfirmPayload { task_id })
         | Payload::GetTask(GetTaskPayload { task_id })
         | Payload::StreamStart(StreamStart { task_id, .. })
         | Payload::StreamChunk(StreamChunk { task_id, .. })

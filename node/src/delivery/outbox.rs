@@ -82,6 +82,8 @@ struct Waiting {
     overdue_since: Option<Duration>,
     /// Its retries are used up: it holds no place in the window any more.
     parked: bool,
+    /// It was on a stream, this one or one before: the peer may have it.
+    exposed: bool,
 }
 
 /// The queue of one peer.
@@ -120,6 +122,7 @@ impl Outbox {
                 retry_at: None,
                 overdue_since: None,
                 parked: false,
+                exposed: true, // In the last run, perhaps.
             })
             .collect();
         Self {
@@ -171,6 +174,7 @@ impl Outbox {
             retry_at: None,
             overdue_since: None,
             parked: false,
+            exposed: false,
         });
     }
 
@@ -226,6 +230,15 @@ impl Outbox {
         let waiting = self.waiting.remove(at)?;
         self.by_id.remove(&waiting.entry.id);
         Some(waiting.entry)
+    }
+
+    /// Takes out the first message of a task that is to go elsewhere. True: the peer may have got it.
+    pub fn withdraw(&mut self, task_id: &str) -> Option<(Entry, bool)> {
+        let is_it =
+            |waiting: &&Waiting| waiting.entry.kind == Kind::SendTask && waiting.entry.task_id == task_id;
+        let found = self.waiting.iter().find(is_it)?;
+        let (sequence, exposed) = (found.entry.sequence, found.exposed);
+        Some((self.remove(sequence)?, exposed))
     }
 
     /// Takes out what has expired at `unix_ms` and had its last chance since that was first seen. `now` is
@@ -316,6 +329,7 @@ impl Outbox {
             }
             let delay = self.retry_delays.first().copied().unwrap_or(REMINDER);
             waiting.sent = 1;
+            waiting.exposed = true;
             waiting.retry_at = Some(now + jittered(delay, waiting.entry.sequence, 1));
             self.in_flight += 1;
             self.in_flight_bytes += waiting.entry.bytes;

@@ -242,12 +242,24 @@ impl Core {
             self.room_in_task(&task, bytes)?;
         }
         let before = task.results.len();
-        let steps = task.advance(now.unix, next, message.clone(), artifacts.clone())?;
+        let was = task.status;
+        let mut steps = task.advance(now.unix, next, message.clone(), artifacts.clone())?;
         task.claimed = true;
         if let Role::Assignee(peer) = task.role {
+            let is_claim = next == Status::Working && was != Status::Working && message.is_none();
+            if self.is_ours(peer)? {
+                // It goes through the states in between by itself; a deployed one refuses to.
+                let told = if is_claim { 0 } else { 1 };
+                steps = &steps[steps.len().saturating_sub(told)..];
+            }
             let payloads = payloads_of(&task.id, steps, message, artifacts);
             for payload in &payloads {
                 fits(payload_len(payload), "result")?;
+            }
+            if payloads.is_empty() {
+                self.unsaid.claimed(&task.id, now.mono);
+            } else {
+                self.unsaid.said(&task.id);
             }
             for payload in payloads {
                 self.send(
@@ -270,11 +282,37 @@ impl Core {
         Ok(())
     }
 
+    /// Tells originators of tasks that have been worked on for a while.
+    pub(super) fn tell_claims(&mut self, now: Now) -> Result<(), StoreError> {
+        for id in self.unsaid.due(now.mono) {
+            self.tell_claim(now, &id)?;
+        }
+        Ok(())
+    }
+
+    fn tell_claim(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        if let (Role::Assignee(peer), Status::Working) = (task.role, task.status) {
+            let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+                task_id: id.to_owned(),
+                status: task.status.to_wire() as i32,
+                message: None,
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+        }
+        Ok(())
+    }
+
     fn task_of_agent(&mut self, id: &str) -> Result<Task, EngineError> {
         let task = self.task(id)?;
         match task.role {
             Role::Originator(peer) => Err(EngineError::Denied(format!(
                 "task {id} was sent to {peer}; only the agent there may change it"
+            ))),
+            _ if task.held => Err(EngineError::Precondition(format!(
+                "task {id} is held until its originator confirms that it is for this node"
             ))),
             _ => Ok(task),
         }
@@ -335,6 +373,9 @@ impl Core {
         }
         if is_free {
             self.claim(id, connection);
+        }
+        if self.unsaid.said(id) {
+            self.tell_claim(now, id)?; // Chunks go to a task that is worked on.
         }
         self.put_stream(
             id,

@@ -37,6 +37,8 @@ impl Core {
         self.queues.values().any(|queue| queue.outbox.needs_clock())
             || self.tasks.has_deadlines()
             || self.more_to_collect
+            || self.attempts.needs_clock()
+            || self.unsaid.needs_clock()
     }
 
     /// Looks after everything that depends on time. Called every 100 ms while
@@ -49,6 +51,8 @@ impl Core {
             .map(|(peer, _)| *peer)
             .collect();
         self.dirty.extend(waiting.iter().copied());
+        self.move_on_from_silent(now)?;
+        self.tell_claims(now)?;
         for id in self.tasks.overdue(now.unix) {
             let missed = self.miss_deadline(now, &id);
             if unless_damaged(missed)?.is_none() {
@@ -349,7 +353,9 @@ impl Core {
         let mut unclaimed: Vec<(u64, String)> = self
             .tasks
             .all()
-            .filter(|(_, known)| known.is_assignee && !known.claimed && !known.status.is_terminal())
+            .filter(|(_, known)| {
+                known.is_assignee && !known.claimed && !known.held && !known.status.is_terminal()
+            })
             .map(|(id, known)| (known.updated_at, id.to_owned()))
             .collect();
         unclaimed.sort();

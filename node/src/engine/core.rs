@@ -28,7 +28,7 @@ use super::{
     records::{self, tag},
     table::{Slot, TaskTable, unless_damaged},
     trace::Trace,
-    turn::{Change, Counters, Effect, Limits, Now, Turn},
+    turn::{Change, Counters, Effect, Limits, Now, RouteNews, Turn},
 };
 use crate::{
     delivery::{
@@ -59,6 +59,10 @@ pub struct Core {
     heavy: BTreeSet<PeerId>,
     pub(super) seen: LruCache<PeerId, Seen>,
     pub(super) feed: Feed,
+    /// Tasks sent by skill that nobody has taken yet.
+    pub(super) attempts: super::attempts::Attempts,
+    /// Claims that their originators have not been told of yet.
+    pub(super) unsaid: super::unsaid::Unsaid,
     pub(super) claims: HashMap<String, super::assign::Claim>,
     pub(super) connected: HashSet<PeerId>,
     /// Peers that the network is asked to reach.
@@ -102,6 +106,8 @@ impl Core {
             heavy: BTreeSet::new(),
             seen: LruCache::new(SEEN_PEERS),
             feed: Feed::new(now.mono),
+            attempts: super::attempts::Attempts::default(),
+            unsaid: super::unsaid::Unsaid::default(),
             claims: HashMap::new(),
             connected: HashSet::new(),
             wanted: HashSet::new(),
@@ -125,6 +131,7 @@ impl Core {
         core.load_queues()?;
         core.forget_old_ids(now)?;
         core.resume(now)?;
+        core.resume_attempts(now);
         Ok(core)
     }
 
@@ -149,6 +156,11 @@ impl Core {
     /// like those that come with [`Core::take_turn`], which go after them.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.turn.effects)
+    }
+
+    /// What may be let out at once, whether the running turn becomes durable or not.
+    pub fn take_early(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.turn.early)
     }
 
     /// Number of changes of the running turn so far.
@@ -251,6 +263,12 @@ impl Core {
         self.put_with(slot, None, new);
     }
 
+    /// The same for a task that is with its next candidate.
+    pub(super) fn put_moved(&mut self, slot: Box<Slot>) {
+        let message = Self::note_of_move(&slot.task);
+        self.put_with(slot, message, Vec::new());
+    }
+
     fn put_with(&mut self, slot: Box<Slot>, message: Option<Arc<Message>>, new: Vec<Arc<Output>>) {
         let task = &slot.task;
         let ended = task.status.is_terminal();
@@ -262,10 +280,16 @@ impl Core {
         };
         let id = task.id.clone();
         let streaming = task.open_streams().next().is_some();
+        let routed_to = task.route.as_ref().and(task.role.peer());
         self.put(slot);
         self.effect(Effect::Changed(Arc::new(change)));
         if ended {
             self.claims.remove(&id);
+            self.unsaid.said(&id);
+            if let Some(peer) = routed_to {
+                self.attempts.end(&id);
+                self.effect(Effect::Routed(RouteNews::Left(peer)));
+            }
             if streaming {
                 self.effect(Effect::StopStreams { task_id: id });
             }
@@ -303,6 +327,9 @@ impl Core {
         let Some(known) = self.tasks.indexed(id) else {
             return Ok(());
         };
+        if known.held {
+            return Ok(()); // It may go to another agent yet, or has.
+        }
         let news = known.status.is_terminal();
         if news && !known.claimed && self.feed.idle_since().is_some() {
             self.feed.withdraw(id);
@@ -329,18 +356,35 @@ impl Core {
                 Role::Assignee(peer) => self.peers.card(&*self.store, peer)?,
                 _ => self.peers.own().cloned(),
             };
-            self.effect(Effect::Incoming {
+            let is_new_from_peer = task.role.peer().is_some() && task.status == Status::Submitted;
+            let incoming = Effect::Incoming {
                 listener,
                 task,
                 sender_card,
-            });
+            };
+            if is_new_from_peer {
+                // It need not wait: whoever acts on it makes calls whose answers wait for what came before. A crash
+                // in between loses a task that nobody was told is here, and it is sent again.
+                self.turn.early.push(incoming);
+            } else {
+                self.effect(incoming);
+            }
         }
         Ok(())
     }
 
     /// Acknowledges an envelope, once this turn is durable.
     pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
-        self.ack_stream(now, peer, envelope_id, refused, None);
+        self.answer_with(now, peer, ack_of(envelope_id, refused));
+    }
+
+    /// Acknowledges a task that is held here until its originator confirms it.
+    pub(super) fn ack_held(&mut self, now: Now, peer: PeerId, envelope_id: String) {
+        let ack = AckPayload {
+            held: true,
+            ..ack_of(envelope_id, None)
+        };
+        self.answer_with(now, peer, ack);
     }
 
     /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
@@ -352,30 +396,22 @@ impl Core {
         refused: Option<&str>,
         next: Option<i32>,
     ) {
-        let frame = self.ack_frame(now, peer, envelope_id, refused, next);
+        let ack = AckPayload {
+            next_sequence: next,
+            ..ack_of(envelope_id, refused)
+        };
+        self.answer_with(now, peer, ack);
+    }
+
+    fn answer_with(&mut self, now: Now, peer: PeerId, ack: AckPayload) {
+        let frame = self.ack_frame(now, peer, ack);
         self.want_stream(peer);
         self.effect(Effect::Ack { peer, frame });
     }
 
     /// The encoded acknowledgement of an envelope.
-    fn ack_frame(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        envelope_id: String,
-        refused: Option<&str>,
-        next: Option<i32>,
-    ) -> Bytes {
-        let payload = Payload::Ack(AckPayload {
-            acknowledged_envelope_id: envelope_id,
-            outcome: if refused.is_some() {
-                AckOutcome::Rejected
-            } else {
-                AckOutcome::Accepted
-            } as i32,
-            reason: refused.unwrap_or_default().to_owned(),
-            next_sequence: next,
-        });
+    fn ack_frame(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Bytes {
+        let payload = Payload::Ack(ack);
         let id = self.new_id();
         let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
         A2aEnvelope {
@@ -535,6 +571,19 @@ impl Core {
                 self.want(peer, false);
             }
         }
+    }
+}
+
+fn ack_of(envelope_id: String, refused: Option<&str>) -> AckPayload {
+    let outcome = match refused {
+        Some(_) => AckOutcome::Rejected,
+        None => AckOutcome::Accepted,
+    };
+    AckPayload {
+        acknowledged_envelope_id: envelope_id,
+        outcome: outcome as i32,
+        reason: refused.unwrap_or_default().to_owned(),
+        ..AckPayload::default()
     }
 }
 

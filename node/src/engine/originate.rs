@@ -14,7 +14,7 @@ use super::{
     core::{Core, MAX_ENVELOPE},
     table::{Slot, unless_damaged},
     trace::Trace,
-    turn::{Effect, EngineError, Now},
+    turn::{Effect, EngineError, Now, RouteNews},
 };
 use crate::{
     delivery::{
@@ -22,7 +22,7 @@ use crate::{
         outbox::{Entry, Kind},
     },
     store::StoreError,
-    task::{MAX_ID, Role, Status, Task},
+    task::{MAX_ID, Role, Route, Status, Task},
 };
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
@@ -36,6 +36,8 @@ const MAX_TASK_BYTES: u64 = 256 << 20;
 pub struct SendTask {
     /// To whom; None with a `task_id`: to the task's assignee.
     pub peer: Option<PeerId>,
+    /// Sent by skill: who else gets it, in this order, if `peer` does not take it. None: sent to `peer` by name.
+    pub others: Option<Vec<PeerId>>,
     /// What it says.
     pub message: Message,
     /// The skill it is for; may be empty.
@@ -139,11 +141,17 @@ impl Core {
             updated_at: now.unix,
             deadline,
             claimed: false,
+            route: request.others.filter(|_| peer != self.me).map(|rest| Route {
+                rest,
+                ..Route::default()
+            }),
+            held: false,
         };
         if task.role != Role::Both {
             self.send_message_of(now, peer, &task)?;
         }
         self.put(Slot::new(task.clone()));
+        self.begin_attempt(now, &task);
         if task.role == Role::Both {
             self.tell_agent(&task.id)?;
         }
@@ -203,7 +211,7 @@ impl Core {
     }
 
     /// Queues a SEND_TASK with the task's newest message.
-    fn send_message_of(&mut self, now: Now, peer: PeerId, task: &Task) -> Result<(), EngineError> {
+    pub(super) fn send_message_of(&mut self, now: Now, peer: PeerId, task: &Task) -> Result<(), EngineError> {
         let payload = SendTaskPayload {
             task_id: task.id.clone(),
             context_id: task.context_id.clone(),
@@ -211,6 +219,7 @@ impl Core {
             target_skill_id: task.skill.clone(),
             metadata: task.metadata.clone(),
             further: task.messages.len() > 1,
+            tentative: task.route.as_ref().is_some_and(|route| !route.rest.is_empty()),
         };
         fits(payload.encoded_len(), "message")?;
         self.send(
@@ -306,6 +315,8 @@ impl Core {
         self.left_queue(peer, &entry);
         if ack.outcome == AckOutcome::Rejected as i32 {
             self.on_refused(now, peer, &entry, &ack.reason)?;
+        } else if entry.kind == Kind::SendTask {
+            self.on_taken(now, peer, &entry.task_id, ack.held)?;
         }
         Ok(())
     }
@@ -320,6 +331,12 @@ impl Core {
             .filter(|known| known.peer == Some(peer));
         let Some(task) = known else { return Ok(()) };
         let (is_assignee, status) = (task.is_assignee, task.status);
+        if task.seeks && entry.kind == Kind::SendTask && status == Status::Submitted {
+            self.effect(Effect::Routed(RouteNews::Refused(peer)));
+            if self.move_on(now, &entry.task_id, &format!("refused it: {reason}"))? {
+                return Ok(());
+            }
+        }
         match (is_assignee, entry.kind, status) {
             (false, Kind::SendTask, Status::Submitted) => {
                 self.end(now, &entry.task_id, Status::Rejected, &reason)?;

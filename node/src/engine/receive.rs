@@ -36,6 +36,8 @@ use crate::{
 enum Verdict {
     /// Its effect is in the batch.
     Accept,
+    /// The same, of a task that waits for its originator's confirmation.
+    Hold,
     /// It has none, for this reason.
     Refuse(String),
     /// Somebody else answers.
@@ -84,7 +86,11 @@ impl Core {
             {
                 self.tell_rejected(now, peer, &send.task_id, reason)?; // The first time may have got lost.
             }
-            self.ack(now, peer, inbound.id, refusal.as_deref());
+            if refusal.is_none() && self.holds(peer, &inbound.payload) {
+                self.ack_held(now, peer, inbound.id);
+            } else {
+                self.ack(now, peer, inbound.id, refusal.as_deref());
+            }
             return Ok(());
         }
         let Inbound {
@@ -99,9 +105,14 @@ impl Core {
             Payload::SendTask(send) => Some(send.task_id.clone()),
             _ => None,
         };
+        let mut held = false;
         let refusal = match self.apply(now, peer, Trace::new(&trace_parent, &trace_state), payload) {
             Ok(Verdict::Later) => return Ok(()),
             Ok(Verdict::Accept) => None,
+            Ok(Verdict::Hold) => {
+                held = true;
+                None
+            }
             Ok(Verdict::Refuse(reason)) => Some(reason),
             // One damaged record must not stop the node whenever a peer names it.
             Err(error @ StoreError::Damaged(_)) => Some(error.to_string()),
@@ -111,8 +122,21 @@ impl Core {
             return self.refuse(now, peer, id, place, sent_task, &reason);
         }
         self.mark(now, peer, &id, place, false)?;
-        self.ack(now, peer, id, None);
+        if held {
+            self.ack_held(now, peer, id);
+        } else {
+            self.ack(now, peer, id, None);
+        }
         Ok(())
+    }
+
+    /// Whether this sends a task that is held here.
+    fn holds(&self, peer: PeerId, payload: &Payload) -> bool {
+        let Payload::SendTask(send) = payload else {
+            return false;
+        };
+        let known = self.tasks.indexed(&send.task_id);
+        known.is_some_and(|known| known.held && known.peer == Some(peer) && !known.status.is_terminal())
     }
 
     fn apply(
@@ -128,6 +152,9 @@ impl Core {
             Payload::TaskComplete(complete) => self.on_complete(now, peer, complete),
             Payload::TaskFail(fail) => self.on_fail(now, peer, fail),
             Payload::TaskCancel(cancel) => self.on_cancel(now, peer, &cancel.task_id),
+            Payload::TaskConfirm(confirm) => Ok(self
+                .on_confirm(peer, &confirm.task_id)?
+                .map_or(Verdict::Accept, Verdict::Refuse)),
             Payload::GetTask(get) => self.on_get_task(now, peer, &get.task_id),
             Payload::GetTaskResponse(response) => self.on_get_task_response(now, peer, response),
             Payload::StreamEnd(end) => Ok(self.on_broken_stream(peer, end)),
@@ -178,9 +205,14 @@ impl Core {
             updated_at: now.unix,
             deadline,
             claimed: false,
+            route: None,
+            held: send.tentative,
         };
         let id = task.id.clone();
         self.put(Slot::new(task));
+        if send.tentative {
+            return Ok(Verdict::Hold);
+        }
         self.tell_agent(&id)?;
         Ok(Verdict::Accept)
     }
@@ -304,6 +336,7 @@ impl Core {
         let new: Vec<Arc<Output>> = slot.task.results[before..].to_vec();
         self.put_changed(slot, new);
         if !self.is_ours(peer)? {
+            self.on_taken(now, peer, id, false)?;
             self.task_arrived(peer, id);
         }
         Ok(Verdict::Accept)

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{Ended, Output, Role, Status, Streamed, Task},
+    task::{Attempt, Ended, Output, Role, Route, Status, Streamed, Task},
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
@@ -131,6 +131,29 @@ pub(super) struct StateRecord {
     pub(super) deadline: Option<u64>,
     #[prost(bytes = "vec", tag = "10")]
     peer: Vec<u8>,
+    #[prost(message, optional, tag = "11")]
+    route: Option<RouteRecord>,
+    #[prost(bool, tag = "12")]
+    pub(super) held: bool,
+}
+
+/// How a task that was sent by skill finds its assignee.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct RouteRecord {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    rest: Vec<Vec<u8>>,
+    #[prost(bool, tag = "2")]
+    taken: bool,
+    #[prost(message, repeated, tag = "3")]
+    attempts: Vec<AttemptRecord>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct AttemptRecord {
+    #[prost(bytes = "vec", tag = "1")]
+    peer: Vec<u8>,
+    #[prost(string, tag = "2")]
+    reason: String,
 }
 
 /// The field of a [`ResultRecord`] with the artifact.
@@ -238,7 +261,8 @@ impl HeadRecord {
     /// The task of this head and state, still without messages and results.
     pub(super) fn task(self, id: &str, state: &StateRecord) -> Option<Task> {
         let role = match self.role {
-            0 => Role::Originator(PeerId::from_bytes(&self.peer).ok()?),
+            // It may have moved on since the head was written.
+            0 => Role::Originator(state.peer()?),
             1 => Role::Assignee(PeerId::from_bytes(&self.peer).ok()?),
             _ => Role::Both,
         };
@@ -256,6 +280,11 @@ impl HeadRecord {
             updated_at: state.updated_at,
             deadline: self.deadline,
             claimed: state.claimed,
+            route: match &state.route {
+                Some(record) => Some(record.route()?),
+                None => None,
+            },
+            held: state.held,
         })
     }
 }
@@ -272,7 +301,19 @@ impl StateRecord {
             is_assignee: task.role.is_assignee(),
             deadline: task.deadline,
             peer: task.role.peer().map(PeerId::to_bytes).unwrap_or_default(),
+            route: task.route.as_ref().map(RouteRecord::of),
+            held: task.held,
         }
+    }
+
+    /// Sent by skill, and not acknowledged by anybody yet.
+    pub(super) fn seeks(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| !route.taken)
+    }
+
+    /// Sent by skill.
+    pub(super) fn is_routed(&self) -> bool {
+        self.route.is_some()
     }
 
     pub(super) fn status(&self) -> Option<Status> {
@@ -291,6 +332,35 @@ impl StateRecord {
             .flatten();
         task.messages = messages;
         task.results = results;
+    }
+}
+
+impl RouteRecord {
+    fn of(route: &Route) -> Self {
+        let attempts = route.attempts.iter().map(|attempt| AttemptRecord {
+            peer: attempt.peer.to_bytes(),
+            reason: attempt.reason.clone(),
+        });
+        Self {
+            rest: route.rest.iter().map(|peer| peer.to_bytes()).collect(),
+            taken: route.taken,
+            attempts: attempts.collect(),
+        }
+    }
+
+    fn route(&self) -> Option<Route> {
+        let peer = |bytes: &Vec<u8>| PeerId::from_bytes(bytes).ok();
+        let attempts = self.attempts.iter().map(|record| {
+            Some(Attempt {
+                peer: peer(&record.peer)?,
+                reason: record.reason.clone(),
+            })
+        });
+        Some(Route {
+            rest: self.rest.iter().map(peer).collect::<Option<_>>()?,
+            taken: self.taken,
+            attempts: attempts.collect::<Option<_>>()?,
+        })
     }
 }
 

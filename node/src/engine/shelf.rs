@@ -210,6 +210,8 @@ mod tests {
             updated_at: 1,
             deadline: None,
             claimed: false,
+            route: None,
+            held: false,
         }
     }
 

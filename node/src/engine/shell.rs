@@ -21,7 +21,7 @@ use super::{
     courier::{self, Report},
     feed::ListenerId,
     subscribers::Subscribers,
-    turn::{Effect, EngineError, Limits, Now},
+    turn::{Effect, EngineError, Limits, Now, RouteNews},
 };
 use crate::{
     net,
@@ -79,7 +79,12 @@ pub struct Parts {
     pub limits: Limits,
     /// This node.
     pub me: PeerId,
+    /// Told what becomes of tasks that are sent by skill.
+    pub on_route: OnRoute,
 }
+
+/// Told what becomes of tasks that are sent by skill; returns at once.
+pub type OnRoute = Arc<dyn Fn(RouteNews) + Send + Sync>;
 
 /// The engine before the network is there: it can be asked what the last run left behind.
 pub struct Loaded {
@@ -88,6 +93,7 @@ pub struct Loaded {
     progress: mpsc::UnboundedReceiver<Progress>,
     clock: Clock,
     spool: Spool,
+    on_route: OnRoute,
 }
 
 /// Everyone who is told of changes.
@@ -150,6 +156,7 @@ pub fn start(parts: Parts) -> Result<Loaded, StartError> {
         progress,
         clock,
         spool: parts.spool,
+        on_route: parts.on_route,
     })
 }
 
@@ -200,6 +207,7 @@ impl Loaded {
             plane: Plane::new(engine.clone(), registry),
             net,
             reports,
+            on_route: self.on_route,
             failure: None,
             failed: failed_sender,
         };
@@ -246,6 +254,7 @@ struct Shell {
     plane: Plane,
     net: net::Handle,
     reports: mpsc::Sender<Report>,
+    on_route: OnRoute,
     failure: Option<EngineError>,
     failed: watch::Sender<Option<String>>,
 }
@@ -405,6 +414,7 @@ impl Shell {
 
     /// Ends an input of the running turn: what it came to is let out before what the next one comes to.
     fn step(&mut self, release: Option<Release>, frame: Option<net::InboundFrame>) {
+        self.hand_over();
         let effects = self.core.take_effects();
         // What has no effect needs no barrier before the peer may send more.
         let frame = frame.filter(|_| !effects.is_empty());
@@ -417,8 +427,19 @@ impl Shell {
         }
     }
 
+    /// Lets out what need not wait for the barrier.
+    fn hand_over(&mut self) {
+        let early = self.core.take_early();
+        if self.failure.is_none() {
+            for effect in early {
+                self.let_out(effect, &mut None);
+            }
+        }
+    }
+
     /// Hands the turn's batch over; its answers and effects wait for the barrier.
     fn finish_turn(&mut self) {
+        self.hand_over();
         let turn = self.core.take_turn(self.clock.now());
         let done = self.core.take_store_failure();
         self.note(done);
@@ -535,8 +556,9 @@ impl Shell {
                 payload,
             } => {
                 let permit = frame.take().map(|frame| frame.permit);
-                self.plane.on_piece(peer, envelope_id, payload, permit);
+                self.plane.on_piece(peer, envelope_id, *payload, permit);
             }
+            Effect::Routed(news) => (self.on_route)(news),
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),
             Effect::StopStreams { task_id } => self.plane.stop(&task_id),
             Effect::Forget { task_id } => self.plane.forget(task_id),

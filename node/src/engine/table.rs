@@ -45,6 +45,12 @@ pub(super) struct Indexed {
     pub(super) open_streams: bool,
     pub(super) deadline: Option<u64>,
     pub(super) peer: Option<PeerId>,
+    /// Held back from the agent until its originator confirms it.
+    pub(super) held: bool,
+    /// Sent by skill, and not acknowledged by anybody yet.
+    pub(super) seeks: bool,
+    /// Sent by skill.
+    pub(super) routed: bool,
 }
 
 /// A task taken out of the table; [`TaskTable::put`] brings it back.
@@ -420,5 +426,8 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         open_streams: state.open_streams,
         deadline: state.deadline,
         peer: state.peer(),
+        held: state.held,
+        seeks: state.seeks(),
+        routed: state.is_routed(),
     }
 }

@@ -103,7 +103,7 @@ pub enum Effect {
         /// The envelope to acknowledge.
         envelope_id: String,
         /// The piece.
-        payload: Payload,
+        payload: Box<Payload>,
     },
     /// An acknowledgement that no queue waits for: of an artifact's stream, if of anything.
     StreamAck {
@@ -112,6 +112,8 @@ pub enum Effect {
         /// What it says.
         ack: AckPayload,
     },
+    /// Something became of a task that was sent by skill: how its peer is doing.
+    Routed(RouteNews),
     /// The task ended: streams of its artifacts stop.
     StopStreams {
         /// Which task.
@@ -122,6 +124,26 @@ pub enum Effect {
         /// Which task.
         task_id: String,
     },
+}
+
+/// What became of tasks that were sent by skill: by this their next ones are routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteNews {
+    /// A task is the peer's to take.
+    Given(PeerId),
+    /// The peer acknowledged a task.
+    Taken {
+        /// Who.
+        peer: PeerId,
+        /// How long after it was given; None: not known, it was before a restart.
+        after: Option<Duration>,
+    },
+    /// The peer did not acknowledge a task in time.
+    Missed(PeerId),
+    /// The peer refused a task.
+    Refused(PeerId),
+    /// A task is no longer with the peer: it ended, or went to another one.
+    Left(PeerId),
 }
 
 /// A change of a task, as its subscribers see it.
@@ -156,6 +178,8 @@ pub struct Turn {
     pub batch: Batch,
     /// To be let out after that.
     pub effects: Vec<Effect>,
+    /// To be let out at once: it promises nothing.
+    pub early: Vec<Effect>,
 }
 
 /// Why a call was refused; each kind is one gRPC status.

@@ -3,12 +3,12 @@
 use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{self, Artifact, Message, Part, UrlPart, part::Content};
+use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, Part, TextPart, UrlPart, part::Content};
 
 use lru::LruCache;
 use prost::Message as _;
 
-use crate::task::{Ended, Output, Role, Streamed, Task};
+use crate::task::{Attempt, Ended, Output, Role, Status, Streamed, Task};
 
 /// The task as the wire has it. Streamed artifacts are listed by reference ([`listed`]).
 pub fn task(task: &Task, me: PeerId) -> v1::Task {
@@ -58,10 +58,44 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         updated_at: Some(super::timestamp(task.updated_at)),
         target_skill_id: task.skill.clone(),
         originator_peer_id: id_text(originator),
-        status_message: task.status_message.as_deref().cloned(),
+        status_message: task.status_message.as_deref().cloned().or_else(|| moved(task)),
         metadata: task.metadata.clone(),
         assignee_peer_id: id_text(assignee),
+        attempts: attempts(task).map(attempt_of).collect(),
     }
+}
+
+fn attempts(task: &Task) -> impl Iterator<Item = &Attempt> {
+    task.route.iter().flat_map(|route| &route.attempts)
+}
+
+fn attempt_of(attempt: &Attempt) -> v1::TaskAttempt {
+    v1::TaskAttempt {
+        peer_id: id_text(attempt.peer),
+        reason: attempt.reason.clone(),
+    }
+}
+
+/// What a task that is with its next candidate says of itself: to whom it went, and why not to the ones before.
+/// None: it is with its first, or has a message of its own.
+pub fn moved(task: &Task) -> Option<Message> {
+    let Role::Originator(now_with) = task.role else {
+        return None;
+    };
+    if task.status != Status::Submitted || attempts(task).next().is_none() {
+        return None;
+    }
+    let told = attempts(task).map(|attempt| format!("{}: {}", attempt.peer, attempt.reason));
+    let text = format!("{}; sent to {now_with}", told.collect::<Vec<_>>().join("; "));
+    Some(Message {
+        message_id: format!("{}-attempt-{}", task.id, attempts(task).count()),
+        role: MessageRole::Agent as i32,
+        parts: vec![Part {
+            content: Some(Content::TextPart(TextPart { text })),
+            ..Part::default()
+        }],
+        created_at: Some(super::timestamp(task.updated_at)),
+    })
 }
 
 /// Texts of peer ids that are kept.

@@ -4,18 +4,20 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use agentanycast_door as door;
 use libp2p::{
-    Swarm, autonat, connection_limits, dcutr, identify,
+    Swarm, connection_limits, dcutr, identify,
     identity::Keypair,
     mdns, memory_connection_limits, noise, ping, relay,
     swarm::{self, NetworkBehaviour, behaviour::toggle::Toggle},
+    upnp,
 };
 use tokio::sync::mpsc;
 
 use super::{
     NetConfig,
     counters::Counters,
-    door,
+    dht, probe,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -23,6 +25,9 @@ use super::{
 /// A connection without a stream of ours is closed after this time; finding a peer again costs more than
 /// an idle connection, and the pings notice a dead one.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+/// Longest wait for a ping's answer. The second in a row that fails ends the connection: 35 s after a TCP peer has
+/// vanished (QUIC notices by itself within 5 s).
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What identify calls our protocol family.
 const PROTOCOL_VERSION: &str = "agentanycast/1.0.0";
 /// Inbound streams per connection that may be agreeing on a protocol; more are reset.
@@ -40,7 +45,9 @@ pub(super) struct Behaviour {
     mdns: Toggle<mdns::tokio::Behaviour>,
     relay: Toggle<relay::client::Behaviour>,
     dcutr: Toggle<dcutr::Behaviour>,
-    autonat: autonat::v2::client::Behaviour,
+    pub(super) probe: probe::Behaviour,
+    upnp: Toggle<upnp::tokio::Behaviour>,
+    pub(super) dht: Toggle<dht::Behaviour>,
     pub(super) streams: streams::Behaviour,
 }
 
@@ -51,20 +58,24 @@ pub(super) fn swarm(
 ) -> Result<(Swarm<Behaviour>, mpsc::Receiver<InboundStream>), noise::Error> {
     let local = config.keypair.public().to_peer_id();
     let (transport, relay) = transport::build(&config.keypair, config.quic, config.relay_client)?;
+    let dht = config.dht.clone();
+    let dht = dht.map(|dht| dht::Behaviour::new(&config.keypair, dht, Arc::clone(&counters)));
     let (streams, inbound) = streams::Behaviour::new(counters, INBOUND_QUEUE);
     let mdns = config
         .mdns
         .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), local));
     let behaviour = Behaviour {
-        door: door::Behaviour::new(&config.limits),
+        door: door::Behaviour::new(door_limits(&config.limits)),
         limits: connection_limits::Behaviour::new(connection_limits(config)),
         memory: memory_connection_limits::Behaviour::with_max_percentage(config.limits.memory_fraction),
         identify: identify::Behaviour::new(identify_config(&config.keypair, &config.agent_version)),
-        ping: ping::Behaviour::default(),
+        ping: ping::Behaviour::new(ping::Config::new().with_timeout(PING_TIMEOUT)),
         mdns: mdns.and_then(usable_mdns).into(),
         relay: relay.into(),
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),
-        autonat: autonat::v2::client::Behaviour::default(),
+        probe: probe::Behaviour::default(),
+        upnp: config.upnp.then(upnp::tokio::Behaviour::default).into(),
+        dht: dht.into(),
         streams,
     };
     let swarm_config = swarm::Config::with_tokio_executor()
@@ -73,6 +84,13 @@ pub(super) fn swarm(
         .with_max_negotiating_inbound_streams(MAX_NEGOTIATING_INBOUND)
         .with_smart_dial();
     Ok((Swarm::new(transport, behaviour, local, swarm_config), inbound))
+}
+
+fn door_limits(limits: &super::Limits) -> door::Limits {
+    door::Limits {
+        pending: limits.pending_per_address,
+        established: limits.connections_per_address,
+    }
 }
 
 fn connection_limits(config: &NetConfig) -> connection_limits::ConnectionLimits {

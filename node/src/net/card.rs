@@ -42,10 +42,19 @@ enum Refused {
     Unfolds(#[from] unfold::Refused),
 }
 
+/// The card of the local agent, and as it is shown to others.
+#[derive(Default)]
+struct Own {
+    card: Option<AgentCard>,
+    /// Where we are reached through relays.
+    relayed: Vec<String>,
+    shown: Option<Bytes>,
+}
+
 /// Our own card and the exchange of it with others.
 pub(super) struct Cards {
     local: PeerId,
-    own: RwLock<Option<Bytes>>,
+    own: RwLock<Own>,
     control: Control,
     /// Where checked cards go.
     received: mpsc::Sender<(PeerId, Bytes)>,
@@ -70,13 +79,36 @@ impl Cards {
 
     /// Takes `card` as our own, with our names in it. False when there is nothing to show to others.
     pub(super) fn set_own(&self, card: Option<AgentCard>) -> bool {
-        let encoded = card.map(|mut card| {
+        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        own.card = card;
+        self.show(&mut own)
+    }
+
+    /// Notes where we are reached through relays, without our id. True when the card that others see has
+    /// changed.
+    pub(super) fn set_relayed(&self, relayed: &[String]) -> bool {
+        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        let relayed: Vec<_> = relayed
+            .iter()
+            .map(|circuit| format!("{circuit}/p2p/{}", self.local))
+            .collect();
+        if own.relayed == relayed {
+            return false;
+        }
+        own.relayed = relayed;
+        self.show(&mut own)
+    }
+
+    /// Makes what is shown; false when there is nothing.
+    fn show(&self, own: &mut Own) -> bool {
+        let encoded = own.card.clone().map(|mut card| {
             let extension = card.p2p_extension.get_or_insert_default();
             extension.peer_id = self.local.to_string();
             extension.did_key = did_key_of(self.local).unwrap_or_default();
+            extension.relay_addresses.clone_from(&own.relayed);
             Bytes::from(card.encode_to_vec())
         });
-        let usable = encoded.filter(|bytes| {
+        own.shown = encoded.filter(|bytes| {
             let fits = bytes.len() <= MAX_CARD_BYTES;
             if !fits {
                 tracing::error!(
@@ -86,9 +118,7 @@ impl Cards {
             }
             fits
         });
-        let shown = usable.is_some();
-        *self.own.write().unwrap_or_else(PoisonError::into_inner) = usable;
-        shown
+        own.shown.is_some()
     }
 
     /// Whether there is a card to show.
@@ -97,7 +127,8 @@ impl Cards {
     }
 
     fn own(&self) -> Option<Bytes> {
-        self.own.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        own.shown.clone()
     }
 
     /// Opens an exchange with `peer`. What the peer shows is passed on and returned; `None` when it shows

@@ -80,5 +80,9 @@ pub struct Counters {
     pub refused_connections: Counter,
     /// Peers that were to be redialled but not taken, because the list of wanted peers was full.
     pub refused_wanted: Counter,
+    /// Records of agents in the DHT that were not believed or not kept: forged, expired, too long, older, or no room.
+    pub refused_records: Counter,
+    /// Announcements of skills in the DHT that were not kept: no room, or no skill.
+    pub refused_providers: Counter,
     pub(super) complaints: Complaints,
 }

@@ -11,12 +11,12 @@ use std::{
 
 use agentanycast_identity::PeerId;
 
+use super::jitter::spread;
+
 /// First wait after a failure (wire contract, "Offline queue"), before jitter.
 pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts, before jitter.
 pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
-/// Share of a wait that jitter adds or takes, so that many nodes do not dial in step.
-const JITTER: f64 = 0.2;
 /// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`], also when its peer never
 /// said who it is.
 const STABLE_AFTER: Duration = Duration::from_mins(1);
@@ -128,6 +128,16 @@ impl Dialer {
         self.targets.get(target).is_some_and(|state| state.pinned)
     }
 
+    /// Whether `peer` is, or is at, a target of the configuration.
+    pub(super) fn pins(&self, peer: PeerId) -> bool {
+        let there = |phase| matches!(phase, Phase::Connected { peer: held, .. } if held == peer);
+        self.is_pinned(&Target::Peer(peer))
+            || self
+                .targets
+                .values()
+                .any(|state| state.pinned && there(state.phase))
+    }
+
     /// Attempts at `target` that failed since its last connection.
     pub(super) fn failures(&self, target: &Target) -> u32 {
         self.targets.get(target).map_or(0, |state| state.failures)
@@ -171,6 +181,17 @@ impl Dialer {
         let failures = state.failures;
         self.wait(target, now, jitter);
         failures
+    }
+
+    /// No attempt was made, since another dial of the same peer is under way: soon again, and no failure.
+    pub(super) fn postponed(&mut self, target: &Target, now: Instant) {
+        if let Some(state) = self.targets.get_mut(target)
+            && state.phase == Phase::Dialing
+        {
+            let until = now + FIRST_DELAY;
+            state.phase = Phase::Waiting { until };
+            self.schedule.insert((until, target.clone()));
+        }
     }
 
     /// `peer` is connected, whoever dialled.
@@ -242,6 +263,18 @@ impl Dialer {
         }
     }
 
+    /// The way to everybody may have changed: the waits begin anew, with an attempt at once.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        let waiting: Vec<_> = std::mem::take(&mut self.schedule).into_iter().collect();
+        for (_, target) in waiting {
+            if let Some(state) = self.targets.get_mut(&target) {
+                state.delay = FIRST_DELAY;
+                state.phase = Phase::Waiting { until: now };
+                self.schedule.insert((now, target));
+            }
+        }
+    }
+
     fn entry(&mut self, target: Target, now: Instant) -> &mut State {
         self.targets.entry(target).or_insert_with_key(|target| {
             self.schedule.insert((now, target.clone()));
@@ -258,8 +291,7 @@ impl Dialer {
 
     fn wait(&mut self, target: &Target, now: Instant, jitter: f64) {
         if let Some(state) = self.targets.get_mut(target) {
-            let factor = 1.0 + JITTER * (2.0 * jitter.clamp(0.0, 1.0) - 1.0);
-            let until = now + state.delay.mul_f64(factor);
+            let until = now + spread(state.delay, jitter);
             state.delay = (state.delay * 2).min(LAST_DELAY);
             state.phase = Phase::Waiting { until };
             self.schedule.insert((until, target.clone()));

@@ -12,7 +12,7 @@ use std::{
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::AgentCard;
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot, watch},
     task::JoinSet,
     time::timeout,
 };
@@ -20,7 +20,10 @@ use tokio::{
 use super::{
     card::Cards,
     counters::Counters,
+    dht,
     listen::Listeners,
+    reach::Reachable,
+    reservation::RelaySnapshot,
     roster::{PeerSnapshot, Roster},
     streams::{Control, OpenError, Protocol},
     turns::Turns,
@@ -47,6 +50,10 @@ pub(super) enum Command {
         addresses: Vec<String>,
         reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
     },
+    /// Somebody says where peers can be dialled.
+    Learn {
+        said: Vec<(PeerId, Vec<String>)>,
+    },
     Shutdown {
         reply: oneshot::Sender<()>,
     },
@@ -60,8 +67,11 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) wishes: Wishes,
     pub(super) turns: Turns,
+    pub(super) reachable: watch::Sender<Reachable>,
+    pub(super) dht: Option<dht::Control>,
     roster: RwLock<Roster>,
     listeners: RwLock<Listeners>,
+    relays: RwLock<Vec<RelaySnapshot>>,
 }
 
 /// Who is to be redialled, the newest wish of each peer.
@@ -157,6 +167,13 @@ impl Handle {
         answer.await.unwrap_or(Err(DialError::Stopping))
     }
 
+    /// Notes where peers are said to be, for when they are dialled; what cannot be dialled is left out. An address
+    /// `/p2p/<relay>/p2p-circuit` means: through that relay, wherever it is.
+    pub async fn learn(&self, said: Vec<(PeerId, Vec<String>)>) {
+        // A node that stops need not know.
+        let _ = self.commands.send(Command::Learn { said }).await;
+    }
+
     /// While `wanted` and not connected, `peer` is redialled at its known addresses: after 1 s, doubling
     /// to 5 min, anew when a new address becomes known. When [`super::Limits::wanted_peers`] are wanted
     /// already, the wish is counted as refused and logged.
@@ -188,7 +205,18 @@ impl Handle {
         self.shared.listeners().bound()
     }
 
-    /// Takes `card` as our own, fills in our peer id and did:key, and shows it to every connected peer;
+    /// Where others reach us, now and whenever it changes: what was confirmed from outside, what we listen on,
+    /// and circuits through the relays at which we have a place.
+    pub fn reachable(&self) -> watch::Receiver<Reachable> {
+        self.shared.reachable.subscribe()
+    }
+
+    /// The relays among the bootstrap peers, and how it stands with our places there; the held ones first.
+    pub fn relays(&self) -> Vec<RelaySnapshot> {
+        self.shared.relays().clone()
+    }
+
+    /// Takes `card` as our own, fills in our peer id, did:key and circuits, and shows it to every connected peer;
     /// returns when each has it or has had 2 s. Peers that connect later see it then. A card over
     /// [`super::MAX_CARD_BYTES`] is not shown to anyone and logged.
     pub async fn set_card(&self, card: Option<AgentCard>) {
@@ -240,7 +268,13 @@ impl fmt::Debug for Handle {
 }
 
 impl Shared {
-    pub(super) fn new(local: PeerId, control: Control, cards: Cards, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        local: PeerId,
+        control: Control,
+        cards: Cards,
+        counters: Arc<Counters>,
+        dht: Option<dht::Control>,
+    ) -> Self {
         Self {
             local,
             control,
@@ -248,8 +282,11 @@ impl Shared {
             counters,
             wishes: Wishes::default(),
             turns: Turns::default(),
+            reachable: watch::Sender::default(),
+            dht,
             roster: RwLock::default(),
             listeners: RwLock::default(),
+            relays: RwLock::default(),
         }
     }
 
@@ -259,6 +296,14 @@ impl Shared {
 
     pub(super) fn roster_mut(&self) -> RwLockWriteGuard<'_, Roster> {
         self.roster.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn relays(&self) -> RwLockReadGuard<'_, Vec<RelaySnapshot>> {
+        self.relays.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn relays_mut(&self) -> RwLockWriteGuard<'_, Vec<RelaySnapshot>> {
+        self.relays.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn listeners(&self) -> RwLockReadGuard<'_, Listeners> {

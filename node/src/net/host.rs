@@ -2,11 +2,15 @@
 //! address book, and news for the consumer. Streams are served by tasks of their own. The one rule: the
 //! loop never waits for anyone; whatever could take time is a branch of its `select!`.
 
+mod dht;
 mod dialing;
 mod events;
+mod moves;
+mod reach;
+mod upgrade;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,8 +37,11 @@ use super::{
     feed::{Feed, Notice},
     handle::{Command, Handle, Shared},
     inbound, listen,
+    nat::Views,
+    reservation::Reservations,
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
     transport,
+    upgrade::Upgrades,
 };
 
 /// Commands that may wait; more callers wait for room.
@@ -71,6 +78,21 @@ pub(super) struct Host {
     asked: HashMap<ConnectionId, Asked>,
     /// Peers that got a direct connection beside a relayed one, by when the latter is closed.
     upgraded: VecDeque<(Instant, PeerId)>,
+    upgrades: Upgrades,
+    /// Dials of circuits that are to become [`Self::second_circuits`].
+    retries: HashSet<ConnectionId>,
+    /// Circuits that were made only to look for a direct way, by when they are closed.
+    second_circuits: VecDeque<(Instant, PeerId, ConnectionId)>,
+    reservations: Reservations,
+    views: Views,
+    /// Relays that were dialled over the other transport too, to be seen from there.
+    sounded: HashSet<PeerId>,
+    /// The connections that these dials become, which are for that only.
+    soundings: HashSet<ConnectionId>,
+    /// Reach through relays.
+    relay_client: bool,
+    /// What others are told of us may have changed.
+    reach_changed: bool,
     sweep_at: Instant,
     listen_failure: Option<StartError>,
     stop: CancellationToken,
@@ -89,9 +111,10 @@ impl Host {
         let (swarm, inbound) = behaviour::swarm(&config, Arc::clone(&counters))?;
         let local = PeerId::from(*swarm.local_peer_id());
         let control = swarm.behaviour().streams.control();
+        let dht = swarm.behaviour().dht.as_ref().map(super::dht::Behaviour::control);
         let (received, cards) = mpsc::channel(CARD_QUEUE);
         let own = Cards::new(local, control.clone(), received, Arc::clone(&counters));
-        let shared = Arc::new(Shared::new(local, control, own, counters));
+        let shared = Arc::new(Shared::new(local, control, own, counters, dht));
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let mut host = Self {
             swarm,
@@ -108,6 +131,15 @@ impl Host {
             redials: HashMap::new(),
             asked: HashMap::new(),
             upgraded: VecDeque::new(),
+            upgrades: Upgrades::default(),
+            retries: HashSet::new(),
+            second_circuits: VecDeque::new(),
+            reservations: Reservations::default(),
+            views: Views::default(),
+            sounded: HashSet::new(),
+            soundings: HashSet::new(),
+            relay_client: config.relay_client,
+            reach_changed: true,
             sweep_at: Instant::now() + SWEEP_EVERY,
             listen_failure: None,
             stop: CancellationToken::new(),
@@ -120,6 +152,7 @@ impl Host {
         host.wait_until_bound().await?;
         host.remember(&config.known_addrs);
         host.pin(bootstrap);
+        host.tell_reach();
         Ok((
             host,
             Handle {
@@ -187,11 +220,13 @@ impl Host {
         let events = self.events.clone();
         let shared = Arc::clone(&self.shared);
         let stopped = loop {
+            self.tell_reach();
             let timer = sleep_until(self.next_timer().into());
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, addresses, reply }) => self.ask(peer, &addresses, reply),
+                    Some(Command::Learn { said }) => self.hearsay(said),
                     Some(Command::Shutdown { reply }) => break Some(reply),
                     None => break None,
                 },
@@ -280,8 +315,8 @@ impl Host {
 
     fn next_timer(&self) -> Instant {
         let redial = self.dialer.next_at().filter(|_| self.may_redial() > 0);
-        let upgraded = self.upgraded.front().map(|(at, _)| *at);
-        [redial, upgraded]
+        let place = self.reservations.next_at(Instant::now());
+        [redial, self.next_upgrade(), place]
             .into_iter()
             .flatten()
             .fold(self.sweep_at, Instant::min)
@@ -290,13 +325,8 @@ impl Host {
     fn on_timer(&mut self) {
         let now = Instant::now();
         self.redial(now);
-        while let Some((_, peer)) = self.upgraded.pop_front_if(|(at, _)| *at <= now) {
-            let needless = self.shared.roster().needless(peer);
-            for connection in needless {
-                tracing::debug!(%peer, "closing a relayed connection: there is a direct one");
-                self.swarm.close_connection(connection);
-            }
-        }
+        self.reserve(now);
+        self.upgrade(now);
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
             self.budgets.sweep();

@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
+use agentanycast_program::address::{port, with_port};
 use libp2p::{Multiaddr, core::transport::ListenerId, multiaddr::Protocol};
 
 use super::StartError;
@@ -61,12 +62,13 @@ impl Listeners {
     }
 
     /// All addresses, interfaces spelled out.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &Multiaddr> {
+        self.all.iter().flat_map(|listener| &listener.addresses)
+    }
+
+    /// All addresses as texts.
     pub(super) fn reachable(&self) -> Vec<String> {
-        self.all
-            .iter()
-            .flat_map(|listener| &listener.addresses)
-            .map(ToString::to_string)
-            .collect()
+        self.addresses().map(ToString::to_string).collect()
     }
 
     /// All addresses as they were asked for, with the port that was bound.
@@ -136,22 +138,6 @@ pub(super) fn check_free(address: &Multiaddr) -> std::io::Result<()> {
         Some(Protocol::Tcp(port)) if port != 0 => TcpListener::bind(SocketAddr::new(ip, port)).map(drop),
         _ => Ok(()),
     }
-}
-
-fn port(address: &Multiaddr) -> Option<u16> {
-    address.iter().find_map(|part| match part {
-        Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
-        _ => None,
-    })
-}
-
-fn with_port(address: &Multiaddr, port: u16) -> Multiaddr {
-    let set = |part| match part {
-        Protocol::Tcp(_) => Protocol::Tcp(port),
-        Protocol::Udp(_) => Protocol::Udp(port),
-        other => other,
-    };
-    address.iter().map(set).collect()
 }
 
 #[cfg(test)]

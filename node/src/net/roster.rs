@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     time::{Duration, SystemTime},
 };
 
@@ -33,6 +34,10 @@ pub(super) struct Connection {
     /// The remote address, without `/p2p`.
     pub(super) remote: Multiaddr,
     pub(super) relayed: bool,
+    /// We dialled it from a port that we listen on.
+    pub(super) from_listen_port: bool,
+    /// The address of ours that it was made from, if it is direct.
+    pub(super) local: Option<IpAddr>,
     pub(super) rtt: Option<Duration>,
 }
 
@@ -117,11 +122,27 @@ impl Roster {
 
     /// The remote address of one connection.
     pub(super) fn remote(&self, peer: PeerId, id: ConnectionId) -> Option<&Multiaddr> {
+        self.connection(peer, id).map(|connection| &connection.remote)
+    }
+
+    /// One connection.
+    pub(super) fn connection(&self, peer: PeerId, id: ConnectionId) -> Option<&Connection> {
         let connections = &self.peers.get(&peer)?.connections;
-        connections
-            .iter()
-            .find(|connection| connection.id == id)
-            .map(|connection| &connection.remote)
+        connections.iter().find(|connection| connection.id == id)
+    }
+
+    /// The connections that were made from this address of ours.
+    pub(super) fn made_from(&self, local: IpAddr) -> Vec<ConnectionId> {
+        let all = self.peers.values().flat_map(|entry| &entry.connections);
+        all.filter(|connection| connection.local == Some(local))
+            .map(|connection| connection.id)
+            .collect()
+    }
+
+    /// Whether `peer` has another connection than this one.
+    pub(super) fn has_other(&self, peer: PeerId, id: ConnectionId) -> bool {
+        let entry = self.peers.get(&peer);
+        entry.is_some_and(|entry| entry.connections.iter().any(|connection| connection.id != id))
     }
 
     /// The relayed connections of a peer that has a direct one too: they are no longer needed.
@@ -150,6 +171,8 @@ mod tests {
             id: ConnectionId::new_unchecked(id),
             remote: remote.parse().unwrap(),
             relayed,
+            from_listen_port: false,
+            local: None,
             rtt: None,
         }
     }

@@ -10,7 +10,9 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
+mod dht;
 mod dialing;
+mod places;
 mod relayed;
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
@@ -35,6 +37,8 @@ fn config(listen: &[&str]) -> NetConfig {
         quic: true,
         relay_client: true,
         hole_punching: true,
+        upnp: false,
+        dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: Limits::default(),
     }

@@ -55,6 +55,8 @@ fn task_in(status: Status) -> Task {
         updated_at: 1,
         deadline: None,
         claimed: true,
+        route: None,
+        held: false,
     }
 }
 

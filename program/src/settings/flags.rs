@@ -30,6 +30,14 @@ pub(super) struct Flags<C: 'static> {
     pub(super) entries: Vec<Entry<C>>,
 }
 
+/// The version, and what it was built from where the build was told (the images are).
+fn stamped(version: &str) -> String {
+    match option_env!("AGENTANYCAST_REVISION").filter(|revision| !revision.is_empty()) {
+        Some(revision) => format!("{} ({revision})\n", version.trim_end()),
+        None => version.to_owned(),
+    }
+}
+
 /// Reads the command line; the first argument is the program's name.
 pub(super) fn parse<C>(
     program: &Program<C>,
@@ -40,7 +48,7 @@ pub(super) fn parse<C>(
         Ok(matches) => matches,
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => return Ok(Parsed::Help(error.to_string())),
-            ErrorKind::DisplayVersion => return Ok(Parsed::Version(error.to_string())),
+            ErrorKind::DisplayVersion => return Ok(Parsed::Version(stamped(&error.to_string()))),
             _ => return Err(one_line(program.keys, &error)),
         },
     };

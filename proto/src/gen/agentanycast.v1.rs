@@ -104,6 +104,21 @@ impl NatType {
         }
     }
 }
+/// A peer that was sent a task by skill and did not take it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskAttempt {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// Why the task went to another one, for people.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// A task that was sent tentatively is the receiver's to work on.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskConfirmPayload {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+}
 /// Opens the stream of one artifact.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamStart {
@@ -217,6 +232,9 @@ pub struct Task {
     /// Additive: the peer that the task was sent to.
     #[prost(string, tag = "102")]
     pub assignee_peer_id: ::prost::alloc::string::String,
+    /// Additive: the peers that the task was sent to before, oldest first, and did not take it.
+    #[prost(message, repeated, tag = "103")]
+    pub attempts: ::prost::alloc::vec::Vec<TaskAttempt>,
 }
 /// One turn of a conversation.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -318,7 +336,7 @@ pub struct A2aEnvelope {
     pub sequence: u64,
     #[prost(
         oneof = "a2a_envelope::Payload",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 110"
     )]
     pub payload: ::core::option::Option<a2a_envelope::Payload>,
 }
@@ -348,6 +366,9 @@ pub mod a2a_envelope {
         StreamChunk(super::StreamChunk),
         #[prost(message, tag = "20")]
         StreamEnd(super::StreamEnd),
+        /// Additive: only sent to a node whose ACK said that it holds the task.
+        #[prost(message, tag = "110")]
+        TaskConfirm(super::TaskConfirmPayload),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -369,6 +390,10 @@ pub struct SendTaskPayload {
     /// Additive: not the first message of its task. A receiver that does not have the task (any more) refuses it.
     #[prost(bool, tag = "101")]
     pub further: bool,
+    /// Additive: the originator gives the task to another peer if this one does not acknowledge it soon. A receiver
+    /// that knows this field holds the task back from its agent until it is confirmed, and says so in its ACK.
+    #[prost(bool, tag = "102")]
+    pub tentative: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskStatusUpdatePayload {
@@ -425,6 +450,9 @@ pub struct AckPayload {
     /// Additive, in the ACK of a STREAM_START or STREAM_CHUNK: the next chunk that the receiver needs.
     #[prost(int32, optional, tag = "102")]
     pub next_sequence: ::core::option::Option<i32>,
+    /// Additive, in the ACK of a tentative SEND_TASK: the receiver holds the task until it is confirmed or canceled.
+    #[prost(bool, tag = "103")]
+    pub held: bool,
 }
 /// States of a task. COMPLETED, FAILED, CANCELED and REJECTED are terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -517,6 +545,8 @@ pub enum EnvelopeType {
     StreamStart = 9,
     StreamChunk = 10,
     StreamEnd = 11,
+    /// Additive.
+    TaskConfirm = 100,
 }
 impl EnvelopeType {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -537,6 +567,7 @@ impl EnvelopeType {
             Self::StreamStart => "ENVELOPE_TYPE_STREAM_START",
             Self::StreamChunk => "ENVELOPE_TYPE_STREAM_CHUNK",
             Self::StreamEnd => "ENVELOPE_TYPE_STREAM_END",
+            Self::TaskConfirm => "ENVELOPE_TYPE_TASK_CONFIRM",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -554,6 +585,7 @@ impl EnvelopeType {
             "ENVELOPE_TYPE_STREAM_START" => Some(Self::StreamStart),
             "ENVELOPE_TYPE_STREAM_CHUNK" => Some(Self::StreamChunk),
             "ENVELOPE_TYPE_STREAM_END" => Some(Self::StreamEnd),
+            "ENVELOPE_TYPE_TASK_CONFIRM" => Some(Self::TaskConfirm),
             _ => None,
         }
     }
@@ -3100,6 +3132,30 @@ pub struct RegistryProof {
     #[prost(uint64, tag = "4")]
     pub time_ms: u64,
 }
+/// The payload of a libp2p signed envelope (RFC 0002) that the agent's node has signed; the envelope is the value of the
+/// DHT record under "/agentanycast/agent/" and the bytes of the peer id. At most 8 KiB with its envelope.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentRecord {
+    /// The bytes of the peer id.
+    #[prost(bytes = "vec", tag = "1")]
+    pub peer_id: ::prost::alloc::vec::Vec<u8>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub description: ::prost::alloc::string::String,
+    /// All skills that the agent offers now; none when it offers nothing any more.
+    #[prost(message, repeated, tag = "4")]
+    pub skills: ::prost::alloc::vec::Vec<SkillInfo>,
+    /// Multiaddrs where the node can be dialled, without /p2p/<peer id>; at most 16.
+    #[prost(string, repeated, tag = "5")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// When it was signed, by the node's clock, in milliseconds since 1970. Of two records the later one stands.
+    #[prost(uint64, tag = "6")]
+    pub signed_at_ms: u64,
+    /// From when on it says nothing any more, by the same clock.
+    #[prost(uint64, tag = "7")]
+    pub expires_at_ms: u64,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SyncRegistrationsRequest {
     #[prost(string, tag = "1")]
@@ -4296,6 +4352,447 @@ pub mod session_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "agentanycast.v1.SessionService";
     impl<T> tonic::server::NamedService for SessionServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetNetworkRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetNetworkResponse {
+    /// What is between this node and the Internet.
+    #[prost(enumeration = "Nat", tag = "1")]
+    pub nat: i32,
+    /// Confirmed from outside first, then where it listens; without the trailing /p2p part.
+    #[prost(string, repeated, tag = "2")]
+    pub direct_addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Circuits through relays, without the trailing /p2p part.
+    #[prost(string, repeated, tag = "3")]
+    pub relayed_addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The relays among the bootstrap peers; those that hold a place for this node first.
+    #[prost(message, repeated, tag = "4")]
+    pub relays: ::prost::alloc::vec::Vec<RelayPlace>,
+    #[prost(message, repeated, tag = "5")]
+    pub peers: ::prost::alloc::vec::Vec<PeerPath>,
+}
+/// A relay, and the node's place (reservation) there.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RelayPlace {
+    #[prost(string, tag = "1")]
+    pub relay_peer_id: ::prost::alloc::string::String,
+    #[prost(enumeration = "PlaceState", tag = "2")]
+    pub state: i32,
+    /// Since when the place is held.
+    #[prost(message, optional, tag = "3")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+    /// When the relay confirmed it last. It is renewed by itself after three quarters of its time.
+    #[prost(message, optional, tag = "4")]
+    pub renewed_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "5")]
+    pub next_try: ::core::option::Option<::prost_types::Timestamp>,
+    /// Why the last place or request was lost; empty if none was.
+    #[prost(string, tag = "6")]
+    pub last_error: ::prost::alloc::string::String,
+    /// Circuits through it.
+    #[prost(string, repeated, tag = "7")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// How a connected peer is reached.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerPath {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    #[prost(enumeration = "ConnectionType", tag = "2")]
+    pub connection_type: i32,
+    /// Multiaddrs in use, direct ones first, without the trailing /p2p part.
+    #[prost(string, repeated, tag = "3")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "4")]
+    pub connected_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Of the last ping; not there before the first.
+    #[prost(message, optional, tag = "5")]
+    pub round_trip: ::core::option::Option<::prost_types::Duration>,
+}
+/// What is between a node and the Internet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Nat {
+    /// Nobody outside has said.
+    Unspecified = 0,
+    /// Nothing, as a test from outside has shown.
+    Public = 1,
+    /// A NAT or a firewall.
+    Private = 2,
+    /// A NAT that shows every remote another port: holes are seldom punched.
+    Symmetric = 3,
+}
+impl Nat {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "NAT_UNSPECIFIED",
+            Self::Public => "NAT_PUBLIC",
+            Self::Private => "NAT_PRIVATE",
+            Self::Symmetric => "NAT_SYMMETRIC",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "NAT_UNSPECIFIED" => Some(Self::Unspecified),
+            "NAT_PUBLIC" => Some(Self::Public),
+            "NAT_PRIVATE" => Some(Self::Private),
+            "NAT_SYMMETRIC" => Some(Self::Symmetric),
+            _ => None,
+        }
+    }
+}
+/// How it stands with a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PlaceState {
+    Unspecified = 0,
+    /// The node is reached through it.
+    Held = 1,
+    /// It is being asked.
+    Asking = 2,
+    /// It is asked again at next_try.
+    Waiting = 3,
+    /// It offers places, and there are enough at others.
+    Spare = 4,
+    /// It is not connected, or offers none any more.
+    Away = 5,
+}
+impl PlaceState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PLACE_STATE_UNSPECIFIED",
+            Self::Held => "PLACE_STATE_HELD",
+            Self::Asking => "PLACE_STATE_ASKING",
+            Self::Waiting => "PLACE_STATE_WAITING",
+            Self::Spare => "PLACE_STATE_SPARE",
+            Self::Away => "PLACE_STATE_AWAY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PLACE_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "PLACE_STATE_HELD" => Some(Self::Held),
+            "PLACE_STATE_ASKING" => Some(Self::Asking),
+            "PLACE_STATE_WAITING" => Some(Self::Waiting),
+            "PLACE_STATE_SPARE" => Some(Self::Spare),
+            "PLACE_STATE_AWAY" => Some(Self::Away),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod network_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket.
+    #[derive(Debug, Clone)]
+    pub struct NetworkServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl NetworkServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> NetworkServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> NetworkServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            NetworkServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Never fails.
+        pub async fn get_network(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetNetworkRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetNetworkResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.NetworkService/GetNetwork",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("agentanycast.v1.NetworkService", "GetNetwork"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod network_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with NetworkServiceServer.
+    #[async_trait]
+    pub trait NetworkService: std::marker::Send + std::marker::Sync + 'static {
+        /// Never fails.
+        async fn get_network(
+            &self,
+            request: tonic::Request<super::GetNetworkRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetNetworkResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Served beside NodeService, on the same socket.
+    #[derive(Debug)]
+    pub struct NetworkServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> NetworkServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for NetworkServiceServer<T>
+    where
+        T: NetworkService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.NetworkService/GetNetwork" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetNetworkSvc<T: NetworkService>(pub Arc<T>);
+                    impl<
+                        T: NetworkService,
+                    > tonic::server::UnaryService<super::GetNetworkRequest>
+                    for GetNetworkSvc<T> {
+                        type Response = super::GetNetworkResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetNetworkRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NetworkService>::get_network(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetNetworkSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for NetworkServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.NetworkService";
+    impl<T> tonic::server::NamedService for NetworkServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

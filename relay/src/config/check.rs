@@ -137,6 +137,11 @@ impl Check<'_> {
                 "from 1 to 4294967295",
             ),
             (
+                count(c.connections_per_ip),
+                "connections_per_ip",
+                "from 1 to 4294967295",
+            ),
+            (
                 c.circuit_duration >= Duration::from_secs(1),
                 "circuit_duration",
                 "at least 1s: a circuit of 0 would end at once",

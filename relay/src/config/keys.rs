@@ -22,6 +22,7 @@ pub(super) static KEYS: &[Key] = &[
     key!(Config, "reservations_per_ip", reservations_per_ip).variable("RESERVATIONS_PER_IP").flag("reservations-per-ip", "N", "Reservations of one address in an hour"),
     key!(Config, "circuits_per_ip", circuits_per_ip).variable("CIRCUITS_PER_IP").flag("circuits-per-ip", "N", "Circuits of one address in an hour"),
     key!(Config, "max_connections", max_connections).variable("MAX_CONNECTIONS").flag("max-connections", "N", "Most connections of peers at once"),
+    key!(Config, "connections_per_ip", connections_per_ip).variable("CONNECTIONS_PER_IP").flag("connections-per-ip", "N", "Most connections of one address at once"),
     key!(Config, "registry_listen", registry_listen).variable("REGISTRY_LISTEN").flag("registry-listen", "ADDR", "Where the registry is, HOST:PORT or :PORT"),
     key!(Config, "registry_ttl", registry_ttl).variable("REGISTRY_TTL").flag("registry-ttl", "TIME", "How long a registration lives without a heartbeat"),
     key!(Config, "registry_auth", registry_auth).variable("REGISTRY_AUTH").flag("registry-auth", "MODE", "open, or signed to take only what the peer has signed"),

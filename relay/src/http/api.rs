@@ -20,6 +20,7 @@ use super::{
     error::ApiError,
     health,
 };
+use crate::clock::now;
 
 /// Agents in an answer when nobody says how many, and at most.
 const DEFAULT_LIMIT: usize = 100;
@@ -100,6 +101,7 @@ pub(super) fn figures(face: &Face) -> Value {
         "peer_id": face.0.handle.me(),
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": face.0.started.elapsed().as_secs(),
+        "now": health::time(now()),
     });
     if !peers.is_empty() {
         figures["federation"] = health::federation(&peers);

@@ -1,4 +1,4 @@
-//! The dashboard: three files that are part of the program. Nothing of it comes from another host, and its own rules
+//! The dashboard: files that are part of the program. Nothing of it comes from another host, and its own rules
 //! forbid that it should.
 
 use axum::{
@@ -12,22 +12,50 @@ use axum::{
 
 use super::Face;
 
-const PAGE: &str = include_str!("../dashboard/index.html");
-const STYLE: &str = include_str!("../dashboard/style.css");
-const SCRIPT: &str = include_str!("../dashboard/script.js");
+/// Where each file is found, what it is, and its content.
+const FILES: [(&str, &str, &str); 6] = [
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("../dashboard/index.html"),
+    ),
+    (
+        "/icon.svg",
+        "image/svg+xml",
+        include_str!("../dashboard/icon.svg"),
+    ),
+    (
+        "/style.css",
+        "text/css; charset=utf-8",
+        include_str!("../dashboard/style.css"),
+    ),
+    (
+        "/script.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../dashboard/script.js"),
+    ),
+    (
+        "/agents.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../dashboard/agents.js"),
+    ),
+    (
+        "/show.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../dashboard/show.js"),
+    ),
+];
 
 /// Only from here, and nothing inline: a name that an agent has chosen stays a text.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn routes() -> Router<Face> {
-    Router::new()
-        .route("/", get(|| file("text/html; charset=utf-8", PAGE)))
-        .route("/style.css", get(|| file("text/css; charset=utf-8", STYLE)))
-        .route(
-            "/script.js",
-            get(|| file("text/javascript; charset=utf-8", SCRIPT)),
-        )
+    FILES
+        .into_iter()
+        .fold(Router::new(), |router, (path, kind, content)| {
+            router.route(path, get(move || file(kind, content)))
+        })
 }
 
 #[allow(clippy::unused_async, reason = "a handler is asynchronous")]

@@ -3,6 +3,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use agentanycast_door as door;
 use libp2p::{
     Swarm, autonat, connection_limits, identify, noise, ping, relay,
     swarm::{self, NetworkBehaviour},
@@ -19,6 +20,9 @@ const PROTOCOL_VERSION: &str = "agentanycast/1.0.0";
 
 /// Connections that may be agreeing on who they are.
 const MAX_PENDING: u32 = 1024;
+
+/// The same of one address: whoever connects and says nothing has a place for the 10 s that it may take.
+const MAX_PENDING_PER_ADDRESS: usize = 128;
 
 /// Connections of one peer: TCP and QUIC, the old and the new one while it moves, a few dials at once.
 const MAX_PER_PEER: u32 = 8;
@@ -42,6 +46,7 @@ const MAX_NEGOTIATING_INBOUND: usize = 256;
 #[derive(NetworkBehaviour)]
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]
 pub(super) struct Behaviour {
+    door: door::Behaviour,
     limits: connection_limits::Behaviour,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
@@ -62,7 +67,12 @@ pub(super) fn swarm(config: &NetConfig, metrics: &Arc<Metrics>) -> Result<Swarm<
         .with_agent_version(format!("agentanycast-relay/{}", env!("CARGO_PKG_VERSION")))
         .with_push_listen_addr_updates(true)
         .with_cache_size(0);
+    let door = door::Limits {
+        pending: MAX_PENDING_PER_ADDRESS,
+        established: config.connections_per_ip,
+    };
     let behaviour = Behaviour {
+        door: door::Behaviour::new(door),
         limits: connection_limits::Behaviour::new(limits),
         identify: identify::Behaviour::new(identify),
         ping: ping::Behaviour::default(),

@@ -44,6 +44,7 @@ async fn started(listen: &str) -> (Result<Net, StartError>, CancellationToken) {
         reservations_per_ip: 1,
         circuits_per_ip: 1,
         max_connections: 1,
+        connections_per_ip: 1024,
     };
     let stop = CancellationToken::new();
     (start(config, Arc::default(), stop.clone()).await, stop)

@@ -9,7 +9,9 @@ use bytes::Bytes;
 
 use super::{
     Registry,
-    places::{Class, Seeded},
+    names::SetId,
+    places::{Class, Place, Places, Seeded},
+    table::{Live, Record, Table},
 };
 use crate::federation::merge::Nanos;
 
@@ -48,26 +50,95 @@ impl Registry {
             Ok(0) | Err(_) => DEFAULT_LIMIT,
             Ok(limit) => limit.min(MAX_LIMIT),
         };
-        let mut random = Seeded::new(seed);
+        let search = Search {
+            table: &self.table,
+            now,
+            places,
+            others,
+            limit,
+            federated: query.federated,
+        };
+        let found = search
+            .quick(Seeded::new(seed))
+            .unwrap_or_else(|| search.thorough(Seeded::new(seed)));
+        let mut room = MAX_ANSWER;
+        let fits = |bytes: &&Bytes| {
+            let left = room.checked_sub(bytes.len());
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        found.into_iter().take(limit).take_while(fits).cloned().collect()
+    }
+}
+
+/// A question, and the sets of the index that answer it.
+struct Search<'a> {
+    table: &'a Table,
+    now: Nanos,
+    /// Everybody who matches is in here.
+    places: &'a Places,
+    /// And in each of these.
+    others: Vec<SetId>,
+    limit: usize,
+    federated: bool,
+}
+
+impl<'a> Search<'a> {
+    /// The usual case: entries of our own that all match. Of the ties only those are read that are answered, since
+    /// reading an entry costs more than finding it. None when there is more to it.
+    fn quick(&self, mut random: Seeded) -> Option<Vec<&'a Bytes>> {
+        if !self.others.is_empty() {
+            return None;
+        }
+        let most = self.limit + EXTRA_TIES;
+        let mut ties: Vec<Place> = Vec::with_capacity(self.places.len().min(most));
+        let (mut cut, mut federated) = (false, false);
         let mut pivots = random.clone();
-        let mut found: Vec<(Class, &Bytes)> = Vec::with_capacity(places.len().min(limit + EXTRA_TIES));
+        self.places.walk(
+            || pivots.next() as u32,
+            |place| {
+                let last = ties.last().map(|last| last.class);
+                cut = ties.len() >= most || (ties.len() >= self.limit && last != Some(place.class));
+                federated = place.class.is_federated();
+                if !cut && !federated {
+                    ties.push(place);
+                }
+                !cut && !federated
+            },
+        );
+        for ties in ties.chunk_by_mut(|a, b| a.class == b.class) {
+            random.shuffle(ties);
+        }
+        let live = ties.into_iter().filter_map(|place| self.live(place));
+        let found: Vec<_> = live
+            .map(|(_, live)| live.answer.bytes())
+            .take(self.limit)
+            .collect();
+        let all = !cut && (!federated || (!self.federated && !found.is_empty()));
+        (all || found.len() == self.limit).then_some(found)
+    }
+
+    /// Looks at each entry on the way.
+    fn thorough(&self, mut random: Seeded) -> Vec<&'a Bytes> {
+        let most = self.limit + EXTRA_TIES;
+        let mut found: Vec<(Class, &Bytes)> = Vec::with_capacity(self.places.len().min(most));
         let mut peers: Vec<&str> = Vec::new();
         let mut seen: HashSet<&str> = HashSet::new();
-        places.walk(
+        let mut pivots = random.clone();
+        self.places.walk(
             || pivots.next() as u32,
             |place| {
                 let last = found.last().map(|last| last.0);
                 let federated = place.class.is_federated();
-                let enough = found.len() >= limit && last != Some(place.class);
-                let only_local = !query.federated && last.is_some_and(|last| !last.is_federated());
+                let enough = found.len() >= self.limit && last != Some(place.class);
+                let only_local = !self.federated && last.is_some_and(|last| !last.is_federated());
                 if enough || (federated && only_local) {
                     return false;
                 }
-                let Some(record) = self.table.get(place.slot).filter(|record| record.is_live(now)) else {
+                let Some((record, live)) = self.live(place) else {
                     return true;
                 };
-                let Some(live) = &record.live else { return true };
-                if !others.iter().all(|set| live.sets.binary_search(set).is_ok()) {
+                if !self.others.iter().all(|set| live.sets.binary_search(set).is_ok()) {
                     return true;
                 }
                 if federated {
@@ -79,23 +150,20 @@ impl Registry {
                     peers.push(&record.peer);
                 }
                 found.push((place.class, live.answer.bytes()));
-                found.len() < limit + EXTRA_TIES
+                found.len() < most
             },
         );
         for ties in found.chunk_by_mut(|a, b| a.0 == b.0) {
             random.shuffle(ties);
         }
-        let mut room = MAX_ANSWER;
-        let fits = |(_, bytes): &(Class, &Bytes)| {
-            let left = room.checked_sub(bytes.len());
-            room = left.unwrap_or(0);
-            left.is_some()
-        };
-        found
-            .into_iter()
-            .take(limit)
-            .take_while(fits)
-            .map(|(_, bytes)| bytes.clone())
-            .collect()
+        found.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+
+    fn live(&self, place: Place) -> Option<(&'a Record, &'a Live)> {
+        let record = self
+            .table
+            .get(place.slot)
+            .filter(|record| record.is_live(self.now))?;
+        Some((record, record.live.as_ref()?))
     }
 }

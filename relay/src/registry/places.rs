@@ -95,37 +95,37 @@ impl Places {
         matches!(self, Self::None)
     }
 
-    /// The first place from `from` on.
-    fn first_from(&self, from: Place) -> Option<Place> {
-        match self {
-            Self::None => None,
-            Self::One(place) => (*place >= from).then_some(*place),
-            Self::Many(all) => all.range(from..).next().copied(),
-        }
-    }
-
     /// Walks in order of classes; within a class from a random place on and round, so that whoever takes a
     /// few of many ties takes others each time. `random` gives the place to begin; `take` ends the walk by false.
-    pub(super) fn walk(&self, mut random: impl FnMut() -> u32, mut take: impl FnMut(Place) -> bool) {
-        let first = |class| Place::new(class, 0, 0);
-        let mut next = self.first_from(first(Class(0)));
-        while let Some(Place { class, .. }) = next {
-            let end = Place::new(class, u32::MAX, u32::MAX);
-            let middle = Place::new(class, random(), 0);
-            if let Self::Many(all) = self {
-                let mut round = all.range(middle..=end).chain(all.range(first(class)..middle));
-                if !round.all(|place| take(*place)) {
-                    return;
-                }
-            } else if let Some(place) = next
-                && !take(place)
-            {
+    pub(super) fn walk(&self, random: impl FnMut() -> u32, mut take: impl FnMut(Place) -> bool) {
+        match self {
+            Self::None => {}
+            Self::One(place) => {
+                take(*place);
+            }
+            Self::Many(all) => walk(all, random, take),
+        }
+    }
+}
+
+fn walk(all: &BTreeSet<Place>, mut random: impl FnMut() -> u32, mut take: impl FnMut(Place) -> bool) {
+    let mut next = all.first().map(|place| place.class);
+    while let Some(class) = next.take() {
+        let middle = Place::new(class, random(), 0);
+        for place in all.range(middle..) {
+            if place.class != class {
+                next = Some(place.class);
+                break;
+            }
+            if !take(*place) {
                 return;
             }
-            next = match class.0.checked_add(1) {
-                Some(after) => self.first_from(first(Class(after))),
-                None => None,
-            };
+        }
+        if !all
+            .range(Place::new(class, 0, 0)..middle)
+            .all(|place| take(*place))
+        {
+            return;
         }
     }
 }

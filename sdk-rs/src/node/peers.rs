@@ -35,6 +35,16 @@ pub enum Road {
     Other(i32),
 }
 
+impl Road {
+    pub(crate) fn from_daemon(number: i32) -> Self {
+        match v1::ConnectionType::try_from(number) {
+            Ok(v1::ConnectionType::Direct) => Self::Direct,
+            Ok(v1::ConnectionType::Relay) => Self::Relay,
+            _ => Self::Other(number),
+        }
+    }
+}
+
 impl std::fmt::Display for Road {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
@@ -102,15 +112,10 @@ impl From<v1::NodeInfo> for NodeInfo {
 
 impl From<v1::PeerInfo> for Peer {
     fn from(peer: v1::PeerInfo) -> Self {
-        let road = match v1::ConnectionType::try_from(peer.connection_type) {
-            Ok(v1::ConnectionType::Direct) => Road::Direct,
-            Ok(v1::ConnectionType::Relay) => Road::Relay,
-            _ => Road::Other(peer.connection_type),
-        };
         Self {
             id: PeerId::from_daemon(peer.peer_id),
             addresses: peer.addresses,
-            road,
+            road: Road::from_daemon(peer.connection_type),
             connected_at: to_system_time(peer.connected_at),
         }
     }

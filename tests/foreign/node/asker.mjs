@@ -1,7 +1,7 @@
 // Sends tasks with the published TypeScript SDK to an agent as agent.py is one, and checks how they end.
 // Prints each scenario when it has passed; anything unexpected is an error and code 1.
 //
-// Usage: asker.mjs daemon ADDRESS PEER SCENARIO… with the scenarios many, fail, cancel, card.
+// Usage: asker.mjs daemon ADDRESS PEER SCENARIO… with the scenarios many, fail, cancel, card, skill.
 
 import assert from "node:assert/strict";
 
@@ -38,6 +38,13 @@ const scenarios = {
     }
     await handle.cancel();
     await assert.rejects(handle.wait(LIMIT), TaskCanceledError);
+  },
+  async skill() {
+    const found = await node.discover("echo");
+    assert.deepEqual(found.map((agent) => agent.peerId), [peerId]);
+    const handle = await node.sendTask({ role: "user", parts: [{ text: "echo by skill" }] }, { skill: "echo" });
+    const task = await handle.wait(LIMIT);
+    assert.equal(task.artifacts[0].parts[0].text, "by skill");
   },
   async card() {
     await node.connectPeer(peerId);

@@ -2,10 +2,13 @@
 // a message that protobufjs encodes from our .proto files. It behaves as it is told by lines of JSON on
 // standard input, and prints a line of JSON for all that happens.
 //
-// Usage: peer.mjs PROTO_DIRECTORY
+// Usage: peer.mjs PROTO_DIRECTORY [RELAY]
+//
+// With the multiaddr of a relay it listens nowhere else, and is ready when it has a place there.
 //
 // Told: {"do": "dial", "address"}         connects
 //       {"do": "hang_up"}                 closes all connections
+//       {"do": "answer", "peer_id"}       sends to this connected peer from now on
 //       {"do": "send", "envelopes"}       each on a stream of its own, as deployed peers do
 //       {"do": "send_on_one", "envelopes"} all on one stream
 //       {"do": "raw", "protocol", "hex"}  these bytes on a stream of their own
@@ -14,7 +17,7 @@
 //                                         close: whether a stream is closed after one envelope (false);
 //                                         idle: seconds without a frame after which a stream is reset (0 = never);
 //                                         ignore: types of envelopes that are never acknowledged ([])
-// Said: ready, dialed, hung_up, sent, raw_done, set, envelope, idle, ack_sent, card_answer, card_received
+// Said: ready, dialed, answers, hung_up, sent, raw_done, set, envelope, idle, ack_sent, card_answer, card_received
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
@@ -22,23 +25,18 @@ import { createInterface } from "node:readline";
 
 import { noise } from "@chainsafe/libp2p-noise";
 import { yamux } from "@chainsafe/libp2p-yamux";
+import { circuitRelayTransport } from "@libp2p/circuit-relay-v2";
+import { identify } from "@libp2p/identify";
 import { tcp } from "@libp2p/tcp";
 import { multiaddr } from "@multiformats/multiaddr";
 import { createLibp2p } from "libp2p";
 import protobuf from "protobufjs";
 
-// js-libp2p wants it; Node.js has it from version 22.
-Promise.withResolvers ??= function withResolvers() {
-  let resolve, reject;
-  const promise = new this((yes, no) => ([resolve, reject] = [yes, no]));
-  return { promise, resolve, reject };
-};
-
 const A2A = "/agentanycast/a2a/1.0";
 const CARD = "/agentanycast/card/1.0";
-const STREAMS = { maxInboundStreams: 4096, maxOutboundStreams: 4096 };
+const STREAMS = { maxInboundStreams: 4096, maxOutboundStreams: 4096, runOnLimitedConnection: true };
 
-const protoDirectory = process.argv[2];
+const [protoDirectory, relay] = process.argv.slice(2);
 const root = new protobuf.Root();
 root.resolvePath = (_, target) =>
   target.startsWith("agentanycast/") ? join(protoDirectory, target) : target;
@@ -65,8 +63,9 @@ let ownCard;
 let inbound = 0;
 
 const node = await createLibp2p({
-  addresses: { listen: ["/ip4/127.0.0.1/tcp/0"] },
-  transports: [tcp()],
+  addresses: { listen: [relay ? `${relay}/p2p-circuit` : "/ip4/127.0.0.1/tcp/0"] },
+  transports: relay ? [tcp(), circuitRelayTransport()] : [tcp()],
+  services: relay ? { identify: identify() } : {},
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
 });
@@ -155,6 +154,10 @@ const told = {
     other = connection.remotePeer;
     say("dialed");
   },
+  async answer({ peer_id }) {
+    other = node.getConnections().find((at) => at.remotePeer.toString() === peer_id).remotePeer;
+    say("answers");
+  },
   async hang_up() {
     await Promise.all(node.getConnections().map((connection) => connection.close()));
     say("hung_up");
@@ -189,6 +192,9 @@ const told = {
   },
 };
 
+while (relay && node.getMultiaddrs().length === 0) {
+  await new Promise((changed) => node.addEventListener("self:peer:update", changed, { once: true }));
+}
 say("ready", {
   peer_id: node.peerId.toString(),
   addresses: node.getMultiaddrs().map(String),

@@ -1,14 +1,14 @@
 """Sends tasks with the published Python SDK to an agent as agent.py is one, and checks how they end.
 
 Usage: asker.py home DIRECTORY PEER SCENARIO… | asker.py daemon ADDRESS PEER SCENARIO…
-Scenarios: many, fail, cancel, talk, large, card. Prints each when it has passed; anything unexpected is a traceback.
+Scenarios: many, fail, cancel, talk, large, card, skill. Prints each when it has passed; anything unexpected is a traceback.
 """
 
 import asyncio
 import sys
 
 from agentanycast import AgentCard, Message, Node, Part
-from agentanycast.exceptions import TaskCanceledError, TaskFailedError
+from agentanycast.exceptions import SkillNotFoundError, TaskCanceledError, TaskFailedError
 from agentanycast.task import TaskStatus
 
 LIMIT = 60
@@ -102,7 +102,31 @@ async def card(node, peer):
     assert peer in [entry["peer_id"] for entry in await node.list_peers()]
 
 
-SCENARIOS = {"many": many, "fail": fail, "cancel": cancel, "talk": talk, "large": large, "card": card}
+async def skill(node, peer):
+    """To whoever can; the peer is the only one."""
+    found = await node.discover("echo")
+    assert [agent["peer_id"] for agent in found] == [peer], found
+    assert await node.discover("dance") == []
+    handle = await node.send_task(message("echo by skill"), skill="echo")
+    task = await handle.wait(timeout=LIMIT)
+    assert text_of(task) == "by skill", task
+    try:
+        await node.send_task(message("tango"), skill="dance")
+    except SkillNotFoundError:
+        pass
+    else:
+        raise AssertionError("somebody can dance")
+
+
+SCENARIOS = {
+    "many": many,
+    "fail": fail,
+    "cancel": cancel,
+    "talk": talk,
+    "large": large,
+    "card": card,
+    "skill": skill,
+}
 
 
 async def main():

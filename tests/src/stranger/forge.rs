@@ -83,6 +83,7 @@ pub fn type_of(payload: &Payload) -> EnvelopeType {
         Payload::TaskComplete(_) => EnvelopeType::TaskComplete,
         Payload::TaskFail(_) => EnvelopeType::TaskFail,
         Payload::TaskCancel(_) => EnvelopeType::TaskCancel,
+        Payload::TaskConfirm(_) => EnvelopeType::TaskConfirm,
         Payload::GetTask(_) => EnvelopeType::GetTask,
         Payload::GetTaskResponse(_) => EnvelopeType::GetTaskResponse,
         Payload::Ack(_) => EnvelopeType::Ack,

@@ -14,7 +14,10 @@ use crate::stage::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 3] = [
+const OUR_FILES: [&str; 6] = [
+    "agentanycast/v1/agent_record.proto",
+    "agentanycast/v1/anycast.proto",
+    "agentanycast/v1/network_service.proto",
     "agentanycast/v1/registry_proof.proto",
     "agentanycast/v1/session_service.proto",
     "agentanycast/v1/task_list_service.proto",
@@ -26,6 +29,8 @@ const ADDED: &[&str] = &[
     "enum AckOutcome: ACK_OUTCOME_REJECTED = 1",
     "message A2AEnvelope: sender_epoch = 100",
     "message A2AEnvelope: sequence = 101",
+    "message A2AEnvelope: task_confirm = 110",
+    "message AckPayload: held = 103",
     "message AckPayload: next_sequence = 102",
     "message AckPayload: outcome = 100",
     "message AckPayload: reason = 101",
@@ -38,6 +43,7 @@ const ADDED: &[&str] = &[
     "message RegisterSkillsRequest: addresses = 100",
     "message SendTaskPayload: further = 101",
     "message SendTaskPayload: metadata = 100",
+    "message SendTaskPayload: tentative = 102",
     "message SendTaskRequest: context_id = 100",
     "message SendTaskRequest: idempotency_key = 102",
     "message SendTaskRequest: task_id = 101",
@@ -53,7 +59,9 @@ const ADDED: &[&str] = &[
     "message SyncRegistrationsRequest: epoch = 100",
     "message SyncRegistrationsResponse: epoch = 100",
     "message SyncRegistrationsResponse: more = 101",
+    "enum EnvelopeType: ENVELOPE_TYPE_TASK_CONFIRM = 100",
     "message Task: assignee_peer_id = 102",
+    "message Task: attempts = 103",
     "message Task: metadata = 101",
     "message Task: status_message = 100",
 ];

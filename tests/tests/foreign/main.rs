@@ -13,11 +13,15 @@
 )]
 
 mod a2a;
+mod anycast;
+mod compose;
 mod descriptors;
 mod hostile;
 mod libp2p;
 mod peer;
 mod python;
+mod registry;
+mod relayed;
 mod script;
 mod stage;
 mod typescript;

@@ -24,9 +24,20 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts it.
     pub(crate) async fn start() -> Self {
+        Self::run(None).await
+    }
+
+    /// Starts it behind a relay: it listens nowhere else, and has a place there.
+    pub(crate) async fn behind(relay: &str) -> Self {
+        Self::run(Some(relay)).await
+    }
+
+    async fn run(relay: Option<&str>) -> Self {
         let stage = Stage::new(Transport::Tcp);
         let mut command = stage.node("peer.mjs");
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/proto"));
+        command
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/proto"))
+            .args(relay);
         let mut script = Script::start(command);
         let ready = script.json().await;
         assert_eq!(ready["event"], "ready");

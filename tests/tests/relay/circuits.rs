@@ -14,13 +14,13 @@ use libp2p::{
 };
 
 #[derive(NetworkBehaviour)]
-struct Peer {
+pub(crate) struct Peer {
     relay: relay::client::Behaviour,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
 }
 
-fn peer() -> Swarm<Peer> {
+pub(crate) fn peer() -> Swarm<Peer> {
     SwarmBuilder::with_new_identity()
         .with_tokio()
         .with_tcp(
@@ -43,7 +43,7 @@ fn peer() -> Swarm<Peer> {
 }
 
 /// Reserves a place; whether the relay gave one.
-async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
+pub(crate) async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
     let listener = swarm.listen_on(at.clone().with(Protocol::P2pCircuit)).unwrap();
     let outcome = async {
         loop {
@@ -60,7 +60,7 @@ async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
 }
 
 /// Dials through the relay and waits for a ping over the circuit.
-async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: PeerId) -> bool {
+pub(crate) async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: PeerId) -> bool {
     let circuit = at.clone().with(Protocol::P2pCircuit).with(Protocol::P2p(target));
     dialer.dial(circuit).unwrap();
     let outcome = async {
@@ -149,4 +149,29 @@ async fn a_peer_without_a_place_is_not_reached() {
     let relay = Relay::builder().start().await;
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     assert!(!pings(&mut peer(), &at, PeerId::random()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_has_its_share_gets_no_more_and_loses_nothing() {
+    let relay = Relay::builder().args(["--connections-per-ip=2"]).start().await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let mut first = peer();
+    let target = *first.local_peer_id();
+    assert!(reserves(&mut first, &at).await);
+    let serving = tokio::spawn(async move {
+        loop {
+            first.select_next_some().await;
+        }
+    });
+    let mut second = peer();
+    assert!(pings(&mut second, &at, target).await);
+    assert!(!reserves(&mut peer(), &at).await);
+    at_least(&relay, "libp2p_connections_refused_total", 1.0).await;
+    drop(second);
+    // Its place is free once the relay has noticed.
+    eventually("there is room again", || async {
+        pings(&mut peer(), &at, target).await.then_some(())
+    })
+    .await;
+    serving.abort();
 }

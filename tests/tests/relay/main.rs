@@ -9,9 +9,12 @@
 )]
 
 mod agents;
+mod anycast;
 mod circuits;
+mod dashboard;
 mod faces;
 mod federation;
+mod nat;
 mod poison;
 mod registry;
 mod start;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::v1::{DiscoverBySkillRequest, RegisterSkillsRequest};
+use agentanycast_proto::v1::{
+    DiscoverBySkillRequest, RegisterSkillsRequest, registry_service_client::RegistryServiceClient,
+};
 use agentanycast_tests::{Relay, eventually};
-use tonic::Code;
+use tonic::{Code, transport::Endpoint};
 
 use crate::agents::{Signer, found, heartbeat, now_ms, question, registration, unregistration};
 
@@ -143,6 +145,16 @@ async fn one_address_does_not_lock_honest_agents_out() {
         .into_inner()
         .agents;
     assert_eq!(first.pop().unwrap().peer_id, signer.id);
+
+    // Nor whoever comes from another address, and has no signature either.
+    let registry = Endpoint::from_shared(format!("http://{}", relay.registry)).unwrap();
+    let elsewhere = registry
+        .local_address(Some([127, 0, 0, 2].into()))
+        .connect()
+        .await;
+    let mut client = RegistryServiceClient::new(elsewhere.unwrap());
+    client.register_skills(registration("honest", "t")).await.unwrap();
+    assert_eq!(found(&relay, "t").await[0].peer_id, "honest");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -145,7 +145,6 @@ const NOT_BUILT: &str = "
     --transport=nats://x                 | transport              | flag --transport
     --namespace=blue                     | namespace              | flag --namespace
     --enable-webtransport                | enable_webtransport    | flag --enable-webtransport
-    $REGISTRY_ADDRS=a:1,b:2              | anycast.registry_addrs | environment AGENTANYCAST_REGISTRY_ADDRS
     $ANP_ENABLED=true                    | anp.enabled            | environment AGENTANYCAST_ANP_ENABLED
     $NATS_ENABLED=1                      | transport.nats.enabled | environment AGENTANYCAST_NATS_ENABLED
     $TELEMETRY_ENABLED=1                 | telemetry.enabled      | environment AGENTANYCAST_TELEMETRY_ENABLED
@@ -153,8 +152,6 @@ const NOT_BUILT: &str = "
     $DID_DNS_DOMAIN=x                    | identity.did_dns_domain | environment AGENTANYCAST_DID_DNS_DOMAIN
     [bridge];enabled = true              | bridge.enabled         | config.toml:2
     [metrics];enabled = true             | metrics.enabled        | config.toml:2
-    [anycast];registry_addr = 'a:1'      | anycast.registry_addr  | config.toml:2
-    [anycast];enable_dht = true          | anycast.enable_dht     | config.toml:2
     [[policy.acl]];allow = true          | policy.acl             | config.toml:1
     [policy];audit_log_path = '/a'       | policy.audit_log_path  | config.toml:2
     [policy.rate_limit];default_rps = 5  | policy.rate_limit.default_rps | config.toml:2
@@ -251,4 +248,27 @@ fn a_file_that_is_not_toml() {
     let error = Given::file("log_level = 'info'\nkey_path = \n").error();
     assert!(matches!(error, ConfigError::Syntax { line: 2, .. }), "{error:?}");
     line(&error, &[FILE, ":2", "TOML"]);
+}
+
+#[test]
+fn registries_that_have_no_address() {
+    for (given, name) in [
+        (Given::env("REGISTRY_ADDRS", "a:1,b"), "anycast.registry_addrs"),
+        (
+            Given::file("[anycast]\nregistry_addr = 'ftp://a:1'"),
+            "anycast.registry_addr",
+        ),
+    ] {
+        let error = given.error();
+        line(&error, &[name, "HOST:PORT"]);
+    }
+    assert!(
+        Given::env("REGISTRY_ADDRS", "a:1,http://b:2,[::1]:3")
+            .run()
+            .0
+            .anycast
+            .registry_addrs
+            .len()
+            == 3
+    );
 }

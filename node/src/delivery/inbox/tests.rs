@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-const TYPES: [EnvelopeType; 11] = [
+const TYPES: [EnvelopeType; 12] = [
     EnvelopeType::SendTask,
     EnvelopeType::TaskStatusUpdate,
     EnvelopeType::TaskComplete,
@@ -18,6 +18,7 @@ const TYPES: [EnvelopeType; 11] = [
     EnvelopeType::StreamStart,
     EnvelopeType::StreamChunk,
     EnvelopeType::StreamEnd,
+    EnvelopeType::TaskConfirm,
 ];
 
 /// A sound payload of a type, about this id.
@@ -43,6 +44,7 @@ fn payload(kind: EnvelopeType, id: &str) -> Payload {
             ..Default::default()
         }),
         EnvelopeType::TaskCancel => Payload::TaskCancel(TaskCancelPayload { task_id }),
+        EnvelopeType::TaskConfirm => Payload::TaskConfirm(TaskConfirmPayload { task_id }),
         EnvelopeType::GetTask => Payload::GetTask(GetTaskPayload { task_id }),
         EnvelopeType::GetTaskResponse => Payload::GetTaskResponse(GetTaskResponsePayload {
             task: Some(Task {

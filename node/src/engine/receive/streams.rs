@@ -37,7 +37,7 @@ impl Core {
         self.effect(Effect::StreamPiece {
             peer,
             envelope_id: String::new(),
-            payload,
+            payload: Box::new(payload),
         });
         Verdict::Accept
     }
@@ -77,7 +77,7 @@ impl Core {
                 self.effect(Effect::StreamPiece {
                     peer,
                     envelope_id: envelope_id.clone(),
-                    payload,
+                    payload: Box::new(payload),
                 });
                 None
             }

@@ -54,6 +54,7 @@ impl Running {
             spool: Spool::open(home.path().join("artifacts")).unwrap(),
             limits: limits(),
             me,
+            on_route: Arc::new(|_| ()),
         })
         .unwrap();
         let (events, inbox) = mpsc::channel(1024);
@@ -93,6 +94,8 @@ fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
         quic: false,
         relay_client: false,
         hole_punching: false,
+        upnp: false,
+        dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: net::Limits::default(),
     }

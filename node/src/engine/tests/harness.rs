@@ -99,7 +99,8 @@ impl<R> Node<R> {
 
     /// Ends the turn: its batch goes to the writer, the rest waits for it.
     pub(super) fn finish_turn(&mut self, now: Now, reply: Option<R>) {
-        let turn = self.core.take_turn(now);
+        let mut turn = self.core.take_turn(now);
+        turn.effects.splice(..0, std::mem::take(&mut turn.early));
         if !turn.batch.is_empty() {
             self.submitted += 1;
             self.batches.push_back(turn.batch);

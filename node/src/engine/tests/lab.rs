@@ -4,7 +4,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, EnvelopeType, a2a_envelope::Payload};
+use agentanycast_proto::v1::{
+    A2aEnvelope, AckOutcome, AckPayload, EnvelopeType, SendTaskPayload, a2a_envelope::Payload,
+};
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -23,6 +25,7 @@ use crate::{
 /// The nodes of a lab; a third peer is played by the test.
 pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
+pub(super) const C: usize = 2;
 
 /// Any moment: 2026-01-01.
 const START: u64 = 1_767_225_600_000;
@@ -47,11 +50,16 @@ impl Lab {
     }
 
     pub(super) fn with(limits: &Limits) -> Self {
+        Self::of(2, limits)
+    }
+
+    /// So many nodes.
+    pub(super) fn of(nodes: u8, limits: &Limits) -> Self {
         let now = Now {
             mono: Duration::ZERO,
             unix: START,
         };
-        let nodes = (1..=2)
+        let nodes = (1..=nodes)
             .map(|number| Node::new(number, limits, now, u64::from(number)))
             .collect();
         Self {
@@ -81,6 +89,14 @@ impl Lab {
     pub(super) fn connect(&mut self) {
         self.join(A, self.id(B));
         self.join(B, self.id(A));
+    }
+
+    /// A node loses its connections to a peer; the peer may not have noticed.
+    pub(super) fn part(&mut self, node: usize, peer: PeerId) {
+        if self.joined.remove(&(node, peer)) {
+            self.nodes[node].core.on_disconnected(peer);
+            self.settle();
+        }
     }
 
     pub(super) fn disconnect(&mut self) {
@@ -187,6 +203,10 @@ impl Lab {
 
     pub(super) fn restart(&mut self, node: usize) {
         self.disconnect();
+        let me = self.id(node);
+        for other in 0..self.nodes.len() {
+            self.part(other, me);
+        }
         self.joined.retain(|(at, _)| *at != node);
         let now = self.now;
         self.nodes[node].crash(now, 0, false);
@@ -297,6 +317,15 @@ impl Lab {
             .map(|(_, _, task)| task.status)
             .collect()
     }
+}
+
+/// A task with this id.
+pub(super) fn send_task(id: &str) -> Payload {
+    Payload::SendTask(SendTaskPayload {
+        task_id: id.into(),
+        message: Some(text("m", "x")),
+        ..Default::default()
+    })
 }
 
 /// An envelope of a deployed peer: without a place in a queue.

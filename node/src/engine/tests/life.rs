@@ -7,7 +7,7 @@ use agentanycast_proto::v1::{EnvelopeType, TaskStatus, a2a_envelope::Payload};
 
 use super::{
     harness::{limits, text},
-    lab::{A, B, Lab},
+    lab::{A, B, Lab, send_task, stranger},
 };
 use crate::{
     delivery::outbox::LAST_CHANCE,
@@ -32,17 +32,65 @@ fn result(lab: &mut Lab, node: usize, id: &str) -> Vec<String> {
 }
 
 #[test]
-fn completing_a_submitted_task_tells_working_first() {
+fn completing_a_submitted_task_says_it_all() {
     let mut lab = Lab::pair();
     let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
     lab.complete(B, &id, "result").unwrap();
-    let sent = lab.types_to(lab.id(A));
+    lab.advance(Duration::from_secs(1));
+    assert_eq!(lab.types_to(lab.id(A)), [EnvelopeType::TaskComplete]);
+    assert_eq!(lab.seen(A, &id), [Completed]);
+    let id = lab.task();
+    lab.complete(B, &id, "result").unwrap();
+    assert_eq!(lab.seen(A, &id), [Completed], "unclaimed too");
+}
+
+#[test]
+fn a_claim_is_told_when_the_work_takes_a_while() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
+    assert_eq!(lab.status(A, &id), Submitted);
+    lab.advance(Duration::from_millis(100));
+    assert_eq!(lab.status(A, &id), Working);
+    lab.advance(Duration::from_secs(1));
+    assert_eq!(lab.types_to(lab.id(A)), [EnvelopeType::TaskStatusUpdate]);
+    lab.call(B, |core, now| {
+        core.update(now, &id, Working, Some(text("p", "half done")), 1)
+    })
+    .unwrap();
+    assert_eq!(lab.reason(A, &id), "half done");
+}
+
+#[test]
+fn a_claim_that_a_crash_kept_from_being_told_is_asked_for() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.update(B, &id, Working).unwrap();
+    lab.restart(B);
+    lab.connect();
+    assert_eq!(lab.status(A, &id), Working);
+}
+
+#[test]
+fn a_deployed_originator_is_told_working_first() {
+    let mut lab = Lab::new();
+    lab.join(B, stranger());
+    lab.receive(B, stranger(), send_task("t"));
+    lab.complete(B, "t", "result").unwrap();
+    let sent = lab.types_to(stranger());
     assert_eq!(sent, [EnvelopeType::TaskStatusUpdate, EnvelopeType::TaskComplete]);
-    let update = lab.last_to(lab.id(A), EnvelopeType::TaskStatusUpdate);
+    let update = lab.last_to(stranger(), EnvelopeType::TaskStatusUpdate);
     assert!(
         matches!(&update.payload, Some(Payload::TaskStatusUpdate(update)) if update.status() == TaskStatus::Working)
     );
-    assert_eq!(lab.seen(A, &id), [Working, Completed]);
+}
+
+#[test]
+fn a_result_is_there_on_both_sides() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.complete(B, &id, "result").unwrap();
     assert_eq!(lab.seen(B, &id), [Completed], "here it is one step");
     assert_eq!(result(&mut lab, A, &id), ["result"]);
 }
@@ -57,10 +105,7 @@ fn a_failure_carries_its_reason() {
         (lab.status(A, &id), lab.reason(A, &id)),
         (Failed, "out of paper".into())
     );
-    assert_eq!(
-        lab.types_to(lab.id(A)),
-        [EnvelopeType::TaskStatusUpdate, EnvelopeType::TaskFail]
-    );
+    assert_eq!(lab.types_to(lab.id(A)), [EnvelopeType::TaskFail]);
 }
 
 #[test]
@@ -190,7 +235,7 @@ fn a_question_is_answered_and_the_task_goes_on() {
         "the answer reaches the agents"
     );
     lab.complete(B, &id, "done").unwrap();
-    assert_eq!(lab.seen(A, &id), [Working, InputRequired, Working, Completed]);
+    assert_eq!(lab.seen(A, &id), [InputRequired, Working, Completed]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Bounds and failures: the caller is told, nothing is acknowledged that was not kept.
 
-use agentanycast_proto::v1::{AckOutcome, SendTaskPayload, a2a_envelope::Payload};
+use agentanycast_proto::v1::AckOutcome;
 use prost::Message as _;
 
 use super::{
     harness::{Node, artifact, limits, peer, text},
-    lab::{A, B, Lab, numbered, stranger},
+    lab::{A, B, Lab, numbered, send_task, stranger},
 };
 use crate::{
     engine::{
@@ -16,14 +16,6 @@ use crate::{
     store::StoreError,
     task::Status,
 };
-
-fn send_task(id: &str) -> Payload {
-    Payload::SendTask(SendTaskPayload {
-        task_id: id.into(),
-        message: Some(text("m", "x")),
-        ..Default::default()
-    })
-}
 
 #[test]
 fn a_store_that_fails_lets_nothing_out() {

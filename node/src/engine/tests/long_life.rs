@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
 
 use super::{
-    harness::{limits, text},
-    lab::{A, B, Lab, numbered, stranger},
+    harness::limits,
+    lab::{A, B, Lab, numbered, send_task, stranger},
 };
 use crate::{
     engine::{
@@ -83,14 +82,6 @@ fn an_open_task_never_goes_however_old_and_is_not_in_the_way() {
     lab.advance(Duration::from_secs(2));
     assert_eq!(lab.status(A, &open), Status::Submitted);
     assert_eq!(lab.nodes[A].core.list(&[], None, 100).unwrap().len(), 4);
-}
-
-fn send_task(id: &str) -> Payload {
-    Payload::SendTask(SendTaskPayload {
-        task_id: id.into(),
-        message: Some(text("m", "x")),
-        ..Default::default()
-    })
 }
 
 /// Whether anything in the store is about this peer.

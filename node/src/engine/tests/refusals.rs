@@ -252,7 +252,7 @@ fn a_refused_task_ends_rejected_with_the_reason() {
         acknowledged_envelope_id: sent.envelope_id,
         outcome: AckOutcome::Rejected as i32,
         reason: "not today".into(),
-        next_sequence: None,
+        ..AckPayload::default()
     };
     lab.receive(A, stranger(), Payload::Ack(refusal));
     assert_eq!(

@@ -157,6 +157,7 @@ fn describe(frame: &[u8]) -> String {
         Some(Payload::TaskComplete(it)) => it.task_id.clone(),
         Some(Payload::TaskFail(it)) => format!("{} {}", it.task_id, it.error_message),
         Some(Payload::TaskCancel(it)) => it.task_id.clone(),
+        Some(Payload::TaskConfirm(it)) => it.task_id.clone(),
         Some(Payload::GetTask(it)) => it.task_id.clone(),
         Some(Payload::GetTaskResponse(it)) => {
             let task = it.task.as_ref();

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::net::jitter::SHARE;
 
 const MIDDLE: f64 = 0.5;
 
@@ -29,6 +30,30 @@ fn waits_double_up_to_the_last() {
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
     dialer.new_address(peer(1), now);
     assert_eq!(dialer.next_at(), Some(now), "a new address is tried at once");
+}
+
+#[test]
+fn a_new_network_is_tried_at_once_and_a_dial_under_way_is_no_failure() {
+    let mut now = Instant::now();
+    let mut dialer = Dialer::new(8);
+    let relay = Target::Address("/dns/relay.example/tcp/4001".to_owned());
+    dialer.pin(relay.clone(), now);
+    assert!(dialer.want(peer(1), false, now));
+    for _ in 0..6 {
+        now += 2 * LAST_DELAY;
+        for target in dialer.due(now, 9) {
+            dialer.failed(&target, now, MIDDLE);
+        }
+    }
+    assert!(dialer.next_at().unwrap() > now + FIRST_DELAY);
+    dialer.hurry(now);
+    assert_eq!(dialer.due(now, 9).len(), 2);
+    let failures = dialer.failures(&relay);
+    dialer.postponed(&relay, now);
+    assert_eq!(dialer.next_at(), Some(now + FIRST_DELAY));
+    assert_eq!(dialer.failures(&relay), failures);
+    dialer.attached(&relay, peer(2), now);
+    assert!(dialer.pins(peer(2)) && !dialer.pins(peer(1)));
 }
 
 #[test]
@@ -152,7 +177,7 @@ proptest! {
             prop_assert!(dialer.targets.values().all(|state| state.delay <= LAST_DELAY));
             let wanted = dialer.targets.values().filter(|state| state.wanted).count();
             prop_assert!(wanted == dialer.wanted && wanted <= 3);
-            let latest = now + LAST_DELAY.mul_f64(1.0 + JITTER);
+            let latest = now + LAST_DELAY.mul_f64(1.0 + SHARE);
             prop_assert!(dialer.schedule.iter().all(|(at, _)| *at <= latest));
         }
     }

@@ -7,6 +7,7 @@ use agentanycast_identity::PeerId;
 use libp2p::{
     Multiaddr,
     core::transport::TransportError,
+    multiaddr::Protocol as Part,
     swarm::{
         self, ConnectionId,
         dial_opts::{DialOpts, PeerCondition},
@@ -17,9 +18,10 @@ use tokio::sync::oneshot;
 use super::Host;
 use crate::net::{
     StartError,
-    addresses::{MAX_ADDRESSES, Origin, split_peer},
+    addresses::{MAX_ADDRESSES, Origin, is_relayed, scope, split_peer},
     dialer::Target,
     handle::{DialAttempt, DialError},
+    reach::circuit,
     roster::PeerSnapshot,
 };
 
@@ -70,6 +72,52 @@ impl Host {
                 }
                 None => self.dialer.pin(Target::Address(address.to_string()), now),
             }
+        }
+    }
+
+    /// Notes where somebody says that peers can be dialled.
+    pub(super) fn hearsay(&mut self, said: Vec<(PeerId, Vec<String>)>) {
+        for (peer, addresses) in said {
+            if peer == self.shared.local {
+                continue;
+            }
+            let mut news = false;
+            for text in addresses.iter().take(MAX_ADDRESSES) {
+                if text.len() > MAX_ADDRESS_TEXT {
+                    continue;
+                }
+                let Ok(address) = text.parse::<Multiaddr>() else {
+                    continue;
+                };
+                let (address, named) = split_peer(address);
+                if named.is_some_and(|named| PeerId::from(named) != peer) {
+                    continue;
+                }
+                for address in self.ways(address) {
+                    news |= self.book.learn(peer.into(), &address, Origin::Claimed);
+                }
+            }
+            if news {
+                self.dialer.new_address(peer, Instant::now());
+            }
+        }
+    }
+
+    /// An address that can be dialled: `/p2p/<relay>/p2p-circuit` is none before it says where the relay is.
+    fn ways(&mut self, address: Multiaddr) -> Vec<Multiaddr> {
+        let mut parts = address.iter();
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(Part::P2p(relay)), Some(Part::P2pCircuit), None) => {
+                let known = self.book.of(relay).into_iter();
+                let seen = self.shared.roster().snapshot(relay.into());
+                let seen = seen.into_iter().flat_map(|peer| peer.addresses);
+                let mut ways: Vec<Multiaddr> =
+                    seen.filter_map(|text| text.parse().ok()).chain(known).collect();
+                ways.retain(|way| scope(way).is_some());
+                ways.iter().map(|way| circuit(way, relay)).collect()
+            }
+            _ if is_relayed(&address) || scope(&address).is_some() => vec![address],
+            _ => Vec::new(),
         }
     }
 
@@ -125,6 +173,10 @@ impl Host {
         if matches!(error, swarm::DialError::LocalPeerId { .. }) {
             tracing::warn!(?target, "address left out: it is this node's own");
             self.dialer.forget(target);
+            return;
+        }
+        if matches!(error, swarm::DialError::DialPeerConditionFalse(_)) {
+            self.dialer.postponed(target, Instant::now());
             return;
         }
         let failures = self.dialer.failed(target, Instant::now(), rand::random());
@@ -325,15 +377,19 @@ fn attempts(error: &swarm::DialError) -> Vec<DialAttempt> {
 
 /// The text of the error at the bottom: the layers above only say that something below failed.
 pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut error = error;
-    loop {
-        let inner = error.source().or_else(|| {
-            let io = error.downcast_ref::<std::io::Error>()?;
-            io.get_ref().map(|inner| inner as &(dyn Error + 'static))
-        });
-        match inner {
-            Some(inner) => error = inner,
-            None => return error.to_string(),
-        }
-    }
+    causes(error).last().unwrap_or(error).to_string()
+}
+
+/// An error, and what is below it, layer by layer.
+pub(super) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        // An I/O error's source is that of what it wraps, and passes over it.
+        let io = error.downcast_ref::<std::io::Error>();
+        let wrapped = io
+            .and_then(|io| io.get_ref())
+            .map(|inner| inner as &(dyn Error + 'static));
+        wrapped.or_else(|| error.source())
+    })
 }

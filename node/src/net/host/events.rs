@@ -3,13 +3,13 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use agentanycast_identity::PeerId;
 use libp2p::{
     Multiaddr,
-    core::ConnectedPoint,
+    core::{ConnectedPoint, transport::PortUse},
     identify, mdns, ping,
     swarm::{ConnectionId, SwarmEvent},
 };
@@ -21,12 +21,8 @@ use super::{
         behaviour::BehaviourEvent,
         roster::Connection,
     },
-    Host, dialing,
+    Host, dialing, moves,
 };
-
-/// A relayed connection is closed this long after a direct one stands, so that what is being sent over
-/// it arrives, and the direct one has shown that it works.
-const UPGRADE_GRACE: Duration = Duration::from_secs(2);
 
 impl Host {
     pub(super) fn on_swarm_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
@@ -52,6 +48,8 @@ impl Host {
             SwarmEvent::OutgoingConnectionError {
                 connection_id, error, ..
             } => {
+                self.soundings.remove(&connection_id);
+                self.retries.remove(&connection_id);
                 self.not_reached(connection_id, &error);
             }
             SwarmEvent::IncomingConnectionError {
@@ -64,14 +62,21 @@ impl Host {
             }
             SwarmEvent::NewListenAddr { listener_id, address } => {
                 tracing::info!(%address, "listening");
+                self.reach_changed = true;
+                self.on_circuit_named(listener_id, &address);
+                self.on_address_new(&address);
                 self.shared.listeners_mut().appeared(listener_id, address);
             }
             SwarmEvent::ExpiredListenAddr { listener_id, address } => {
+                self.reach_changed = true;
                 self.shared.listeners_mut().disappeared(listener_id, &address);
+                self.on_address_gone(&address);
             }
             SwarmEvent::ListenerClosed {
                 listener_id, reason, ..
             } => {
+                self.reach_changed = true;
+                self.on_place_closed(listener_id, &reason);
                 let asked = self.shared.listeners_mut().closed(listener_id);
                 if let Some(address) = asked.map(|address| address.to_string()) {
                     let cause = reason
@@ -87,6 +92,9 @@ impl Host {
                 if !addresses::is_relayed(&address) && addresses::scope(&address) != Some(Scope::Public) =>
             {
                 self.swarm.remove_external_address(&address);
+            }
+            SwarmEvent::ExternalAddrConfirmed { .. } | SwarmEvent::ExternalAddrExpired { .. } => {
+                self.reach_changed = true;
             }
             _ => {}
         }
@@ -104,6 +112,9 @@ impl Host {
                     .streams
                     .set_protocols(peer_id, &info.protocols);
                 self.dialer.introduced(peer_id.into());
+                self.on_seen(peer_id.into(), connection_id, &info.observed_addr);
+                self.on_protocols(peer_id.into(), connection_id, &info.protocols);
+                self.introduce_to_dht(peer_id, connection_id, &info);
                 self.on_claims(peer_id.into(), connection_id, info.listen_addrs);
             }
             BehaviourEvent::Ping(ping::Event {
@@ -119,6 +130,13 @@ impl Host {
                 // Not every peer speaks ping; over a lazily negotiated stream that looks like any failure.
                 Err(error) => tracing::debug!(%peer, %error, "no ping"),
             },
+            BehaviourEvent::Relay(event) => self.on_relay(&event),
+            BehaviourEvent::Probe(test) => {
+                tracing::debug!(address = %test.tested_addr, result = ?test.result, "tested from outside");
+                self.views.tested(&test.tested_addr, test.result.is_ok());
+                self.reach_changed = true;
+            }
+            BehaviourEvent::Upnp(event) => tracing::info!(?event, "UPnP"),
             BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
             BehaviourEvent::Dcutr(event) => match event.result {
                 Ok(_) => tracing::debug!(peer = %event.remote_peer_id, "hole punched"),
@@ -130,12 +148,25 @@ impl Host {
 
     fn on_established(&mut self, peer: PeerId, id: ConnectionId, endpoint: &ConnectedPoint) {
         let relayed = endpoint.is_relayed();
-        let (remote, _) = addresses::split_peer(endpoint.get_remote_address().clone());
+        let remote = match endpoint {
+            // Who comes through a relay has no address; the relay has.
+            ConnectedPoint::Listener { local_addr, .. } if relayed => local_addr.clone(),
+            _ => addresses::split_peer(endpoint.get_remote_address().clone()).0,
+        };
+        let from_listen_port = matches!(
+            endpoint,
+            ConnectedPoint::Dialer {
+                port_use: PortUse::Reuse,
+                ..
+            }
+        );
         tracing::debug!(%peer, %remote, relayed, dialer = endpoint.is_dialer(), "connected");
         let connection = Connection {
             id,
             remote: remote.clone(),
             relayed,
+            from_listen_port: from_listen_port && !relayed,
+            local: moves::made_from(endpoint),
             rtt: None,
         };
         let first = self
@@ -151,26 +182,30 @@ impl Host {
             self.tell_addresses(peer);
         }
         self.reached(peer, id);
-        if !self.shared.roster().needless(peer).is_empty() {
-            self.upgraded.push_back((Instant::now() + UPGRADE_GRACE, peer));
-        }
+        self.on_road(peer, id, relayed, endpoint.is_dialer());
         if self.shared.cards.has_own() {
             self.show_card(peer);
         }
     }
 
     fn on_closed(&mut self, peer: PeerId, id: ConnectionId) {
+        self.soundings.remove(&id);
         // Sums up the roster first: its lock must not be held when the next call takes it.
         let last = self.shared.roster_mut().closed(peer, id);
         if last {
             self.feed.disconnected(peer);
             self.early.retain(|stream| PeerId::from(stream.peer) != peer);
-            self.dialer.disconnected(peer, Instant::now(), rand::random());
+            let now = Instant::now();
+            self.dialer.disconnected(peer, now, rand::random());
+            self.reservations.disconnected(peer, now, rand::random());
+            self.sounded.remove(&peer);
+            self.upgrades.settled(peer);
+            self.reach_changed = true;
         }
     }
 
-    /// Opens the card exchange that is due once per connection.
-    fn show_card(&mut self, peer: PeerId) {
+    /// Opens the card exchange that is due once per connection, and when our card has changed.
+    pub(super) fn show_card(&mut self, peer: PeerId) {
         let (cards, stop) = (Arc::clone(&self.shared.cards), self.stop.clone());
         self.tasks.spawn(async move {
             if let Some(Err(error)) = stop.run_until_cancelled(cards.fetch(peer)).await {

@@ -443,9 +443,11 @@ impl World {
 
     fn step_refused(&mut self, at: usize, stepping: &Stepping, error: &EngineError) {
         let (tight, forgetful) = (self.plan.tight, self.may_forget(at));
+        let lost = matches!(error, EngineError::NotFound(_))
+            && self.forget_unclaimed(at, stepping.agent, stepping.life, &stepping.task);
         let allowed = match error {
             EngineError::Exhausted(_) => tight,
-            EngineError::NotFound(_) => forgetful,
+            EngineError::NotFound(_) => forgetful || lost,
             EngineError::Precondition(_) => true,
             _ => false,
         };
@@ -464,6 +466,17 @@ impl World {
                 _ => job.steps = vec![Step::Fail; job.done + 1],
             }
         }
+    }
+
+    /// A crash may take a task back that was handed over and not claimed: it comes again. False: it was claimed, or
+    /// is not the agent's.
+    fn forget_unclaimed(&mut self, at: usize, agent: usize, life: u64, task: &str) -> bool {
+        let agent = &mut self.nodes[at].agents[agent];
+        let unclaimed = agent.job(life, task).is_some_and(|job| job.done == 0);
+        if unclaimed {
+            agent.jobs.remove(task);
+        }
+        unclaimed
     }
 
     pub(super) fn step_unanswered(&mut self, at: usize, stepping: &Stepping, fate: Fate) {
@@ -496,6 +509,7 @@ impl World {
                 return;
             }
             Ok(_) => return,
+            Err(EngineError::NotFound(_)) if self.forget_unclaimed(at, agent, life, id) => return,
             Err(error) => return self.ledger.wrong(format!("node {at}: {id}: {error}")),
         };
         self.ledger.observe(at, &task, "shown to its agent");

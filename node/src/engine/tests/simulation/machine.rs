@@ -144,6 +144,12 @@ impl Machine {
         }
     }
 
+    /// What came of the last input and need not wait for its turn.
+    pub(super) fn take_early(&mut self) -> Vec<Effect> {
+        let early = self.core.as_mut().map(Core::take_early);
+        early.filter(|_| !self.failed).unwrap_or_default()
+    }
+
     /// A call of a client; its answer comes out with its turn.
     pub(super) fn call(
         &mut self,

@@ -256,6 +256,9 @@ impl World {
     }
 
     fn after_input(&mut self, at: usize) {
+        for effect in self.nodes[at].machine.take_early() {
+            self.effect(at, effect);
+        }
         if !self.dice.chance(self.plan.grouping) {
             self.nodes[at].machine.end_turn(self.time);
         }
@@ -402,11 +405,11 @@ impl World {
                 peer,
                 envelope_id,
                 payload,
-            } => self.stream_piece(at, self.host_of(peer), envelope_id, payload),
+            } => self.stream_piece(at, self.host_of(peer), envelope_id, *payload),
             Effect::StreamAck { peer, ack } => self.stream_ack(at, self.host_of(peer), &ack),
             Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
             Effect::Forget { task_id } => self.nodes[at].plane.forget(&task_id),
-            Effect::Wanted { .. } => {}
+            Effect::Wanted { .. } | Effect::Routed(_) => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who may come in: as many connections from one address as a site behind it may need, and few that do not
+//! Who may come in to a swarm: as many connections from one address as a site behind it may need, and few that do not
 //! say who they are. The one rule: whoever holds up the door does so for its own address only.
 //!
 //! Connections through a relay have the relay's address and are the relay's to limit.
@@ -21,18 +21,25 @@ use libp2p::{
     },
 };
 
-use super::{Limits, addresses::is_relayed};
+/// What one address may have; of IPv6 a network of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Inbound connections that are not authenticated yet.
+    pub pending: usize,
+    /// Inbound connections.
+    pub established: usize,
+}
 
 /// The behaviour; compose it early, so that what it refuses costs nothing.
-pub(super) struct Behaviour {
-    most_pending: usize,
-    most_established: usize,
+#[derive(Debug)]
+pub struct Behaviour {
+    limits: Limits,
     pending: Connections,
     established: Connections,
 }
 
 /// The connections of each address.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Connections {
     addresses: HashMap<ConnectionId, IpAddr>,
     counts: HashMap<IpAddr, usize>,
@@ -58,10 +65,10 @@ impl fmt::Display for Full {
 impl std::error::Error for Full {}
 
 impl Behaviour {
-    pub(super) fn new(limits: &Limits) -> Self {
+    /// With these limits, the same for every address.
+    pub fn new(limits: Limits) -> Self {
         Self {
-            most_pending: limits.pending_per_address,
-            most_established: limits.connections_per_address,
+            limits,
             pending: Connections::default(),
             established: Connections::default(),
         }
@@ -95,6 +102,11 @@ impl Connections {
     }
 }
 
+/// Whether an address leads through a relay.
+fn is_relayed(address: &Multiaddr) -> bool {
+    address.iter().any(|part| matches!(part, Protocol::P2pCircuit))
+}
+
 /// The IP address of a remote; of IPv6 the network, since whoever has one address has all of it.
 fn address(remote: &Multiaddr) -> Option<IpAddr> {
     match remote.iter().next()? {
@@ -120,7 +132,7 @@ impl NetworkBehaviour for Behaviour {
         _: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<(), ConnectionDenied> {
-        self.pending.enter(id, remote, self.most_pending)
+        self.pending.enter(id, remote, self.limits.pending)
     }
 
     fn handle_established_inbound_connection(
@@ -131,7 +143,7 @@ impl NetworkBehaviour for Behaviour {
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
         self.pending.leave(id);
-        self.established.enter(id, remote, self.most_established)?;
+        self.established.enter(id, remote, self.limits.established)?;
         Ok(dummy::ConnectionHandler)
     }
 

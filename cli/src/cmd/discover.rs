@@ -1,0 +1,41 @@
+//! `anycast discover`: the agents that have a skill, as the node's registries know them.
+
+use std::collections::BTreeMap;
+
+use agentanycast::{DiscoveredAgent, DiscoveredSkill};
+use serde_json::Value;
+
+use crate::{args::DiscoverArgs, context::Context, failure::Failure, json, output};
+
+pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Failure> {
+    let node = context.connect().await?;
+    let tags: BTreeMap<String, String> = args.tags.into_iter().collect();
+    let found = node.discover(&args.skill, &tags, args.limit.into()).await?;
+    if context.json {
+        return Ok(output::json(&Value::Array(
+            found.iter().map(json::found).collect(),
+        ))?);
+    }
+    if found.is_empty() {
+        return Ok(output::line(&format!(
+            "no agent with skill {} is known",
+            args.skill
+        ))?);
+    }
+    let rows: Vec<_> = found.into_iter().map(|agent| row(agent, &args.skill)).collect();
+    Ok(output::table(["PEER", "AGENT", "TAGS", "DESCRIPTION"], &rows)?)
+}
+
+fn row(agent: DiscoveredAgent, asked: &str) -> [String; 4] {
+    let skill = agent.skills.iter().find(|skill| skill.id == asked);
+    let tags = |skill: &DiscoveredSkill| {
+        let tags = skill.tags.iter().map(|(key, value)| format!("{key}={value}"));
+        tags.collect::<Vec<_>>().join(" ")
+    };
+    [
+        agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
+        output::brief(&agent.name),
+        output::brief(&skill.map(tags).unwrap_or_default()),
+        output::brief(&skill.map_or(agent.description.clone(), |skill| skill.description.clone())),
+    ]
+}

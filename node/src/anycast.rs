@@ -1,0 +1,358 @@
+//! Finding agents by what they can do, and choosing who gets a task: skill → peer.
+//!
+//! [`start`] gives a [`Anycast`] handle and one task per registry that keeps the local agent registered there.
+//! `board`, `strategy`, `cache`, `found` and `registration` are pure; `registry` speaks gRPC, `keeper` keeps the agent
+//! registered. It knows the network for
+//! addresses only, and of the engine only what became of tasks ([`RouteNews`]).
+
+mod board;
+mod cache;
+mod found;
+mod keeper;
+mod registration;
+mod registry;
+mod strategy;
+
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use agentanycast_identity::{Keypair, PeerId};
+use agentanycast_proto::v1::AgentCard;
+use futures::future::join_all;
+use rand::SeedableRng as _;
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+pub use self::found::Found;
+pub use self::registry::InvalidRegistry;
+pub(crate) use self::registry::endpoint;
+use self::{
+    board::Board,
+    cache::{Cache, Kept},
+    registry::Registry,
+    strategy::Choosing,
+};
+
+use crate::{
+    config::RoutingStrategy,
+    engine::RouteNews,
+    net::{self, FindError, ProvideError},
+};
+
+/// Most agents in one answer, as registries have it.
+pub const MAX_FOUND: usize = 1000;
+/// Agents in an answer when nobody says how many.
+pub const USUAL_FOUND: usize = 100;
+/// Searches that run at once; more wait. Each may hold some megabytes of an answer.
+const SEARCHES: usize = 16;
+/// How long an answer of a registry waits for the DHT.
+const DHT_BESIDE: Duration = Duration::from_millis(300);
+/// How long the DHT is asked when no registry answers.
+const DHT_ALONE: Duration = Duration::from_secs(3);
+/// How long setting the card waits for registries.
+const TELL: Duration = Duration::from_secs(2);
+
+/// What it needs to know at its start.
+pub struct Parts {
+    /// Signs what is said to registries.
+    pub key: Keypair,
+    /// Where candidates' addresses go, and ours come from.
+    pub net: net::Handle,
+    /// Registries, `HOST:PORT` or URL.
+    pub registries: Vec<String>,
+    /// Nobody named them: they may not be there.
+    pub guessed: bool,
+    /// Whether to register the local agent.
+    pub register: bool,
+    /// How one of several agents is chosen.
+    pub strategy: RoutingStrategy,
+    /// How long an answer is believed.
+    pub cache_ttl: Duration,
+    /// The routing state, which the engine tells its news.
+    pub routes: Routes,
+}
+
+/// How the peers are doing that tasks are sent to by skill; made before the engine, which tells it.
+#[derive(Clone)]
+pub struct Routes {
+    start: Instant,
+    board: Arc<Mutex<Board>>,
+}
+
+/// The handle; cheap to clone.
+#[derive(Clone)]
+pub struct Anycast {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    net: net::Handle,
+    registries: Vec<Arc<Registry>>,
+    guessed: bool,
+    announces: bool,
+    strategy: RoutingStrategy,
+    routes: Routes,
+    cache: Mutex<Cache>,
+    searches: Semaphore,
+    card: watch::Sender<Edition>,
+    /// Of each registry that is told: the last edition of the card that it has, or cannot be told.
+    settled: Vec<watch::Sender<u64>>,
+}
+
+/// The local agent's card, and how often it has been set.
+#[derive(Clone, Default)]
+struct Edition {
+    number: u64,
+    card: Option<Arc<AgentCard>>,
+}
+
+/// Why nobody was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// There is nowhere to look.
+    #[error(
+        "this node has no discovery configured; set anycast.registry_addrs, or a bootstrap peer that is a relay"
+    )]
+    NotConfigured,
+    /// Nobody answered.
+    #[error("no registry answered: {0}")]
+    NoAnswer(String),
+    /// All answered, and none knows one.
+    #[error("no agent with skill {0:?} is known")]
+    Nobody(String),
+}
+
+impl Routes {
+    /// Nothing is known yet.
+    #[expect(clippy::new_without_default, reason = "it begins a clock")]
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            board: Arc::new(Mutex::new(Board::new())),
+        }
+    }
+
+    /// What the engine says of a task.
+    pub fn hear(&self, news: RouteNews) {
+        lock(&self.board).hear(self.start.elapsed(), news);
+    }
+}
+
+/// The handle, and a task that ends some time after `stop`.
+///
+/// # Errors
+/// When a registry's address is none.
+pub fn start(
+    parts: Parts,
+    stop: &CancellationToken,
+) -> Result<(Anycast, tokio::task::JoinHandle<()>), InvalidRegistry> {
+    let mut registries = Vec::new();
+    for address in &parts.registries {
+        registries.push(Arc::new(Registry::new(address, parts.key.clone())?));
+    }
+    let inner = Inner {
+        net: parts.net,
+        settled: if parts.register {
+            registries.iter().map(|_| watch::Sender::new(0)).collect()
+        } else {
+            Vec::new()
+        },
+        registries,
+        guessed: parts.guessed,
+        announces: parts.register,
+        strategy: parts.strategy,
+        routes: parts.routes,
+        cache: Mutex::new(Cache::new(parts.cache_ttl)),
+        searches: Semaphore::new(SEARCHES),
+        card: watch::Sender::new(Edition::default()),
+    };
+    let anycast = Anycast {
+        inner: Arc::new(inner),
+    };
+    let mut keepers = JoinSet::new();
+    for place in 0..anycast.inner.settled.len() {
+        keepers.spawn(keeper::keep_registered(anycast.clone(), place, stop.clone()));
+    }
+    let task = tokio::spawn(async move { while keepers.join_next().await.is_some() {} });
+    Ok((anycast, task))
+}
+
+impl Anycast {
+    /// The local agent's card is this from now on. Returns when the registries that can be reached know, after 2 s at
+    /// most.
+    pub async fn set_card(&self, card: Option<AgentCard>) {
+        if self.inner.announces {
+            match self.inner.net.provide(card.as_ref()).await {
+                Ok(()) | Err(ProvideError::Off | ProvideError::Stopping) => {}
+                Err(error) => tracing::warn!(%error, "the local agent is not announced in the DHT"),
+            }
+        }
+        let mut number = 0;
+        self.inner.card.send_modify(|edition| {
+            edition.number += 1;
+            edition.card = card.map(Arc::new);
+            number = edition.number;
+        });
+        let told = self.inner.settled.iter().map(|settled| {
+            let mut settled = settled.subscribe();
+            // An error means that the node stops.
+            async move { settled.wait_for(|told| *told >= number).await.map(drop) }
+        });
+        let _ = tokio::time::timeout(TELL, join_all(told)).await;
+    }
+
+    /// Agents with a skill and all of these tags on it, at most `limit`; those that have proven who they are first.
+    ///
+    /// # Errors
+    /// [`SearchError::NotConfigured`] and [`SearchError::NoAnswer`]; that nobody has it is an empty answer.
+    pub async fn discover(
+        &self,
+        skill: &str,
+        tags: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Vec<Found>, SearchError> {
+        let found = self.search(skill, tags, limit).await?;
+        if tags.is_empty() {
+            let kept = Arc::new(found.clone());
+            lock(&self.inner.cache).keep(self.inner.routes.start.elapsed(), skill, kept);
+        }
+        Ok(found)
+    }
+
+    /// Who gets a task for a skill, in this order; never empty. The network knows their addresses then.
+    ///
+    /// # Errors
+    /// See [`SearchError`].
+    pub async fn candidates(&self, skill: &str) -> Result<Vec<PeerId>, SearchError> {
+        let inner = &self.inner;
+        let now = || inner.routes.start.elapsed();
+        let believed = lock(&inner.cache).believed(now(), skill);
+        // An answer of whom everybody is left out may be out of date.
+        let kept = match believed.filter(|kept| self.somebody_is_open(kept)) {
+            Some(kept) => kept,
+            None => self.look_again(skill).await?,
+        };
+        let peers: Vec<PeerId> = kept.agents.iter().map(|found| found.peer).collect();
+        let chosen = {
+            let mut board = lock(&inner.routes.board);
+            let mut choosing = Choosing {
+                strategy: inner.strategy,
+                me: inner.net.local_peer(),
+                now: now(),
+                round: kept.round,
+                board: &mut board,
+            };
+            choosing.candidates(&peers, &mut rand::rngs::StdRng::seed_from_u64(rand::random()))
+        };
+        let said = kept.agents.iter().filter(|found| chosen.contains(&found.peer));
+        let said = said.filter(|found| !inner.net.is_connected(found.peer));
+        let said: Vec<_> = said.map(|found| (found.peer, found.addresses.clone())).collect();
+        if !said.is_empty() {
+            inner.net.learn(said).await;
+        }
+        Ok(chosen)
+    }
+
+    async fn look_again(&self, skill: &str) -> Result<Kept, SearchError> {
+        let inner = &self.inner;
+        let answer = self.discover(skill, &BTreeMap::new(), USUAL_FOUND).await;
+        let kept = match &answer {
+            Err(SearchError::NoAnswer(_)) => lock(&inner.cache).stale(skill),
+            _ => lock(&inner.cache).believed(inner.routes.start.elapsed(), skill),
+        };
+        match (kept, answer) {
+            (Some(kept), _) => Ok(kept),
+            (None, Err(error)) => Err(error),
+            // A cache that believes nothing.
+            (None, Ok(found)) if !found.is_empty() => Ok(Kept {
+                agents: Arc::new(found),
+                round: 0,
+            }),
+            (None, Ok(_)) => Err(SearchError::Nobody(skill.to_owned())),
+        }
+    }
+
+    fn somebody_is_open(&self, kept: &Kept) -> bool {
+        let board = lock(&self.inner.routes.board);
+        let now = self.inner.routes.start.elapsed();
+        kept.agents.iter().any(|found| board.is_open(now, found.peer))
+    }
+
+    async fn search(
+        &self,
+        skill: &str,
+        tags: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Vec<Found>, SearchError> {
+        let inner = &self.inner;
+        if inner.registries.is_empty() && inner.net.peers().is_empty() {
+            return Err(SearchError::NotConfigured);
+        }
+        let Ok(_turn) = inner.searches.acquire().await else {
+            return Err(SearchError::NotConfigured); // The semaphore is never closed.
+        };
+        let asked = inner.registries.iter().map(|registry| async move {
+            let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
+            let answer = registry.discover(skill, tags, limit).await;
+            answer.map_err(|status| format!("{}: {}", registry.address(), status.message()))
+        });
+        let (mut asked, mut announced) = (pin!(join_all(asked)), pin!(self.ask_dht(skill, limit)));
+        let mut in_dht = None;
+        let answered = loop {
+            tokio::select! {
+                answered = &mut asked => break answered,
+                found = &mut announced, if in_dht.is_none() => in_dht = Some(found),
+            }
+        };
+        let (mut answers, mut failures) = (Vec::new(), Vec::new());
+        for answer in answered {
+            match answer {
+                Ok(found) => answers.push(found),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        let wait = if answers.is_empty() { DHT_ALONE } else { DHT_BESIDE };
+        if in_dht.is_none() {
+            in_dht = tokio::time::timeout(wait, announced).await.ok();
+        }
+        let in_dht = in_dht.unwrap_or_default();
+        if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() && !inner.guessed {
+            return Err(SearchError::NoAnswer(failures.join("; ")));
+        }
+        for failure in failures {
+            tracing::debug!(failure, "a registry did not answer");
+        }
+        answers.push(in_dht);
+        for answer in &mut answers {
+            // What others say is checked: they may be wrong, or lying.
+            answer.retain(|found| found.has(skill, tags));
+        }
+        Ok(found::merged(answers, limit))
+    }
+
+    async fn ask_dht(&self, skill: &str, limit: usize) -> Vec<Found> {
+        match self.inner.net.find_providers(skill, limit, DHT_ALONE).await {
+            Ok(found) => {
+                let found = found.into_iter();
+                found.map(|found| Found::announced(found, skill)).collect()
+            }
+            Err(FindError::Off | FindError::Stopping) => Vec::new(),
+            Err(error) => {
+                tracing::debug!(%error, "the DHT was not asked");
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

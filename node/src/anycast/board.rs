@@ -1,0 +1,181 @@
+//! How the peers are doing that tasks are sent to by skill: what is with them, how fast they take it, and who is left
+//! out for a while.
+//!
+//! PURE. The rules: a peer that did not take a task in time, or refused one, is left out for [`FIRST_REST`], twice as
+//! long each time in a row up to [`LONGEST_REST`]; after that one task tries it, and only when that is taken it gets
+//! more. Peers that nothing is known of any more are forgotten, the longest unused first.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use agentanycast_identity::PeerId;
+use lru::LruCache;
+
+use crate::engine::RouteNews;
+
+/// How long a peer is left out after its first failure: long enough for a restart.
+pub(super) const FIRST_REST: Duration = Duration::from_secs(5);
+/// The longest that a peer is left out; as long as between two attempts to reach it.
+pub(super) const LONGEST_REST: Duration = Duration::from_mins(5);
+/// How long one task tries a peer that was left out before the next may: what a candidate has to take it.
+const TRIAL: Duration = Duration::from_secs(3);
+/// Weight of the newest acknowledgement in the mean of their times (RFC 6298 takes an eighth for round trips).
+const NEWEST: f64 = 0.125;
+/// Peers that are remembered: as many as one answer of a registry has, four times.
+const MOST: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Board {
+    peers: LruCache<PeerId, Standing>,
+}
+
+/// How one peer is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Standing {
+    /// Tasks with it that have not ended.
+    pub(super) in_flight: u32,
+    /// Mean time that it takes to acknowledge a task, in seconds; None: not known.
+    pub(super) latency: Option<f64>,
+    /// Tasks in a row that it did not take.
+    pub(super) failures: u32,
+    /// Left out until then.
+    rests_until: Duration,
+}
+
+impl Board {
+    pub(super) fn new() -> Self {
+        Self {
+            peers: LruCache::new(MOST),
+        }
+    }
+
+    /// What the engine says of a task.
+    pub(super) fn hear(&mut self, now: Duration, news: RouteNews) {
+        match news {
+            RouteNews::Given(peer) => self.of(peer).in_flight += 1,
+            RouteNews::Left(peer) => {
+                let standing = self.of(peer);
+                standing.in_flight = standing.in_flight.saturating_sub(1);
+            }
+            RouteNews::Taken { peer, after } => {
+                let standing = self.of(peer);
+                standing.failures = 0;
+                standing.rests_until = Duration::ZERO;
+                if let Some(after) = after {
+                    let after = after.as_secs_f64();
+                    let mean = standing.latency.unwrap_or(after);
+                    standing.latency = Some(mean + NEWEST * (after - mean));
+                }
+            }
+            RouteNews::Missed(peer) | RouteNews::Refused(peer) => {
+                let standing = self.of(peer);
+                // What was sent before the peer was left out says nothing new.
+                if now >= standing.rests_until || standing.failures == 0 {
+                    let doublings = standing.failures.min(16);
+                    let rest = FIRST_REST.saturating_mul(1 << doublings).min(LONGEST_REST);
+                    standing.failures = standing.failures.saturating_add(1);
+                    standing.rests_until = now + rest;
+                }
+            }
+        }
+    }
+
+    /// How a peer is doing.
+    pub(super) fn standing(&self, peer: PeerId) -> Standing {
+        self.peers.peek(&peer).copied().unwrap_or_default()
+    }
+
+    /// Whether a peer gets tasks now.
+    pub(super) fn is_open(&self, now: Duration, peer: PeerId) -> bool {
+        now >= self.standing(peer).rests_until
+    }
+
+    /// A task is about to be given to a peer: one that was left out is tried with this one only.
+    pub(super) fn choose(&mut self, now: Duration, peer: PeerId) {
+        let standing = self.of(peer);
+        if standing.failures > 0 && now >= standing.rests_until {
+            standing.rests_until = now + TRIAL;
+        }
+    }
+
+    fn of(&mut self, peer: PeerId) -> &mut Standing {
+        self.peers.get_or_insert_mut(peer, Standing::default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn peer(number: u8) -> PeerId {
+        PeerId::from_bytes(&[&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[number; 32]].concat()).unwrap()
+    }
+
+    #[test]
+    fn failures_in_a_row_rest_longer_and_one_task_tries_again() {
+        let mut board = Board::new();
+        let mut now = Duration::from_secs(100);
+        for expected in [5, 10, 20, 40, 80, 160, 300, 300] {
+            assert!(board.is_open(now, peer(1)));
+            board.choose(now, peer(1));
+            // A burst of failures counts once.
+            for _ in 0..10 {
+                now += Duration::from_millis(1);
+                board.hear(now, RouteNews::Missed(peer(1)));
+                if board.standing(peer(1)).failures > 1 {
+                    // The trial ends with its own failure.
+                    now = now.max(
+                        board
+                            .standing(peer(1))
+                            .rests_until
+                            .saturating_sub(Duration::from_secs(expected)),
+                    );
+                }
+            }
+            now += Duration::from_secs(expected + 3);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_makes_it_whole() {
+        let mut board = Board::new();
+        let now = Duration::from_secs(1);
+        board.hear(now, RouteNews::Refused(peer(1)));
+        assert!(!board.is_open(now, peer(1)));
+        let after = Some(Duration::from_millis(80));
+        board.hear(now, RouteNews::Taken { peer: peer(1), after });
+        assert!(board.is_open(now, peer(1)));
+        assert_eq!(board.standing(peer(1)).latency, Some(0.08));
+        let after = Some(Duration::from_millis(160));
+        board.hear(now, RouteNews::Taken { peer: peer(1), after });
+        assert_eq!(board.standing(peer(1)).latency, Some(0.09));
+    }
+
+    #[test]
+    fn one_task_tries_a_peer_that_was_left_out() {
+        let mut board = Board::new();
+        board.hear(Duration::from_secs(1), RouteNews::Missed(peer(1)));
+        let now = Duration::from_secs(7);
+        assert!(board.is_open(now, peer(1)));
+        board.choose(now, peer(1));
+        assert!(!board.is_open(now, peer(1)), "until the trial is over");
+        assert!(board.is_open(now + TRIAL, peer(1)));
+    }
+
+    proptest! {
+        /// What is in flight is what was given and has not left.
+        #[test]
+        fn what_is_with_a_peer(given in prop::collection::vec(any::<bool>(), 0..100)) {
+            let mut board = Board::new();
+            let mut model = 0_u32;
+            for given in given {
+                let news = if given { RouteNews::Given(peer(1)) } else { RouteNews::Left(peer(1)) };
+                model = if given { model + 1 } else { model.saturating_sub(1) };
+                board.hear(Duration::ZERO, news);
+                prop_assert_eq!(board.standing(peer(1)).in_flight, model);
+            }
+        }
+    }
+}

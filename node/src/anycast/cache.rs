@@ -1,0 +1,124 @@
+//! Answers to "who has this skill" that are believed for a while.
+//!
+//! PURE. The rules: an empty answer is not kept, so that the first agent is found as soon as it is there; one whose
+//! time is over is still good for when nobody can be asked.
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use lru::LruCache;
+
+use super::found::Found;
+
+/// Skills whose answers are kept.
+const MOST: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// See the module's text.
+pub(super) struct Cache {
+    ttl: Duration,
+    answers: LruCache<String, Answer>,
+}
+
+struct Answer {
+    at: Duration,
+    agents: Arc<Vec<Found>>,
+    /// Tasks that were routed by it.
+    round: usize,
+}
+
+/// An answer, and how many tasks were routed for its skill before.
+pub(super) struct Kept {
+    pub(super) agents: Arc<Vec<Found>>,
+    pub(super) round: usize,
+}
+
+impl Cache {
+    /// Believes answers for `ttl`.
+    pub(super) fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            answers: LruCache::new(MOST),
+        }
+    }
+
+    /// Keeps an answer.
+    pub(super) fn keep(&mut self, now: Duration, skill: &str, agents: Arc<Vec<Found>>) {
+        if agents.is_empty() {
+            self.answers.pop(skill);
+            return;
+        }
+        let round = self.answers.peek(skill).map_or(0, |known| known.round);
+        self.answers.put(
+            skill.to_owned(),
+            Answer {
+                at: now,
+                agents,
+                round,
+            },
+        );
+    }
+
+    /// The answer to route one task by, if it is believed still.
+    pub(super) fn believed(&mut self, now: Duration, skill: &str) -> Option<Kept> {
+        let ttl = self.ttl;
+        self.last(skill, |at| now.saturating_sub(at) < ttl)
+    }
+
+    /// The last answer, however old.
+    pub(super) fn stale(&mut self, skill: &str) -> Option<Kept> {
+        self.last(skill, |_| true)
+    }
+
+    fn last(&mut self, skill: &str, is_good: impl FnOnce(Duration) -> bool) -> Option<Kept> {
+        let answer = self.answers.get_mut(skill).filter(|answer| is_good(answer.at))?;
+        let round = answer.round;
+        answer.round = round.wrapping_add(1);
+        Some(Kept {
+            agents: Arc::clone(&answer.agents),
+            round,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agents(count: u8) -> Arc<Vec<Found>> {
+        let peer = |number: u8| {
+            let bytes = [&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[number; 32]].concat();
+            agentanycast_identity::PeerId::from_bytes(&bytes).unwrap()
+        };
+        let found = |number| Found {
+            peer: peer(number),
+            name: String::new(),
+            description: String::new(),
+            skills: Vec::new(),
+            addresses: Vec::new(),
+            verified: false,
+        };
+        Arc::new((0..count).map(found).collect())
+    }
+
+    #[test]
+    fn an_answer_is_believed_for_its_time_and_kept_beyond() {
+        let mut cache = Cache::new(Duration::from_secs(30));
+        let at = Duration::from_secs;
+        cache.keep(at(0), "echo", agents(2));
+        assert_eq!(cache.believed(at(29), "echo").unwrap().round, 0);
+        assert!(cache.believed(at(30), "echo").is_none());
+        assert_eq!(cache.stale("echo").unwrap().round, 1);
+        assert!(cache.believed(at(0), "other").is_none() && cache.stale("other").is_none());
+    }
+
+    #[test]
+    fn rounds_go_on_over_a_new_answer_and_nobody_is_no_answer() {
+        let mut cache = Cache::new(Duration::from_secs(30));
+        cache.keep(Duration::ZERO, "echo", agents(2));
+        cache.believed(Duration::ZERO, "echo");
+        cache.keep(Duration::ZERO, "echo", agents(3));
+        let kept = cache.believed(Duration::ZERO, "echo").unwrap();
+        assert_eq!((kept.round, kept.agents.len()), (1, 3));
+        cache.keep(Duration::ZERO, "echo", agents(0));
+        assert!(cache.stale("echo").is_none());
+    }
+}

@@ -1,0 +1,203 @@
+//! Agents as they were found, and the answers of several registries made one.
+//!
+//! PURE. The rules: a peer appears once; what it has proven goes before what is only said of it, and among equals what
+//! was said first (each registry has the freshest first); addresses are those of all who name it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{AgentRecord, SkillInfo, SkillRegistration};
+
+use crate::net::FoundAgent;
+
+/// Most addresses of one agent that are kept, as many as a registry keeps.
+const ADDRESSES: usize = 16;
+
+/// An agent with the skill that was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Where it runs.
+    pub peer: PeerId,
+    /// Its name.
+    pub name: String,
+    /// Its description.
+    pub description: String,
+    /// Its skills.
+    pub skills: Vec<SkillInfo>,
+    /// Where it can be dialled, as far as is known.
+    pub addresses: Vec<String>,
+    /// It has proven that this is said by itself.
+    pub verified: bool,
+}
+
+impl Found {
+    /// What a registry says. None: its peer id is none, so no task could be sent there.
+    pub(super) fn registered(said: SkillRegistration, relay: Option<&str>) -> Option<Self> {
+        let peer: PeerId = said.peer_id.parse().ok()?;
+        let mut addresses = said.addresses;
+        // The relay where it registered is where it keeps its reservation.
+        let relay = match said.origin_relay_id.as_str() {
+            "" => relay,
+            origin => Some(origin),
+        };
+        if let Some(relay) = relay.and_then(|relay| relay.parse::<PeerId>().ok()) {
+            addresses.push(format!("/p2p/{relay}/p2p-circuit"));
+        }
+        addresses.truncate(ADDRESSES);
+        Some(Self {
+            peer,
+            name: said.agent_name,
+            description: said.agent_description,
+            skills: said.skills,
+            addresses,
+            verified: said.verified,
+        })
+    }
+
+    /// What the DHT says. What is signed is proven; an announcement without it names the skill only.
+    pub(super) fn announced(said: FoundAgent, skill: &str) -> Self {
+        let verified = said.record.is_some();
+        let record = said.record.unwrap_or_else(|| AgentRecord {
+            skills: vec![SkillInfo {
+                skill_id: skill.to_owned(),
+                ..SkillInfo::default()
+            }],
+            ..AgentRecord::default()
+        });
+        Self {
+            peer: said.peer,
+            name: record.name,
+            description: record.description,
+            skills: record.skills,
+            addresses: said.addresses,
+            verified,
+        }
+    }
+
+    /// Whether it has the skill with all of these tags.
+    pub(super) fn has(&self, skill: &str, tags: &BTreeMap<String, String>) -> bool {
+        let fits = |known: &SkillInfo| {
+            known.skill_id == skill && tags.iter().all(|(tag, value)| known.tags.get(tag) == Some(value))
+        };
+        self.skills.iter().any(fits)
+    }
+}
+
+/// Several answers as one, at most `limit` agents.
+pub(super) fn merged(answers: Vec<Vec<Found>>, limit: usize) -> Vec<Found> {
+    let mut places: HashMap<PeerId, usize> = HashMap::new();
+    let mut merged: Vec<Found> = Vec::new();
+    for found in answers.into_iter().flatten() {
+        let Some(&place) = places.get(&found.peer) else {
+            places.insert(found.peer, merged.len());
+            merged.push(found);
+            continue;
+        };
+        let known = &mut merged[place];
+        let (mut better, other) = if found.verified && !known.verified {
+            (found, std::mem::replace(known, empty(known.peer)))
+        } else {
+            (std::mem::replace(known, empty(known.peer)), found)
+        };
+        for address in other.addresses {
+            if better.addresses.len() < ADDRESSES && !better.addresses.contains(&address) {
+                better.addresses.push(address);
+            }
+        }
+        *known = better;
+    }
+    merged.sort_by_key(|found| !found.verified);
+    merged.truncate(limit);
+    merged
+}
+
+fn empty(peer: PeerId) -> Found {
+    Found {
+        peer,
+        name: String::new(),
+        description: String::new(),
+        skills: Vec::new(),
+        addresses: Vec::new(),
+        verified: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u8) -> PeerId {
+        PeerId::from_bytes(&[&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[number; 32]].concat()).unwrap()
+    }
+
+    fn found(number: u8, name: &str, verified: bool, addresses: &[&str]) -> Found {
+        Found {
+            name: name.into(),
+            verified,
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            ..empty(peer(number))
+        }
+    }
+
+    #[test]
+    fn a_peer_appears_once_and_what_is_proven_counts() {
+        let answers = vec![
+            vec![found(1, "said", false, &["/a"]), found(2, "two", false, &[])],
+            vec![found(1, "proven", true, &["/b"]), found(3, "three", true, &[])],
+            vec![found(1, "said later", false, &["/a", "/c"])],
+        ];
+        let merged = merged(answers, 10);
+        let names: Vec<&str> = merged.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names, ["proven", "three", "two"]);
+        assert_eq!(merged[0].addresses, ["/b", "/a", "/c"]);
+    }
+
+    #[test]
+    fn the_limit_keeps_the_best() {
+        let answers = vec![vec![found(1, "said", false, &[]), found(2, "proven", true, &[])]];
+        assert_eq!(merged(answers, 1)[0].name, "proven");
+    }
+
+    #[test]
+    fn what_is_no_peer_is_no_candidate() {
+        let said = SkillRegistration {
+            peer_id: "agent-1".into(),
+            ..SkillRegistration::default()
+        };
+        assert_eq!(Found::registered(said, None), None);
+    }
+
+    #[test]
+    fn a_peer_is_reached_through_the_relay_that_has_it() {
+        let of = |origin: &str| SkillRegistration {
+            peer_id: peer(1).to_string(),
+            origin_relay_id: origin.into(),
+            ..SkillRegistration::default()
+        };
+        let (asked, origin) = (peer(8).to_string(), peer(9).to_string());
+        let found = Found::registered(of(&origin), Some(&asked)).unwrap();
+        assert_eq!(found.addresses, [format!("/p2p/{origin}/p2p-circuit")]);
+        let found = Found::registered(of(""), Some(&asked)).unwrap();
+        assert_eq!(found.addresses, [format!("/p2p/{asked}/p2p-circuit")]);
+        assert!(Found::registered(of(""), None).unwrap().addresses.is_empty());
+    }
+
+    #[test]
+    fn tags_are_those_of_the_skill() {
+        let skill = |id: &str, tags: &[(&str, &str)]| SkillInfo {
+            skill_id: id.into(),
+            tags: tags.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+            ..SkillInfo::default()
+        };
+        let agent = Found {
+            skills: vec![
+                skill("a", &[("lang", "de"), ("x", "1")]),
+                skill("b", &[("lang", "fr")]),
+            ],
+            ..empty(peer(1))
+        };
+        let tags = |tags: &[(&str, &str)]| tags.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        assert!(agent.has("a", &tags(&[("lang", "de")])) && agent.has("a", &BTreeMap::new()));
+        assert!(!agent.has("a", &tags(&[("lang", "fr")])) && !agent.has("c", &BTreeMap::new()));
+    }
+}

@@ -1,0 +1,295 @@
+//! One registry, asked over gRPC: what is said to it is signed by this node's key, for the relay that it is.
+//!
+//! A registry of ours names itself in every answer, and only then it can be signed for; one that does not is a deployed
+//! one, which takes what is not signed. The rule: no call takes longer than [`CALL`].
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use agentanycast_identity::{
+    Keypair, PeerId,
+    proof::{RELAY_KEY, SIGNATURE_KEY, Statement, TIME_KEY},
+};
+use agentanycast_proto::v1::{
+    DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillRegistration,
+    UnregisterSkillsRequest, registry_service_client::RegistryServiceClient,
+};
+use prost::Message;
+use tonic::{
+    Code, Request, Response, Status,
+    metadata::{MetadataMap, MetadataValue},
+    transport::{Channel, Endpoint},
+};
+
+use super::{
+    found::Found,
+    registration::{Answer, Say},
+};
+
+/// How long a registry may take for an answer, connecting included.
+pub(super) const CALL: Duration = Duration::from_secs(3);
+/// Largest answer that is read, in bytes: 1000 agents of 8 KiB, or fewer with more to say.
+const MAX_ANSWER: usize = 8 << 20;
+/// How long a registration is believed to hold when the registry does not say: the time that relays have by default.
+const USUAL_TTL: Duration = Duration::from_secs(30);
+/// A registration that is said to hold for longer than a day is renewed as one of a day.
+const LONGEST_TTL: Duration = Duration::from_hours(24);
+
+const SERVICE: &str = "/agentanycast.v1.RegistryService/";
+
+/// See the module's text.
+pub(super) struct Registry {
+    /// As configured.
+    address: String,
+    client: RegistryServiceClient<Channel>,
+    key: Keypair,
+    me: PeerId,
+    /// Its peer id, once it has said so.
+    relay: Mutex<Option<String>>,
+}
+
+/// Why a registry's address cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no address of a registry; use HOST:PORT, or http://HOST:PORT")]
+pub struct InvalidRegistry(String);
+
+/// The URL of a registry's address.
+pub(crate) fn endpoint(address: &str) -> Result<Endpoint, InvalidRegistry> {
+    let invalid = || InvalidRegistry(address.to_owned());
+    let url = match address.split_once("://") {
+        Some(("http" | "https", _)) => address.to_owned(),
+        Some(_) => return Err(invalid()),
+        None => format!("http://{address}"),
+    };
+    let uri: tonic::codegen::http::Uri = url.parse().map_err(|_| invalid())?;
+    if uri.host().is_none_or(str::is_empty)
+        || uri.port_u16().is_none_or(|port| port == 0)
+        || uri.path() != "/"
+    {
+        return Err(invalid());
+    }
+    let endpoint = Endpoint::from_shared(url).map_err(|_| invalid())?;
+    Ok(endpoint
+        .connect_timeout(CALL)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .keep_alive_while_idle(true))
+}
+
+impl Registry {
+    pub(super) fn new(address: &str, key: Keypair) -> Result<Self, InvalidRegistry> {
+        let client = RegistryServiceClient::new(endpoint(address)?.connect_lazy())
+            .max_decoding_message_size(MAX_ANSWER);
+        Ok(Self {
+            address: address.to_owned(),
+            client,
+            me: agentanycast_identity::peer_id(&key),
+            key,
+            relay: Mutex::new(None),
+        })
+    }
+
+    /// As configured.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its peer id, if it has said so.
+    pub(super) fn relay(&self) -> Option<String> {
+        self.relay.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says something of the local agent.
+    pub(super) async fn say(&self, say: &Say) -> (Answer, Option<Status>) {
+        if self.relay().is_none() && *say != Say::Renew {
+            // It names itself in its answer, whatever that is.
+            let _ = self.renew().await;
+        }
+        let answered = match say {
+            Say::Register(request) => self.register(request).await,
+            Say::Renew => self.renew().await,
+            Say::Unregister => self.unregister().await,
+        };
+        match answered {
+            Ok(holds) => (Answer::Done(holds), None),
+            Err(status) => (answer_of(&status), Some(status)),
+        }
+    }
+
+    /// Agents with a skill and these tags, at most `limit`; the freshest first.
+    pub(super) async fn discover(
+        &self,
+        skill: &str,
+        tags: impl IntoIterator<Item = (String, String)>,
+        limit: usize,
+    ) -> Result<Vec<Found>, Status> {
+        let request = DiscoverBySkillRequest {
+            skill_id: skill.to_owned(),
+            tags: tags.into_iter().collect(),
+            limit: i32::try_from(limit).unwrap_or(i32::MAX),
+            federated: true,
+        };
+        let mut client = self.client.clone();
+        let answer = self
+            .within(client.discover_by_skill(Request::new(request)))
+            .await?;
+        let relay = self.relay();
+        let agents = answer.agents.into_iter().take(limit);
+        Ok(agents
+            .filter_map(|said: SkillRegistration| Found::registered(said, relay.as_deref()))
+            .collect())
+    }
+
+    async fn register(&self, request: &RegisterSkillsRequest) -> Result<Duration, Status> {
+        let signed = self.signed("RegisterSkills", request.clone());
+        let mut client = self.client.clone();
+        let answer = self.within(client.register_skills(signed)).await?;
+        Ok(ttl(answer.expires_at))
+    }
+
+    async fn renew(&self) -> Result<Duration, Status> {
+        let request = HeartbeatRequest {
+            peer_id: self.me.to_string(),
+        };
+        let signed = self.signed("Heartbeat", request);
+        let mut client = self.client.clone();
+        let answer = self.within(client.heartbeat(signed)).await?;
+        Ok(ttl(answer.expires_at))
+    }
+
+    async fn unregister(&self) -> Result<Duration, Status> {
+        let request = UnregisterSkillsRequest {
+            peer_id: self.me.to_string(),
+            skill_ids: Vec::new(),
+        };
+        let signed = self.signed("UnregisterSkills", request);
+        let mut client = self.client.clone();
+        self.within(client.unregister_skills(signed)).await?;
+        Ok(Duration::ZERO)
+    }
+
+    async fn within<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
+        let late = || {
+            Status::deadline_exceeded(format!(
+                "{} did not answer within {} s",
+                self.address,
+                CALL.as_secs()
+            ))
+        };
+        match tokio::time::timeout(CALL, call).await {
+            Err(_) => Err(late()),
+            Ok(Ok(response)) => {
+                self.note_relay(response.metadata());
+                Ok(response.into_inner())
+            }
+            Ok(Err(status)) => {
+                self.note_relay(status.metadata());
+                Err(status)
+            }
+        }
+    }
+
+    fn note_relay(&self, metadata: &MetadataMap) {
+        let named = metadata
+            .get(RELAY_KEY)
+            .and_then(|id| id.to_str().ok())
+            .filter(|id| id.parse::<PeerId>().is_ok());
+        if let Some(named) = named {
+            let mut relay = self.relay.lock().unwrap_or_else(PoisonError::into_inner);
+            if relay.as_deref() != Some(named) {
+                *relay = Some(named.to_owned());
+            }
+        }
+    }
+
+    fn signed<M: Message>(&self, method: &str, message: M) -> Request<M> {
+        let encoded = message.encode_to_vec();
+        let mut request = Request::new(message);
+        let Some(relay) = self.relay() else { return request };
+        let time_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
+        let statement = Statement {
+            method: &format!("{SERVICE}{method}"),
+            request: &encoded,
+            relay: &relay,
+            time_ms,
+        };
+        match statement.sign(&self.key) {
+            Ok(signature) => {
+                let metadata = request.metadata_mut();
+                metadata.insert_bin(SIGNATURE_KEY, MetadataValue::from_bytes(&signature));
+                metadata.insert(TIME_KEY, MetadataValue::from(time_ms));
+            }
+            Err(error) => tracing::warn!(%error, "registry requests cannot be signed"),
+        }
+        request
+    }
+}
+
+/// What a refusal means for what was said.
+fn answer_of(status: &Status) -> Answer {
+    match status.code() {
+        Code::NotFound => Answer::Unknown,
+        // Another version of what is said may be taken.
+        Code::InvalidArgument | Code::PermissionDenied | Code::Unimplemented => Answer::Refused,
+        // UNAUTHENTICATED too: it may be a clock, or a relay whose id has changed, which its answer has told.
+        _ => Answer::Failed,
+    }
+}
+
+/// How long a registration holds. The registry's clock may be wrong: an expiry that has passed, or is far off, is
+/// taken for the usual time.
+fn ttl(expires_at: Option<prost_types::Timestamp>) -> Duration {
+    let expires_at = expires_at.and_then(|at| SystemTime::try_from(at).ok());
+    let left = expires_at.and_then(|at| at.duration_since(SystemTime::now()).ok());
+    left.filter(|left| *left <= LONGEST_TTL).unwrap_or(USUAL_TTL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_registries() {
+        for right in [
+            "relay.example:50052",
+            "192.0.2.1:50052",
+            "[2001:db8::1]:50052",
+            "http://relay.example:50052",
+            "http://relay.example:50052/",
+        ] {
+            assert!(endpoint(right).is_ok(), "{right}");
+        }
+        for wrong in [
+            "",
+            "relay.example",
+            ":50052",
+            "relay.example:0",
+            "relay.example:99999",
+            "ftp://relay.example:1",
+            "http://relay.example:50052/path",
+            "relay example:50052",
+        ] {
+            assert!(endpoint(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_clock_does_not_matter() {
+        let at = |offset: i64| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+            Some(prost_types::Timestamp {
+                seconds: now + offset,
+                nanos: 0,
+            })
+        };
+        assert!(ttl(at(60)) > Duration::from_secs(50) && ttl(at(60)) <= Duration::from_mins(1));
+        for odd in [None, at(-600), at(10_000_000)] {
+            assert_eq!(ttl(odd), USUAL_TTL);
+        }
+    }
+}

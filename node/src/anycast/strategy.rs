@@ -1,0 +1,227 @@
+//! Which of several agents gets a task, and who after it if that one does not take it.
+//!
+//! PURE: chance comes in as a generator. The rules: whoever is left out (see [`Board`]) comes after everyone who is
+//! not, and this node itself only when there is nobody else.
+
+use std::time::Duration;
+
+use agentanycast_identity::PeerId;
+use rand::{RngExt as _, seq::SliceRandom as _};
+
+use super::board::Board;
+use crate::config::RoutingStrategy;
+
+/// Candidates of one task: after the third it waits in the queue of that one.
+pub(super) const CANDIDATES: usize = 3;
+/// What a peer is believed to need to acknowledge a task before it has taken one: a round trip across an ocean. So a
+/// new agent gets work at once, and not all of it.
+const UNKNOWN_LATENCY: f64 = 0.1;
+
+/// What choosing goes by.
+pub(super) struct Choosing<'a> {
+    pub(super) strategy: RoutingStrategy,
+    pub(super) me: PeerId,
+    pub(super) now: Duration,
+    /// How many tasks for this skill have been routed before.
+    pub(super) round: usize,
+    pub(super) board: &'a mut Board,
+}
+
+impl Choosing<'_> {
+    /// The candidates of a task, in the order in which they get it.
+    pub(super) fn candidates(&mut self, agents: &[PeerId], rng: &mut impl rand::Rng) -> Vec<PeerId> {
+        let mut others: Vec<PeerId> = agents.iter().copied().filter(|peer| *peer != self.me).collect();
+        others.sort_unstable();
+        others.dedup();
+        if others.is_empty() {
+            return agents.iter().copied().take(1).collect();
+        }
+        let (mut open, mut resting): (Vec<PeerId>, Vec<PeerId>) = others
+            .into_iter()
+            .partition(|peer| self.board.is_open(self.now, *peer));
+        self.order(&mut open, rng);
+        resting.shuffle(rng);
+        resting.sort_by_key(|peer| self.board.standing(*peer).failures);
+        open.extend(resting);
+        open.truncate(CANDIDATES);
+        if let Some(first) = open.first() {
+            self.board.choose(self.now, *first);
+        }
+        open
+    }
+
+    fn order(&self, peers: &mut Vec<PeerId>, rng: &mut impl rand::Rng) {
+        match self.strategy {
+            RoutingStrategy::Random => peers.shuffle(rng),
+            RoutingStrategy::RoundRobin if !peers.is_empty() => {
+                let first = self.round % peers.len();
+                peers.rotate_left(first);
+            }
+            RoutingStrategy::RoundRobin => {}
+            RoutingStrategy::LeastLatency => {
+                peers.shuffle(rng);
+                let latency = |peer: &PeerId| self.board.standing(*peer).latency.unwrap_or(0.0);
+                peers.sort_by(|a, b| latency(a).total_cmp(&latency(b)));
+            }
+            RoutingStrategy::LeastLoaded => *peers = self.two_choices(std::mem::take(peers), rng),
+        }
+    }
+
+    /// Choosing the best of all would send every node's tasks to the same one (Mitzenmacher, "The power of two choices
+    /// in randomized load balancing", 2001).
+    fn two_choices(&self, mut left: Vec<PeerId>, rng: &mut impl rand::Rng) -> Vec<PeerId> {
+        let mut chosen = Vec::with_capacity(CANDIDATES);
+        while chosen.len() < CANDIDATES && !left.is_empty() {
+            let one = rng.random_range(0..left.len());
+            let other = rng.random_range(0..left.len());
+            let better = if self.load(left[other]) < self.load(left[one]) {
+                other
+            } else {
+                one
+            };
+            chosen.push(left.swap_remove(better));
+        }
+        chosen
+    }
+
+    fn load(&self, peer: PeerId) -> f64 {
+        let standing = self.board.standing(peer);
+        let latency = standing.latency.unwrap_or(UNKNOWN_LATENCY).max(0.001);
+        f64::from(standing.in_flight + 1) * latency * f64::from(standing.failures + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use rand::{SeedableRng as _, rngs::StdRng};
+
+    use super::*;
+    use crate::engine::RouteNews;
+
+    const ALL: [RoutingStrategy; 4] = [
+        RoutingStrategy::Random,
+        RoutingStrategy::RoundRobin,
+        RoutingStrategy::LeastLatency,
+        RoutingStrategy::LeastLoaded,
+    ];
+
+    fn peer(number: u8) -> PeerId {
+        PeerId::from_bytes(&[&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[number; 32]].concat()).unwrap()
+    }
+
+    fn me() -> PeerId {
+        peer(0)
+    }
+
+    fn choose(
+        strategy: RoutingStrategy,
+        board: &mut Board,
+        round: usize,
+        agents: &[PeerId],
+        seed: u64,
+    ) -> Vec<PeerId> {
+        let mut choosing = Choosing {
+            strategy,
+            me: me(),
+            now: Duration::from_secs(1),
+            round,
+            board,
+        };
+        choosing.candidates(agents, &mut StdRng::seed_from_u64(seed))
+    }
+
+    proptest! {
+        /// Any strategy: three at most, each once, nobody made up, this node only alone, who is left out last.
+        #[test]
+        fn candidates_are_sound(
+            agents in prop::collection::vec(0..12_u8, 0..10),
+            resting in prop::collection::vec(0..12_u8, 0..6),
+            round in 0..100_usize,
+            seed in any::<u64>(),
+        ) {
+            for strategy in ALL {
+                let mut board = Board::new();
+                for failed in &resting {
+                    board.hear(Duration::from_secs(1), RouteNews::Missed(peer(*failed)));
+                }
+                let asked: Vec<PeerId> = agents.iter().map(|number| peer(*number)).collect();
+                let chosen = choose(strategy, &mut board, round, &asked, seed);
+                let mut others: Vec<PeerId> = asked.iter().copied().filter(|peer| *peer != me()).collect();
+                others.sort_unstable();
+                others.dedup();
+                if others.is_empty() {
+                    prop_assert_eq!(chosen, if asked.is_empty() { vec![] } else { vec![me()] });
+                    continue;
+                }
+                prop_assert_eq!(chosen.len(), others.len().min(CANDIDATES));
+                let mut unique = chosen.clone();
+                unique.sort_unstable();
+                unique.dedup();
+                prop_assert_eq!(unique.len(), chosen.len());
+                prop_assert!(chosen.iter().all(|peer| others.contains(peer)));
+                let is_resting = |id: &PeerId| resting.iter().any(|number| peer(*number) == *id);
+                let open = others.iter().filter(|peer| !is_resting(peer)).count();
+                for (place, id) in chosen.iter().enumerate() {
+                    prop_assert_eq!(is_resting(id), place >= open, "{} at {}", id, place);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_in_its_turn() {
+        let agents = [peer(3), peer(1), peer(2)];
+        let mut board = Board::new();
+        let firsts: Vec<PeerId> = (0..6)
+            .map(|round| choose(RoutingStrategy::RoundRobin, &mut board, round, &agents, 7)[0])
+            .collect();
+        assert_eq!(firsts, [peer(1), peer(2), peer(3), peer(1), peer(2), peer(3)]);
+    }
+
+    #[test]
+    fn the_fastest_after_the_unknown() {
+        let mut board = Board::new();
+        for (number, ms) in [(1, 30), (2, 10), (3, 20)] {
+            let after = Some(Duration::from_millis(ms));
+            board.hear(
+                Duration::ZERO,
+                RouteNews::Taken {
+                    peer: peer(number),
+                    after,
+                },
+            );
+        }
+        let agents = [peer(1), peer(2), peer(3)];
+        for seed in 0..20 {
+            let chosen = choose(RoutingStrategy::LeastLatency, &mut board, 0, &agents, seed);
+            assert_eq!(chosen, [peer(2), peer(3), peer(1)]);
+            let with_new = [peer(1), peer(2), peer(3), peer(4)];
+            assert_eq!(
+                choose(RoutingStrategy::LeastLatency, &mut board, 0, &with_new, seed)[0],
+                peer(4)
+            );
+        }
+    }
+
+    #[test]
+    fn work_goes_to_whoever_has_less() {
+        // Ten tasks are with the first, none with the others: of two at random it is chosen only against itself.
+        let mut board = Board::new();
+        for _ in 0..10 {
+            board.hear(Duration::ZERO, RouteNews::Given(peer(1)));
+        }
+        let agents = [peer(1), peer(2), peer(3)];
+        let mut firsts: HashMap<PeerId, u32> = HashMap::new();
+        for seed in 0..900 {
+            *firsts
+                .entry(choose(RoutingStrategy::LeastLoaded, &mut board, 0, &agents, seed)[0])
+                .or_default() += 1;
+        }
+        // One in nine, four in nine, four in nine.
+        assert!((50..150).contains(&firsts[&peer(1)]), "{firsts:?}");
+        assert!(firsts[&peer(2)] > 300 && firsts[&peer(3)] > 300, "{firsts:?}");
+    }
+}

@@ -1,0 +1,68 @@
+//! NetworkService: how this node is reached, and how it reaches others.
+
+use agentanycast_proto::v1::{
+    GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, PlaceState, RelayPlace,
+    network_service_server::NetworkService,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Api, node_service::peer_info};
+use crate::net;
+
+#[tonic::async_trait]
+impl NetworkService for Api {
+    async fn get_network(
+        &self,
+        _: Request<GetNetworkRequest>,
+    ) -> Result<Response<GetNetworkResponse>, Status> {
+        let reachable = self.net().reachable().borrow().clone();
+        let peers = self.net().peers();
+        Ok(Response::new(GetNetworkResponse {
+            nat: nat(reachable.nat) as i32,
+            direct_addresses: reachable.direct,
+            relayed_addresses: reachable.relayed,
+            relays: self.net().relays().into_iter().map(place).collect(),
+            peers: peers.iter().map(path).collect(),
+        }))
+    }
+}
+
+fn nat(nat: net::Nat) -> Nat {
+    match nat {
+        net::Nat::Unknown => Nat::Unspecified,
+        net::Nat::Public => Nat::Public,
+        net::Nat::Private => Nat::Private,
+        net::Nat::Symmetric => Nat::Symmetric,
+    }
+}
+
+fn place(relay: net::RelaySnapshot) -> RelayPlace {
+    let state = match relay.state {
+        net::ReservationState::Held => PlaceState::Held,
+        net::ReservationState::Asking => PlaceState::Asking,
+        net::ReservationState::Waiting => PlaceState::Waiting,
+        net::ReservationState::Spare => PlaceState::Spare,
+        net::ReservationState::Away => PlaceState::Away,
+    };
+    RelayPlace {
+        relay_peer_id: relay.relay.to_string(),
+        state: state as i32,
+        since: relay.since.map(Into::into),
+        renewed_at: relay.renewed.map(Into::into),
+        next_try: relay.next_try.map(Into::into),
+        last_error: relay.last_error.unwrap_or_default(),
+        addresses: relay.circuits,
+    }
+}
+
+fn path(peer: &net::PeerSnapshot) -> PeerPath {
+    let info = peer_info(peer);
+    PeerPath {
+        peer_id: info.peer_id,
+        connection_type: info.connection_type,
+        addresses: info.addresses,
+        connected_at: info.connected_at,
+        // A round trip of centuries does not fit, and does not happen.
+        round_trip: peer.rtt.and_then(|rtt| rtt.try_into().ok()),
+    }
+}

@@ -1,0 +1,169 @@
+//! Tasks sent by skill: given to one candidate after the other until one takes it.
+//!
+//! A candidate takes a task by acknowledging it. As long as there is another candidate the task is sent
+//! *tentatively*: a node of ours holds it back from its agent and says so in its ACK, and the originator, which from
+//! then on gives it to nobody else, confirms it. So no two agents work on one task, however late an ACK is: a
+//! candidate that was passed over gets a CANCEL instead (docs/protocol.md, "Anycast").
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{TaskCancelPayload, TaskConfirmPayload, a2a_envelope::Payload};
+
+use super::{
+    attempts::TAKEN_WITHIN,
+    core::Core,
+    trace::Trace,
+    turn::{Effect, Now, RouteNews},
+    wire,
+};
+use crate::{
+    delivery::outbox::Kind,
+    store::StoreError,
+    task::{Role, Status, Task},
+};
+
+/// Tasks that go on to their next candidates in one turn: bounds the time that it takes.
+const MOVED: usize = 200;
+
+impl Core {
+    /// A task that was sent by skill is given to its assignee.
+    pub(super) fn begin_attempt(&mut self, now: Now, task: &Task) {
+        if let (Some(_), Role::Originator(peer)) = (&task.route, task.role) {
+            self.attempts.begin(&task.id, now.mono);
+            self.effect(Effect::Routed(RouteNews::Given(peer)));
+        }
+    }
+
+    /// Takes up the tasks that the last run left without an answer.
+    pub(super) fn resume_attempts(&mut self, now: Now) {
+        let routed: Vec<(String, PeerId, bool)> = self
+            .tasks
+            .all()
+            .filter(|(_, known)| known.routed && !known.status.is_terminal())
+            .filter_map(|(id, known)| Some((id.to_owned(), known.peer?, known.seeks)))
+            .collect();
+        for (id, peer, seeks) in routed {
+            self.effect(Effect::Routed(RouteNews::Given(peer)));
+            if seeks {
+                self.attempts.begin(&id, now.mono);
+            }
+        }
+    }
+
+    /// A task's assignee has acknowledged it: it stays there. `held`: it waits to be told so.
+    pub(super) fn on_taken(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        held: bool,
+    ) -> Result<(), StoreError> {
+        self.attempts.heard(peer);
+        let since = self.attempts.end(id);
+        if since.is_none() && !held {
+            return Ok(());
+        }
+        let Some(mut slot) = self.take(id)? else {
+            return Ok(());
+        };
+        if slot.task.role != Role::Originator(peer) {
+            self.tasks.keep(slot);
+            return Ok(());
+        }
+        if let Some(route) = &mut slot.task.route {
+            route.taken = true;
+            route.rest.clear();
+        }
+        let metadata = slot.task.metadata.clone();
+        self.put(slot);
+        let after = since.map(|since| now.mono.saturating_sub(since));
+        self.effect(Effect::Routed(RouteNews::Taken { peer, after }));
+        if held {
+            let payload = Payload::TaskConfirm(TaskConfirmPayload {
+                task_id: id.to_owned(),
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&metadata))?;
+        }
+        Ok(())
+    }
+
+    /// Gives what was not taken in time to the next candidates.
+    pub(super) fn move_on_from_silent(&mut self, now: Now) -> Result<(), StoreError> {
+        let reason = format!("not acknowledged within {}", super::human(TAKEN_WITHIN));
+        for id in self.attempts.due(now.mono, MOVED) {
+            let Some(peer) = self.tasks.indexed(&id).and_then(|known| known.peer) else {
+                continue;
+            };
+            self.attempts.silent(peer);
+            self.effect(Effect::Routed(RouteNews::Missed(peer)));
+            self.move_on(now, &id, &reason)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a task that its assignee has not taken to the next candidate. False: there is none.
+    pub(super) fn move_on(&mut self, now: Now, id: &str, reason: &str) -> Result<bool, StoreError> {
+        let Some(mut slot) = self.take(id)? else {
+            return Ok(false);
+        };
+        let first = slot.task.role.peer();
+        let is_there = |peer| self.connected.contains(&peer) && !self.attempts.is_silent(peer);
+        let (Some(first), Some(next)) = (first, slot.task.move_on(now.unix, reason, is_there)) else {
+            self.tasks.keep(slot);
+            return Ok(false);
+        };
+        tracing::info!(task = id, %first, %next, reason, "a task goes on to the next agent with its skill");
+        let task = slot.task.clone();
+        self.put_moved(slot);
+        self.attempts.end(id);
+        self.effect(Effect::Routed(RouteNews::Left(first)));
+        if self.withdraw(first, id) {
+            // It may have arrived, and only its acknowledgement be missing.
+            let payload = Payload::TaskCancel(TaskCancelPayload {
+                task_id: id.to_owned(),
+            });
+            self.send(now, first, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+        }
+        if let Err(error) = self.send_message_of(now, next, &task) {
+            // The same message fitted before.
+            self.end(now, id, Status::Failed, &error.to_string())?;
+        }
+        self.begin_attempt(now, &task);
+        Ok(true)
+    }
+
+    /// Takes a SEND_TASK out of a peer's queue. True: the peer may have got it all the same.
+    fn withdraw(&mut self, peer: PeerId, id: &str) -> bool {
+        let Some(queue) = self.queues.get_mut(&peer) else {
+            return false;
+        };
+        let Some((entry, was_sent)) = queue.outbox.withdraw(id) else {
+            return false; // The peer has refused it.
+        };
+        self.left_queue(peer, &entry);
+        was_sent
+    }
+
+    /// The originator of a task that is held here says that it is this node's.
+    pub(super) fn on_confirm(&mut self, peer: PeerId, id: &str) -> Result<Option<String>, StoreError> {
+        let Some(mut slot) = self.take(id)? else {
+            return Ok(Some(format!("no task {id}")));
+        };
+        if slot.task.role != Role::Assignee(peer) {
+            self.tasks.keep(slot);
+            return Ok(Some(format!("task {id} was not sent by this peer")));
+        }
+        if !slot.task.held {
+            self.tasks.keep(slot);
+            return Ok(None);
+        }
+        slot.task.held = false;
+        self.put(slot);
+        self.tell_agent(id)?;
+        Ok(None)
+    }
+
+    /// What its subscribers are told of a task that is with its next candidate.
+    pub(super) fn note_of_move(task: &Task) -> Option<std::sync::Arc<agentanycast_proto::v1::Message>> {
+        wire::moved(task).map(Into::into)
+    }
+}

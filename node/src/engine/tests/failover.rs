@@ -1,0 +1,349 @@
+//! Tasks sent by skill: who gets them when a candidate is silent, refuses, is late, or restarts.
+
+use std::time::Duration;
+
+use agentanycast_proto::v1::{AckOutcome, AckPayload, EnvelopeType, a2a_envelope::Payload};
+use proptest::prelude::*;
+
+use super::{
+    harness::limits,
+    lab::{A, B, C, Lab, stranger},
+};
+use crate::{
+    engine::{originate::SendTask, turn::EngineError},
+    task::{Role, Status},
+};
+
+/// Long enough for one candidate to be given up.
+const SILENCE: Duration = Duration::from_millis(3_200);
+
+fn lab() -> Lab {
+    Lab::of(3, &limits())
+}
+
+/// Joins two nodes, both ways.
+fn join(lab: &mut Lab, one: usize, other: usize) {
+    let (a, b) = (lab.id(one), lab.id(other));
+    lab.join(one, b);
+    lab.join(other, a);
+}
+
+/// A task from the first node to the second, with the third behind it; its id.
+fn send(lab: &mut Lab) -> String {
+    let others = Some(vec![lab.id(C)]);
+    let request = SendTask {
+        others,
+        ..SendTask::default()
+    };
+    lab.send(A, lab.id(B), request).unwrap().id
+}
+
+fn with(lab: &mut Lab, id: &str) -> Role {
+    lab.view(A, id).role
+}
+
+#[test]
+fn a_candidate_that_takes_it_works_on_it() {
+    let mut lab = lab();
+    lab.listen(B);
+    join(&mut lab, A, B);
+    let id = send(&mut lab);
+    assert_eq!(
+        lab.types_to(lab.id(B)),
+        [EnvelopeType::SendTask, EnvelopeType::TaskConfirm]
+    );
+    assert_eq!(lab.handed_over(B, &id), [Status::Submitted]);
+    lab.complete(B, &id, "done").unwrap();
+    lab.advance(2 * SILENCE);
+    assert_eq!(
+        (lab.status(A, &id), with(&mut lab, &id)),
+        (Status::Completed, Role::Originator(lab.id(B)))
+    );
+    assert!(lab.view(A, &id).route.unwrap().attempts.is_empty());
+}
+
+#[test]
+fn a_candidate_that_is_away_is_passed_over() {
+    let mut lab = lab();
+    lab.listen(C);
+    join(&mut lab, A, C);
+    let id = send(&mut lab);
+    lab.advance(Duration::from_millis(2_800));
+    assert!(lab.handed_over(C, &id).is_empty());
+    lab.advance(Duration::from_millis(400));
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+    let route = lab.view(A, &id).route.unwrap();
+    assert_eq!((route.attempts.len(), route.attempts[0].peer), (1, lab.id(B)));
+    assert!(
+        route.attempts[0].reason.contains("3 s"),
+        "{}",
+        route.attempts[0].reason
+    );
+    // It never had a stream, so there is nothing to take back.
+    assert_eq!(lab.nodes[A].core.queued(), 0);
+    lab.complete(C, &id, "done").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+    // The last candidate has it for good: no confirmation, which costs a round trip.
+    assert_eq!(lab.types_to(lab.id(C)), [EnvelopeType::SendTask]);
+}
+
+#[test]
+fn its_subscribers_are_told_where_it_went() {
+    let mut lab = lab();
+    let id = send(&mut lab);
+    lab.advance(SILENCE);
+    let (_, change) = lab.changes.last().unwrap();
+    let said = crate::engine::wire::text_of(change.message.as_ref().unwrap());
+    let expected = format!(
+        "{}: not acknowledged within 3 s; sent to {}",
+        lab.id(B),
+        lab.id(C)
+    );
+    assert_eq!((change.status, said), (Status::Submitted, expected.clone()));
+    let shown = crate::engine::wire::head(&lab.view(A, &id), lab.id(A));
+    assert_eq!(
+        crate::engine::wire::text_of(&shown.status_message.unwrap()),
+        expected
+    );
+    assert_eq!(shown.attempts.len(), 1);
+}
+
+#[test]
+fn a_candidate_that_is_late_never_works_on_it() {
+    let mut lab = lab();
+    lab.listen(B);
+    lab.listen(C);
+    // What B says does not arrive: it has the task, and nobody knows.
+    lab.join(A, lab.id(B));
+    join(&mut lab, A, C);
+    let id = send(&mut lab);
+    assert_eq!(lab.status(B, &id), Status::Submitted);
+    lab.advance(SILENCE);
+    assert_eq!(with(&mut lab, &id), Role::Originator(lab.id(C)));
+    lab.complete(C, &id, "done").unwrap();
+    lab.join(B, lab.id(A));
+    lab.advance(2 * SILENCE);
+    assert_eq!(lab.status(B, &id), Status::Canceled);
+    assert!(lab.handed_over(B, &id).is_empty(), "its agent never heard of it");
+    assert_eq!(lab.status(A, &id), Status::Completed);
+    assert_eq!(lab.nodes[A].core.queued(), 0);
+}
+
+#[test]
+fn a_task_that_is_held_is_nobodys() {
+    let mut lab = lab();
+    lab.listen(B);
+    lab.join(A, lab.id(B));
+    let id = send(&mut lab);
+    let early = lab.complete(B, &id, "early");
+    assert!(matches!(early, Err(EngineError::Precondition(_))), "{early:?}");
+    lab.restart(B);
+    lab.listen(B);
+    assert!(lab.handed_over(B, &id).is_empty(), "also after a restart");
+    join(&mut lab, A, B);
+    lab.advance(Duration::from_millis(2_500)); // It is sent again, and its ACK arrives.
+    assert_eq!(lab.handed_over(B, &id), [Status::Submitted]);
+}
+
+#[test]
+fn a_third_peer_cannot_confirm_it() {
+    let mut lab = lab();
+    lab.listen(B);
+    lab.join(A, lab.id(B));
+    let id = send(&mut lab);
+    let confirm = Payload::TaskConfirm(agentanycast_proto::v1::TaskConfirmPayload { task_id: id.clone() });
+    lab.join(B, stranger());
+    let envelope = lab.receive(B, stranger(), confirm);
+    assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Rejected);
+    assert!(lab.handed_over(B, &id).is_empty());
+}
+
+#[test]
+fn a_refusal_moves_it_on_at_once() {
+    let mut lab = lab();
+    lab.listen(C);
+    lab.join(A, stranger());
+    join(&mut lab, A, C);
+    let request = SendTask {
+        others: Some(vec![lab.id(C)]),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, stranger(), request).unwrap().id;
+    let sent = lab.last_to(stranger(), EnvelopeType::SendTask);
+    let refusal = AckPayload {
+        acknowledged_envelope_id: sent.envelope_id,
+        outcome: AckOutcome::Rejected as i32,
+        reason: "full".into(),
+        ..AckPayload::default()
+    };
+    lab.receive(A, stranger(), Payload::Ack(refusal));
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+    let attempts = lab.view(A, &id).route.unwrap().attempts;
+    assert_eq!(attempts[0].reason, "refused it: full");
+    assert!(!lab.types_to(stranger()).contains(&EnvelopeType::TaskCancel));
+}
+
+#[test]
+fn a_deployed_candidate_keeps_what_it_acknowledged() {
+    let mut lab = lab();
+    lab.join(A, stranger());
+    let request = SendTask {
+        others: Some(vec![lab.id(C)]),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, stranger(), request).unwrap().id;
+    let sent = lab.last_to(stranger(), EnvelopeType::SendTask);
+    lab.receive(A, stranger(), super::lab::ack_of(&sent));
+    lab.advance(2 * SILENCE);
+    assert_eq!(with(&mut lab, &id), Role::Originator(stranger()));
+    assert!(!lab.types_to(stranger()).contains(&EnvelopeType::TaskConfirm));
+}
+
+#[test]
+fn it_goes_to_one_that_is_there() {
+    let mut lab = lab();
+    lab.listen(C);
+    join(&mut lab, A, C);
+    let request = SendTask {
+        others: Some(vec![stranger(), lab.id(C)]),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, lab.id(B), request).unwrap().id;
+    lab.advance(SILENCE);
+    assert_eq!(
+        lab.handed_over(C, &id),
+        [Status::Submitted],
+        "the stranger is not connected"
+    );
+}
+
+#[test]
+fn with_nobody_there_it_waits_for_the_last() {
+    let mut lab = lab();
+    let id = send(&mut lab);
+    lab.advance(Duration::from_mins(2));
+    assert_eq!(with(&mut lab, &id), Role::Originator(lab.id(C)));
+    assert_eq!(lab.status(A, &id), Status::Submitted);
+    lab.listen(C);
+    join(&mut lab, A, C);
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+}
+
+#[test]
+fn the_originator_goes_on_after_a_restart() {
+    let mut lab = lab();
+    lab.listen(C);
+    let id = send(&mut lab);
+    lab.restart(A);
+    join(&mut lab, A, C);
+    lab.advance(SILENCE);
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+    lab.complete(C, &id, "done").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+}
+
+#[test]
+fn a_canceled_task_goes_nowhere() {
+    let mut lab = lab();
+    lab.listen(C);
+    join(&mut lab, A, C);
+    let id = send(&mut lab);
+    lab.call(A, |core, now| core.cancel(now, &id)).unwrap();
+    lab.advance(2 * SILENCE);
+    assert!(lab.types_to(lab.id(C)).is_empty());
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send {
+        first: usize,
+    },
+    /// What `from` says to `to` arrives from now on, or no longer.
+    Join {
+        from: usize,
+        to: usize,
+        up: bool,
+    },
+    LoseAcks(bool),
+    Wait(u64),
+    Restart(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let node = 0..3_usize;
+    prop_oneof![
+        3 => (1..3_usize).prop_map(|first| Step::Send { first }),
+        6 => (node.clone(), node.clone(), any::<bool>()).prop_map(|(from, to, up)| Step::Join { from, to, up }),
+        2 => any::<bool>().prop_map(Step::LoseAcks),
+        5 => (100..4_000_u64).prop_map(Step::Wait),
+        1 => node.prop_map(Step::Restart),
+    ]
+}
+
+/// Agents complete what they are handed at once.
+fn work(lab: &mut Lab, read: &mut usize) {
+    while let Some((at, _, task)) = lab.incoming.get(*read).cloned() {
+        *read += 1;
+        if task.status == Status::Submitted {
+            // Handed over again after a restart it may have ended.
+            let _ = lab.complete(at, &task.id, "done");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever is lost and whoever restarts: no task is worked on at two nodes, and once all can talk, each ends.
+    #[test]
+    fn one_agent_works_on_each_task(steps in prop::collection::vec(step(), 1..40)) {
+        let mut lab = lab();
+        lab.listen(B);
+        lab.listen(C);
+        let (mut ids, mut read) = (Vec::new(), 0);
+        for step in steps {
+            match step {
+                Step::Send { first } => {
+                    let request = SendTask {
+                        others: Some(vec![lab.id(3 - first)]),
+                        ..SendTask::default()
+                    };
+                    ids.push(lab.send(A, lab.id(first), request).unwrap().id);
+                }
+                Step::Join { from, to, up } if from != to => {
+                    let to = lab.id(to);
+                    if up { lab.join(from, to) } else { lab.part(from, to) }
+                }
+                Step::Join { .. } => {}
+                Step::LoseAcks(lost) => lab.acks_are_lost = lost,
+                Step::Wait(ms) => lab.advance(Duration::from_millis(ms)),
+                Step::Restart(node) => {
+                    lab.restart(node);
+                    if node != A {
+                        lab.listen(node);
+                    }
+                }
+            }
+            work(&mut lab, &mut read);
+        }
+        lab.acks_are_lost = false;
+        for (one, other) in [(A, B), (A, C)] {
+            let (a, b) = (lab.id(one), lab.id(other));
+            lab.part(one, b);
+            lab.part(other, a);
+            join(&mut lab, one, other);
+        }
+        for _ in 0..4 {
+            lab.advance(Duration::from_secs(20));
+            work(&mut lab, &mut read);
+        }
+        for id in ids {
+            let workers: Vec<usize> = [B, C]
+                .into_iter()
+                .filter(|node| lab.handed_over(*node, &id).contains(&Status::Submitted))
+                .collect();
+            prop_assert_eq!(workers.len(), 1, "{} was given to {:?}", id, workers);
+            prop_assert_eq!(lab.status(A, &id), Status::Completed);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A node gets a place at its bootstrap relay, is reached through it, says so, and gets it again.
+
+use futures::StreamExt;
+use libp2p::{
+    Multiaddr, Swarm, identify, relay,
+    swarm::{self, NetworkBehaviour, SwarmEvent},
+};
+
+use super::*;
+
+#[derive(NetworkBehaviour)]
+#[behaviour(prelude = "libp2p::swarm::derive_prelude")]
+struct Behaviour {
+    relay: relay::Behaviour,
+    identify: identify::Behaviour,
+}
+
+/// A relay with so many places, and its task.
+async fn relay(keypair: &Keypair, at: &str, places: usize) -> (Multiaddr, JoinHandle<()>) {
+    let peer = keypair.public().to_peer_id();
+    let (transport, _) = transport::build(keypair, false, false).unwrap();
+    let config = relay::Config {
+        max_reservations: places,
+        ..relay::Config::default()
+    };
+    let behaviour = Behaviour {
+        relay: relay::Behaviour::new(peer, config),
+        identify: identify::Behaviour::new(identify::Config::new("test/1".to_owned(), keypair.public())),
+    };
+    let mut swarm = Swarm::new(transport, behaviour, peer, swarm::Config::with_tokio_executor());
+    swarm.listen_on(at.parse().unwrap()).unwrap();
+    let address = loop {
+        if let SwarmEvent::NewListenAddr { address, .. } = swarm.select_next_some().await {
+            break address;
+        }
+    };
+    swarm.add_external_address(address.clone());
+    let running = tokio::spawn(async move { while swarm.next().await.is_some() {} });
+    (address.with_p2p(peer).unwrap(), running)
+}
+
+async fn behind(relays: &[&Multiaddr]) -> Node {
+    let mut config = config(&[TCP]);
+    config.bootstrap_peers = relays.iter().map(ToString::to_string).collect();
+    Node::start(config).await
+}
+
+async fn circuits(node: &Node, count: usize) -> Vec<String> {
+    let mut reachable = node.handle.reachable();
+    let met = reachable.wait_for(|now| now.relayed.len() == count);
+    timeout(DEADLINE, met).await.unwrap().unwrap().relayed.clone()
+}
+
+fn state(node: &Node, at: usize) -> Option<ReservationState> {
+    node.handle.relays().get(at).map(|relay| relay.state)
+}
+
+#[tokio::test]
+async fn a_node_is_reached_through_its_relay_also_after_a_restart() {
+    let key = Keypair::generate_ed25519();
+    let (at, running) = relay(&key, TCP, 8).await;
+    let mut a = behind(&[&at]).await;
+    let told = circuits(&a, 1).await;
+    assert_eq!(told, [format!("{at}/p2p-circuit")]);
+    let b = Node::start(config(&[TCP])).await;
+    b.handle.set_card(Some(named("b"))).await;
+    let road = format!("{}/p2p/{}", told[0], a.peer());
+    let snapshot = b.handle.dial(a.peer(), vec![road.clone()]).await.unwrap();
+    assert!(!snapshot.direct);
+    assert_eq!(a.card().await.name, "b");
+    a.handle.set_card(Some(named("a"))).await;
+    let shown = b.handle.fetch_card(a.peer()).await.unwrap().unwrap();
+    assert_eq!(
+        shown.p2p_extension.unwrap().relay_addresses,
+        std::slice::from_ref(&road)
+    );
+
+    running.abort();
+    circuits(&a, 0).await;
+    let lost = a.handle.relays().remove(0);
+    assert!(
+        lost.state == ReservationState::Away && lost.last_error.is_some(),
+        "{lost:?}"
+    );
+    let bare = at.to_string();
+    let (_, _running) = relay(&key, bare.split("/p2p/").next().unwrap(), 8).await;
+    assert_eq!(circuits(&a, 1).await, told);
+    let c = Node::start(config(&[TCP])).await;
+    assert!(!c.handle.dial(a.peer(), vec![road]).await.unwrap().direct);
+}
+
+#[tokio::test]
+async fn two_places_are_kept_and_others_are_spare() {
+    let mut relays = Vec::new();
+    for _ in 0..3 {
+        relays.push(relay(&Keypair::generate_ed25519(), TCP, 8).await);
+    }
+    let a = behind(&relays.iter().map(|(at, _)| at).collect::<Vec<_>>()).await;
+    circuits(&a, 2).await;
+    until("the third is spare", || {
+        state(&a, 2) == Some(ReservationState::Spare)
+    })
+    .await;
+    let held = a.handle.relays()[0].relay;
+    let gone = relays
+        .iter()
+        .find(|(at, _)| at.to_string().contains(&held.to_string()))
+        .unwrap();
+    gone.1.abort();
+    until("the spare one took over", || {
+        let relays = a.handle.relays();
+        let held_by = |relay: &&RelaySnapshot| relay.state == ReservationState::Held && relay.relay != held;
+        relays.iter().filter(held_by).count() == 2
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_relay_is_left_alone_for_a_while() {
+    let (at, _running) = relay(&Keypair::generate_ed25519(), TCP, 0).await;
+    let a = behind(&[&at]).await;
+    until("the relay has refused", || {
+        state(&a, 0) == Some(ReservationState::Waiting)
+    })
+    .await;
+    let refused = a.handle.relays().remove(0);
+    assert!(refused.last_error.unwrap().contains("resource limit"));
+    let wait = refused
+        .next_try
+        .unwrap()
+        .duration_since(std::time::SystemTime::now())
+        .unwrap();
+    assert!(wait > Duration::from_secs(20), "{wait:?}");
+    assert!(a.handle.reachable().borrow().relayed.is_empty());
+}

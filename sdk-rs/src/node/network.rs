@@ -1,0 +1,209 @@
+//! What the daemon says of its network: how it is reached, through which relays, and how it reaches its peers.
+
+use std::time::{Duration, SystemTime};
+
+use agentanycast_proto::v1;
+
+use super::peers::Road;
+use crate::{message::to_system_time, peer_id::PeerId};
+
+/// How the daemon is reached, and how it reaches others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Network {
+    /// What is between it and the Internet.
+    pub nat: Nat,
+    /// Where it is dialled: confirmed from outside first, then where it listens. Without the trailing `/p2p` part.
+    pub direct_addresses: Vec<String>,
+    /// Circuits through relays that lead to it, without the trailing `/p2p` part.
+    pub relayed_addresses: Vec<String>,
+    /// The relays among its bootstrap peers; those that hold a place for it first.
+    pub relays: Vec<Relay>,
+    /// The connected peers.
+    pub peers: Vec<PeerPath>,
+}
+
+/// What is between a daemon and the Internet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Nat {
+    /// Nobody outside has said, or in words that this SDK does not know.
+    Unknown,
+    /// Nothing, as a test from outside has shown.
+    Public,
+    /// A NAT or a firewall.
+    Private,
+    /// A NAT that shows every remote another port: a direct way through it is seldom found.
+    Symmetric,
+}
+
+impl std::fmt::Display for Nat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Unknown => "unknown",
+            Self::Public => "public",
+            Self::Private => "private",
+            Self::Symmetric => "symmetric",
+        })
+    }
+}
+
+/// How it stands with the daemon's place (reservation) at a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PlaceState {
+    /// The daemon is reached through it.
+    Held,
+    /// It is being asked.
+    Asking,
+    /// It is asked again later.
+    Waiting,
+    /// It offers places, and there are enough at others.
+    Spare,
+    /// It is not connected, or offers none any more.
+    Away,
+    /// A state that this SDK does not know, with its number.
+    Other(i32),
+}
+
+impl std::fmt::Display for PlaceState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Held => "held",
+            Self::Asking => "asking",
+            Self::Waiting => "waiting",
+            Self::Spare => "spare",
+            Self::Away => "away",
+            Self::Other(_) => "unknown",
+        })
+    }
+}
+
+/// A relay, and the daemon's place there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Relay {
+    /// Its name on the network.
+    pub id: Option<PeerId>,
+    /// How it stands.
+    pub state: PlaceState,
+    /// Since when the place is held.
+    pub since: Option<SystemTime>,
+    /// When the relay confirmed it last.
+    pub renewed_at: Option<SystemTime>,
+    /// When the relay is asked again.
+    pub next_try: Option<SystemTime>,
+    /// Why the last place or request was lost; empty if none was.
+    pub last_error: String,
+    /// Circuits through it.
+    pub addresses: Vec<String>,
+}
+
+/// How a connected peer is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerPath {
+    /// Its name on the network.
+    pub id: Option<PeerId>,
+    /// Directly or through a relay.
+    pub road: Road,
+    /// Multiaddrs in use, direct ones first, without the trailing `/p2p` part.
+    pub addresses: Vec<String>,
+    /// Since when it is connected.
+    pub connected_at: Option<SystemTime>,
+    /// Of the last ping; `None` before the first.
+    pub round_trip: Option<Duration>,
+}
+
+impl From<v1::GetNetworkResponse> for Network {
+    fn from(answer: v1::GetNetworkResponse) -> Self {
+        let nat = match v1::Nat::try_from(answer.nat) {
+            Ok(v1::Nat::Public) => Nat::Public,
+            Ok(v1::Nat::Private) => Nat::Private,
+            Ok(v1::Nat::Symmetric) => Nat::Symmetric,
+            Ok(v1::Nat::Unspecified) | Err(_) => Nat::Unknown,
+        };
+        Self {
+            nat,
+            direct_addresses: answer.direct_addresses,
+            relayed_addresses: answer.relayed_addresses,
+            relays: answer.relays.into_iter().map(Into::into).collect(),
+            peers: answer.peers.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<v1::RelayPlace> for Relay {
+    fn from(place: v1::RelayPlace) -> Self {
+        let state = match v1::PlaceState::try_from(place.state) {
+            Ok(v1::PlaceState::Held) => PlaceState::Held,
+            Ok(v1::PlaceState::Asking) => PlaceState::Asking,
+            Ok(v1::PlaceState::Waiting) => PlaceState::Waiting,
+            Ok(v1::PlaceState::Spare) => PlaceState::Spare,
+            Ok(v1::PlaceState::Away) => PlaceState::Away,
+            Ok(v1::PlaceState::Unspecified) | Err(_) => PlaceState::Other(place.state),
+        };
+        Self {
+            id: PeerId::from_daemon(place.relay_peer_id),
+            state,
+            since: to_system_time(place.since),
+            renewed_at: to_system_time(place.renewed_at),
+            next_try: to_system_time(place.next_try),
+            last_error: place.last_error,
+            addresses: place.addresses,
+        }
+    }
+}
+
+impl From<v1::PeerPath> for PeerPath {
+    fn from(path: v1::PeerPath) -> Self {
+        Self {
+            id: PeerId::from_daemon(path.peer_id),
+            road: Road::from_daemon(path.connection_type),
+            addresses: path.addresses,
+            connected_at: to_system_time(path.connected_at),
+            round_trip: path.round_trip.and_then(|rtt| rtt.try_into().ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ErrorKind,
+        fake::{Fake, Way},
+    };
+
+    #[tokio::test]
+    async fn an_older_daemon_does_not_know_the_call() {
+        let fake = Fake::start(Way::Unary);
+        let error = fake.node().await.network().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn what_a_newer_daemon_says_is_not_lost() {
+        let place = v1::RelayPlace {
+            state: 77,
+            last_error: "full".to_owned(),
+            ..v1::RelayPlace::default()
+        };
+        let path = v1::PeerPath {
+            connection_type: v1::ConnectionType::Relay.into(),
+            round_trip: Some(Duration::from_millis(20).try_into().unwrap()),
+            ..v1::PeerPath::default()
+        };
+        let network = Network::from(v1::GetNetworkResponse {
+            nat: 78,
+            relays: vec![place],
+            peers: vec![path],
+            ..v1::GetNetworkResponse::default()
+        });
+        assert_eq!(network.nat, Nat::Unknown);
+        assert_eq!(network.relays[0].state, PlaceState::Other(77));
+        assert_eq!(network.relays[0].last_error, "full");
+        assert_eq!(network.peers[0].road, Road::Relay);
+        assert_eq!(network.peers[0].round_trip, Some(Duration::from_millis(20)));
+    }
+}

@@ -1,0 +1,65 @@
+//! A relay's circuits and connections in figures: `cargo bench -p agentanycast-tests --bench relay`.
+//!
+//! One relay of the release build, a process of its own. What its connections take of memory, beside a bare libp2p with
+//! identify and ping in a process of its own; how quickly a circuit carries bytes, beside a direct connection of the same
+//! two peers; and 1 000 reservations and 200 circuits at once. Sizes come from the environment:
+//! `AGENTANYCAST_CONNECTIONS` (500), `AGENTANYCAST_RESERVATIONS` (1000), `AGENTANYCAST_CIRCUITS` (200),
+//! `AGENTANYCAST_MIB` (256), `AGENTANYCAST_ROUNDS` (3).
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints, and ends by a panic"
+)]
+
+mod bare;
+mod idle;
+mod many;
+mod peer;
+mod road;
+
+use agentanycast_tests::{Relay, process};
+
+fn setting(name: &str, default: usize) -> usize {
+    let text = std::env::var(format!("AGENTANYCAST_{name}"));
+    text.map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("AGENTANYCAST_{name}={text}"))
+    })
+}
+
+/// A relay whose limits are not what is measured: everybody comes from one address here.
+async fn relay() -> Relay {
+    let settings = [
+        "--max-reservations=100000",
+        "--reservations-per-ip=1000000",
+        "--circuits-per-ip=1000000",
+        "--connections-per-ip=1000000",
+        "--circuit-bytes=1TiB",
+    ];
+    Relay::builder().args(settings).start().await
+}
+
+fn rss_kib(relay: &Relay) -> f64 {
+    process::rss_bytes(relay.pid()) as f64 / 1024.0
+}
+
+fn main() {
+    let bare = std::env::args().any(|arg| arg == "--bare");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        if bare {
+            bare::serve().await;
+            return;
+        }
+        idle::run(setting("CONNECTIONS", 500)).await;
+        road::run(setting("MIB", 256) << 20, setting("ROUNDS", 3)).await;
+        many::run(setting("RESERVATIONS", 1000), setting("CIRCUITS", 200)).await;
+    });
+}

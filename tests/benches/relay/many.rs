@@ -1,0 +1,88 @@
+//! Many reservations and circuits at once on one relay.
+
+use std::time::Instant;
+
+use futures::{StreamExt as _, future::join_all, stream};
+use libp2p::Multiaddr;
+
+use agentanycast_tests::{Relay, eventually, process};
+
+use crate::{
+    peer::{self, Living},
+    relay, rss_kib,
+};
+
+/// Peers that come at once.
+const AT_ONCE: usize = 32;
+
+/// What each circuit carries while all others do too.
+const EACH: usize = 1 << 20;
+
+pub(crate) async fn run(reservations: usize, circuits: usize) {
+    println!();
+    let relay = relay().await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let empty = rss_kib(&relay);
+    let begun = Instant::now();
+    let mut listeners: Vec<Living> = stream::iter(0..reservations)
+        .map(|_| async {
+            let mut swarm = peer::new(true);
+            peer::reserve(&mut swarm, &at).await;
+            Living::new(swarm)
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let took = begun.elapsed().as_secs_f64();
+    is(&relay, "relay_reservations", reservations).await;
+    println!(
+        "{reservations} reservations after {took:.1} s; the relay has grown by {:.1} MiB",
+        (rss_kib(&relay) - empty) / 1024.0
+    );
+
+    let begun = Instant::now();
+    let taking: Vec<_> = listeners
+        .iter_mut()
+        .take(circuits)
+        .map(Living::take_bytes)
+        .collect();
+    let targets: Vec<_> = listeners
+        .iter()
+        .take(circuits)
+        .map(|listener| listener.id)
+        .collect();
+    let mut dialers: Vec<Living> = stream::iter(&targets)
+        .map(|target| async {
+            let mut swarm = peer::new(true);
+            peer::connect(&mut swarm, &peer::through(&at, *target)).await;
+            Living::new(swarm)
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
+    let took = begun.elapsed().as_secs_f64();
+    is(&relay, "relay_circuits", circuits).await;
+    println!("{circuits} circuits beside them after {took:.1} s");
+
+    process::forget_peak_rss(relay.pid());
+    let begun = Instant::now();
+    let all = dialers.iter_mut().zip(&targets);
+    join_all(all.map(|(dialer, target)| dialer.send_bytes(*target, EACH))).await;
+    let rate = (circuits * EACH >> 20) as f64 / begun.elapsed().as_secs_f64();
+    is(&relay, "relay_circuits", circuits).await;
+    is(&relay, "relay_reservations", reservations).await;
+    println!(
+        "1 MiB through each at once: {rate:.0} MiB/s; the relay's memory at most {} MiB",
+        process::peak_rss_bytes(relay.pid()) >> 20
+    );
+    for task in taking {
+        task.abort();
+    }
+}
+
+async fn is(relay: &Relay, figure: &str, count: usize) {
+    eventually(figure, || async {
+        (relay.figure(figure).await as usize == count).then_some(())
+    })
+    .await;
+}

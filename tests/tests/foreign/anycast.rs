@@ -1,0 +1,101 @@
+//! Agents found by skill through our relay, by the published SDKs, which know nothing but the relay's address.
+
+use agentanycast_tests::{Relay, Transport, eventually};
+use std::net::SocketAddr;
+
+use crate::{python, script::Script, stage::Stage};
+
+/// A relay whose registry is where such clients look: port 50052 beside it. Each on a loopback address of its own.
+async fn relay(host: &str) -> Relay {
+    let registry: SocketAddr = format!("{host}:50052").parse().unwrap();
+    Relay::builder()
+        .listen(format!("/ip4/{host}/tcp/0"))
+        .registry(registry)
+        .start()
+        .await
+}
+
+/// An agent that the registry knows.
+async fn agent(relay: &Relay) -> (Stage, Script, String) {
+    let stage = Stage::new(Transport::Tcp).bootstrap(&relay.addresses[0]);
+    let (agent, peer) = python::agent(&stage, "home", &stage.agent_home()).await;
+    eventually("the agent is registered", || async {
+        let skills = relay.api("/api/v1/skills").await;
+        (skills["skills"][0]["id"] == "echo").then_some(())
+    })
+    .await;
+    (stage, agent, peer)
+}
+
+#[tokio::test]
+async fn the_python_command_line() {
+    let relay = relay("127.77.0.1").await;
+    let (_stage, agent, peer) = agent(&relay).await;
+    let other = Stage::new(Transport::Tcp);
+    let mut command = other.python_cli();
+    command.args([
+        "discover",
+        "--home",
+        &other.agent_home(),
+        "--relay",
+        &relay.addresses[0],
+        "echo",
+    ]);
+    let said = Script::start(command).succeed().await.join("\n");
+    assert!(said.contains(&peer) && said.contains("Python agent"), "{said}");
+
+    let mut command = other.python_cli();
+    command.args([
+        "send",
+        "--home",
+        &other.agent_home(),
+        "--relay",
+        &relay.addresses[0],
+        "--skill",
+    ]);
+    command.args(["echo", "echo whoever can"]);
+    let said = Script::start(command).succeed().await.join("\n");
+    assert!(
+        said.contains("Task completed") && said.contains("whoever can"),
+        "{said}"
+    );
+
+    let mut command = other.python_cli();
+    command.args([
+        "discover",
+        "--home",
+        &other.agent_home(),
+        "--relay",
+        &relay.addresses[0],
+        "dance",
+    ]);
+    let said = Script::start(command).succeed().await.join("\n");
+    assert!(said.contains("No agents found"), "{said}");
+    agent.succeed().await;
+}
+
+#[tokio::test]
+async fn the_python_sdk() {
+    let relay = relay("127.77.0.2").await;
+    let (_stage, agent, peer) = agent(&relay).await;
+    let other = Stage::new(Transport::Tcp).bootstrap(&relay.addresses[0]);
+    python::ask(&other, "home", &other.agent_home(), &peer, &["skill", "card"]).await;
+    agent.succeed().await;
+}
+
+#[tokio::test]
+async fn the_typescript_sdk() {
+    let relay = relay("127.77.0.3").await;
+    let (_stage, agent, peer) = agent(&relay).await;
+    let daemon = agentanycast_tests::Daemon::builder()
+        .bootstrap(&relay.addresses[0])
+        .start()
+        .await;
+    let stage = Stage::new(Transport::Tcp);
+    let mut command = stage.node("asker.mjs");
+    command.args(["daemon", daemon.grpc(), &peer, "skill"]);
+    let mut asker = Script::start(command);
+    assert_eq!(asker.line().await, "skill");
+    asker.succeed().await;
+    agent.succeed().await;
+}

@@ -1,0 +1,324 @@
+//! Agents found by what they can do: nodes register their agents at relays, others find them there, and a task "to
+//! whoever can" goes to one of them, and to another one when that one is gone.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use agentanycast::{AgentCard, Artifact, ErrorKind, Node, Skill, Target, TaskStatus};
+use agentanycast_tests::{Daemon, Relay, agent::Agent, daemon::Builder, eventually, within};
+use futures::{StreamExt as _, stream};
+
+use crate::agents::found;
+
+/// A daemon that knows these registries.
+fn daemon(relays: &[&Relay]) -> Builder {
+    let registries: Vec<String> = relays.iter().map(|relay| relay.registry.to_string()).collect();
+    Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", registries.join(","))
+}
+
+fn card(name: &str, skill: &str) -> AgentCard {
+    AgentCard::new(name, "an agent of a test")
+        .with_skill(Skill::new(skill, "what it does").with_tag("lang", "de"))
+}
+
+/// A daemon with an agent that echoes, once it is registered.
+async fn echo_agent(relays: &[&Relay], name: &str, skill: &str) -> (Daemon, Node, Agent) {
+    let daemon = daemon(relays).start().await;
+    let node = daemon.node_named(name).await;
+    node.set_card(card(name, skill)).await.unwrap();
+    let agent = Agent::echo(&node);
+    (daemon, node, agent)
+}
+
+async fn lists(relay: &Relay, skill: &str) -> Vec<String> {
+    found(relay, skill)
+        .await
+        .into_iter()
+        .map(|agent| agent.peer_id)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_task_goes_to_whoever_can() {
+    let relay = Relay::builder().start().await;
+    let (agent, ..) = &echo_agent(&[&relay], "translator", "translate").await;
+    // Setting the card told the registry, under the node's signature.
+    let listed = found(&relay, "translate").await;
+    assert_eq!(listed.len(), 1);
+    assert!(listed[0].verified && listed[0].agent_name == "translator");
+    assert!(!listed[0].addresses.is_empty());
+
+    let sender = daemon(&[&relay]).start().await;
+    let node = sender.node().await;
+    let tags = |value: &str| [("lang".to_owned(), value.to_owned())].into();
+    let found = node.discover("translate", &tags("de"), 0).await.unwrap();
+    assert_eq!(found[0].peer_id.as_ref(), Some(agent.peer_id()));
+    assert_eq!(found[0].skills[0].id, "translate");
+    assert!(
+        node.discover("translate", &tags("fr"), 0)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(node.discover("dance", &[].into(), 0).await.unwrap().is_empty());
+
+    let handle = node.send_task(Target::skill("translate"), "hello").await.unwrap();
+    let task = within("the task ends", handle.wait()).await.unwrap();
+    assert_eq!(task.artifacts[0].text_content(), "echo: hello");
+    assert_eq!(
+        handle.snapshot().await.unwrap().assignee.as_ref(),
+        Some(agent.peer_id())
+    );
+
+    let nobody = node.send_task(Target::skill("dance"), "tango").await.unwrap_err();
+    assert_eq!(nobody.kind(), ErrorKind::SkillNotFound, "{nobody}");
+}
+
+#[tokio::test]
+async fn one_that_is_alone_works_for_itself() {
+    let relay = Relay::builder().start().await;
+    let (own, node, _agent) = echo_agent(&[&relay], "alone", "count").await;
+    let handle = node.send_task(Target::skill("count"), "1").await.unwrap();
+    within("the task ends", handle.wait()).await.unwrap();
+    let (other, ..) = &echo_agent(&[&relay], "other", "count").await;
+    for _ in 0..8 {
+        // What it found when it was alone is not believed for ever, but for a while.
+        node.discover("count", &[].into(), 0).await.unwrap();
+        let handle = node.send_task(Target::skill("count"), "2").await.unwrap();
+        let assignee = handle.snapshot().await.unwrap().assignee;
+        assert_eq!(assignee.as_ref(), Some(other.peer_id()), "not {}", own.peer_id());
+    }
+}
+
+#[tokio::test]
+async fn registries_follow_the_card_and_forget_a_node_that_stops() {
+    let relays = [Relay::builder().start().await, Relay::builder().start().await];
+    let both: Vec<&Relay> = relays.iter().collect();
+    let (mut daemon, node, agent) = echo_agent(&both, "agent", "first").await;
+    let me = daemon.peer_id().to_string();
+    node.set_card(card("agent", "second")).await.unwrap();
+    for relay in &relays {
+        assert!(lists(relay, "first").await.is_empty());
+        assert_eq!(lists(relay, "second").await, [me.clone()]);
+    }
+    drop((agent, node));
+    daemon.stop().await;
+    for relay in &relays {
+        assert!(lists(relay, "second").await.is_empty(), "it has said good-bye");
+    }
+    daemon.restart().await;
+    eventually("the card of the last run is registered again", || async {
+        (lists(&relays[0], "second").await == [me.clone()]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_registry_that_lost_everything_has_it_again() {
+    let mut relay = Relay::builder().args(["--registry-ttl=3s"]).start().await;
+    let (daemon, _node, _agent) = &echo_agent(&[&relay], "agent", "stay").await;
+    relay.kill().await;
+    relay.restart().await;
+    assert!(lists(&relay, "stay").await.len() <= 1);
+    eventually("the node registers again by itself", || async {
+        (lists(&relay, "stay").await == [daemon.peer_id().to_string()]).then_some(())
+    })
+    .await;
+    // And stays for much longer than a registration holds.
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        assert_eq!(lists(&relay, "stay").await.len(), 1);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_registry_that_answers_is_enough() {
+    let relay = Relay::builder().start().await;
+    let mut gone = Relay::builder().start().await;
+    let _agent = echo_agent(&[&relay], "agent", "answer").await;
+    let sender = daemon(&[&gone, &relay]).start().await;
+    gone.kill().await;
+    let node = sender.node().await;
+    let handle = node.send_task(Target::skill("answer"), "?").await.unwrap();
+    within("the task ends", handle.wait()).await.unwrap();
+    // Without any, what was found last is still tried.
+    let mut relay = relay;
+    relay.kill().await;
+    let handle = node.send_task(Target::skill("answer"), "?").await.unwrap();
+    within("the task ends", handle.wait()).await.unwrap();
+    let unknown = node.send_task(Target::skill("unknown"), "?").await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::DiscoveryUnavailable, "{unknown}");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_gone_is_passed_over() {
+    let relay = Relay::builder().start().await;
+    let (mut gone, ..) = echo_agent(&[&relay], "gone", "work").await;
+    gone.kill().await;
+    let (there, ..) = &echo_agent(&[&relay], "there", "work").await;
+    let sender = daemon(&[&relay])
+        .config("[anycast]\nrouting_strategy = 'round_robin'\n")
+        .start()
+        .await;
+    let node = sender.node().await;
+    let mut passed_over = 0;
+    for _ in 0..2 {
+        let handle = node.send_task(Target::skill("work"), "do it").await.unwrap();
+        let mut updates = handle.updates();
+        let mut told = Vec::new();
+        while let Some(update) = within("an update", updates.next()).await {
+            let update = update.unwrap();
+            told.push((
+                update.status,
+                update.message.map(|said| said.text_content()).unwrap_or_default(),
+            ));
+        }
+        assert_eq!(told.last().unwrap().0, TaskStatus::Completed);
+        let task = handle.snapshot().await.unwrap();
+        assert_eq!(task.assignee.as_ref(), Some(there.peer_id()));
+        let said: Vec<&String> = told.iter().map(|(_, text)| text).collect();
+        if said
+            .iter()
+            .any(|text| text.contains("not acknowledged within 3 s"))
+        {
+            passed_over += 1;
+        }
+    }
+    assert_eq!(
+        passed_over, 1,
+        "one of two began with the agent that is gone, and it is left out after that"
+    );
+}
+
+/// 2 000 tasks for three agents; one is killed and comes back, one is frozen and thaws: each task ends well, and at one
+/// agent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_with_one_agent_killed_and_one_frozen() {
+    const TASKS: usize = 2_000;
+    const AT_ONCE: usize = 64;
+    let relay = Relay::builder().start().await;
+    let done: Arc<Mutex<HashMap<String, HashSet<usize>>>> = Arc::default();
+    let (mut daemons, mut agents) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        let daemon = daemon(&[&relay]).start().await;
+        let node = daemon.node_named(&format!("agent {number}")).await;
+        node.set_card(card(&format!("agent {number}"), "load"))
+            .await
+            .unwrap();
+        let done = Arc::clone(&done);
+        let agent = Agent::serve(&node, move |task| {
+            let done = Arc::clone(&done);
+            async move {
+                let id = task.id().to_owned();
+                task.complete([Artifact::text("done")]).await?;
+                done.lock().unwrap().entry(id).or_default().insert(number);
+                Ok(())
+            }
+        });
+        daemons.push(daemon);
+        agents.push((node, agent));
+    }
+    let sender = daemon(&[&relay]).start().await;
+    let node = sender.node().await;
+    let ended = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let tasks = {
+        let (node, ended) = (node.clone(), Arc::clone(&ended));
+        tokio::spawn(async move {
+            let one = |number: usize| {
+                let (node, ended) = (node.clone(), Arc::clone(&ended));
+                async move {
+                    let begun = Instant::now();
+                    let handle = node
+                        .send_task(Target::skill("load"), format!("{number}").as_str())
+                        .await
+                        .unwrap();
+                    let task = handle.wait().await.unwrap();
+                    assert_eq!(task.artifacts[0].text_content(), "done");
+                    ended.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    begun.elapsed()
+                }
+            };
+            stream::iter(0..TASKS)
+                .map(one)
+                .buffer_unordered(AT_ONCE)
+                .collect::<Vec<Duration>>()
+                .await
+        })
+    };
+    let reached = |count: usize| {
+        let ended = Arc::clone(&ended);
+        eventually("the load goes on", move || {
+            let ended = ended.load(std::sync::atomic::Ordering::Relaxed);
+            async move { (ended >= count).then_some(()) }
+        })
+    };
+    reached(300).await;
+    daemons[1].kill().await;
+    reached(600).await;
+    daemons[2].freeze();
+    reached(1_200).await;
+    daemons[1].restart().await;
+    daemons[2].thaw();
+    let mut took = tokio::time::timeout(Duration::from_mins(3), tasks)
+        .await
+        .expect("all tasks end")
+        .unwrap();
+    took.sort();
+    let at = |percent: usize| took[(took.len() - 1) * percent / 100];
+    eprintln!(
+        "{TASKS} tasks by skill, one of three agents killed and one frozen: p50 {:?}, p99 {:?}, longest {:?}",
+        at(50),
+        at(99),
+        at(100)
+    );
+    assert_eq!(took.len(), TASKS);
+    let done = done.lock().unwrap();
+    let twice: Vec<_> = done.iter().filter(|(_, agents)| agents.len() > 1).collect();
+    assert!(twice.is_empty(), "done by two agents: {twice:?}");
+    let by: HashSet<usize> = done.values().flatten().copied().collect();
+    assert_eq!(by.len(), 3, "all three worked");
+}
+
+#[tokio::test]
+async fn made_up_agents_are_no_candidates() {
+    let relay = Relay::builder().start().await;
+    let mut client = relay.client().await;
+    client
+        .register_skills(crate::agents::registration("agent-without-a-key", "guess"))
+        .await
+        .unwrap();
+    assert_eq!(found(&relay, "guess").await.len(), 1);
+    let sender = daemon(&[&relay]).start().await;
+    let node = sender.node().await;
+    assert!(node.discover("guess", &[].into(), 0).await.unwrap().is_empty());
+    let nobody = node.send_task(Target::skill("guess"), "?").await.unwrap_err();
+    assert_eq!(nobody.kind(), ErrorKind::SkillNotFound);
+}
+
+#[tokio::test]
+async fn without_a_registry_the_mesh_itself_knows() {
+    let in_dht = || Daemon::builder().config("[anycast]\ndht_mode = 'server'\n");
+    let middle = in_dht().start().await;
+    let worker = in_dht().bootstrap(middle.tcp()).start().await;
+    let node = worker.node().await;
+    node.set_card(card("worker", "dig")).await.unwrap();
+    let _agent = Agent::echo(&node);
+    let sender = in_dht().bootstrap(middle.tcp()).start().await;
+    let node = sender.node().await;
+    let found = eventually("the worker is found in the DHT", || async {
+        let found = node.discover("dig", &[].into(), 0).await.ok()?;
+        found.into_iter().next()
+    })
+    .await;
+    assert_eq!(
+        (found.peer_id.as_ref(), found.name.as_str()),
+        (Some(worker.peer_id()), "worker")
+    );
+    let handle = node.send_task(Target::skill("dig"), "here").await.unwrap();
+    let task = within("the task ends", handle.wait()).await.unwrap();
+    assert_eq!(task.artifacts[0].text_content(), "echo: here");
+}

@@ -1,0 +1,166 @@
+//! Which way a task takes, by the NATs on both sides.
+
+use super::*;
+
+/// The pair of kinds ends up direct, by an address of this transport.
+async fn punched(
+    case: &str,
+    kinds: [Nat; 2],
+    set_up: fn(daemon::Builder) -> daemon::Builder,
+    transport: &str,
+) {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = kinds.map(|kind| internet.site(kind));
+    let two = Two::start_with(&alice, &bob, set_up).await;
+    let took = two.first_task().await;
+    let began = Instant::now();
+    let path = two.direct().await;
+    assert!(path.contains(transport), "{path}");
+    two.task("direct").await;
+    row(
+        case,
+        took,
+        &format!("direct after {:.1} s: {path}", began.elapsed().as_secs_f64()),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ordinary_nats_are_punched_over_quic() {
+    punched(
+        "ordinary NAT both sides, QUIC",
+        [Nat::Independent; 2],
+        |daemon| daemon,
+        "/quic-v1",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ordinary_nats_are_punched_over_tcp() {
+    punched(
+        "ordinary NAT both sides, TCP",
+        [Nat::Independent; 2],
+        only_tcp,
+        "/tcp/",
+    )
+    .await;
+}
+
+/// The pair of kinds stays relayed, and works.
+async fn relayed(case: &str, kinds: [Nat; 2], prepare: impl Fn(&Site, &Site)) {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = kinds.map(|kind| internet.site(kind));
+    prepare(&alice, &bob);
+    let two = Two::start(&alice, &bob).await;
+    let took = two.first_task().await;
+    let rate = two.bulk().await;
+    assert_eq!(two.path().await, "relayed");
+    row(case, took, &format!("relayed; 64 MiB at {rate:.0} MiB/s"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_symmetric_nat_on_one_side_is_relayed() {
+    relayed(
+        "symmetric NAT one side",
+        [Nat::Independent, Nat::Symmetric],
+        |_, _| {},
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn symmetric_nats_on_both_sides_are_relayed() {
+    relayed("symmetric NAT both sides", [Nat::Symmetric; 2], |_, _| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_udp_on_one_side_tcp_is_punched() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    alice.block_udp();
+    let two = Two::start(&alice, &bob).await;
+    let took = two.first_task().await;
+    let path = two.direct().await;
+    assert!(path.contains("/tcp/"), "{path}");
+    two.task("direct").await;
+    row("UDP blocked one side", took, &format!("direct: {path}"));
+}
+
+fn only_tcp(daemon: daemon::Builder) -> daemon::Builder {
+    daemon
+        .listen(["/ip4/0.0.0.0/tcp/0"])
+        .config("enable_quic = false\n")
+}
+
+/// While an artifact comes through the relay, the direct way is found and the relayed one closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_survives_the_change_of_path() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    // There is no router that speaks UPnP; asking for one does no harm.
+    let two = Two::start_with(&alice, &bob, |daemon| daemon.config("enable_upnp = true\n")).await;
+    let took = two.first_task().await;
+    let rate = two.bulk().await;
+    let path = two.direct().await;
+    row(
+        "path changes during 64 MiB",
+        took,
+        &format!("{rate:.0} MiB/s, at the end direct: {path}"),
+    );
+}
+
+/// The NATs become better ones, and the network changes: then a direct way is looked for once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_direct_way_is_looked_for_again() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Symmetric));
+    let two = Two::start(&alice, &bob).await;
+    two.first_task().await;
+    let task = two.begin().await;
+    assert_eq!(two.path().await, "relayed");
+    alice.change(Nat::Independent);
+    bob.change(Nat::Independent);
+    alice.add_address();
+    two.direct().await;
+    two.end(&task).await;
+}
+
+/// How often the pair starts anew.
+fn rounds() -> usize {
+    let given = std::env::var("AGENTANYCAST_PUNCHES").ok();
+    given.map_or(2, |text| text.parse().expect("AGENTANYCAST_PUNCHES is a number"))
+}
+
+async fn each_time(transport: &str, set_up: fn(daemon::Builder) -> daemon::Builder) {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    for _ in 0..rounds() {
+        let two = Two::start_with(&alice, &bob, set_up).await;
+        two.first_task().await;
+        let path = two.direct().await;
+        assert!(path.contains(transport), "{path}");
+    }
+    eprintln!("{} of {} holes punched over {transport}", rounds(), rounds());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_are_punched_each_time_over_quic() {
+    each_time("/quic-v1", |daemon| daemon).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_are_punched_each_time_over_tcp() {
+    each_time("/tcp/", only_tcp).await;
+}
