@@ -13,6 +13,12 @@ pub mod v1 {
     include!("gen/agentanycast.v1.rs");
 }
 
+/// A2A 1.0 over gRPC (package `lf.a2a.v1`), as the A2A project defines it; what gateways speak with agents outside.
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rustdoc::all)]
+pub mod a2a {
+    include!("gen/lf.a2a.v1.rs");
+}
+
 /// The encoded `FileDescriptorSet` of all files, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("gen/descriptors.bin");
 

@@ -21,21 +21,29 @@ const FILES: [&str; 13] = [
     "agentanycast/v1/network_service.proto",
 ];
 
+/// Not of our network: what gateways speak.
+const A2A: &str = "lf/a2a/v1/a2a.proto";
+
 #[test]
 fn generated_code_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let fresh = tempfile::tempdir().unwrap();
     let descriptors = protox::compile(FILES, [root.join("proto")]).unwrap();
     fs::write(fresh.path().join("descriptors.bin"), descriptors.encode_to_vec()).unwrap();
-    tonic_prost_build::configure()
+    let configure = || {
+        tonic_prost_build::configure()
+            .btree_map(".")
+            .out_dir(fresh.path())
+    };
+    configure()
         .bytes(".agentanycast.v1.StreamChunk.data")
-        .btree_map(".")
-        .out_dir(fresh.path())
         .compile_fds(descriptors)
         .unwrap();
+    let a2a = protox::compile([A2A], [root.join("proto")]).unwrap();
+    configure().compile_fds(a2a).unwrap();
 
     let committed = root.join("src/gen");
-    for name in ["agentanycast.v1.rs", "descriptors.bin"] {
+    for name in ["agentanycast.v1.rs", "descriptors.bin", "lf.a2a.v1.rs"] {
         let new = fs::read(fresh.path().join(name)).unwrap();
         if std::env::var_os("UPDATE_GENERATED").is_some() {
             fs::create_dir_all(&committed).unwrap();

@@ -13,11 +13,13 @@
 
 pub mod agent;
 pub mod bare;
+pub mod bridge;
 pub mod browser;
 pub mod calls;
 pub mod daemon;
 pub mod disk;
 pub mod ending;
+pub mod http;
 pub mod lab;
 pub mod nat;
 pub mod pair;
@@ -27,6 +29,7 @@ pub mod rpc;
 pub mod stranger;
 pub mod wait;
 
+pub use bridge::Bridge;
 pub use daemon::{Builder, Daemon};
 pub use pair::{Pair, Transport};
 pub use relay::Relay;

@@ -1,8 +1,9 @@
 //! Clients and peers that we did not write, as they are published: the Python and the TypeScript SDK on our
-//! daemon, js-libp2p against our wire protocol, and the published descriptors against our own.
+//! daemon, js-libp2p against our wire protocol, the published descriptors against our own, and the official
+//! A2A SDK before our bridge.
 //!
-//! Needs what `tests/foreign/setup` makes, or what `AGENTANYCAST_TEST_PYTHON` (the python of a venv) and
-//! `AGENTANYCAST_TEST_NODE_MODULES` name.
+//! Needs what `tests/foreign/setup` makes, or what `AGENTANYCAST_TEST_PYTHON`, `AGENTANYCAST_TEST_A2A_1_0_PYTHON`,
+//! `AGENTANYCAST_TEST_A2A_0_3_PYTHON` (each the python of a venv) and `AGENTANYCAST_TEST_NODE_MODULES` name.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@
     reason = "a test fails by a panic"
 )]
 
+mod a2a;
 mod anycast;
 mod compose;
 mod descriptors;

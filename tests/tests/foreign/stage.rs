@@ -30,6 +30,15 @@ pub(crate) fn python() -> PathBuf {
     named("AGENTANYCAST_TEST_PYTHON", scripts().join(".venv/bin/python"))
 }
 
+/// The Python of the venv with the official A2A SDK of this version.
+pub(crate) fn a2a_python(version: &str) -> PathBuf {
+    let variable = format!("AGENTANYCAST_TEST_A2A_{}_PYTHON", version.replace('.', "_"));
+    named(
+        &variable,
+        scripts().join(format!("a2a/{version}/.venv/bin/python")),
+    )
+}
+
 /// The directory with the npm packages.
 pub(crate) fn node_modules() -> PathBuf {
     named(

@@ -1,0 +1,26 @@
+//! The A2A gateway: what HTTP clients of A2A 0.3 and 1.0 say, in the terms of the mesh and back.
+//!
+//! The files here are PURE, without I/O, clock or randomness, but for `mesh`, which carries requests out on a
+//! [`Gateway`](crate::gateway::Gateway). The HTTP front is `crate::http`.
+
+pub mod card;
+mod data;
+pub mod error;
+mod fields;
+pub mod follow;
+mod labels;
+pub mod mesh;
+pub mod message;
+mod part;
+pub mod render;
+pub mod request;
+mod signature;
+pub mod task;
+mod time;
+pub mod version;
+
+pub(crate) use data::{depth, from_proto, from_struct, to_proto, to_struct};
+pub(crate) use time::{read_time, rounded as now, write_time};
+
+#[cfg(test)]
+mod fidelity;

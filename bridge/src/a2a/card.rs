@@ -1,0 +1,338 @@
+//! Cards: what an agent of the mesh says of itself, as A2A has it. PURE.
+//!
+//! One document serves both versions unless only 1.0 is wanted: the fields of 0.3 stand beside those of 1.0. What A2A
+//! has no field for (schemas of skills, tag values, how to reach the agent peer to peer) is in the parameters of an
+//! extension, so that nothing is lost.
+
+use agentanycast_identity::Keypair;
+use agentanycast_proto::v1::{self, AgentCard, P2pExtension, Skill};
+use serde_json::{Map, Value, json};
+
+use super::{error::A2aError, fields::Fields, part::put, signature};
+
+/// Names the extension that holds what A2A has no field for.
+pub const EXTENSION: &str = "urn:agentanycast:extension:mesh:1.0";
+
+/// Names the way of reaching an agent peer to peer.
+pub const P2P_BINDING: &str = "urn:agentanycast:binding:libp2p:1.0";
+
+/// The version of 0.3 that a card in its form names.
+const LEGACY_VERSION: &str = "0.3.0";
+
+/// What agents of the mesh take and give: whatever a message can hold.
+const MODES: [&str; 3] = ["text/plain", "application/json", "application/octet-stream"];
+
+/// What a card says of the bridge that shows it.
+#[derive(Clone, Debug, Default)]
+pub struct Front {
+    /// Where the agent is reached, without a slash at the end.
+    pub url: String,
+    /// Where gRPC reaches it, `HOST:PORT`.
+    pub grpc: String,
+    /// What gRPC names the agent by; empty for the one beside the node.
+    pub tenant: String,
+    /// Whether the fields of 0.3 are there too.
+    pub dual: bool,
+    /// Whether callers must show a Bearer token.
+    pub bearer: bool,
+    /// What cards are signed with.
+    pub key: Option<Keypair>,
+}
+
+/// The card of an agent, as the front shows it.
+pub fn write(card: &AgentCard, front: &Front) -> Value {
+    let interface = |url: &str, binding: &str, version: &str| json!({"url": url, "protocolBinding": binding, "protocolVersion": version});
+    let mut interfaces = vec![
+        interface(&front.url, "JSONRPC", "1.0"),
+        interface(&front.url, "HTTP+JSON", "1.0"),
+        interface(&front.url, "JSONRPC", "0.3"),
+        json!({
+            "url": front.grpc,
+            "protocolBinding": "GRPC",
+            "protocolVersion": "1.0",
+            "tenant": front.tenant,
+        }),
+    ];
+    let peer = card.p2p_extension.as_ref().map(|p2p| p2p.peer_id.as_str());
+    if let Some(peer) = peer.filter(|peer| !peer.is_empty()) {
+        interfaces.push(interface(&format!("p2p://{peer}"), P2P_BINDING, "1.0"));
+    }
+    let params = mesh_params(card);
+    let skills: Vec<Value> = card.skills.iter().map(write_skill).collect();
+    let mut json = json!({
+        "name": card.name,
+        "description": card.description,
+        "version": card.version,
+        "supportedInterfaces": interfaces,
+        "capabilities": {
+            "streaming": true,
+            "pushNotifications": false,
+            "extensions": [{
+                "uri": EXTENSION,
+                "description": "How the agent is reached peer to peer, and the schemas of its skills",
+                "params": params,
+            }],
+        },
+        "defaultInputModes": MODES,
+        "defaultOutputModes": MODES,
+        "skills": skills,
+    });
+    if front.bearer {
+        json["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
+        json["securitySchemes"] = json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
+    }
+    if let Some(key) = &front.key {
+        signature::sign(&mut json, key);
+    }
+    if front.dual {
+        add_legacy(&mut json, front);
+    }
+    json
+}
+
+/// Adds the fields of 0.3.
+fn add_legacy(json: &mut Value, front: &Front) {
+    json["url"] = front.url.clone().into();
+    json["preferredTransport"] = "JSONRPC".into();
+    json["protocolVersion"] = LEGACY_VERSION.into();
+    json["additionalInterfaces"] = json!([{"url": front.url, "transport": "JSONRPC"}]);
+    if front.bearer {
+        let scheme = &mut json["securitySchemes"]["bearer"];
+        scheme["type"] = "http".into();
+        scheme["scheme"] = "Bearer".into();
+        json["security"] = json!([{"bearer": []}]);
+    }
+}
+
+fn write_skill(skill: &Skill) -> Value {
+    json!({
+        "id": skill.id,
+        "name": skill.id,
+        "description": skill.description,
+        "tags": skill.tags.iter().map(tag).collect::<Vec<_>>(),
+    })
+}
+
+/// A label as a tag: its name, with its value if it has one.
+fn tag((name, value): (&String, &String)) -> String {
+    if value.is_empty() {
+        name.clone()
+    } else {
+        format!("{name}={value}")
+    }
+}
+
+fn mesh_params(card: &AgentCard) -> Map<String, Value> {
+    let mut params = Map::new();
+    put(&mut params, "protocolVersion", card.protocol_version.clone());
+    if let Some(p2p) = &card.p2p_extension {
+        params.insert(
+            "p2p".to_owned(),
+            json!({
+                "peerId": p2p.peer_id,
+                "transports": p2p.supported_transports,
+                "relayAddresses": p2p.relay_addresses,
+                "didKey": p2p.did_key,
+                "didWeb": p2p.did_web,
+                "didDns": p2p.did_dns,
+                "verifiableCredentials": p2p.verifiable_credentials,
+            }),
+        );
+    }
+    let schemas = card.skills.iter().map(|skill| {
+        let mut more = Map::new();
+        put(&mut more, "inputSchema", skill.input_schema.clone());
+        put(&mut more, "outputSchema", skill.output_schema.clone());
+        if !skill.tags.is_empty() {
+            more.insert("tags".to_owned(), json!(skill.tags));
+        }
+        Value::Object(more)
+    });
+    let schemas: Vec<Value> = schemas.collect();
+    if schemas
+        .iter()
+        .any(|more| more.as_object().is_some_and(|more| !more.is_empty()))
+    {
+        params.insert("skills".to_owned(), Value::Array(schemas));
+    }
+    params
+}
+
+/// Reads a card of either version; what the mesh has no field for is left out.
+pub fn read(json: Value) -> Result<AgentCard, A2aError> {
+    let mut fields = Fields::of(json, "card")?;
+    let mut card = AgentCard {
+        name: fields.text_or_empty("name")?,
+        description: fields.text_or_empty("description")?,
+        version: fields.text_or_empty("version")?,
+        ..AgentCard::default()
+    };
+    for skill in fields.list("skills")? {
+        let mut skill = Fields::of(skill, "card.skills")?;
+        let mut read = Skill {
+            id: skill.text_or_empty("id")?,
+            description: skill.text_or_empty("description")?,
+            ..Skill::default()
+        };
+        for tag in skill.list("tags")? {
+            if let Some((name, value)) = tag.as_str().map(|tag| tag.split_once('=').unwrap_or((tag, ""))) {
+                read.tags.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        card.skills.push(read);
+    }
+    if let Some(mut capabilities) = fields.fields("capabilities")? {
+        let ours = |extension: &Value| extension["uri"] == EXTENSION;
+        if let Some(extension) = capabilities.list("extensions")?.into_iter().find(ours) {
+            read_params(extension, &mut card)?;
+        }
+    }
+    Ok(card)
+}
+
+fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
+    let mut extension = Fields::of(extension, "card.capabilities.extensions")?;
+    let Some(mut params) = extension.fields("params")? else {
+        return Ok(());
+    };
+    card.protocol_version = params.text_or_empty("protocolVersion")?;
+    let texts = |list: Vec<Value>| -> Vec<String> {
+        let texts = list.into_iter();
+        texts
+            .filter_map(|text| text.as_str().map(str::to_owned))
+            .collect()
+    };
+    if let Some(mut p2p) = params.fields("p2p")? {
+        card.p2p_extension = Some(P2pExtension {
+            peer_id: p2p.text_or_empty("peerId")?,
+            supported_transports: texts(p2p.list("transports")?),
+            relay_addresses: texts(p2p.list("relayAddresses")?),
+            did_key: p2p.text_or_empty("didKey")?,
+            did_web: p2p.text_or_empty("didWeb")?,
+            did_dns: p2p.text_or_empty("didDns")?,
+            verifiable_credentials: texts(p2p.list("verifiableCredentials")?),
+        });
+    }
+    for (skill, more) in card.skills.iter_mut().zip(params.list("skills")?) {
+        let mut more = Fields::of(more, "card.skills")?;
+        skill.input_schema = more.text_or_empty("inputSchema")?;
+        skill.output_schema = more.text_or_empty("outputSchema")?;
+        if let Some(tags) = more.object("tags")? {
+            let tags = tags.into_iter();
+            let tags = tags.filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+            skill.tags = tags.collect();
+        }
+    }
+    Ok(())
+}
+
+/// The card of a skill: of any agent that has it.
+pub fn of_skill(skill: &str, agents: &[v1::DiscoveredAgent]) -> AgentCard {
+    let mut offered = agents.iter().flat_map(|agent| &agent.skills);
+    let found = offered.find(|offered| offered.skill_id == skill);
+    let description = found.map(|found| found.description.clone()).unwrap_or_default();
+    AgentCard {
+        name: skill.to_owned(),
+        description: if description.is_empty() {
+            format!("Any agent that has the skill {skill}")
+        } else {
+            description.clone()
+        },
+        version: "1.0.0".to_owned(),
+        protocol_version: "1.0".to_owned(),
+        skills: vec![Skill {
+            id: skill.to_owned(),
+            description,
+            tags: found.map(|found| found.tags.clone()).unwrap_or_default(),
+            ..Skill::default()
+        }],
+        p2p_extension: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{
+        collection::{btree_map, vec},
+        option,
+        prelude::*,
+    };
+
+    use super::*;
+
+    fn any_card() -> impl Strategy<Value = AgentCard> {
+        let text = || "\\PC{0,8}";
+        let skill = (
+            text(),
+            text(),
+            text(),
+            text(),
+            btree_map("\\PC{0,6}", "\\PC{0,6}", 0..3),
+        )
+            .prop_map(|(id, description, input_schema, output_schema, tags)| Skill {
+                id,
+                description,
+                input_schema,
+                output_schema,
+                tags,
+            });
+        let p2p = (text(), vec(text(), 0..3), text(), text(), text()).prop_map(
+            |(peer_id, list, did_key, did_web, did_dns)| P2pExtension {
+                peer_id,
+                supported_transports: list.clone(),
+                relay_addresses: list.clone(),
+                did_key,
+                did_web,
+                did_dns,
+                verifiable_credentials: list,
+            },
+        );
+        (text(), text(), text(), text(), vec(skill, 0..3), option::of(p2p)).prop_map(
+            |(name, description, version, protocol_version, skills, p2p_extension)| AgentCard {
+                name,
+                description,
+                version,
+                protocol_version,
+                skills,
+                p2p_extension,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_of_a_card_is_lost(card in any_card(), dual: bool) {
+            let front = Front { url: "http://localhost".to_owned(), dual, bearer: dual, ..Front::default() };
+            let json = write(&card, &front);
+            prop_assert_eq!(read(json).unwrap(), card);
+        }
+    }
+
+    #[test]
+    fn only_a_dual_card_has_fields_of_0_3() {
+        let card = |dual| {
+            write(
+                &AgentCard::default(),
+                &Front {
+                    url: "http://h".to_owned(),
+                    dual,
+                    bearer: true,
+                    ..Front::default()
+                },
+            )
+        };
+        assert_eq!(card(true)["url"], "http://h");
+        for field in [
+            "security",
+            "url",
+            "preferredTransport",
+            "protocolVersion",
+            "additionalInterfaces",
+        ] {
+            assert!(
+                card(true).get(field).is_some() && card(false).get(field).is_none(),
+                "{field}"
+            );
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! JSON in a protobuf `Struct`, and what a `Struct` cannot say. PURE.
+//!
+//! A `Struct` is an object whose numbers are 64-bit floating point. JSON that is no object, or has an integer
+//! beyond 2^53, travels a second time as text ([`carry`]); the text counts on the other side as long as it
+//! still says what the `Struct` says ([`restore`]), so an agent that changes the data is heard.
+
+use prost_types::{ListValue, Struct, Value as ProtoValue, value::Kind};
+use serde_json::{Map, Number, Value};
+
+use super::error::A2aError;
+
+/// Deepest nesting taken: protobuf decoders give up at 100 messages, and each level of JSON costs up to three
+/// (value, struct, map entry). The SDKs have the same bound.
+const MAX_DEPTH: usize = 30;
+
+/// Every integer up to here has an exact 64-bit floating point form.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The field that holds JSON that is no object.
+const WRAPPED: &str = "value";
+
+/// The `Struct`, and the exact text if the `Struct` says less.
+pub(crate) fn carry(value: &Value, path: &str) -> Result<(Struct, Option<String>), A2aError> {
+    if depth(value) > MAX_DEPTH {
+        return Err(A2aError::params(format!(
+            "{path} is nested more than {MAX_DEPTH} levels deep"
+        )));
+    }
+    let data = wrap(value.clone());
+    let exact = Value::Object(from_struct(&data)) == *value;
+    Ok((data, (!exact).then(|| value.to_string())))
+}
+
+/// The JSON that was carried.
+pub(crate) fn restore(data: &Struct, text: Option<&str>) -> Value {
+    if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok())
+        && depth(&value) <= MAX_DEPTH
+        && wrap(value.clone()) == *data
+    {
+        return value;
+    }
+    Value::Object(from_struct(data))
+}
+
+fn wrap(value: Value) -> Struct {
+    let object = match value {
+        Value::Object(object) => object,
+        other => Map::from_iter([(WRAPPED.to_owned(), other)]),
+    };
+    to_struct(object)
+}
+
+pub(crate) fn to_struct(object: Map<String, Value>) -> Struct {
+    Struct {
+        fields: object
+            .into_iter()
+            .map(|(name, value)| (name, to_proto(value)))
+            .collect(),
+    }
+}
+
+pub(crate) fn to_proto(value: Value) -> ProtoValue {
+    let kind = match value {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(flag) => Kind::BoolValue(flag),
+        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => Kind::StringValue(text),
+        Value::Array(items) => Kind::ListValue(ListValue {
+            values: items.into_iter().map(to_proto).collect(),
+        }),
+        Value::Object(fields) => Kind::StructValue(to_struct(fields)),
+    };
+    ProtoValue { kind: Some(kind) }
+}
+
+pub(crate) fn from_struct(data: &Struct) -> Map<String, Value> {
+    let fields = data.fields.iter();
+    fields
+        .map(|(name, value)| (name.clone(), from_proto(value)))
+        .collect()
+}
+
+pub(crate) fn from_proto(value: &ProtoValue) -> Value {
+    match &value.kind {
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(flag)) => Value::Bool(*flag),
+        Some(Kind::NumberValue(float)) => from_float(*float),
+        Some(Kind::StringValue(text)) => Value::String(text.clone()),
+        Some(Kind::ListValue(list)) => Value::Array(list.values.iter().map(from_proto).collect()),
+        Some(Kind::StructValue(fields)) => Value::Object(from_struct(fields)),
+    }
+}
+
+/// Whole numbers become JSON integers again; what JSON cannot write (NaN, infinities) becomes null.
+fn from_float(float: f64) -> Value {
+    let minus_zero = float == 0.0 && float.is_sign_negative();
+    if float.fract() == 0.0 && float.abs() <= MAX_EXACT && !minus_zero {
+        Value::from(float as i64)
+    } else {
+        Number::from_f64(float).map_or(Value::Null, Value::Number)
+    }
+}
+
+/// How deep lists and objects are inside each other; 0 for what is neither.
+pub(crate) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ordinary_objects_need_no_text() {
+        let value = json!({"n": 42, "f": 1.5, "s": "ü", "l": [1, {"deep": null}], "e": {}});
+        let (data, text) = carry(&value, "data").unwrap();
+        assert_eq!((restore(&data, None), text), (value, None));
+    }
+
+    #[test]
+    fn what_a_struct_cannot_say_travels_as_text() {
+        for value in [
+            json!(null),
+            json!([1, 2]),
+            json!("x"),
+            json!({"id": 9_007_199_254_740_993_i64}),
+            json!({"id": u64::MAX, "low": i64::MIN}),
+            json!({"value": [1]}),
+            json!([{"value": 1}]),
+            json!({"f": 42.0}),
+        ] {
+            let (data, text) = carry(&value, "data").unwrap();
+            let back = restore(&data, text.as_deref());
+            assert_eq!(back.to_string(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn changed_data_is_heard() {
+        let (_, text) = carry(&json!({"id": 9_007_199_254_740_993_i64}), "data").unwrap();
+        let (changed, _) = carry(&json!({"id": 1}), "data").unwrap();
+        assert_eq!(restore(&changed, text.as_deref()), json!({"id": 1}));
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        assert!(carry(&nested(MAX_DEPTH), "data").is_ok());
+        assert!(carry(&nested(MAX_DEPTH + 1), "data").is_err());
+    }
+}

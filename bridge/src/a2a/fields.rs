@@ -1,0 +1,200 @@
+//! A JSON object whose fields are taken out one by one, so that what is left is what nobody knew. PURE.
+//!
+//! The one rule: a field of the wrong type is an error that names it; a `null` is a field that is not there.
+//! Fields of 1.0 may be written as JSON has them (`messageId`) or as protobuf has (`message_id`).
+
+use serde_json::{Map, Value};
+
+use super::error::A2aError;
+
+/// Most that an error shows of what it got, in characters.
+const SHOWN: usize = 40;
+
+/// An object that is being read.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields {
+    map: Map<String, Value>,
+    path: String,
+}
+
+impl Fields {
+    /// Of this value, which must be an object; `path` is what errors call it.
+    pub(crate) fn of(value: Value, path: &str) -> Result<Self, A2aError> {
+        match value {
+            Value::Object(map) => Ok(Self {
+                map,
+                path: path.to_owned(),
+            }),
+            other => Err(A2aError::params(format!(
+                "{path} must be an object, not {}",
+                shown(&other)
+            ))),
+        }
+    }
+
+    /// What errors call a field.
+    pub(crate) fn path(&self, name: &str) -> String {
+        if self.path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.path)
+        }
+    }
+
+    /// The field as it is, also if it is `null`.
+    pub(crate) fn raw(&mut self, name: &str) -> Option<Value> {
+        let value = self.map.remove(name);
+        if value.is_some() {
+            return value;
+        }
+        self.map.remove(&snake(name))
+    }
+
+    fn any(&mut self, name: &str) -> Option<Value> {
+        self.raw(name).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&self, name: &str, expected: &str, got: &Value) -> A2aError {
+        A2aError::params(format!(
+            "{} must be {expected}, not {}",
+            self.path(name),
+            shown(got)
+        ))
+    }
+
+    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, A2aError> {
+        match self.any(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong(name, "a text", &other)),
+        }
+    }
+
+    /// As [`Fields::text`]; empty when it is not there.
+    pub(crate) fn text_or_empty(&mut self, name: &str) -> Result<String, A2aError> {
+        Ok(self.text(name)?.unwrap_or_default())
+    }
+
+    pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, A2aError> {
+        match self.any(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            // Query strings have only texts.
+            Some(Value::String(text)) if text == "true" => Ok(Some(true)),
+            Some(Value::String(text)) if text == "false" => Ok(Some(false)),
+            Some(other) => Err(self.wrong(name, "true or false", &other)),
+        }
+    }
+
+    /// A count: 0 or more.
+    pub(crate) fn count(&mut self, name: &str) -> Result<Option<usize>, A2aError> {
+        let Some(value) = self.any(name) else {
+            return Ok(None);
+        };
+        let number = match &value {
+            Value::Number(number) => number.as_i64().or_else(|| {
+                let float = number.as_f64()?;
+                (float.fract() == 0.0 && float.abs() <= f64::from(i32::MAX)).then_some(float as i64)
+            }),
+            Value::String(text) => text.parse().ok(),
+            _ => None,
+        };
+        match number.map(usize::try_from) {
+            Some(Ok(count)) if i32::try_from(count).is_ok() => Ok(Some(count)),
+            _ => Err(self.wrong(name, "a whole number from 0 to 2147483647", &value)),
+        }
+    }
+
+    pub(crate) fn list(&mut self, name: &str) -> Result<Vec<Value>, A2aError> {
+        match self.any(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(items)) => Ok(items),
+            Some(other) => Err(self.wrong(name, "a list", &other)),
+        }
+    }
+
+    pub(crate) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, A2aError> {
+        match self.any(name) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(map)),
+            Some(other) => Err(self.wrong(name, "an object", &other)),
+        }
+    }
+
+    /// The field as an object to be read.
+    pub(crate) fn fields(&mut self, name: &str) -> Result<Option<Fields>, A2aError> {
+        let path = self.path(name);
+        Ok(self.object(name)?.map(|map| Self { map, path }))
+    }
+
+    /// Puts a field back that turned out to have no place.
+    pub(crate) fn put_back(&mut self, name: &str, value: Value) {
+        self.map.insert(name.to_owned(), value);
+    }
+
+    /// What nobody has taken.
+    pub(crate) fn rest(self) -> Map<String, Value> {
+        self.map
+    }
+}
+
+/// A value in an error's text, cut short.
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= SHOWN {
+        return text;
+    }
+    let cut: String = text.chars().take(SHOWN).collect();
+    format!("{cut}…")
+}
+
+/// `messageId` as protobuf writes it.
+fn snake(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_spellings_are_taken_and_the_rest_stays() {
+        let value = json!({"messageId": "a", "context_id": "b", "x": 1, "taskId": null});
+        let mut fields = Fields::of(value, "message").unwrap();
+        assert_eq!(fields.text_or_empty("messageId").unwrap(), "a");
+        assert_eq!(fields.text_or_empty("contextId").unwrap(), "b");
+        assert_eq!(fields.text("taskId").unwrap(), None);
+        assert_eq!(Value::Object(fields.rest()), json!({"x": 1}));
+    }
+
+    #[test]
+    fn a_wrong_type_is_named() {
+        let mut fields = Fields::of(json!({"parts": "x".repeat(100)}), "message").unwrap();
+        let error = fields.list("parts").unwrap_err().to_string();
+        assert!(
+            error.starts_with("message.parts must be a list, not \"xxx"),
+            "{error}"
+        );
+        assert!(error.len() < 100, "{error}");
+    }
+
+    #[test]
+    fn counts_are_whole_and_not_negative() {
+        let count = |value: Value| Fields::of(json!({ "n": value }), "").unwrap().count("n");
+        assert_eq!(count(json!(7)).unwrap(), Some(7));
+        assert_eq!(count(json!(7.0)).unwrap(), Some(7));
+        assert_eq!(count(json!("7")).unwrap(), Some(7));
+        for bad in [json!(-1), json!(1.5), json!("x"), json!(1e300), json!([])] {
+            assert!(count(bad.clone()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Answers in the words of a version: results of JSON-RPC and bodies of REST, and the events of streams. PURE.
+
+use agentanycast_proto::v1;
+use serde_json::{Map, Value, json};
+
+use super::{
+    follow::Event,
+    message::{self, Place},
+    task,
+    version::Version,
+};
+
+/// What a request is answered with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The task that a message belongs to.
+    Sent(Box<v1::Task>, Option<usize>),
+    /// A task, with its newest messages, at most so many.
+    Task(Box<v1::Task>, Option<usize>),
+    /// A page of tasks.
+    Tasks(Page),
+    /// A card.
+    Card(Value),
+}
+
+/// A page of tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The tasks, newest change first.
+    pub tasks: Vec<v1::Task>,
+    /// Their newest messages, at most so many.
+    pub history: Option<usize>,
+    /// With what came out.
+    pub artifacts: bool,
+    /// What the next page is asked for with; empty on the last.
+    pub next: String,
+    /// Tasks on a page at most.
+    pub size: usize,
+    /// Tasks on all pages.
+    pub total: usize,
+}
+
+/// The result of a request. 1.0 says of what kind it is by a field around it, 0.3 by a field in it.
+pub fn answer(version: Version, answer: Answer) -> Value {
+    match answer {
+        Answer::Sent(task, history) => {
+            let task = task::write(version, *task, history);
+            match version {
+                Version::V10 => json!({ "task": task }),
+                Version::V03 => task,
+            }
+        }
+        Answer::Task(task, history) => task::write(version, *task, history),
+        Answer::Tasks(page) => {
+            let tasks = page.tasks.into_iter().map(|mut task| {
+                if !page.artifacts {
+                    task.artifacts.clear();
+                }
+                task::write(version, task, page.history)
+            });
+            json!({
+                "tasks": tasks.collect::<Vec<_>>(),
+                "nextPageToken": page.next,
+                "pageSize": page.size,
+                "totalSize": page.total,
+            })
+        }
+        Answer::Card(card) => card,
+    }
+}
+
+/// An event of a stream about the task in this place. `time` is when it was seen, for states; `last` says that
+/// nothing follows it.
+pub fn event(
+    version: Version,
+    place: &Place,
+    event: Event,
+    time: Option<&prost_types::Timestamp>,
+    last: bool,
+) -> Value {
+    let (name, kind, body) = match event {
+        Event::Task(task) => ("task", "task", task::write(version, *task, None)),
+        Event::Status { status, message } => {
+            let status = task::write_status(version, status, message, time, place, Map::new());
+            let mut body = in_place(place, "status", &status);
+            if version == Version::V03 {
+                body["final"] = last.into();
+            }
+            ("statusUpdate", "status-update", body)
+        }
+        Event::Artifact {
+            artifact,
+            append,
+            last,
+        } => {
+            let artifact = message::write_artifact(version, artifact);
+            let mut body = in_place(place, "artifact", &artifact);
+            body["append"] = append.into();
+            body["lastChunk"] = last.into();
+            ("artifactUpdate", "artifact-update", body)
+        }
+    };
+    match version {
+        Version::V10 => json!({ name: body }),
+        Version::V03 => {
+            let mut body = body;
+            body["kind"] = kind.into();
+            body
+        }
+    }
+}
+
+fn in_place(place: &Place, name: &str, value: &Value) -> Value {
+    json!({ "taskId": place.task_id, "contextId": place.context_id, name: value })
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_proto::v1::TaskStatus;
+
+    use super::*;
+
+    #[test]
+    fn each_version_says_it_its_way() {
+        let task = Box::new(v1::Task {
+            task_id: "t".to_owned(),
+            context_id: "c".to_owned(),
+            ..v1::Task::default()
+        });
+        let sent = |version| answer(version, Answer::Sent(task.clone(), None));
+        assert_eq!(sent(Version::V10)["task"]["id"], "t");
+        assert_eq!(sent(Version::V03)["kind"], "task");
+        let place = Place {
+            context_id: "c".to_owned(),
+            task_id: "t".to_owned(),
+        };
+        let status = || Event::Status {
+            status: TaskStatus::Completed,
+            message: None,
+        };
+        assert_eq!(
+            event(Version::V10, &place, status(), None, true),
+            json!({"statusUpdate": {
+                "taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
+            }})
+        );
+        assert_eq!(
+            event(Version::V03, &place, status(), None, true),
+            json!({
+                "kind": "status-update", "taskId": "t", "contextId": "c",
+                "status": {"state": "completed"}, "final": true,
+            })
+        );
+    }
+}

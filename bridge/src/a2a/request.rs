@@ -1,0 +1,438 @@
+//! Requests: the methods of both versions and their parameters, read into one form that does not know which version,
+//! and which binding, it came by. PURE.
+
+use std::collections::BTreeMap;
+
+use agentanycast_proto::v1::{self, MessageRole, TaskStatus};
+use serde_json::Value;
+
+use super::{
+    error::{A2aError, Reason},
+    fields::Fields,
+    labels::{self, Annex},
+    message::{self, Place},
+    task,
+    time::{self, read_time},
+    version::Version,
+};
+
+/// The label with the media types that the client takes.
+const ACCEPTED: &str = "a2a.accept";
+
+/// Tasks on a page when the client does not say, and at most: the specification's figures.
+const DEFAULT_PAGE: usize = 50;
+const MAX_PAGE: usize = 100;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Send a message, and wait.
+    Send,
+    /// Send a message, and follow its task.
+    Stream,
+    /// Read a task.
+    Get,
+    /// List tasks.
+    List,
+    /// End a task.
+    Cancel,
+    /// Follow a task.
+    Subscribe,
+    /// Anything about push notifications.
+    Push,
+    /// Read the card for those who are known.
+    ExtendedCard,
+}
+
+impl Method {
+    /// The method that JSON-RPC calls so, and the version that does. A slash means 0.3.
+    pub fn named(name: &str) -> Option<(Version, Self)> {
+        use Version::{V03, V10};
+        Some(match name {
+            "message/send" => (V03, Self::Send),
+            "message/stream" => (V03, Self::Stream),
+            "tasks/get" => (V03, Self::Get),
+            "tasks/cancel" => (V03, Self::Cancel),
+            "tasks/resubscribe" => (V03, Self::Subscribe),
+            "tasks/pushNotificationConfig/set"
+            | "tasks/pushNotificationConfig/get"
+            | "tasks/pushNotificationConfig/list"
+            | "tasks/pushNotificationConfig/delete" => (V03, Self::Push),
+            "agent/getAuthenticatedExtendedCard" => (V03, Self::ExtendedCard),
+            "SendMessage" => (V10, Self::Send),
+            "SendStreamingMessage" => (V10, Self::Stream),
+            "GetTask" => (V10, Self::Get),
+            "ListTasks" => (V10, Self::List),
+            "CancelTask" => (V10, Self::Cancel),
+            "SubscribeToTask" => (V10, Self::Subscribe),
+            "CreateTaskPushNotificationConfig"
+            | "GetTaskPushNotificationConfig"
+            | "ListTaskPushNotificationConfigs"
+            | "DeleteTaskPushNotificationConfig" => (V10, Self::Push),
+            "GetExtendedAgentCard" => (V10, Self::ExtendedCard),
+            _ => return None,
+        })
+    }
+
+    /// Whether it is answered by a stream.
+    pub fn streams(self) -> bool {
+        matches!(self, Self::Stream | Self::Subscribe)
+    }
+}
+
+/// A request that can be acted on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Whose tasks, where one agent serves several; may be empty.
+    pub tenant: String,
+    /// What is asked for.
+    pub call: Call,
+}
+
+/// What is asked for, with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Call {
+    /// Send a message; followed or not is the binding's matter.
+    Send(Box<Send>),
+    /// Read a task.
+    Get {
+        /// Which.
+        id: String,
+        /// Its newest messages, at most; `None` = all.
+        history: Option<usize>,
+    },
+    /// List tasks.
+    List(List),
+    /// End a task.
+    Cancel {
+        /// Which.
+        id: String,
+    },
+    /// Follow a task.
+    Subscribe {
+        /// Which.
+        id: String,
+    },
+    /// Anything about push notifications.
+    Push,
+    /// Read the card for those who are known.
+    ExtendedCard,
+}
+
+/// A message to send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Send {
+    /// What is said.
+    pub message: v1::Message,
+    /// The task and conversation that it names.
+    pub place: Place,
+    /// Labels for the task.
+    pub labels: BTreeMap<String, String>,
+    /// Whether the answer waits until the task has ended or asks for something.
+    pub wait: bool,
+    /// The newest messages in the answer, at most; `None` = all.
+    pub history: Option<usize>,
+    /// Whether the client wants to be told of changes by a webhook.
+    pub push: bool,
+}
+
+/// Which tasks to list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct List {
+    /// Only those of this conversation; empty = any.
+    pub context_id: String,
+    /// Only those in this state.
+    pub status: Option<TaskStatus>,
+    /// Only those that changed after this, Unix time in milliseconds.
+    pub after: Option<i64>,
+    /// At most this many, 1 to 100.
+    pub page_size: usize,
+    /// Only those behind this place of the list.
+    pub from: Option<Position>,
+    /// The newest messages of each, at most; `None` = all.
+    pub history: Option<usize>,
+    /// With what came out.
+    pub artifacts: bool,
+}
+
+/// A place in the list of tasks, newest change first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// When the task there changed last, Unix time in milliseconds.
+    pub changed: i64,
+    /// Which it is.
+    pub id: String,
+}
+
+impl Position {
+    fn read(token: &str) -> Option<Self> {
+        let (changed, id) = token.split_once(':')?;
+        Some(Self {
+            changed: changed.parse().ok()?,
+            id: id.to_owned(),
+        })
+    }
+
+    /// The page token that stands for it.
+    pub fn token(&self) -> String {
+        format!("{}:{}", self.changed, self.id)
+    }
+
+    /// That of this task.
+    pub fn of(task: &v1::Task) -> Self {
+        Self {
+            changed: task.updated_at.as_ref().map(time::millis).unwrap_or_default(),
+            id: task.task_id.clone(),
+        }
+    }
+
+    /// Whether a task at `other` comes later in the list.
+    pub fn is_before(&self, other: &Self) -> bool {
+        (other.changed, &other.id) < (self.changed, &self.id)
+    }
+}
+
+/// Reads the parameters of a method.
+pub fn read(version: Version, method: Method, params: Value) -> Result<Request, A2aError> {
+    let params = if params.is_null() {
+        Value::Object(serde_json::Map::new())
+    } else {
+        params
+    };
+    let mut fields = Fields::of(params, "params")?;
+    let tenant = fields.text_or_empty("tenant")?;
+    let call = match method {
+        Method::Send | Method::Stream => Call::Send(Box::new(read_send(version, fields)?)),
+        Method::Get => Call::Get {
+            id: id(&mut fields)?,
+            history: fields.count("historyLength")?,
+        },
+        Method::Cancel => Call::Cancel { id: id(&mut fields)? },
+        Method::Subscribe => Call::Subscribe { id: id(&mut fields)? },
+        Method::List => Call::List(read_list(fields)?),
+        Method::Push => Call::Push,
+        Method::ExtendedCard => Call::ExtendedCard,
+    };
+    Ok(Request { tenant, call })
+}
+
+fn id(fields: &mut Fields) -> Result<String, A2aError> {
+    let id = fields.text_or_empty("id")?;
+    if id.is_empty() {
+        return Err(A2aError::params("params.id is missing"));
+    }
+    Ok(id)
+}
+
+fn read_send(version: Version, mut fields: Fields) -> Result<Send, A2aError> {
+    let message = fields
+        .object("message")?
+        .ok_or_else(|| A2aError::params("params.message is missing"))?;
+    let (message, place) = message::read(version, Value::Object(message), "message")?;
+    check_message(&message)?;
+    let mut annex = Annex::new();
+    let mut labels = labels::from_metadata(fields.object("metadata")?, &mut annex);
+    task::attach(&mut labels, annex);
+    let mut send = Send {
+        message,
+        place,
+        labels,
+        wait: true,
+        history: None,
+        push: false,
+    };
+    let Some(mut configuration) = fields.fields("configuration")? else {
+        return Ok(send);
+    };
+    send.history = configuration.count("historyLength")?;
+    send.wait = match version {
+        Version::V10 => !configuration.flag("returnImmediately")?.unwrap_or_default(),
+        Version::V03 => configuration.flag("blocking")?.unwrap_or(true),
+    };
+    let accepted = configuration.list("acceptedOutputModes")?;
+    if !accepted.is_empty() {
+        send.labels
+            .insert(ACCEPTED.to_owned(), Value::Array(accepted).to_string());
+    }
+    let push = match version {
+        Version::V10 => "taskPushNotificationConfig",
+        Version::V03 => "pushNotificationConfig",
+    };
+    send.push = configuration.object(push)?.is_some();
+    Ok(send)
+}
+
+/// What a message must have before anyone is troubled with it.
+fn check_message(message: &v1::Message) -> Result<(), A2aError> {
+    let missing = |what: &str| Err(A2aError::params(format!("message.{what} is missing")));
+    if message.message_id.is_empty() {
+        return missing("messageId");
+    }
+    if message.role() == MessageRole::Unspecified {
+        return missing("role");
+    }
+    let empty = |part: &v1::Part| part.content.is_none();
+    if let Some(at) = message.parts.iter().position(empty) {
+        // A message without parts may have one that holds its annex.
+        let text = if message.parts.len() == 1 {
+            "message.parts must have a part with text, a file or data".to_owned()
+        } else {
+            format!("message.parts[{at}] has neither text nor a file nor data")
+        };
+        return Err(A2aError::params(text));
+    }
+    if message.parts.is_empty() {
+        return missing("parts");
+    }
+    Ok(())
+}
+
+fn read_list(mut fields: Fields) -> Result<List, A2aError> {
+    let status = match fields.text("status")?.as_deref() {
+        None | Some("" | "TASK_STATE_UNSPECIFIED") => None,
+        Some(word) => Some(task::read_state(word).ok_or_else(|| {
+            A2aError::params("params.status is none that a task can have; such as TASK_STATE_WORKING")
+        })?),
+    };
+    let after = match fields.text("statusTimestampAfter")? {
+        None => None,
+        Some(text) => Some(read_time(&text).ok_or_else(|| {
+            A2aError::params("params.statusTimestampAfter must be a time such as 2025-01-02T03:04:05Z")
+        })?),
+    };
+    let page_size = fields.count("pageSize")?.unwrap_or(DEFAULT_PAGE);
+    if !(1..=MAX_PAGE).contains(&page_size) {
+        return Err(A2aError::params(format!(
+            "params.pageSize must be from 1 to {MAX_PAGE}"
+        )));
+    }
+    let from = match fields.text_or_empty("pageToken")?.as_str() {
+        "" => None,
+        token => Some(
+            Position::read(token)
+                .ok_or_else(|| A2aError::params("params.pageToken is none that was given here"))?,
+        ),
+    };
+    Ok(List {
+        context_id: fields.text_or_empty("contextId")?,
+        status,
+        after: after.as_ref().map(time::millis),
+        page_size,
+        from,
+        history: fields.count("historyLength")?,
+        artifacts: fields.flag("includeArtifacts")?.unwrap_or_default(),
+    })
+}
+
+/// The error of a method that nobody knows.
+pub fn unknown_method(name: &str) -> A2aError {
+    let shown: String = name.chars().take(64).collect();
+    A2aError::new(Reason::MethodNotFound, format!("there is no method {shown:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(version: Version) -> Value {
+        match version {
+            Version::V10 => json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}),
+            Version::V03 => {
+                json!({"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]})
+            }
+        }
+    }
+
+    fn send(version: Version, configuration: &Value) -> Result<Send, A2aError> {
+        let params = json!({"message": message(version), "configuration": configuration});
+        match read(version, Method::Send, params)?.call {
+            Call::Send(send) => Ok(*send),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn waiting_is_the_default() {
+        let wait = |version, configuration| send(version, &configuration).unwrap().wait;
+        assert!(wait(Version::V10, json!(null)));
+        assert!(!wait(Version::V10, json!({"returnImmediately": true})));
+        assert!(wait(Version::V03, json!({})));
+        assert!(!wait(Version::V03, json!({"blocking": false})));
+    }
+
+    #[test]
+    fn a_history_is_counted() {
+        let history =
+            |length: Value| send(Version::V10, &json!({ "historyLength": length })).map(|send| send.history);
+        assert_eq!(history(json!(null)).unwrap(), None);
+        assert_eq!(history(json!(0)).unwrap(), Some(0));
+        assert!(history(json!(-1)).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for (message, named) in [
+            (
+                json!({"role": "ROLE_USER", "parts": [{"text": "x"}]}),
+                "messageId",
+            ),
+            (json!({"messageId": "m", "parts": [{"text": "x"}]}), "role"),
+            (json!({"messageId": "m", "role": "ROLE_USER"}), "parts"),
+            (
+                json!({"messageId": "m", "role": "ROLE_USER", "parts": []}),
+                "parts",
+            ),
+            (
+                json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"x": 1}]}),
+                "parts",
+            ),
+            (
+                json!({"messageId": "m", "role": "ROLE_KING", "parts": [{"text": "x"}]}),
+                "role",
+            ),
+            (json!(null), "message"),
+            (json!("x"), "message"),
+        ] {
+            let error = read(Version::V10, Method::Send, json!({"message": message})).unwrap_err();
+            assert_eq!(error.reason(), Reason::InvalidParams);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn pages_have_bounds() {
+        let list = |params| match read(Version::V10, Method::List, params) {
+            Ok(Request {
+                call: Call::List(list),
+                ..
+            }) => Ok(list),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        assert_eq!(list(json!(null)).unwrap().page_size, 50);
+        assert_eq!(list(json!({"pageSize": "100"})).unwrap().page_size, 100);
+        for bad in [
+            json!({"pageSize": 0}),
+            json!({"pageSize": 101}),
+            json!({"pageToken": "x"}),
+            json!({"status": "busy"}),
+            json!({"statusTimestampAfter": "now"}),
+        ] {
+            assert!(list(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_page_goes_on_where_the_last_one_ended() {
+        let at = |changed, id: &str| Position {
+            changed,
+            id: id.to_owned(),
+        };
+        let position = at(7, "b:c");
+        assert_eq!(Position::read(&position.token()), Some(position.clone()));
+        assert!(position.is_before(&at(6, "z")) && position.is_before(&at(7, "a")));
+        assert!(!position.is_before(&position) && !position.is_before(&at(8, "a")));
+    }
+}

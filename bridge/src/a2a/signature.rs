@@ -1,0 +1,126 @@
+//! Signed cards: JWS over the canonical form (RFC 8785) of a card's fields of 1.0, without empty values. PURE.
+//!
+//! Whoever checks a card reads it as protobuf and writes it again, so what protobuf does not know or leaves out is not
+//! signed: the fields of 0.3 are added after signing.
+
+use std::collections::BTreeMap;
+
+use agentanycast_identity::{Keypair, did_key_of, peer_id};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Map, Value, json};
+
+/// Signs a card that has the fields of 1.0 alone. With a key that is not Ed25519, which no node has, it stays as it is.
+pub(super) fn sign(card: &mut Value, key: &Keypair) {
+    if let Some(signature) = signature(card, key) {
+        card["signatures"] = json!([signature]);
+    }
+}
+
+fn signature(card: &Value, key: &Keypair) -> Option<Value> {
+    let did = did_key_of(peer_id(key))?;
+    let fragment = did.rsplit(':').next().unwrap_or_default();
+    let head = json!({"alg": "EdDSA", "kid": format!("{did}#{fragment}"), "typ": "JOSE"});
+    let protected = URL_SAFE_NO_PAD.encode(head.to_string());
+    let payload = URL_SAFE_NO_PAD.encode(canonical(card)?);
+    let signature = key.sign(format!("{protected}.{payload}").as_bytes()).ok()?;
+    let signature = URL_SAFE_NO_PAD.encode(signature);
+    Some(json!({"protected": protected, "signature": signature}))
+}
+
+/// The text that is signed; `None` if there is nothing in the card.
+fn canonical(card: &Value) -> Option<String> {
+    let mut card = card.clone();
+    card.as_object_mut()?.remove("signatures");
+    let mut text = String::new();
+    write(&without_empty(card)?, &mut text);
+    Some(text)
+}
+
+/// A value without empty texts, lists and objects in it; `None` if nothing is left.
+fn without_empty(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => (!text.is_empty()).then_some(Value::String(text)),
+        Value::Array(items) => {
+            let items: Vec<Value> = items.into_iter().filter_map(without_empty).collect();
+            (!items.is_empty()).then_some(Value::Array(items))
+        }
+        Value::Object(fields) => {
+            let fields: Map<String, Value> = fields
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, without_empty(value)?)))
+                .collect();
+            (!fields.is_empty()).then_some(Value::Object(fields))
+        }
+        other => Some(other),
+    }
+}
+
+/// Writes without white space, names in the order of their UTF-16 units. Cards have no numbers with a fraction, which
+/// RFC 8785 writes in a way of its own.
+fn write(value: &Value, text: &mut String) {
+    match value {
+        Value::Array(items) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    text.push(',');
+                }
+                write(item, text);
+            }
+            text.push(']');
+        }
+        Value::Object(fields) => {
+            let ordered: BTreeMap<Vec<u16>, (&String, &Value)> = fields
+                .iter()
+                .map(|(name, value)| (name.encode_utf16().collect(), (name, value)))
+                .collect();
+            text.push('{');
+            for (at, (name, value)) in ordered.into_values().enumerate() {
+                if at > 0 {
+                    text.push(',');
+                }
+                text.push_str(&Value::String(name.clone()).to_string());
+                text.push(':');
+                write(value, text);
+            }
+            text.push('}');
+        }
+        other => text.push_str(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_canonical_form_has_an_order_and_nothing_empty() {
+        let card = json!({
+            "name": "ü\n", "b": {"c": "", "d": []}, "a": [true, {"z": 1, "y": "\u{1F600}"}, null],
+            "\u{1F600}": "x", "\u{FB33}": "y", "signatures": [1],
+        });
+        // As in RFC 8785: a letter beyond the basic plane begins with a surrogate, which comes before U+FB33.
+        let expected = "{\"a\":[true,{\"y\":\"\u{1F600}\",\"z\":1}],\"name\":\"ü\\n\",\"\u{1F600}\":\"x\",\"\u{FB33}\":\"y\"}";
+        assert_eq!(canonical(&card).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_signature_holds_for_what_was_signed() {
+        let key = Keypair::generate_ed25519();
+        let mut card = json!({"name": "A", "empty": ""});
+        sign(&mut card, &key);
+        let signature = &card["signatures"][0];
+        let part = |name: &str| signature[name].as_str().unwrap().to_owned();
+        let payload = URL_SAFE_NO_PAD.encode("{\"name\":\"A\"}");
+        let signed = format!("{}.{payload}", part("protected"));
+        let bytes = URL_SAFE_NO_PAD.decode(part("signature")).unwrap();
+        assert!(key.public().verify(signed.as_bytes(), &bytes));
+        let head: Value =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part("protected")).unwrap()).unwrap();
+        assert!(
+            head["kid"].as_str().unwrap().starts_with("did:key:z6Mk"),
+            "{head}"
+        );
+    }
+}

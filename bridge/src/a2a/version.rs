@@ -1,0 +1,91 @@
+//! The two versions of A2A that are spoken, and how a request says which it means. PURE.
+
+use super::error::{A2aError, Reason};
+
+/// A version of A2A, `Major.Minor`; patches do not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// 0.3.
+    V03,
+    /// 1.0.
+    V10,
+}
+
+impl Version {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V03 => "0.3",
+            Self::V10 => "1.0",
+        }
+    }
+
+    /// What a request's `A2A-Version` asks for; missing and empty mean 0.3.
+    pub fn asked(header: Option<&str>) -> Result<Self, A2aError> {
+        let given = header.unwrap_or_default().trim();
+        if given.is_empty() {
+            return Ok(Self::V03);
+        }
+        let mut numbers = given.splitn(3, '.');
+        let patch_is_number = |patch: Option<&str>| patch.is_none_or(|patch| patch.parse::<u32>().is_ok());
+        match (numbers.next(), numbers.next()) {
+            (Some("0"), Some("3")) if patch_is_number(numbers.next()) => Ok(Self::V03),
+            (Some("1"), Some("0")) if patch_is_number(numbers.next()) => Ok(Self::V10),
+            _ => Err(unsupported(given)),
+        }
+    }
+
+    /// Checks that a request that is written in this version also asks for it.
+    pub fn agree(self, header: Option<&str>) -> Result<(), A2aError> {
+        let asked = Self::asked(header)?;
+        if asked == self {
+            return Ok(());
+        }
+        let text = format!(
+            "the request asks for version {} but is written in {}; set A2A-Version: {}",
+            asked.as_str(),
+            self.as_str(),
+            self.as_str()
+        );
+        Err(A2aError::new(Reason::VersionNotSupported, text))
+    }
+}
+
+fn unsupported(given: &str) -> A2aError {
+    let shown: String = given.chars().take(32).collect();
+    A2aError::new(
+        Reason::VersionNotSupported,
+        format!("version {shown:?} is not supported; 1.0 and 0.3 are"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patches_do_not_matter_and_nothing_means_0_3() {
+        for (header, version) in [
+            (None, Version::V03),
+            (Some(""), Version::V03),
+            (Some("0.3"), Version::V03),
+            (Some("0.3.26"), Version::V03),
+            (Some("1.0"), Version::V10),
+            (Some(" 1.0.7 "), Version::V10),
+        ] {
+            assert_eq!(Version::asked(header).unwrap(), version, "{header:?}");
+        }
+        for bad in ["1", "1.1", "2.0", "0.2.6", "1.0.x", "one", "1.0.0.0", "."] {
+            let error = Version::asked(Some(bad)).unwrap_err();
+            assert_eq!(error.reason(), Reason::VersionNotSupported, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_must_be_what_is_asked_for() {
+        assert!(Version::V10.agree(Some("1.0")).is_ok());
+        assert!(Version::V03.agree(None).is_ok());
+        assert!(Version::V10.agree(None).is_err());
+        assert!(Version::V03.agree(Some("1.0")).is_err());
+    }
+}

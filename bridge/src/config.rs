@@ -1,0 +1,252 @@
+//! What the bridge is told: flags over environment over file over defaults, checked before anything is bound.
+//!
+//! The layers are those of all our daemons (`agentanycast_program::settings`); here are the table of all settings and
+//! what goes together.
+
+mod keys;
+
+use std::{
+    ffi::OsString,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use agentanycast_program::{
+    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Sources, quoted},
+    words,
+};
+
+/// What all environment variables begin with.
+pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_BRIDGE_";
+
+/// Smallest and largest bound on bodies: a message of some text, and what a node takes in one message with its bytes
+/// written as base64.
+const BODIES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
+
+/// How long an answer may wait for its task.
+const WAITS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
+
+words! {
+    /// What cards look like.
+    CardForm {
+        /// The fields of both versions in one document.
+        Dual = "dual",
+        /// Those of 1.0 alone, for strict readers.
+        Strict = "1.0",
+    }
+}
+
+/// Every setting. The names are those of the TOML file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where the daemon is: `unix://PATH` or `tcp://HOST:PORT`. Default: `unix://~/.agentanycast/daemon.sock`.
+    pub daemon: String,
+    /// Where HTTP clients connect. Default: `127.0.0.1:8090`.
+    pub listen: ListenOn,
+    /// Listen beyond loopback without TLS or without tokens. Default: false.
+    pub allow_remote: bool,
+    /// The certificate of TLS, PEM, with those that lead to its root; read again when it changes. Default: no TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key, PEM. Default: none.
+    pub tls_key: Option<PathBuf>,
+    /// How clients reach the bridge, as cards name it, such as that of the proxy in front. Default: as each request
+    /// names it.
+    pub public_url: String,
+    /// What cards look like. Default: dual.
+    pub card: CardForm,
+    /// The key that cards are signed with, such as that of the node; without it they are not signed. Default: none.
+    pub key: Option<PathBuf>,
+    /// Origins whose pages may call, `*` for any. Default: none but the bridge's own.
+    pub cors_origins: Vec<String>,
+    /// Callers, one a line, each a name and its Bearer token; without it everybody may call, and is one caller.
+    /// Default: none.
+    pub tokens_file: Option<PathBuf>,
+    /// Largest body of a request. Default: 24 MiB.
+    pub max_body: ByteSize,
+    /// How long an answer may wait for its task before it shows the task as it stands. Default: 10 min.
+    pub wait_limit: Duration,
+    /// How much is logged. Default: info.
+    pub log_level: LogLevel,
+    /// How log lines look. Default: json.
+    pub log_format: LogFormat,
+}
+
+/// What the command line asks for.
+pub type Loaded = settings::Loaded<Config>;
+
+/// The bridge to its settings.
+static PROGRAM: Program<Config> = Program {
+    name: "agentanycast-bridge",
+    version: env!("CARGO_PKG_VERSION"),
+    about: "The AgentAnycast bridge: any HTTP A2A client reaches any agent of the mesh",
+    prefix: ENVIRONMENT_PREFIX,
+    file: None,
+    keys: keys::KEYS,
+    defaults: Config::defaults,
+    settle: |_, _| {},
+    check,
+};
+
+/// The configuration from the arguments, environment, files and home directory of this process.
+pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded, ConfigError> {
+    settings::load_from_process(&PROGRAM, args)
+}
+
+impl Config {
+    /// The defaults.
+    pub fn defaults(_: Option<&Path>) -> Self {
+        Self {
+            daemon: "unix://~/.agentanycast/daemon.sock".to_owned(),
+            listen: ListenOn("127.0.0.1:8090".to_owned()),
+            allow_remote: false,
+            tls_cert: None,
+            tls_key: None,
+            public_url: String::new(),
+            card: CardForm::Dual,
+            key: None,
+            cors_origins: Vec::new(),
+            tokens_file: None,
+            max_body: ByteSize(24 << 20),
+            wait_limit: Duration::from_mins(10),
+            log_level: LogLevel::Info,
+            log_format: LogFormat::Json,
+        }
+    }
+
+    /// `HOST:PORT` to bind; `:PORT` means all addresses.
+    pub fn to_bind(&self) -> String {
+        match self.listen.0.strip_prefix(':') {
+            Some(port) => format!("0.0.0.0:{port}"),
+            None => self.listen.0.clone(),
+        }
+    }
+
+    /// Whether nobody can listen in, and nobody call who is not known.
+    pub fn is_protected(&self) -> bool {
+        self.tls_cert.is_some() && self.tokens_file.is_some()
+    }
+
+    /// Whether only this host can connect.
+    pub fn is_local(&self) -> bool {
+        let bind = self.to_bind();
+        let host = bind.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
+fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
+    let bad = |key: &'static str, allowed: String| {
+        let value = settings::find(keys::KEYS, key).map(|known| known.plain(config));
+        Err(ConfigError::BadValue {
+            key: key.to_owned(),
+            value: quoted(&value.unwrap_or_default()),
+            origin: sources.of(key),
+            allowed,
+        })
+    };
+    if config.listen.0.is_empty() {
+        return bad("listen", "an address such as 127.0.0.1:8090".to_owned());
+    }
+    if config.tls_cert.is_some() != config.tls_key.is_some() {
+        let missing = if config.tls_cert.is_some() {
+            "tls_key"
+        } else {
+            "tls_cert"
+        };
+        return bad(
+            missing,
+            "given, since the other half is; or leave both out".to_owned(),
+        );
+    }
+    if !config.is_local() && !config.is_protected() && !config.allow_remote {
+        let allowed = "an address of this host alone, such as 127.0.0.1:8090; or give --tls-cert, --tls-key and \
+                       --tokens-file, or --allow-remote to be reached without";
+        return bad("listen", allowed.to_owned());
+    }
+    let url = config.public_url.as_str();
+    let is_url = url.starts_with("http://") || url.starts_with("https://");
+    if !url.is_empty() && (!is_url || url.contains(['?', '#', ' ', '"'])) {
+        return bad(
+            "public_url",
+            "a URL such as https://agents.example.org".to_owned(),
+        );
+    }
+    let is_origin = |origin: &String| {
+        let host = origin
+            .strip_prefix("https://")
+            .or_else(|| origin.strip_prefix("http://"));
+        origin == "*"
+            || host.is_some_and(|host| {
+                !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+            })
+    };
+    if !config.cors_origins.iter().all(is_origin) {
+        return bad(
+            "cors_origins",
+            "origins such as https://ui.example.org, or *".to_owned(),
+        );
+    }
+    if !BODIES.contains(&config.max_body.0) {
+        return bad("max_body", "from 64 KiB to 64 MiB".to_owned());
+    }
+    if !WAITS.contains(&config.wait_limit) {
+        return bad("wait_limit", "from 1s to 24h".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn load(args: &[&str]) -> Result<Config, ConfigError> {
+        let args = std::iter::once("bridge").chain(args.iter().copied());
+        let no_file = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        match settings::load(&PROGRAM, args.map(OsString::from), |_| None, no_file, None)? {
+            Loaded::Run { config, .. } => Ok(*config),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_needs_to_be_said() {
+        assert_eq!(load(&[]).unwrap(), Config::defaults(None));
+    }
+
+    #[test]
+    fn the_world_is_let_in_only_when_it_is_said() {
+        for remote in [":8090", "0.0.0.0:8090", "192.0.2.1:80", "[::]:80"] {
+            let listen = format!("--listen={remote}");
+            let error = load(&[&listen]).unwrap_err().to_string();
+            assert!(error.contains("--allow-remote"), "{error}");
+            assert!(load(&[&listen, "--allow-remote"]).is_ok());
+            let tls = ["--tls-cert=/c", "--tls-key=/k"];
+            assert!(load(&[&listen, tls[0], tls[1]]).is_err());
+            assert!(load(&[&listen, tls[0], tls[1], "--tokens-file=/t"]).is_ok());
+        }
+        for local in ["127.0.0.1:0", "localhost:80", "[::1]:80"] {
+            assert!(load(&[&format!("--listen={local}")]).is_ok(), "{local}");
+        }
+    }
+
+    #[test]
+    fn values_have_bounds() {
+        for bad in [
+            "--max-body=1KiB",
+            "--wait-limit=0s",
+            "--public-url=example.org",
+            "--card=2.0",
+            "--tls-cert=/c",
+            "--tls-key=/k",
+            "--cors-origins=ui.example",
+            "--cors-origins=https://ui.example/",
+            "--listen=",
+        ] {
+            assert!(load(&[bad]).is_err(), "{bad}");
+        }
+    }
+}

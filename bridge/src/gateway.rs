@@ -1,0 +1,147 @@
+//! The port between the gateways and the mesh: what a gateway may ask of a node, whoever carries it out. A
+//! gateway (`a2a` is one) knows this file and its own protocol; `gateway/sdk.rs` carries the calls to a daemon
+//! over gRPC, so that a bridge can run apart from it.
+//!
+//! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
+//! outside protocol.
+
+#[cfg(test)]
+pub(crate) mod fake;
+mod sdk;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use agentanycast_proto::v1;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+pub use sdk::SdkGateway;
+
+/// Whom a message is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The agent beside the node.
+    Own,
+    /// The agent of this peer.
+    Peer(String),
+    /// Any agent with this skill; the node chooses.
+    Skill(String),
+    /// An agent beyond a bridge.
+    Url(String),
+}
+
+/// A message that begins a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing {
+    /// Whom it is for.
+    pub target: Target,
+    /// What is said.
+    pub message: v1::Message,
+    /// The conversation that the task belongs to; empty = a new one.
+    pub context_id: String,
+    /// Labels that travel to the agent and stay with the task.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A task, to be read, followed and ended. Dropping it changes nothing.
+#[async_trait]
+pub trait TaskHandle: Send + Sync {
+    /// Names the task on both sides.
+    fn id(&self) -> &str;
+
+    /// The task as it stands, whole.
+    async fn snapshot(&self) -> Result<v1::Task, GatewayError>;
+
+    /// The current state, then every change, until the task has ended. Goes on over lost connections.
+    fn updates(&self) -> BoxStream<'static, Result<Update, GatewayError>>;
+
+    /// The content of one artifact, from its beginning, as it is produced.
+    fn stream(&self, artifact_id: &str) -> BoxStream<'static, Result<Bytes, GatewayError>>;
+
+    /// Sends a further message. Only a task that asks for input takes one.
+    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError>;
+
+    /// Ends the task. One that has ended is a [`ErrorKind::Conflict`].
+    async fn cancel(&self) -> Result<v1::Task, GatewayError>;
+}
+
+/// One change of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// Its state after the change.
+    pub status: v1::TaskStatus,
+    /// What came with it: progress, a question, a reason.
+    pub message: Option<v1::Message>,
+    /// What came out so far.
+    pub artifacts: Vec<v1::Artifact>,
+}
+
+/// A node, as gateways see it.
+#[async_trait]
+pub trait Gateway: Send + Sync {
+    /// The peer that the node is.
+    async fn peer_id(&self) -> Result<String, GatewayError>;
+
+    /// Begins a task. It is durable when this returns.
+    async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError>;
+
+    /// A task that was begun before. Does not ask whether there is one.
+    fn task(&self, id: &str) -> Arc<dyn TaskHandle>;
+
+    /// Every task of the node, newest change first, without messages and artifacts.
+    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError>;
+
+    /// The card of a peer, or of the node's own agent.
+    async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError>;
+
+    /// Agents with a skill, at most `limit`.
+    async fn discover(&self, skill: &str, limit: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError>;
+}
+
+/// Why a call failed, as far as a gateway has to tell its callers apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No such task, or none any more.
+    TaskNotFound,
+    /// No such peer, skill or card, or none that can be reached now.
+    AgentNotFound,
+    /// What was given is not acceptable.
+    Invalid,
+    /// The task's state does not allow it.
+    Conflict,
+    /// Forbidden by the node.
+    Denied,
+    /// A bound was reached; later it may work.
+    Busy,
+    /// The node cannot be asked now.
+    Unavailable,
+    /// The node does not have this.
+    Unsupported,
+    /// Failed inside.
+    Internal,
+}
+
+/// A failed call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct GatewayError {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl GatewayError {
+    /// With this text for people.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// What a gateway decides on.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}

@@ -1,0 +1,162 @@
+//! A node for tests: its agent answers at once, and everything is remembered.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use agentanycast_proto::v1::{self, TaskStatus};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
+
+use super::{ErrorKind, Gateway, GatewayError, Outgoing, TaskHandle, Update};
+
+/// Tasks that it keeps, so that long tests do not become longer.
+const KEPT: usize = 64;
+
+/// The node. A message whose first text is `ask` ends in a question, every other one in an echo.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FakeGateway {
+    tasks: Arc<Mutex<HashMap<String, v1::Task>>>,
+    next: Arc<AtomicU64>,
+}
+
+fn text_of(message: &v1::Message) -> String {
+    let texts = message.parts.iter().filter_map(|part| match &part.content {
+        Some(v1::part::Content::TextPart(part)) => Some(part.text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn work(task: &mut v1::Task, message: v1::Message) {
+    let asks = task.messages.is_empty() && text_of(&message) == "ask";
+    if asks {
+        task.set_status(TaskStatus::InputRequired);
+    } else {
+        task.set_status(TaskStatus::Completed);
+        task.artifacts.push(v1::Artifact {
+            artifact_id: "a".to_owned(),
+            parts: message.parts.clone(),
+            ..v1::Artifact::default()
+        });
+    }
+    task.messages.push(message);
+}
+
+#[async_trait]
+impl Gateway for FakeGateway {
+    async fn peer_id(&self) -> Result<String, GatewayError> {
+        Ok("me".to_owned())
+    }
+
+    async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut task = v1::Task {
+            task_id: format!("t{number}"),
+            context_id: outgoing.context_id,
+            metadata: outgoing.metadata,
+            updated_at: Some(prost_types::Timestamp {
+                seconds: number as i64,
+                nanos: 0,
+            }),
+            ..v1::Task::default()
+        };
+        work(&mut task, outgoing.message);
+        let id = task.task_id.clone();
+        let mut tasks = self.tasks.lock().unwrap();
+        if tasks.len() == KEPT {
+            tasks.clear();
+        }
+        tasks.insert(id.clone(), task);
+        drop(tasks);
+        Ok(self.task(&id))
+    }
+
+    fn task(&self, id: &str) -> Arc<dyn TaskHandle> {
+        Arc::new(FakeTask {
+            gateway: self.clone(),
+            id: id.to_owned(),
+        })
+    }
+
+    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError> {
+        Ok(self.tasks.lock().unwrap().values().cloned().collect())
+    }
+
+    async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
+        if peer != "me" {
+            return Err(GatewayError::new(ErrorKind::AgentNotFound, "no such peer"));
+        }
+        Ok(v1::AgentCard {
+            name: "Fake".to_owned(),
+            ..v1::AgentCard::default()
+        })
+    }
+
+    async fn discover(&self, skill: &str, _: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
+        let found = (skill == "echo").then(|| v1::DiscoveredAgent {
+            skills: vec![v1::SkillInfo {
+                skill_id: skill.to_owned(),
+                description: "Says it again".to_owned(),
+                ..v1::SkillInfo::default()
+            }],
+            ..v1::DiscoveredAgent::default()
+        });
+        Ok(found.into_iter().collect())
+    }
+}
+
+struct FakeTask {
+    gateway: FakeGateway,
+    id: String,
+}
+
+#[async_trait]
+impl TaskHandle for FakeTask {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn snapshot(&self) -> Result<v1::Task, GatewayError> {
+        let task = self.gateway.tasks.lock().unwrap().get(&self.id).cloned();
+        task.ok_or_else(|| GatewayError::new(ErrorKind::TaskNotFound, "no such task"))
+    }
+
+    fn updates(&self) -> BoxStream<'static, Result<Update, GatewayError>> {
+        let task = self.gateway.tasks.lock().unwrap().get(&self.id).cloned();
+        let update = task.map(|task| {
+            Ok(Update {
+                status: task.status(),
+                message: task.status_message,
+                artifacts: task.artifacts,
+            })
+        });
+        futures::stream::iter(update).boxed()
+    }
+
+    fn stream(&self, _: &str) -> BoxStream<'static, Result<Bytes, GatewayError>> {
+        futures::stream::empty().boxed()
+    }
+
+    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError> {
+        let mut tasks = self.gateway.tasks.lock().unwrap();
+        let task = tasks.get_mut(&self.id).unwrap();
+        if task.status() != TaskStatus::InputRequired {
+            return Err(GatewayError::new(ErrorKind::Conflict, "not now"));
+        }
+        work(task, message);
+        Ok(())
+    }
+
+    async fn cancel(&self) -> Result<v1::Task, GatewayError> {
+        let mut tasks = self.gateway.tasks.lock().unwrap();
+        let task = tasks.get_mut(&self.id).unwrap();
+        task.set_status(TaskStatus::Canceled);
+        Ok(task.clone())
+    }
+}

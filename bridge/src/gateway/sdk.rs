@@ -1,0 +1,175 @@
+//! The port carried out by the Rust SDK: over gRPC to a daemon beside the bridge or, by TCP, elsewhere.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use agentanycast::{ArtifactEvent, EndReason, Error, Node, PeerId, TaskFilter};
+use agentanycast_proto::v1;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
+use tokio::sync::OnceCell;
+
+use super::{ErrorKind, Gateway, GatewayError, Outgoing, Target, TaskHandle, Update};
+
+/// A node reached by the SDK. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SdkGateway {
+    node: Node,
+    /// A node keeps its identity for life.
+    me: Arc<OnceCell<PeerId>>,
+}
+
+impl SdkGateway {
+    /// Over this connection.
+    pub fn new(node: Node) -> Self {
+        Self {
+            node,
+            me: Arc::default(),
+        }
+    }
+
+    async fn me(&self) -> Result<&PeerId, GatewayError> {
+        let ask = || async {
+            let info = self.node.info().await?;
+            info.peer_id
+                .ok_or_else(|| GatewayError::new(ErrorKind::Internal, "the daemon did not say who it is"))
+        };
+        self.me.get_or_try_init(ask).await
+    }
+}
+
+#[async_trait]
+impl Gateway for SdkGateway {
+    async fn peer_id(&self) -> Result<String, GatewayError> {
+        Ok(self.me().await?.to_string())
+    }
+
+    async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
+        let target = match outgoing.target {
+            Target::Own => agentanycast::Target::Peer(self.me().await?.clone()),
+            Target::Peer(peer) => agentanycast::Target::Peer(peer_id(&peer)?),
+            Target::Skill(skill) => agentanycast::Target::Skill(skill),
+            Target::Url(url) => agentanycast::Target::Url(url),
+        };
+        let mut task = self
+            .node
+            .task(target, outgoing.message)
+            .metadata_from(outgoing.metadata);
+        if !outgoing.context_id.is_empty() {
+            task = task.context_id(outgoing.context_id);
+        }
+        let handle = task.send().await?;
+        Ok(Arc::new(SdkTask { handle }))
+    }
+
+    fn task(&self, id: &str) -> Arc<dyn TaskHandle> {
+        Arc::new(SdkTask {
+            handle: self.node.task_handle(id),
+        })
+    }
+
+    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError> {
+        let tasks = self.node.tasks(&TaskFilter::default()).await?;
+        Ok(tasks.into_iter().map(Into::into).collect())
+    }
+
+    async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
+        Ok(self.node.card_of(&peer_id(peer)?).await?.into())
+    }
+
+    async fn discover(&self, skill: &str, limit: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
+        let found = self.node.discover(skill, &BTreeMap::new(), limit).await?;
+        let translated = found.into_iter().map(|agent| v1::DiscoveredAgent {
+            peer_id: agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
+            agent_name: agent.name,
+            agent_description: agent.description,
+            skills: agent
+                .skills
+                .into_iter()
+                .map(|skill| v1::SkillInfo {
+                    skill_id: skill.id,
+                    description: skill.description,
+                    tags: skill.tags,
+                })
+                .collect(),
+        });
+        Ok(translated.collect())
+    }
+}
+
+struct SdkTask {
+    handle: agentanycast::TaskHandle,
+}
+
+#[async_trait]
+impl TaskHandle for SdkTask {
+    fn id(&self) -> &str {
+        self.handle.id()
+    }
+
+    async fn snapshot(&self) -> Result<v1::Task, GatewayError> {
+        Ok(self.handle.snapshot().await?.into())
+    }
+
+    fn updates(&self) -> BoxStream<'static, Result<Update, GatewayError>> {
+        let updates = self.handle.updates().map(|update| {
+            let update = update?;
+            Ok(Update {
+                status: v1::TaskStatus::try_from(i32::from(update.status)).unwrap_or_default(),
+                message: update.message.map(Into::into),
+                artifacts: update.artifacts.into_iter().map(Into::into).collect(),
+            })
+        });
+        updates.boxed()
+    }
+
+    fn stream(&self, artifact_id: &str) -> BoxStream<'static, Result<Bytes, GatewayError>> {
+        let events = self.handle.artifact(artifact_id);
+        let bytes = events.filter_map(|event| async move {
+            match event {
+                Ok(ArtifactEvent::Chunk { data, .. }) => Some(Ok(data)),
+                Ok(ArtifactEvent::End { reason, error, .. }) if reason != EndReason::Complete => {
+                    let text = format!("the artifact was not finished: {error}");
+                    Some(Err(GatewayError::new(ErrorKind::Internal, text)))
+                }
+                Ok(_) => None,
+                Err(error) => Some(Err(error.into())),
+            }
+        });
+        bytes.boxed()
+    }
+
+    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError> {
+        Ok(self.handle.reply(message).await?)
+    }
+
+    async fn cancel(&self) -> Result<v1::Task, GatewayError> {
+        Ok(self.handle.cancel().await?.into())
+    }
+}
+
+fn peer_id(text: &str) -> Result<PeerId, GatewayError> {
+    text.parse().map_err(|error: agentanycast::InvalidPeerId| {
+        GatewayError::new(ErrorKind::AgentNotFound, error.to_string())
+    })
+}
+
+impl From<Error> for GatewayError {
+    fn from(error: Error) -> Self {
+        use agentanycast::ErrorKind as Sdk;
+        let kind = match error.kind() {
+            Sdk::TaskNotFound | Sdk::ArtifactNotFound => ErrorKind::TaskNotFound,
+            Sdk::PeerNotFound | Sdk::SkillNotFound | Sdk::CardNotFound | Sdk::DiscoveryUnavailable => {
+                ErrorKind::AgentNotFound
+            }
+            Sdk::InvalidArgument => ErrorKind::Invalid,
+            Sdk::Conflict | Sdk::Canceled => ErrorKind::Conflict,
+            Sdk::PermissionDenied => ErrorKind::Denied,
+            Sdk::LimitExceeded => ErrorKind::Busy,
+            Sdk::DaemonUnavailable | Sdk::Timeout => ErrorKind::Unavailable,
+            Sdk::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

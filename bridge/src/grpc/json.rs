@@ -1,0 +1,265 @@
+//! The messages of A2A's gRPC binding as the JSON that they stand for, and back. PURE.
+//!
+//! So all bindings go through the same code: what a request means, and what an answer looks like, is decided in JSON.
+
+use agentanycast_proto::a2a::{
+    Artifact, ListTasksRequest, ListTasksResponse, Message, Part, Role, SendMessageRequest, StreamResponse,
+    Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent, part::Content,
+    stream_response::Payload,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use prost_types::Struct;
+use serde_json::{Map, Value, json};
+
+use crate::a2a::{from_proto, from_struct, read_time, to_proto, to_struct, write_time};
+
+/// The parameters that send a message.
+pub(super) fn of_send(request: SendMessageRequest) -> Value {
+    let mut params = Map::new();
+    params.insert("tenant".to_owned(), request.tenant.into());
+    if let Some(message) = request.message {
+        params.insert("message".to_owned(), of_message(message));
+    }
+    put_struct(&mut params, "metadata", request.metadata.as_ref());
+    if let Some(configuration) = request.configuration {
+        let mut json = json!({
+            "acceptedOutputModes": configuration.accepted_output_modes,
+            "historyLength": configuration.history_length,
+            "returnImmediately": configuration.return_immediately,
+        });
+        if configuration.task_push_notification_config.is_some() {
+            json["taskPushNotificationConfig"] = json!({});
+        }
+        params.insert("configuration".to_owned(), json);
+    }
+    Value::Object(params)
+}
+
+/// The parameters that list tasks.
+pub(super) fn of_list(request: &ListTasksRequest) -> Value {
+    let state = TaskState::try_from(request.status).unwrap_or_default();
+    json!({
+        "tenant": request.tenant,
+        "contextId": request.context_id,
+        "status": state.as_str_name(),
+        "pageSize": request.page_size,
+        "pageToken": request.page_token,
+        "historyLength": request.history_length,
+        "statusTimestampAfter": request.status_timestamp_after.as_ref().and_then(write_time),
+        "includeArtifacts": request.include_artifacts,
+    })
+}
+
+fn of_message(message: Message) -> Value {
+    let mut json = json!({
+        "messageId": message.message_id,
+        "contextId": message.context_id,
+        "taskId": message.task_id,
+        "role": Role::try_from(message.role).unwrap_or_default().as_str_name(),
+        "parts": message.parts.into_iter().map(of_part).collect::<Vec<_>>(),
+    });
+    if let Value::Object(json) = &mut json {
+        put_struct(json, "metadata", message.metadata.as_ref());
+        put_list(json, "extensions", message.extensions);
+        put_list(json, "referenceTaskIds", message.reference_task_ids);
+    }
+    json
+}
+
+fn of_part(part: Part) -> Value {
+    let mut json = Map::new();
+    match part.content {
+        Some(Content::Text(text)) => json.insert("text".to_owned(), text.into()),
+        Some(Content::Raw(raw)) => json.insert("raw".to_owned(), STANDARD.encode(raw).into()),
+        Some(Content::Url(url)) => json.insert("url".to_owned(), url.into()),
+        Some(Content::Data(data)) => json.insert("data".to_owned(), from_proto(&data)),
+        None => None,
+    };
+    put_struct(&mut json, "metadata", part.metadata.as_ref());
+    put_text(&mut json, "filename", part.filename);
+    put_text(&mut json, "mediaType", part.media_type);
+    Value::Object(json)
+}
+
+fn put_text(json: &mut Map<String, Value>, name: &str, text: String) {
+    if !text.is_empty() {
+        json.insert(name.to_owned(), text.into());
+    }
+}
+
+fn put_list(json: &mut Map<String, Value>, name: &str, list: Vec<String>) {
+    if !list.is_empty() {
+        json.insert(name.to_owned(), list.into());
+    }
+}
+
+fn put_struct(json: &mut Map<String, Value>, name: &str, data: Option<&Struct>) {
+    if let Some(data) = data {
+        json.insert(name.to_owned(), Value::Object(from_struct(data)));
+    }
+}
+
+/// A task that was rendered.
+pub(super) fn to_task(json: &Value) -> Task {
+    Task {
+        id: text(json, "id"),
+        context_id: text(json, "contextId"),
+        status: json.get("status").map(to_status),
+        artifacts: list(json, "artifacts", to_artifact),
+        history: list(json, "history", to_message),
+        metadata: object(json, "metadata"),
+    }
+}
+
+/// A page of tasks that was rendered.
+pub(super) fn to_page(json: &Value) -> ListTasksResponse {
+    let number = |name: &str| json[name].as_i64().and_then(|number| i32::try_from(number).ok());
+    ListTasksResponse {
+        tasks: list(json, "tasks", to_task),
+        next_page_token: text(json, "nextPageToken"),
+        page_size: number("pageSize").unwrap_or_default(),
+        total_size: number("totalSize").unwrap_or(i32::MAX),
+    }
+}
+
+/// An event that was rendered.
+pub(super) fn to_event(json: &Value) -> StreamResponse {
+    let payload = if let Some(task) = json.get("task") {
+        Some(Payload::Task(to_task(task)))
+    } else if let Some(update) = json.get("statusUpdate") {
+        Some(Payload::StatusUpdate(TaskStatusUpdateEvent {
+            task_id: text(update, "taskId"),
+            context_id: text(update, "contextId"),
+            status: update.get("status").map(to_status),
+            metadata: object(update, "metadata"),
+        }))
+    } else {
+        json.get("artifactUpdate").map(|update| {
+            Payload::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id: text(update, "taskId"),
+                context_id: text(update, "contextId"),
+                artifact: update.get("artifact").map(to_artifact),
+                append: update["append"] == true,
+                last_chunk: update["lastChunk"] == true,
+                metadata: object(update, "metadata"),
+            })
+        })
+    };
+    StreamResponse { payload }
+}
+
+fn to_status(json: &Value) -> TaskStatus {
+    let state = TaskState::from_str_name(json["state"].as_str().unwrap_or_default());
+    let time = json["timestamp"].as_str().and_then(read_time);
+    TaskStatus {
+        state: state.unwrap_or_default().into(),
+        message: json.get("message").map(to_message),
+        timestamp: time,
+    }
+}
+
+fn to_message(json: &Value) -> Message {
+    let role = Role::from_str_name(json["role"].as_str().unwrap_or_default());
+    Message {
+        message_id: text(json, "messageId"),
+        context_id: text(json, "contextId"),
+        task_id: text(json, "taskId"),
+        role: role.unwrap_or_default().into(),
+        parts: list(json, "parts", to_part),
+        metadata: object(json, "metadata"),
+        extensions: texts(json, "extensions"),
+        reference_task_ids: texts(json, "referenceTaskIds"),
+    }
+}
+
+fn to_artifact(json: &Value) -> Artifact {
+    Artifact {
+        artifact_id: text(json, "artifactId"),
+        name: text(json, "name"),
+        description: text(json, "description"),
+        parts: list(json, "parts", to_part),
+        metadata: object(json, "metadata"),
+        extensions: texts(json, "extensions"),
+    }
+}
+
+fn to_part(json: &Value) -> Part {
+    let content = if let Some(text) = json["text"].as_str() {
+        Some(Content::Text(text.to_owned()))
+    } else if let Some(raw) = json["raw"].as_str() {
+        STANDARD.decode(raw).ok().map(Content::Raw)
+    } else if let Some(url) = json["url"].as_str() {
+        Some(Content::Url(url.to_owned()))
+    } else {
+        json.get("data").map(|data| Content::Data(to_proto(data.clone())))
+    };
+    Part {
+        content,
+        metadata: object(json, "metadata"),
+        filename: text(json, "filename"),
+        media_type: text(json, "mediaType"),
+    }
+}
+
+fn text(json: &Value, name: &str) -> String {
+    json[name].as_str().unwrap_or_default().to_owned()
+}
+
+fn texts(json: &Value, name: &str) -> Vec<String> {
+    list(json, name, |value| value.as_str().unwrap_or_default().to_owned())
+}
+
+fn list<T>(json: &Value, name: &str, read: impl Fn(&Value) -> T) -> Vec<T> {
+    json[name].as_array().into_iter().flatten().map(read).collect()
+}
+
+fn object(json: &Value, name: &str) -> Option<Struct> {
+    json[name].as_object().cloned().map(to_struct)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_json_that_it_stands_for() {
+        let json = json!({
+            "messageId": "m", "contextId": "c", "taskId": "t", "role": "ROLE_USER",
+            "parts": [
+                {"text": "hi", "mediaType": "text/plain", "metadata": {"n": 1}},
+                {"raw": "AP8Q", "filename": "a.bin"},
+                {"url": "https://example.org"},
+                {"data": [1, null, {"x": true}]},
+            ],
+            "metadata": {"k": ["v"]}, "extensions": ["urn:x"], "referenceTaskIds": ["t0"],
+        });
+        assert_eq!(of_message(to_message(&json)), json);
+        let request = SendMessageRequest {
+            message: Some(to_message(&json)),
+            ..SendMessageRequest::default()
+        };
+        assert_eq!(of_send(request), json!({"tenant": "", "message": json}));
+    }
+
+    #[test]
+    fn answers_are_whole() {
+        let status = json!({"state": "TASK_STATE_WORKING", "timestamp": "2025-01-02T03:04:05.678Z"});
+        let artifact = json!({"artifactId": "a", "name": "n", "parts": [{"text": "x"}]});
+        let task = to_task(
+            &json!({"id": "t", "contextId": "c", "status": status, "artifacts": [artifact],
+            "metadata": {"k": 1}}),
+        );
+        assert_eq!(task.status.as_ref().unwrap().state(), TaskState::Working);
+        assert_eq!(task.status.unwrap().timestamp.unwrap().nanos, 678_000_000);
+        assert_eq!(
+            task.artifacts[0].parts[0].content,
+            Some(Content::Text("x".to_owned()))
+        );
+        let event =
+            to_event(&json!({"artifactUpdate": {"taskId": "t", "artifact": artifact, "append": true}}));
+        let Some(Payload::ArtifactUpdate(update)) = event.payload else {
+            panic!("{event:?}")
+        };
+        assert!(update.append && !update.last_chunk && update.artifact.is_some());
+    }
+}

@@ -1,0 +1,72 @@
+//! Errors as gRPC says them: a code, a text, and `google.rpc.ErrorInfo` in the details. PURE.
+
+use prost::Message as _;
+use tonic::{Code, Status};
+
+use crate::a2a::error::A2aError;
+
+/// `google.rpc.Status`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RpcStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<prost_types::Any>,
+}
+
+/// `google.rpc.ErrorInfo`, without its metadata.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ErrorInfo {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    domain: String,
+}
+
+/// What a failed call ends with.
+pub(super) fn of(error: &A2aError) -> Status {
+    let reason = error.reason();
+    let code = code(reason.grpc());
+    let info = ErrorInfo {
+        reason: reason.word().to_owned(),
+        domain: crate::a2a::error::DOMAIN.to_owned(),
+    };
+    let details = RpcStatus {
+        code: code as i32,
+        message: error.to_string(),
+        details: vec![prost_types::Any {
+            type_url: "type.googleapis.com/google.rpc.ErrorInfo".to_owned(),
+            value: info.encode_to_vec(),
+        }],
+    };
+    Status::with_details(code, error.to_string(), details.encode_to_vec().into())
+}
+
+fn code(word: &str) -> Code {
+    match word {
+        "INVALID_ARGUMENT" => Code::InvalidArgument,
+        "NOT_FOUND" => Code::NotFound,
+        "PERMISSION_DENIED" => Code::PermissionDenied,
+        "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
+        "FAILED_PRECONDITION" => Code::FailedPrecondition,
+        "UNAVAILABLE" => Code::Unavailable,
+        _ => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::error::Reason;
+
+    #[test]
+    fn the_reason_is_in_the_details() {
+        let status = of(&A2aError::new(Reason::TaskNotCancelable, "it has ended"));
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        let details = RpcStatus::decode(status.details()).unwrap();
+        let info = ErrorInfo::decode(details.details[0].value.as_slice()).unwrap();
+        assert_eq!(info.reason, "TASK_NOT_CANCELABLE");
+    }
+}

@@ -1,0 +1,177 @@
+//! JSON-RPC: a method name with a slash is 0.3, any other is 1.0. Errors are answers (HTTP 200).
+
+use axum::{extract::Request, response::Response};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{JSON, Shared, body, response, sse, version_asked};
+use crate::a2a::{
+    error::{A2aError, Reason},
+    mesh::Address,
+    render,
+    request::{self, Method},
+    version::Version,
+};
+
+/// A call that could be read.
+struct Call {
+    id: Value,
+    version: Version,
+    method: Method,
+    params: Value,
+}
+
+/// A call that could not, with what its answer needs.
+struct Failed {
+    id: Value,
+    version: Version,
+    error: A2aError,
+}
+
+pub(super) async fn answer(shared: &Shared, address: &Address, request: Request) -> Response {
+    let (head, content) = request.into_parts();
+    let asked = version_asked(&head.headers, &head.uri);
+    let failed = |failed: Failed| {
+        let Failed { id, version, error } = failed;
+        response(StatusCode::OK, JSON, &error_response(&id, version, &error))
+    };
+    let body = match body::read(shared, &head.headers, content).await {
+        Ok(body) => body,
+        Err(error) => return failed(nameless(error)),
+    };
+    let call = match read(body, asked.as_deref()) {
+        Ok(call) => call,
+        Err(error) => return failed(error),
+    };
+    let Call {
+        id,
+        version,
+        method,
+        params,
+    } = call;
+    let read = match request::read(version, method, params) {
+        Ok(read) => read,
+        Err(error) => return failed(Failed { id, version, error }),
+    };
+    if method.streams() {
+        return match shared.handler.follow(address, read).await {
+            Ok(followed) => {
+                let (of_result, of_error) = (id.clone(), id);
+                let result = move |result: Value| success(&of_result, &result);
+                let error = move |error: &A2aError| error_response(&of_error, version, error);
+                sse::stream(followed, version, &shared.stop, sse::Frame::Plain, result, error)
+            }
+            Err(error) => failed(Failed { id, version, error }),
+        };
+    }
+    match shared.handler.answer(address, read).await {
+        Ok(answer) => response(
+            StatusCode::OK,
+            JSON,
+            &success(&id, &render::answer(version, answer)),
+        ),
+        Err(error) => failed(Failed { id, version, error }),
+    }
+}
+
+/// Reads the envelope. The version is what the method is written in, as far as it is known.
+fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
+    let invalid = |text: &str| nameless(A2aError::new(Reason::InvalidRequest, text));
+    let mut call: Map<String, Value> = match body {
+        Value::Object(call) => call,
+        Value::Array(_) => return Err(invalid("batches are not taken; send one request at a time")),
+        Value::Null => return Err(nameless(A2aError::new(Reason::ParseError, "the body is empty"))),
+        _ => return Err(invalid("a request is an object")),
+    };
+    let id = match call.remove("id") {
+        None => Value::Null,
+        Some(id @ (Value::Null | Value::String(_) | Value::Number(_))) => id,
+        Some(_) => return Err(invalid("id must be a text, a number or null")),
+    };
+    let failed = |version, error| Failed {
+        id: id.clone(),
+        version,
+        error,
+    };
+    let invalid = |text| failed(Version::V10, A2aError::new(Reason::InvalidRequest, text));
+    if call.get("jsonrpc") != Some(&json!("2.0")) {
+        return Err(invalid("jsonrpc must be \"2.0\""));
+    }
+    let Some(Value::String(name)) = call.remove("method") else {
+        return Err(invalid("method must be a text"));
+    };
+    let written = if name.contains('/') {
+        Version::V03
+    } else {
+        Version::V10
+    };
+    let Some((version, method)) = Method::named(&name) else {
+        let error = Version::asked(asked)
+            .err()
+            .unwrap_or_else(|| request::unknown_method(&name));
+        return Err(failed(written, error));
+    };
+    version.agree(asked).map_err(|error| failed(version, error))?;
+    Ok(Call {
+        id,
+        version,
+        method,
+        params: call.remove("params").unwrap_or_default(),
+    })
+}
+
+/// A failure before anything is known of the request.
+fn nameless(error: A2aError) -> Failed {
+    Failed {
+        id: Value::Null,
+        version: Version::V10,
+        error,
+    }
+}
+
+fn success(id: &Value, result: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+fn error_response(id: &Value, version: Version, error: &A2aError) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": error.json_rpc(version)})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(body: Value, asked: Option<&str>) -> Reason {
+        read(body, asked).err().expect("it is refused").error.reason()
+    }
+
+    #[test]
+    fn an_envelope_is_checked() {
+        let call = |method: &str| json!({"jsonrpc": "2.0", "id": 7, "method": method});
+        assert_eq!(reason(json!([]), None), Reason::InvalidRequest);
+        assert_eq!(reason(Value::Null, None), Reason::ParseError);
+        assert_eq!(reason(json!({"id": 1}), None), Reason::InvalidRequest);
+        assert_eq!(
+            reason(json!({"jsonrpc": "2.0", "id": {}}), None),
+            Reason::InvalidRequest
+        );
+        assert_eq!(reason(call("tasks/paint"), None), Reason::MethodNotFound);
+        assert_eq!(reason(call("GetTask"), None), Reason::VersionNotSupported);
+        assert_eq!(
+            reason(call("tasks/get"), Some("1.0")),
+            Reason::VersionNotSupported
+        );
+        assert_eq!(
+            reason(call("PaintTask"), Some("2.0")),
+            Reason::VersionNotSupported
+        );
+    }
+
+    #[test]
+    fn ids_come_back_as_they_are() {
+        for id in [json!(9_007_199_254_740_993_u64), json!("x"), json!(null)] {
+            let body = json!({"jsonrpc": "2.0", "id": id, "method": "tasks/get"});
+            assert_eq!(read(body, None).ok().unwrap().id, id);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! REST of 1.0: paths and verbs say what is wanted, errors are HTTP statuses.
+
+use axum::{extract::Request, response::Response};
+use http::{Method as Verb, StatusCode};
+use serde_json::{Map, Value};
+
+use super::{A2A_JSON, JSON, Shared, body, query, response, sse, version_asked};
+use crate::a2a::{
+    error::A2aError,
+    mesh::Address,
+    render,
+    request::{self, Method},
+    version::Version,
+};
+
+pub(super) async fn answer(
+    shared: &Shared,
+    address: &Address,
+    method: Method,
+    tenant: String,
+    id: String,
+    request: Request,
+) -> Response {
+    match carry_out(shared, address, method, tenant, id, request).await {
+        Ok(response) => response,
+        Err(error) => failed(&error),
+    }
+}
+
+async fn carry_out(
+    shared: &Shared,
+    address: &Address,
+    method: Method,
+    tenant: String,
+    id: String,
+    request: Request,
+) -> Result<Response, A2aError> {
+    let (head, content) = request.into_parts();
+    Version::V10.agree(version_asked(&head.headers, &head.uri).as_deref())?;
+    let mut params = match head.method {
+        Verb::POST => match body::read(shared, &head.headers, content).await? {
+            Value::Object(params) => params,
+            Value::Null => Map::new(),
+            _ => return Err(A2aError::params("the body must be an object")),
+        },
+        _ => query(&head.uri)
+            .into_iter()
+            .map(|(name, value)| (name, Value::String(value)))
+            .collect(),
+    };
+    // What the path says counts.
+    if !id.is_empty() {
+        params.insert("id".to_owned(), id.into());
+    }
+    if !tenant.is_empty() {
+        params.insert("tenant".to_owned(), tenant.into());
+    }
+    let read = request::read(Version::V10, method, Value::Object(params))?;
+    if method.streams() {
+        let followed = shared.handler.follow(address, read).await?;
+        let error = |error: &A2aError| error.rest();
+        return Ok(sse::stream(
+            followed,
+            Version::V10,
+            &shared.stop,
+            sse::Frame::NamedErrors,
+            |result| result,
+            error,
+        ));
+    }
+    let answer = shared.handler.answer(address, read).await?;
+    Ok(response(
+        StatusCode::OK,
+        A2A_JSON,
+        &render::answer(Version::V10, answer),
+    ))
+}
+
+fn failed(error: &A2aError) -> Response {
+    let status = StatusCode::from_u16(error.reason().http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response(status, JSON, &error.rest())
+}

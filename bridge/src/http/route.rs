@@ -1,0 +1,262 @@
+//! Paths: which agent, which tenant, and what of it. PURE.
+
+use agentanycast_identity::peer_of_did_key;
+use http::Method as Verb;
+
+use crate::{a2a::request::Method, gateway::Target};
+
+/// Where agents' cards are; the first is that of the specification, the others those of older clients.
+const CARDS: [&str; 3] = ["agent-card.json", "agent.json", "a2a-agent-card"];
+
+/// Longest name of an agent, skill, tenant or task in a path, in bytes. Ids of the mesh take 256.
+const LONGEST: usize = 512;
+
+/// What a path means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    /// Whom it is for.
+    pub(super) target: Target,
+    /// The path up to the agent, such as `/agents/ID`; empty for the agent beside the node.
+    pub(super) base: String,
+    pub(super) what: What,
+}
+
+/// What of an agent is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Card,
+    JsonRpc,
+    Rest {
+        method: Method,
+        tenant: String,
+        /// The task that the path names; empty if none.
+        id: String,
+    },
+}
+
+/// Why a path means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    NoSuchPath,
+    /// The path is there, but not for this verb; for these.
+    NotAllowed(&'static str),
+}
+
+/// Finds out what a request's path means.
+pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, Lost> {
+    let segments: Option<Vec<String>> = path
+        .trim_matches('/')
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(decode)
+        .collect();
+    let segments = segments.ok_or(Lost::NoSuchPath)?;
+    let mut rest: &[String] = &segments;
+    let (target, base) = match rest {
+        [kind, name, behind @ ..] if kind == "agents" => {
+            rest = behind;
+            (Target::Peer(peer(name)), base_of(path))
+        }
+        [kind, name, behind @ ..] if kind == "skills" => {
+            rest = behind;
+            (Target::Skill(name.clone()), base_of(path))
+        }
+        _ => (Target::Own, String::new()),
+    };
+    let what = what(verb, rest)?;
+    Ok(Route { target, base, what })
+}
+
+/// The first two segments, as they came.
+fn base_of(path: &str) -> String {
+    let mut segments = path.trim_start_matches('/').splitn(3, '/');
+    let (kind, name) = (
+        segments.next().unwrap_or_default(),
+        segments.next().unwrap_or_default(),
+    );
+    format!("/{kind}/{name}")
+}
+
+/// The peer of a name that may be a `did:key`.
+pub(crate) fn peer(name: &str) -> String {
+    peer_of_did_key(name).map_or_else(|| name.to_owned(), |peer| peer.to_string())
+}
+
+fn what(verb: &Verb, rest: &[String]) -> Result<What, Lost> {
+    let words: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["a2a"] if *verb == Verb::POST => Ok(What::JsonRpc),
+        [] | ["a2a"] => Err(Lost::NotAllowed("POST")),
+        [".well-known", card] if CARDS.contains(card) => {
+            if *verb == Verb::GET || *verb == Verb::HEAD {
+                Ok(What::Card)
+            } else {
+                Err(Lost::NotAllowed("GET, HEAD"))
+            }
+        }
+        [tenant, behind @ ..] if !is_rest(tenant) => rest_of(verb, tenant, behind),
+        behind => rest_of(verb, "", behind),
+    }
+}
+
+/// Whether a segment begins the REST paths, and so is no tenant.
+fn is_rest(segment: &str) -> bool {
+    matches!(
+        segment,
+        "message:send" | "message:stream" | "tasks" | "extendedAgentCard" | ".well-known"
+    )
+}
+
+fn rest_of(verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
+    let (method, id, verbs) = match rest {
+        ["message:send"] => (Method::Send, "", "POST"),
+        ["message:stream"] => (Method::Stream, "", "POST"),
+        ["tasks"] => (Method::List, "", "GET"),
+        ["extendedAgentCard"] => (Method::ExtendedCard, "", "GET"),
+        ["tasks", task] => match task.rsplit_once(':') {
+            Some((id, "cancel")) => (Method::Cancel, id, "POST"),
+            Some((id, "subscribe")) => (Method::Subscribe, id, "GET, POST"),
+            _ => (Method::Get, *task, "GET"),
+        },
+        ["tasks", id, "pushNotificationConfigs"] => (Method::Push, *id, "GET, POST"),
+        ["tasks", id, "pushNotificationConfigs", _] => (Method::Push, *id, "GET, DELETE"),
+        _ => return Err(Lost::NoSuchPath),
+    };
+    if !verbs.split(", ").any(|allowed| verb.as_str() == allowed) {
+        return Err(Lost::NotAllowed(verbs));
+    }
+    Ok(What::Rest {
+        method,
+        tenant: tenant.to_owned(),
+        id: id.to_owned(),
+    })
+}
+
+/// A segment without its percent signs; `None` if it is no text, or longer than any name.
+pub(super) fn decode(segment: &str) -> Option<String> {
+    let bytes = segment.as_bytes();
+    let mut text = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        if *byte == b'%' {
+            let digits = segment.get(at + 1..at + 3)?;
+            text.push(u8::from_str_radix(digits, 16).ok()?);
+            at += 3;
+        } else {
+            text.push(*byte);
+            at += 1;
+        }
+    }
+    String::from_utf8(text).ok().filter(|text| text.len() <= LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(verb: &Verb, path: &str) -> (Target, What) {
+        let route = route(verb, path).unwrap_or_else(|lost| panic!("{path}: {lost:?}"));
+        (route.target, route.what)
+    }
+
+    fn rest(method: Method, tenant: &str, id: &str) -> What {
+        What::Rest {
+            method,
+            tenant: tenant.to_owned(),
+            id: id.to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_path_of_the_contract() {
+        let (get, post) = (Verb::GET, Verb::POST);
+        for card in CARDS {
+            assert_eq!(
+                found(&get, &format!("/.well-known/{card}")),
+                (Target::Own, What::Card)
+            );
+        }
+        for (verb, path, what) in [
+            (&post, "/", What::JsonRpc),
+            (&post, "/a2a", What::JsonRpc),
+            (&post, "/a2a/", What::JsonRpc),
+            (&post, "/message:send", rest(Method::Send, "", "")),
+            (&post, "/message:stream", rest(Method::Stream, "", "")),
+            (&get, "/tasks", rest(Method::List, "", "")),
+            (&get, "/tasks/t", rest(Method::Get, "", "t")),
+            (&get, "/tasks/a:b", rest(Method::Get, "", "a:b")),
+            (&post, "/tasks/t:cancel", rest(Method::Cancel, "", "t")),
+            (&get, "/tasks/t:subscribe", rest(Method::Subscribe, "", "t")),
+            (&post, "/tasks/t:subscribe", rest(Method::Subscribe, "", "t")),
+            (
+                &post,
+                "/tasks/t/pushNotificationConfigs",
+                rest(Method::Push, "", "t"),
+            ),
+            (
+                &get,
+                "/tasks/t/pushNotificationConfigs/c",
+                rest(Method::Push, "", "t"),
+            ),
+            (&get, "/extendedAgentCard", rest(Method::ExtendedCard, "", "")),
+            (&post, "/acme/message:send", rest(Method::Send, "acme", "")),
+            (&get, "/acme/tasks/t", rest(Method::Get, "acme", "t")),
+        ] {
+            assert_eq!(found(verb, path), (Target::Own, what.clone()), "{path}");
+            let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+            let target = Target::Peer(peer.to_owned());
+            assert_eq!(
+                found(verb, &format!("/agents/{peer}{path}")),
+                (target, what.clone()),
+                "{path}"
+            );
+            let target = Target::Skill("über setzen".to_owned());
+            let path = format!("/skills/%C3%BCber%20setzen{path}");
+            assert_eq!(found(verb, &path), (target, what), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_did_is_its_peer() {
+        let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+        let id = agentanycast_identity::PeerId::from_bytes(&bs58_bytes(peer)).unwrap();
+        let did = agentanycast_identity::did_key_of(id).unwrap();
+        let route = route(&Verb::POST, &format!("/agents/{did}/a2a")).unwrap();
+        assert_eq!(route.target, Target::Peer(peer.to_owned()));
+        assert_eq!(route.base, format!("/agents/{did}"));
+    }
+
+    fn bs58_bytes(text: &str) -> Vec<u8> {
+        let id: agentanycast_identity::PeerId = text.parse().unwrap();
+        id.to_bytes()
+    }
+
+    #[test]
+    fn the_wrong_verb_is_told_the_right_ones() {
+        assert_eq!(route(&Verb::GET, "/a2a"), Err(Lost::NotAllowed("POST")));
+        assert_eq!(
+            route(&Verb::PUT, "/tasks/t:subscribe"),
+            Err(Lost::NotAllowed("GET, POST"))
+        );
+        for nowhere in [
+            "/x",
+            "/tasks/a/b",
+            "/acme/x",
+            "/.well-known/x",
+            "/a/b/message:send",
+            "/%zz",
+            "/%",
+        ] {
+            assert_eq!(route(&Verb::POST, nowhere), Err(Lost::NoSuchPath), "{nowhere}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_is_too_odd(path in "/(\\PC|[/%:.]){0,40}") {
+            let _ = route(&Verb::POST, &path);
+        }
+    }
+}

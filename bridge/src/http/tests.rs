@@ -1,0 +1,271 @@
+//! The front before a node of tests: whatever comes in is answered in the words of its binding.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use http::{Request, StatusCode};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::{a2a::mesh::Mesh, gateway::fake::FakeGateway};
+
+fn front() -> Router {
+    let handler = Arc::new(Mesh::new(
+        Arc::new(FakeGateway::default()),
+        Duration::from_secs(10),
+    ));
+    let config = FrontConfig {
+        public_url: None,
+        dual_cards: true,
+        max_body: 1 << 20,
+        body_timeout: Duration::from_secs(10),
+        tls: false,
+        callers: Callers::everybody(),
+        card_key: None,
+        cors_origins: vec!["https://ui.example".to_owned()],
+    };
+    router(handler, config, CancellationToken::new())
+}
+
+async fn ask(
+    front: &Router,
+    verb: &str,
+    path: &str,
+    version: &str,
+    body: String,
+) -> (StatusCode, String, String) {
+    let request = Request::builder()
+        .method(verb)
+        .uri(path)
+        .header("a2a-version", version)
+        .header("content-type", "application/json")
+        .body(Body::from(body))
+        .unwrap();
+    let response = front.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let media_type = response
+        .headers()
+        .get("content-type")
+        .map(|value| value.to_str().unwrap().to_owned());
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX)
+        .await
+        .unwrap();
+    (
+        status,
+        media_type.unwrap_or_default(),
+        String::from_utf8(bytes.to_vec()).unwrap(),
+    )
+}
+
+/// The JSON of an answer, or of each event of one.
+fn documents(media_type: &str, body: &str) -> Vec<Value> {
+    if media_type == "text/event-stream" {
+        let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        return data.map(|data| serde_json::from_str(data).unwrap()).collect();
+    }
+    vec![serde_json::from_str(body).unwrap()]
+}
+
+fn message(version: &str) -> Value {
+    let part = json!({"kind": "text", "text": "hi", "metadata": {"k": 1}});
+    let role = if version == "1.0" { "ROLE_USER" } else { "user" };
+    json!({"messageId": "m", "role": role, "parts": [part], "contextId": "c", "metadata": {"x": [1]}})
+}
+
+/// Calls of every method, all well-formed.
+fn calls() -> Vec<(&'static str, Value)> {
+    let send = |version| {
+        let configuration = json!({"historyLength": 1, "returnImmediately": true, "blocking": true});
+        json!({"message": message(version), "configuration": configuration, "metadata": {"a": "b"}})
+    };
+    let id = || json!({"id": "t0", "historyLength": 2, "tenant": ""});
+    let push =
+        || json!({"taskId": "t0", "id": "p", "url": "https://example.org", "pushNotificationConfig": {}});
+    let calls = [
+        ("1.0", "SendMessage", send("1.0")),
+        ("1.0", "SendStreamingMessage", send("1.0")),
+        ("1.0", "GetTask", id()),
+        (
+            "1.0",
+            "ListTasks",
+            json!({"pageSize": 3, "pageToken": "5:t5", "status": "TASK_STATE_COMPLETED",
+            "statusTimestampAfter": "1970-01-01T00:00:00Z", "includeArtifacts": true, "contextId": "c"}),
+        ),
+        ("1.0", "CancelTask", id()),
+        ("1.0", "SubscribeToTask", id()),
+        ("1.0", "GetExtendedAgentCard", json!({})),
+        ("1.0", "CreateTaskPushNotificationConfig", push()),
+        ("1.0", "GetTaskPushNotificationConfig", push()),
+        ("1.0", "ListTaskPushNotificationConfigs", push()),
+        ("1.0", "DeleteTaskPushNotificationConfig", push()),
+        ("0.3", "message/send", send("0.3")),
+        ("0.3", "message/stream", send("0.3")),
+        ("0.3", "tasks/get", id()),
+        ("0.3", "tasks/cancel", id()),
+        ("0.3", "tasks/resubscribe", id()),
+        ("0.3", "tasks/pushNotificationConfig/set", push()),
+        ("0.3", "tasks/pushNotificationConfig/get", push()),
+        ("0.3", "tasks/pushNotificationConfig/list", push()),
+        ("0.3", "tasks/pushNotificationConfig/delete", push()),
+        ("0.3", "agent/getAuthenticatedExtendedCard", json!({})),
+    ];
+    let call = |(version, method, params)| {
+        (
+            version,
+            json!({"jsonrpc": "2.0", "id": "i", "method": method, "params": params}),
+        )
+    };
+    calls.into_iter().map(call).collect()
+}
+
+/// Something else, of any type.
+fn other() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,20}".prop_map(Value::from),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!([{"kind": "file", "file": {"bytes": "?"}}])),
+        Just((0..60).fold(json!(1), |inner, _| json!({"data": inner}))),
+        Just((0..120).fold(json!(1), |inner, _| json!([inner]))),
+        Just(json!("t0")),
+        Just(json!("TASK_STATE_AUTH_REQUIRED")),
+    ]
+}
+
+/// Changes the value at one place of a document, the `at`-th of all.
+fn change(value: &mut Value, at: &mut usize, to: &Value) {
+    if *at == 0 {
+        *value = to.clone();
+        *at = usize::MAX;
+        return;
+    }
+    *at -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| change_unless_done(item, at, to)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| change_unless_done(field, at, to)),
+        _ => {}
+    }
+}
+
+fn change_unless_done(value: &mut Value, at: &mut usize, to: &Value) {
+    if *at != usize::MAX {
+        change(value, at, to);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_body_is_answered(
+        call in proptest::sample::select(calls()),
+        changes in proptest::collection::vec((0..40_usize, other()), 0..3),
+        cut in proptest::option::weighted(0.05, 0..200_usize),
+    ) {
+        thread_local! {
+            static FRONT: (tokio::runtime::Runtime, Router) =
+                (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), front());
+        }
+        let (version, mut body) = call;
+        for (mut at, to) in changes {
+            change(&mut body, &mut at, &to);
+        }
+        let mut text = body.to_string();
+        if let Some(cut) = cut {
+            text = text.chars().take(cut).collect();
+        }
+        FRONT.with(|(runtime, front)| {
+            let (status, media_type, answer) = runtime.block_on(ask(front, "POST", "/", version, text.clone()));
+            prop_assert_eq!(status, StatusCode::OK, "{}", text);
+            let documents = documents(&media_type, &answer);
+            prop_assert!(!documents.is_empty(), "{}", text);
+            for document in documents {
+                prop_assert_eq!(&document["jsonrpc"], &json!("2.0"));
+                let (result, error) = (document.get("result"), document.get("error"));
+                prop_assert!(result.is_some() != error.is_some(), "{} {}", text, document);
+                if let Some(error) = error {
+                    prop_assert!(error["code"].is_i64() && error["message"].is_string());
+                    prop_assert_ne!(&error["code"], &json!(-32603), "{} {}", text, document);
+                }
+            }
+            // The same parameters by REST, with whatever path they go to.
+            let path = match body["method"].as_str() {
+                Some("SendStreamingMessage") => "/message:stream",
+                Some("CancelTask") => "/tasks/t0:cancel",
+                _ => "/message:send",
+            };
+            let params = body.get("params").unwrap_or(&body).to_string();
+            let (status, _, answer) = runtime.block_on(ask(front, "POST", path, "1.0", params));
+            prop_assert!(status.is_success() || status.is_client_error(), "{} {}", status, answer);
+            Ok(())
+        })?;
+    }
+}
+
+#[tokio::test]
+async fn a_skill_has_a_card_and_takes_messages() {
+    let front = front();
+    let (status, _, card) = ask(
+        &front,
+        "GET",
+        "/skills/echo/.well-known/agent-card.json",
+        "",
+        String::new(),
+    )
+    .await;
+    let card: Value = serde_json::from_str(&card).unwrap();
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(
+        (&card["name"], &card["url"]),
+        (&json!("echo"), &json!("http://localhost/skills/echo"))
+    );
+    assert_eq!(card["skills"][0]["description"], "Says it again");
+    let body = json!({"message": message("1.0")}).to_string();
+    let (status, _, _) = ask(&front, "POST", "/skills/echo/message:send", "1.0", body).await;
+    assert_eq!(status, StatusCode::OK);
+    // It is that skill's task and no other agent's.
+    for (path, status) in [
+        ("/skills/echo/tasks/t0", StatusCode::OK),
+        ("/tasks/t0", StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(
+            ask(&front, "GET", path, "1.0", String::new()).await.0,
+            status,
+            "{path}"
+        );
+    }
+    let (status, _, _) = ask(
+        &front,
+        "GET",
+        "/skills/fly/.well-known/agent.json",
+        "",
+        String::new(),
+    )
+    .await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_let_in_as_configured() {
+    for (origin, allowed) in [("https://ui.example", true), ("https://evil.example", false)] {
+        let request = Request::builder()
+            .method("OPTIONS")
+            .uri("/message:send")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "a2a-version,content-type")
+            .body(Body::empty())
+            .unwrap();
+        let response = front().oneshot(request).await.unwrap();
+        let told = response.headers().get("access-control-allow-origin");
+        assert_eq!(told.is_some_and(|told| told == origin), allowed, "{origin}");
+    }
+}

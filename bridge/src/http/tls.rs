@@ -1,0 +1,156 @@
+//! TLS: a certificate and its key from files, read again when they change, so that a renewal needs no restart.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context as _, ensure};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    },
+};
+
+/// How often the files are looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Where the certificate and its key are, PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The certificate, with those that lead to its root behind it.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// TLS with what the files hold.
+pub struct Tls {
+    files: Files,
+    every: Duration,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    acceptor: TlsAcceptor,
+    /// When each file was written; `None` if it could not be seen.
+    written: [Option<SystemTime>; 2],
+    looked: Instant,
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When they are not a certificate and its key.
+    pub fn read(files: Files) -> anyhow::Result<Self> {
+        let current = Current {
+            acceptor: acceptor(&files)?,
+            written: written(&files),
+            looked: Instant::now(),
+        };
+        Ok(Self {
+            files,
+            every: LOOK_EVERY,
+            current: Mutex::new(current),
+        })
+    }
+
+    /// For the next connection. Files that changed are read again; if they are of no use, the old ones stay.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.looked.elapsed() >= self.every {
+            current.looked = Instant::now();
+            let written = written(&self.files);
+            if written != current.written {
+                current.written = written;
+                match acceptor(&self.files) {
+                    Ok(acceptor) => {
+                        current.acceptor = acceptor;
+                        tracing::info!("the certificate was read again");
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "the new certificate is of no use; the old one stays")
+                    }
+                }
+            }
+        }
+        current.acceptor.clone()
+    }
+}
+
+fn written(files: &Files) -> [Option<SystemTime>; 2] {
+    [&files.cert, &files.key].map(|path| fs::metadata(path).and_then(|file| file.modified()).ok())
+}
+
+fn acceptor(files: &Files) -> anyhow::Result<TlsAcceptor> {
+    let certificates =
+        certificates(&files.cert).with_context(|| format!("certificate {}", files.cert.display()))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&files.key).with_context(|| format!("key {}", files.key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .with_context(|| format!("{} and {}", files.cert.display(), files.key.display()))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)?.collect();
+    let certificates = read.map_err(io::Error::other)?;
+    ensure!(!certificates.is_empty(), "there is none in it");
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(directory: &Path) -> Files {
+        Files {
+            cert: directory.join("cert.pem"),
+            key: directory.join("key.pem"),
+        }
+    }
+
+    fn write(files: &Files) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(&files.cert, made.cert.pem()).unwrap();
+        fs::write(&files.key, made.key_pair.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = files(directory.path());
+        assert!(Tls::read(files.clone()).is_err());
+        write(&files);
+        let mut tls = Tls::read(files.clone()).unwrap();
+        tls.every = Duration::ZERO;
+        let config = |tls: &Tls| Arc::as_ptr(tls.acceptor().config());
+        let first = config(&tls);
+        assert_eq!(config(&tls), first);
+        let later = SystemTime::now() + Duration::from_mins(1);
+        let touch = |path: &Path| {
+            fs::File::options()
+                .write(true)
+                .open(path)
+                .unwrap()
+                .set_modified(later)
+                .unwrap()
+        };
+        fs::write(&files.cert, "nonsense").unwrap();
+        touch(&files.cert);
+        assert_eq!(config(&tls), first);
+        write(&files);
+        touch(&files.key);
+        assert_ne!(config(&tls), first);
+    }
+}

@@ -1,0 +1,211 @@
+"""A client on the official A2A SDK, version 1.0: each scenario is one thing that users do with an agent.
+
+It prints the name of each scenario that went well, and ends. Usage: client.py URL BINDING SCENARIO...
+"""
+
+import asyncio
+import sys
+from uuid import uuid4
+
+import grpc
+import httpx
+from a2a.client import A2ACardResolver, ClientConfig, create_client
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
+from google.protobuf.json_format import MessageToDict, ParseDict
+from jwt import PyJWK
+from jwt.utils import base64url_encode
+
+ENDS = {TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED}
+
+
+def message(*texts, **fields):
+    parts = [Part(text=text) for text in texts]
+    return Message(message_id=str(uuid4()), role=Role.ROLE_USER, parts=parts, **fields)
+
+
+def request(said, wait=True):
+    configuration = SendMessageConfiguration(return_immediately=not wait)
+    return SendMessageRequest(message=said, configuration=configuration)
+
+
+def texts(artifacts):
+    return [part.text for artifact in artifacts for part in artifact.parts if part.text]
+
+
+async def refused(kind, call):
+    try:
+        await call
+    except kind:
+        return
+    raise AssertionError(f"{kind.__name__} was expected")
+
+
+def base58(text):
+    number = 0
+    for digit in text:
+        number = number * 58 + "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz".index(digit)
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")
+
+
+class Asker:
+    def __init__(self, url, binding):
+        self.url, self.binding = url, binding
+
+    async def client(self, streaming):
+        http = httpx.AsyncClient(timeout=60)
+        config = ClientConfig(
+            streaming=streaming,
+            httpx_client=http,
+            supported_protocol_bindings=[self.binding],
+            grpc_channel_factory=grpc.aio.insecure_channel,
+        )
+        return await create_client(self.url, config)
+
+    async def open(self):
+        self.plain, self.live = await self.client(False), await self.client(True)
+
+    async def ask(self, said, wait=True):
+        answers = [answer async for answer in self.plain.send_message(request(said, wait))]
+        assert len(answers) == 1, answers
+        return answers[0].task
+
+    async def until(self, id, state):
+        while True:
+            task = await self.plain.get_task(GetTaskRequest(id=id))
+            if task.status.state == state:
+                return task
+            assert task.status.state not in ENDS, task
+            await asyncio.sleep(0.02)
+
+    async def card(self):
+        card = self.plain._card
+        assert card.name == "Python agent", card
+        assert [skill.id for skill in card.skills] == ["echo"], card
+        assert card.capabilities.streaming, card
+
+    async def signature(self):
+        def check(verified):
+            def key_of(kid, _):
+                did = kid.partition("#")[0]
+                raw = base58(did.removeprefix("did:key:z"))
+                assert raw[:2] == b"\xed\x01", raw
+                key = raw[2:] if verified else bytes(32)
+                return PyJWK({"kty": "OKP", "crv": "Ed25519", "x": base64url_encode(key).decode()})
+
+            return create_signature_verifier(key_of, ["EdDSA"])
+
+        async with httpx.AsyncClient() as http:
+            resolver = A2ACardResolver(http, self.url)
+            await resolver.get_agent_card(signature_verifier=check(True))
+            await refused(InvalidSignaturesError, resolver.get_agent_card(signature_verifier=check(False)))
+
+    async def send(self):
+        said = message("echo Grüezi")
+        task = await self.ask(said)
+        assert task.status.state == TaskState.TASK_STATE_COMPLETED, task
+        assert texts(task.artifacts) == ["Grüezi"], task
+        assert task.history[0].message_id == said.message_id, task
+
+    async def fail(self):
+        task = await self.ask(message("fail no paper"))
+        assert task.status.state == TaskState.TASK_STATE_FAILED, task
+        assert task.status.message.parts[0].text == "no paper", task
+
+    async def stream(self):
+        events = [event async for event in self.live.send_message(request(message("echo live")))]
+        assert events[0].WhichOneof("payload") == "task", events
+        results = texts(events[0].task.artifacts)
+        results += [text for event in events for text in texts([event.artifact_update.artifact])]
+        assert results == ["live"], events
+        last = events[-1]
+        state = last.task.status.state if last.HasField("task") else last.status_update.status.state
+        assert state == TaskState.TASK_STATE_COMPLETED, events
+
+    async def get(self):
+        task = await self.ask(message("echo x"))
+        again = await self.plain.get_task(GetTaskRequest(id=task.id))
+        assert again == task, (again, task)
+        short = await self.plain.get_task(GetTaskRequest(id=task.id, history_length=0))
+        assert not short.history, short
+        await refused(TaskNotFoundError, self.plain.get_task(GetTaskRequest(id="no-such-task")))
+
+    async def list(self):
+        context = str(uuid4())
+        ids = [(await self.ask(message(f"echo {n}", context_id=context))).id for n in range(3)]
+        page = await self.plain.list_tasks(ListTasksRequest(context_id=context, page_size=2))
+        assert (len(page.tasks), page.total_size) == (2, 3), page
+        rest = ListTasksRequest(context_id=context, page_size=2, page_token=page.next_page_token)
+        last = await self.plain.list_tasks(rest)
+        assert last.next_page_token == "", last
+        assert [task.id for task in [*page.tasks, *last.tasks]] == ids[::-1]
+
+    async def cancel(self):
+        task = await self.ask(message("slow"), wait=False)
+        await self.until(task.id, TaskState.TASK_STATE_WORKING)
+        ended = await self.plain.cancel_task(CancelTaskRequest(id=task.id))
+        assert ended.status.state == TaskState.TASK_STATE_CANCELED, ended
+        await refused(TaskNotCancelableError, self.plain.cancel_task(CancelTaskRequest(id=task.id)))
+
+    async def question(self):
+        task = await self.ask(message("ask me"))
+        assert task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, task
+        done = await self.ask(message("that", task_id=task.id, context_id=task.context_id))
+        assert done.id == task.id and texts(done.artifacts) == ["ask me | that"], done
+        await refused(UnsupportedOperationError, self.ask(message("more", task_id=task.id)))
+
+    async def resubscribe(self):
+        task = await self.ask(message("ask live"))
+        events = []
+        async for event in self.live.subscribe(SubscribeToTaskRequest(id=task.id)):
+            events.append(event)
+            if len(events) == 1:
+                assert event.task.id == task.id, event
+                await self.ask(message("again", task_id=task.id), wait=False)
+        assert events[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED, events
+        results = [text for event in events for text in texts([event.artifact_update.artifact])]
+        assert results == ["ask live | again"], events
+
+    async def parts(self):
+        fields = {
+            "messageId": str(uuid4()),
+            "role": "ROLE_USER",
+            "parts": [
+                {"text": "ask", "mediaType": "text/markdown", "metadata": {"lang": "en"}},
+                {"raw": "AP8Q", "filename": "a.bin", "mediaType": "application/octet-stream"},
+                {"url": "https://example.org/a.png", "mediaType": "image/png"},
+                {"data": {"n": 42, "f": 1.5, "list": [None, True, "x"]}},
+            ],
+            "metadata": {"trace": {"id": "7"}},
+            "extensions": ["urn:x"],
+        }
+        task = await self.ask(ParseDict(fields, Message()))
+        first = MessageToDict(task.history[0])
+        assert first["parts"] == fields["parts"], first
+        assert first["metadata"]["trace"] == fields["metadata"]["trace"], first
+        assert first["extensions"] == fields["extensions"], first
+        await self.plain.cancel_task(CancelTaskRequest(id=task.id))
+
+
+async def main():
+    url, binding, *scenarios = sys.argv[1:]
+    asker = Asker(url, binding)
+    await asker.open()
+    for scenario in scenarios:
+        await getattr(asker, scenario)()
+        print(scenario, flush=True)
+
+
+asyncio.run(main())

@@ -1,0 +1,137 @@
+"""A client on the official A2A SDK, version 0.3: each scenario is one thing that users do with an agent.
+
+It prints the name of each scenario that went well, and ends. Usage: client_0_3.py URL SCENARIO...
+"""
+
+import asyncio
+import sys
+from uuid import uuid4
+
+import httpx
+from a2a.client import ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientJSONRPCError
+from a2a.types import (
+    DataPart,
+    FilePart,
+    FileWithBytes,
+    Message,
+    Part,
+    Role,
+    TaskArtifactUpdateEvent,
+    TaskIdParams,
+    TaskQueryParams,
+    TaskState,
+    TextPart,
+)
+
+
+def message(text, *parts, **fields):
+    parts = [Part(root=TextPart(text=text)), *parts]
+    return Message(message_id=str(uuid4()), role=Role.user, parts=parts, **fields)
+
+
+def texts(artifacts):
+    parts = [part.root for artifact in artifacts or [] for part in artifact.parts]
+    return [part.text for part in parts if isinstance(part, TextPart)]
+
+
+async def refused(code, call):
+    try:
+        await call
+    except A2AClientJSONRPCError as error:
+        assert error.error.code == code, error
+        return
+    raise AssertionError(f"{code} was expected")
+
+
+class Asker:
+    def __init__(self, url):
+        self.url = url
+
+    async def client(self, streaming):
+        http = httpx.AsyncClient(timeout=60)
+        return await ClientFactory.connect(self.url, ClientConfig(streaming=streaming, httpx_client=http))
+
+    async def open(self):
+        self.plain, self.live = await self.client(False), await self.client(True)
+
+    async def ask(self, said):
+        answers = [answer async for answer in self.plain.send_message(said)]
+        assert len(answers) == 1, answers
+        return answers[0][0]
+
+    async def card(self):
+        card = await self.plain.get_card()
+        assert card.name == "Python agent" and card.capabilities.streaming, card
+        assert [skill.id for skill in card.skills] == ["echo"], card
+
+    async def send(self):
+        said = message("echo Grüezi")
+        task = await self.ask(said)
+        assert task.status.state == TaskState.completed, task
+        assert texts(task.artifacts) == ["Grüezi"], task
+        assert task.history[0].message_id == said.message_id, task
+
+    async def stream(self):
+        events = [event async for event in self.live.send_message(message("echo live"))]
+        task = events[-1][0]
+        assert task.status.state == TaskState.completed, events
+        assert texts(task.artifacts) == ["live"], events
+
+    async def get(self):
+        task = await self.ask(message("echo x"))
+        again = await self.plain.get_task(TaskQueryParams(id=task.id))
+        assert again == task, (again, task)
+        await refused(-32001, self.plain.get_task(TaskQueryParams(id="no-such-task")))
+
+    async def question(self):
+        events = [event async for event in self.live.send_message(message("ask me"))]
+        task = events[-1][0]
+        assert task.status.state == TaskState.input_required, events
+        done = await self.ask(message("that", task_id=task.id, context_id=task.context_id))
+        assert texts(done.artifacts) == ["ask me | that"], done
+
+    async def cancel(self):
+        task = await self.ask(message("ask"))
+        ended = await self.plain.cancel_task(TaskIdParams(id=task.id))
+        assert ended.status.state == TaskState.canceled, ended
+        await refused(-32002, self.plain.cancel_task(TaskIdParams(id=task.id)))
+
+    async def resubscribe(self):
+        task = await self.ask(message("ask live"))
+        results = []
+        first = True
+        async for found, update in self.live.resubscribe(TaskIdParams(id=task.id)):
+            if first:
+                first = False
+                answer = message("again", task_id=task.id)
+                asyncio.get_running_loop().create_task(self.ask(answer))
+            if isinstance(update, TaskArtifactUpdateEvent):
+                results += texts([update.artifact])
+        assert found.status.state == TaskState.completed, found
+        assert results == ["ask live | again"], results
+
+    async def parts(self):
+        file = FileWithBytes(bytes="AP8Q", name="a.bin", mime_type="application/octet-stream")
+        more = [
+            Part(root=FilePart(file=file, metadata={"k": "v"})),
+            Part(root=DataPart(data={"n": 42, "big": 9007199254740993, "f": 1.5, "list": [None, True]})),
+        ]
+        said = message("ask", *more, metadata={"trace": {"id": 7}}, extensions=["urn:x"])
+        task = await self.ask(said)
+        first = task.history[0]
+        assert first.parts == said.parts, first
+        assert first.metadata["trace"] == {"id": 7} and first.extensions == ["urn:x"], first
+        await self.plain.cancel_task(TaskIdParams(id=task.id))
+
+
+async def main():
+    url, *scenarios = sys.argv[1:]
+    asker = Asker(url)
+    await asker.open()
+    for scenario in scenarios:
+        await getattr(asker, scenario)()
+        print(scenario, flush=True)
+
+
+asyncio.run(main())

@@ -1,0 +1,172 @@
+//! A real bridge before a real daemon: started, announced, killed, stopped, started again. The binary is the
+//! `agentanycast-bridge` beside the test executable. Its log is shown when a test fails.
+
+use std::{fs::File, net::SocketAddr, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+use crate::{
+    daemon::Daemon,
+    http::{Client, Stream},
+    wait::within,
+};
+
+/// How long a bridge may take to end after SIGTERM.
+const END: Duration = Duration::from_secs(5);
+
+/// The variables of our programs begin with this; those of whoever runs the tests are taken away.
+const PREFIX: &str = "AGENTANYCAST_";
+
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its executable");
+    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
+    let program = profile.join("agentanycast-bridge");
+    assert!(
+        program.is_file(),
+        "{} is missing; build it with `cargo build -p agentanycast-bridge`",
+        program.display()
+    );
+    program
+}
+
+/// A bridge that runs, or did. Dropping it kills it.
+#[derive(Debug)]
+pub struct Bridge {
+    daemon: String,
+    args: Vec<String>,
+    home: Arc<TempDir>,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Bridge {
+    /// Before this daemon, on a free port of the loopback.
+    pub async fn start(daemon: &Daemon) -> Self {
+        Self::start_with(daemon, &[]).await
+    }
+
+    /// As [`Bridge::start`], with these arguments.
+    ///
+    /// # Panics
+    /// When it does not announce itself.
+    pub async fn start_with(daemon: &Daemon, args: &[&str]) -> Self {
+        let home = tempfile::Builder::new()
+            .prefix("aab")
+            .tempdir()
+            .expect("a temporary home");
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        run(daemon.grpc().to_owned(), args, Arc::new(home), nowhere).await
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its URL, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A client of it.
+    pub fn client(&self) -> Client {
+        Client::new(self.url())
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        let id = self.child.id().expect("the bridge runs");
+        Pid::from_raw(id as i32).expect("a process id is not 0")
+    }
+
+    /// Ends it with SIGKILL, and starts it again on the same port.
+    ///
+    /// # Panics
+    /// When it does not announce itself.
+    pub async fn crash(&mut self) {
+        self.child.start_kill().expect("the bridge ran");
+        within("a killed bridge ends", self.child.wait())
+            .await
+            .expect("its end");
+        let home = Arc::clone(&self.home);
+        *self = run(self.daemon.clone(), self.args.clone(), home, self.address).await;
+    }
+
+    /// Ends it with SIGTERM, and checks that it ends well and in time.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub async fn stop(mut self) {
+        kill_process(self.pid(), Signal::TERM).expect("the bridge runs");
+        let ended = tokio::time::timeout(END, self.child.wait()).await;
+        let status = ended.expect("the bridge ends in time").expect("its end");
+        assert!(status.success(), "the bridge ended with {status} after SIGTERM");
+    }
+}
+
+async fn run(daemon: String, args: Vec<String>, home: Arc<TempDir>, address: SocketAddr) -> Bridge {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(home.path().join("log"))
+        .expect("a log file");
+    let mut command = Command::new(program());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with(PREFIX) {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
+        .arg(format!("--daemon={daemon}"))
+        .arg(format!("--listen={address}"))
+        .arg("--log-format=text")
+        .args(&args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the bridge can be run");
+    let stdout = child.stdout.take().expect("its output is piped");
+    let mut lines = BufReader::new(stdout).lines();
+    let line = within("the bridge announces itself", lines.next_line()).await;
+    let Some(line) = line.expect("its output") else {
+        let log = std::fs::read_to_string(home.path().join("log")).unwrap_or_default();
+        panic!("the bridge ended; its log:\n{log}")
+    };
+    let announced = line
+        .strip_prefix("BRIDGE_ADDR=")
+        .and_then(|address| address.parse().ok());
+    Bridge {
+        daemon,
+        args,
+        home,
+        address: announced.unwrap_or_else(|| panic!("the bridge announced {line:?}")),
+        child,
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        // `kill_on_drop` ends the process.
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
+            eprintln!("--- log of the bridge at {} ---\n{log}", self.address);
+        }
+    }
+}
+
+/// Reads a stream to its end: each event's data as JSON.
+pub async fn to_the_end(mut stream: Stream) -> Vec<serde_json::Value> {
+    let mut events = Vec::new();
+    while let Some(event) = stream.next().await {
+        events.push(event);
+    }
+    events
+}

@@ -1,0 +1,89 @@
+//! Cards: of the agent beside the node, of a peer, of a skill.
+
+use agentanycast_tests::Bridge;
+use http::{Method, StatusCode};
+
+use crate::scene::{Scene, send, talk, texts};
+
+#[tokio::test]
+async fn an_agent_behind_another_node_has_a_card() {
+    let scene = Scene::talking().await;
+    let client = scene.old_client();
+    let card = client.get("/.well-known/agent-card.json").await;
+    let url = format!("{}{}", scene.bridge.url(), scene.path());
+    assert_eq!(card.body["name"], "Alice");
+    assert_eq!(card.body["url"], url);
+    assert_eq!(card.body["supportedInterfaces"][0]["url"], url);
+    let peer = format!("p2p://{}", scene.pair.alice.peer_id());
+    let interfaces = card.body["supportedInterfaces"].as_array().unwrap();
+    assert!(interfaces.iter().any(|interface| interface["url"] == peer));
+    for other in ["/.well-known/agent.json", "/.well-known/a2a-agent-card"] {
+        assert_eq!(client.get(other).await.body, card.body);
+    }
+    assert!(card.headers.contains_key("last-modified") && card.headers.contains_key("cache-control"));
+
+    // By its DID too.
+    let did = card.body["capabilities"]["extensions"][0]["params"]["p2p"]["didKey"]
+        .as_str()
+        .unwrap();
+    let by_did = scene.bridge.client().at(&format!("/agents/{did}")).version("1.0");
+    let task = &by_did.call("SendMessage", send("echo by did")).await["task"];
+    assert_eq!(texts(task), ["echo by did", "by did"]);
+}
+
+#[tokio::test]
+async fn a_card_that_is_known_is_not_sent_again() {
+    let scene = Scene::talking().await;
+    let client = scene.old_client();
+    let path = "/.well-known/agent-card.json";
+    let etag = client.get(path).await.headers["etag"].clone();
+    let request = http::Request::builder()
+        .method(Method::GET)
+        .uri(format!("{}{}{path}", scene.bridge.url(), scene.path()))
+        .header("if-none-match", &etag)
+        .body(http_body_util::Full::<bytes::Bytes>::default())
+        .unwrap();
+    let client =
+        hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
+    assert_eq!(
+        client.request(request).await.unwrap().status(),
+        StatusCode::NOT_MODIFIED
+    );
+}
+
+#[tokio::test]
+async fn the_agent_beside_the_node_is_at_the_root() {
+    let scene = Scene::talking().await;
+    let client = scene.bridge.client().version("1.0");
+    assert_eq!(
+        client.get("/.well-known/agent-card.json").await.status,
+        StatusCode::NOT_FOUND
+    );
+    let node = scene.pair.bob.node_named("Bob").await;
+    let _agent = agentanycast_tests::agent::Agent::serve(&node, talk);
+    let bridge = Bridge::start_with(
+        &scene.pair.bob,
+        &["--card=1.0", "--public-url=https://a.example/"],
+    )
+    .await;
+    let card = bridge.client().get("/.well-known/agent-card.json").await.body;
+    assert_eq!(card["name"], "Bob");
+    assert_eq!(card["supportedInterfaces"][0]["url"], "https://a.example");
+    assert!(card.get("url").is_none());
+    let task = &client.call("SendMessage", send("echo at home")).await["task"];
+    assert_eq!(texts(task), ["echo at home", "at home"]);
+}
+
+#[tokio::test]
+async fn nobody_has_no_card() {
+    let scene = Scene::talking().await;
+    for nobody in [
+        "/skills/fly",
+        "/agents/nobody",
+        "/agents/12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK",
+    ] {
+        let client = scene.bridge.client().at(nobody).version("1.0");
+        let card = client.get("/.well-known/agent-card.json").await;
+        assert_eq!(card.status, StatusCode::NOT_FOUND, "{nobody}: {}", card.body);
+    }
+}

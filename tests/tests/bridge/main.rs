@@ -1,0 +1,19 @@
+//! HTTP clients of A2A before a bridge, agents behind another node. One file per matter; real processes, and an HTTP
+//! client that hides nothing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
+
+mod calls;
+mod cards;
+mod docs;
+mod errors;
+mod life;
+mod load;
+mod scene;
+mod security;
+mod streams;

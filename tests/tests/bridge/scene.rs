@@ -1,0 +1,115 @@
+//! A bridge before one daemon, an agent on another, and what tests say to it.
+
+use agentanycast::{Artifact, HandlerError, IncomingTask, Message};
+use agentanycast_tests::{Bridge, Pair, Transport, agent::Agent, http::Client};
+use serde_json::{Value, json};
+
+/// Two connected daemons: the agent is on the first, the bridge before the second.
+pub(crate) struct Scene {
+    pub(crate) pair: Pair,
+    pub(crate) bridge: Bridge,
+    /// Serves until the scene is over.
+    _agent: Agent,
+}
+
+impl Scene {
+    /// With this agent.
+    pub(crate) async fn new<H, F>(handler: H) -> Self
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        let pair = Pair::start(Transport::Tcp).await;
+        let node = pair.alice.node_named("Alice").await;
+        let agent = Agent::serve(&node, handler);
+        let bridge = Bridge::start(&pair.bob).await;
+        Self {
+            pair,
+            bridge,
+            _agent: agent,
+        }
+    }
+
+    /// With an agent that understands [`talk`].
+    pub(crate) async fn talking() -> Self {
+        Self::new(talk).await
+    }
+
+    /// Where the agent is, as paths have it.
+    pub(crate) fn path(&self) -> String {
+        format!("/agents/{}", self.pair.alice.peer_id())
+    }
+
+    /// A client of the agent that speaks 1.0.
+    pub(crate) fn client(&self) -> Client {
+        self.bridge.client().at(&self.path()).version("1.0")
+    }
+
+    /// A client of the agent that speaks 0.3.
+    pub(crate) fn old_client(&self) -> Client {
+        self.bridge.client().at(&self.path())
+    }
+}
+
+/// Does what the first word says: `echo`, `ask`, `fail`, `steps`; anything else never ends.
+pub(crate) async fn talk(task: IncomingTask) -> Result<(), HandlerError> {
+    let text = task.message().text_content();
+    let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    match word {
+        "echo" => {
+            let parts = task.message().parts.clone();
+            task.complete([Artifact::new("echo", parts), Artifact::text(rest)])
+                .await?;
+        }
+        "ask" => {
+            let answer = task.ask("Which one?").await?;
+            task.complete([Artifact::text(format!("You said {}", answer.text_content()))])
+                .await?;
+        }
+        "fail" => task.fail(rest).await?,
+        "steps" => {
+            for step in 1..=3 {
+                task.working(format!("step {step}")).await?;
+            }
+            task.complete_with([Artifact::text("done")], Message::agent_text("That was all."))
+                .await?;
+        }
+        _ => {
+            task.working("on my way").await?;
+            task.cancelled().cancelled().await;
+        }
+    }
+    Ok(())
+}
+
+/// A message of 1.0.
+pub(crate) fn say(text: &str) -> Value {
+    json!({"messageId": format!("m-{text}"), "role": "ROLE_USER", "parts": [{"text": text}]})
+}
+
+/// Parameters that send it.
+pub(crate) fn send(text: &str) -> Value {
+    json!({ "message": say(text) })
+}
+
+/// Parameters that send it and do not wait.
+pub(crate) fn send_off(text: &str) -> Value {
+    json!({"message": say(text), "configuration": {"returnImmediately": true}})
+}
+
+/// The same in 0.3.
+pub(crate) fn old_say(text: &str) -> Value {
+    json!({"kind": "message", "messageId": format!("m-{text}"), "role": "user",
+        "parts": [{"kind": "text", "text": text}]})
+}
+
+/// The texts of all results of a task, in either version.
+pub(crate) fn texts(task: &Value) -> Vec<String> {
+    let artifacts = task["artifacts"].as_array().cloned().unwrap_or_default();
+    let parts = artifacts
+        .iter()
+        .flat_map(|artifact| artifact["parts"].as_array().cloned().unwrap_or_default());
+    parts
+        .filter_map(|part| part["text"].as_str().map(str::to_owned))
+        .collect()
+}
