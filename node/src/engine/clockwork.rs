@@ -69,6 +69,7 @@ impl Core {
         for peer in waiting {
             self.expire(now, peer)?;
         }
+        self.let_go_of_held(now)?;
         self.ask_again(now)?;
         self.fail_abandoned(now)?;
         self.collect(now)?;

@@ -5,12 +5,15 @@
 //! then on gives it to nobody else, confirms it. So no two agents work on one task, however late an ACK is: a
 //! candidate that was passed over gets a CANCEL instead (docs/protocol.md, "Anycast").
 
+use std::time::Duration;
+
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{TaskCancelPayload, TaskConfirmPayload, a2a_envelope::Payload};
 
 use super::{
     attempts::TAKEN_WITHIN,
     core::Core,
+    table::unless_damaged,
     trace::Trace,
     turn::{Effect, Now, RouteNews},
     wire,
@@ -20,6 +23,9 @@ use crate::{
     store::StoreError,
     task::{Role, Status, Task},
 };
+
+/// How long a task is held where envelopes wait for ever.
+const HELD_FOR: Duration = Duration::from_hours(24);
 
 /// Tasks that go on to their next candidates in one turn: bounds the time that it takes.
 const MOVED: usize = 200;
@@ -160,6 +166,20 @@ impl Core {
         self.put(slot);
         self.tell_agent(id)?;
         Ok(None)
+    }
+
+    /// Ends what was held for so long that its originator has given the confirmation up too.
+    pub(super) fn let_go_of_held(&mut self, now: Now) -> Result<(), StoreError> {
+        let patience = self.limits.offline_ttl.unwrap_or(HELD_FOR);
+        let before = now.unix.saturating_sub(patience.as_millis() as u64);
+        for id in self.tasks.held_since(before) {
+            let reason = format!(
+                "not confirmed by its originator within {}",
+                super::human(patience)
+            );
+            unless_damaged(self.end(now, &id, Status::Rejected, &reason))?;
+        }
+        Ok(())
     }
 
     /// What its subscribers are told of a task that is with its next candidate.

@@ -32,6 +32,9 @@ use crate::{
     task::{Output, Role, Status, Task},
 };
 
+/// Tasks that are held for one peer's confirmation, which takes it a round trip: what a window has, eight times.
+const MAX_HELD: usize = 2048;
+
 /// What to answer.
 enum Verdict {
     /// Its effect is in the batch.
@@ -184,6 +187,11 @@ impl Core {
         }
         if let Err(error) = self.room_for_task_from(peer) {
             return Ok(error.into());
+        }
+        if send.tentative && self.tasks.held_for(peer) >= MAX_HELD {
+            return Ok(Verdict::Refuse(format!(
+                "{MAX_HELD} tasks of this peer are held here for its confirmation, the limit; confirm or cancel some"
+            )));
         }
         let deadline = match deadline_of(&send.metadata) {
             Ok(deadline) => deadline,

@@ -5,7 +5,7 @@
 //! changed stays in memory until the change is durable. Old terminal tasks are collected here.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -87,6 +87,8 @@ pub(super) struct TaskTable {
     open: usize,
     /// Open tasks that other nodes sent here, and their bytes.
     assigned: HashMap<PeerId, (usize, u64)>,
+    /// Of them, those that are held for a peer's confirmation.
+    held: HashMap<PeerId, HashSet<Arc<str>>>,
     next_number: u64,
     total_bytes: u64,
     /// Of these, what open tasks take: it cannot be collected.
@@ -106,6 +108,7 @@ impl TaskTable {
             deadlines: BTreeSet::new(),
             open: 0,
             assigned: HashMap::new(),
+            held: HashMap::new(),
             next_number: 0,
             total_bytes: 0,
             open_bytes: 0,
@@ -137,6 +140,22 @@ impl TaskTable {
     /// Number of tasks from this peer that have not ended, and their bytes on disk.
     pub(super) fn open_from(&self, peer: PeerId) -> (usize, u64) {
         self.assigned.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// Number of tasks that are held for this peer's confirmation.
+    pub(super) fn held_for(&self, peer: PeerId) -> usize {
+        self.held.get(&peer).map_or(0, HashSet::len)
+    }
+
+    /// Tasks that are held since before `before` (Unix milliseconds), in no order.
+    pub(super) fn held_since(&self, before: u64) -> Vec<String> {
+        let held = self.held.values().flatten();
+        let is_old = |id: &&Arc<str>| {
+            self.index
+                .get(&***id)
+                .is_some_and(|known| known.updated_at < before)
+        };
+        held.filter(is_old).map(ToString::to_string).collect()
     }
 
     /// Bytes of all messages and results of open tasks, on disk.
@@ -341,6 +360,9 @@ impl TaskTable {
                 let (tasks, bytes) = self.assigned.entry(peer).or_default();
                 *tasks += 1;
                 *bytes += new.bytes;
+                if new.held {
+                    self.held.entry(peer).or_default().insert(Arc::clone(&id));
+                }
             }
             if let Some(deadline) = new.deadline {
                 self.deadlines.insert((deadline, Arc::clone(&id)));
@@ -367,6 +389,12 @@ impl TaskTable {
                 *bytes -= old.bytes;
                 if *tasks == 0 {
                     self.assigned.remove(&peer);
+                }
+                if let Some(held) = self.held.get_mut(&peer).filter(|_| old.held) {
+                    held.remove(&by_time.1);
+                    if held.is_empty() {
+                        self.held.remove(&peer);
+                    }
                 }
             }
             if let Some(deadline) = old.deadline {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::v1::{AckOutcome, AckPayload, EnvelopeType, a2a_envelope::Payload};
+use agentanycast_proto::v1::{AckOutcome, AckPayload, EnvelopeType, SendTaskPayload, a2a_envelope::Payload};
 use proptest::prelude::*;
 
 use super::{
     harness::limits,
-    lab::{A, B, C, Lab, stranger},
+    lab::{A, B, C, Lab, numbered, send_task, stranger},
 };
 use crate::{
     engine::{originate::SendTask, turn::EngineError},
@@ -156,6 +156,38 @@ fn a_third_peer_cannot_confirm_it() {
     let envelope = lab.receive(B, stranger(), confirm);
     assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Rejected);
     assert!(lab.handed_over(B, &id).is_empty());
+}
+
+#[test]
+fn an_originator_that_never_confirms_fills_nobody() {
+    let mut lab = lab();
+    lab.listen(B);
+    lab.join(B, stranger());
+    let tentative = |number: u64| {
+        let Payload::SendTask(send) = send_task(&format!("t{number}")) else {
+            unreachable!("it sends a task")
+        };
+        let tentative = SendTaskPayload {
+            tentative: true,
+            ..send
+        };
+        numbered(number, Payload::SendTask(tentative))
+    };
+    for number in 1..=2048 {
+        lab.deliver(B, stranger(), &tentative(number));
+    }
+    lab.deliver(B, stranger(), &tentative(2049));
+    let (outcome, reason) = lab.acks_of("numbered-2049").remove(0);
+    assert!(
+        outcome == AckOutcome::Rejected && reason.contains("2048"),
+        "{reason}"
+    );
+    lab.now.unix += 25 * 3_600_000;
+    lab.advance(Duration::from_secs(2));
+    assert_eq!(lab.status(B, "t1"), Status::Rejected);
+    assert!(lab.handed_over(B, "t1").is_empty());
+    lab.deliver(B, stranger(), &tentative(2050));
+    assert_eq!(lab.acks_of("numbered-2050")[0].0, AckOutcome::Accepted);
 }
 
 #[test]
