@@ -3,7 +3,6 @@
 
 use std::{
     ffi::OsString,
-    fmt::Display,
     io::{self, Write as _},
     net::SocketAddr,
     process::ExitCode,
@@ -13,16 +12,9 @@ use std::{
 
 use agentanycast::Node;
 use agentanycast_identity as identity;
-use agentanycast_program::{
-    logging, process,
-    settings::{EXIT_CODE, Loaded},
-};
+use agentanycast_program::process;
 use anyhow::Context as _;
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-    task::JoinHandle,
-};
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -41,62 +33,27 @@ const STOP_WITHIN: Duration = Duration::from_secs(4);
 /// How long a body may take to arrive: 24 MiB at 1 MiB a second, twice.
 const BODY_TIMEOUT: Duration = Duration::from_secs(48);
 
+/// The program, as it calls itself.
+const PROGRAM: &str = "agentanycast-bridge";
+
 /// Runs the bridge as the command line says. `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    match config::load_from_process(args) {
-        Ok(Loaded::Run { config, .. }) => run_process(*config),
-        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
-            let printed = writeln!(io::stdout(), "{}", text.trim_end());
-            if printed.is_ok() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(EXIT_CODE)
-        }
-    }
+    process::main(PROGRAM, config::load_from_process(args), run_process)
 }
 
-fn run_process(config: Config) -> ExitCode {
-    if let Err(error) = logging::init(config.log_level, config.log_format) {
-        complain(&format!("cannot log: {error}"));
-    }
-    logging::log_panics();
-    process::raise_descriptor_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        let done = runtime.block_on(run(config));
-        runtime.shutdown_timeout(Duration::from_millis(200));
-        done
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("{error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn complain(error: &impl Display) {
-    // Nobody to tell if standard error is gone.
-    let _ = writeln!(io::stderr(), "agentanycast-bridge: {error}");
+fn run_process(config: Config) -> anyhow::Result<()> {
+    process::begin(PROGRAM, config.log_level, config.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    process::block_on(runtime, run(config))
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = process::Stop::listen()?;
     let bridge = Bridge::start(&config).await?;
     let mut out = io::stdout();
     writeln!(out, "BRIDGE_ADDR={}", bridge.address)?;
     out.flush()?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    stop.asked().await;
     tracing::info!("stopping");
     if tokio::time::timeout(STOP_WITHIN, bridge.stop()).await.is_err() {
         tracing::warn!("stopped before everything was answered");
