@@ -91,6 +91,7 @@ pub async fn serve(handle: Handle, listener: TcpListener, stop: CancellationToke
     loop {
         tokio::select! {
             biased;
+            () = stop.cancelled() => return threads.ended().await,
             ended = threads.ended() => return ended,
             (connection, _) = listener.next() => threads.give(connection).await,
         }

@@ -28,7 +28,7 @@ use crate::{
     daemon::{self, Daemon},
     lab::{Lab, Link, Namespace},
     relay::{self, Relay},
-    wait::skipped,
+    wait::{eventually, skipped},
 };
 
 /// Where the relay is, and the port of both its transports.
@@ -226,7 +226,7 @@ impl Site {
 
     /// The router opens ports to whoever asks by UPnP, as many home routers do; none, after saying so, without the
     /// program for it.
-    pub fn serve_upnp(&self) -> Option<Gateway> {
+    pub async fn serve_upnp(&self) -> Option<Gateway> {
         let program = std::env::var_os(MINIUPNPD).map_or_else(|| "/usr/sbin/miniupnpd".into(), PathBuf::from);
         if !program.exists() {
             skipped(&format!(
@@ -259,7 +259,15 @@ impl Site {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = command.spawn().expect("the program can be run");
-        Some(Gateway { child, _home: home })
+        let gateway = Gateway { child, _home: home };
+        eventually("the router listens for UPnP", || async {
+            let listening = self
+                .router
+                .run("ss", ["-H", "-u", "-l", "-n", "sport", "=", "1900"]);
+            (!listening.is_empty()).then_some(())
+        })
+        .await;
+        Some(gateway)
     }
 
     /// The host has one more address.

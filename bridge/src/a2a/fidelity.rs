@@ -328,6 +328,7 @@ fn proto_task() -> impl Strategy<Value = v1::Task> {
                 updated_at,
                 target_skill_id: ids.2,
                 originator_peer_id: ids.3,
+                attempts: Vec::new(), // Between nodes only; A2A has no place for it.
                 metadata,
                 assignee_peer_id: ids.4,
             },

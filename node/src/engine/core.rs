@@ -84,6 +84,8 @@ pub struct Core {
     pub(super) turn: Turn,
     turns: u64,
     durable: u64,
+    /// The last turn that hands something over only when it is durable.
+    last_late: u64,
 }
 
 impl Core {
@@ -125,6 +127,7 @@ impl Core {
             turn: Turn::default(),
             turns: 0,
             durable: 0,
+            last_late: 0,
             limits,
             store,
         };
@@ -357,16 +360,19 @@ impl Core {
                 _ => self.peers.own().cloned(),
             };
             let is_new_from_peer = task.role.peer().is_some() && task.status == Status::Submitted;
+            // What was handed over before it goes first.
+            let is_early = is_new_from_peer && self.last_late <= self.durable;
             let incoming = Effect::Incoming {
                 listener,
                 task,
                 sender_card,
             };
-            if is_new_from_peer {
+            if is_early {
                 // It need not wait: whoever acts on it makes calls whose answers wait for what came before. A crash
                 // in between loses a task that nobody was told is here, and it is sent again.
                 self.turn.early.push(incoming);
             } else {
+                self.last_late = self.commit();
                 self.effect(incoming);
             }
         }

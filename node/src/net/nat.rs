@@ -91,6 +91,11 @@ impl Views {
         }
     }
 
+    /// What led to us from this address does no more.
+    pub(super) fn closed(&mut self, address: &Multiaddr) {
+        self.proven.retain(|proven| proven != address);
+    }
+
     /// Whether others reach us directly, as a test has shown.
     pub(super) fn is_public(&self) -> bool {
         !self.proven.is_empty()
@@ -196,6 +201,9 @@ mod tests {
         views.tested(&own, true);
         views.tested(&addr("/ip4/10.0.0.1/tcp/4001"), true);
         assert!(views.is_public());
+        views.closed(&own);
+        assert!(!views.is_public(), "the router has closed the port");
+        views.tested(&own, true);
         assert!(views.seen(&addr("/ip4/45.1.0.1/tcp/4001"), &addr("/ip4/47.1.0.1/tcp/4001")));
         assert_eq!(judge(&views), Nat::Private);
     }

@@ -12,8 +12,8 @@ use libp2p::{
     autonat::v2::client,
     core::{Endpoint, transport::PortUse},
     swarm::{
-        ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
-        THandlerOutEvent, ToSwarm,
+        ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, NewExternalAddrCandidate, THandler,
+        THandlerInEvent, THandlerOutEvent, ToSwarm,
     },
 };
 
@@ -35,6 +35,15 @@ impl Behaviour {
     /// Somebody has seen us at this address, and it is that of a listener and not of a dial.
     pub(super) fn seen_at(&mut self, address: Multiaddr) {
         self.candidates.push_back(address);
+    }
+
+    /// A router says that it leads here from this address. The swarm believes it and would not have it tested.
+    pub(super) fn promised(&mut self, address: &Multiaddr) {
+        if is_public(address) {
+            let candidate = NewExternalAddrCandidate { addr: address };
+            self.current
+                .on_swarm_event(FromSwarm::NewExternalAddrCandidate(candidate));
+        }
     }
 
     /// We are in another network now: nothing that is known counts any more.

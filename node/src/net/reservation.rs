@@ -242,6 +242,12 @@ impl Reservations {
         }
     }
 
+    /// The relays that are connected and offer places: whoever we look for may have one there.
+    pub(super) fn offering(&self) -> impl Iterator<Item = PeerId> {
+        let offering = self.relays.iter().filter(|(_, relay)| relay.offering);
+        offering.map(|(id, _)| *id)
+    }
+
     /// The relay that is asked, or gave a place, through this listener.
     pub(super) fn relay_of(&self, at: ListenerId) -> Option<PeerId> {
         let mut relays = self.relays.iter();

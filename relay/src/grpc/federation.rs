@@ -30,6 +30,9 @@ const MAX_PAGE: usize = 1000;
 /// Most records that are taken from one push.
 const MAX_PUSH: usize = 2000;
 
+/// Records that are merged before other calls have their turn: some milliseconds where each is signed.
+const AT_ONCE: usize = 32;
+
 /// Longest id of a relay.
 const MAX_ID: usize = 256;
 
@@ -110,11 +113,15 @@ async fn push(
         (pushed.registrations.len() + proofs.sum::<usize>()) as u64,
     )?;
     let via: Arc<str> = pushed.relay_id.into();
-    let taken = handle.merge(pushed.registrations, &via, source);
-    Ok(PushRegistrationsResponse {
-        accepted: taken.accepted as i32,
-        rejected: taken.rejected as i32,
-    })
+    let (mut accepted, mut rejected) = (0, 0);
+    let mut left = pushed.registrations.into_iter();
+    while left.len() > 0 {
+        let taken = handle.merge(left.by_ref().take(AT_ONCE).collect(), &via, source);
+        accepted += taken.accepted as i32;
+        rejected += taken.rejected as i32;
+        tokio::task::yield_now().await;
+    }
+    Ok(PushRegistrationsResponse { accepted, rejected })
 }
 
 fn ip<T>(request: &Request<T>) -> Option<IpAddr> {

@@ -58,10 +58,10 @@ pub(crate) async fn connect(swarm: &mut Swarm<Protocols>, address: &Multiaddr) {
         while !(known && pinged) {
             match swarm.select_next_some().await {
                 SwarmEvent::Behaviour(ProtocolsEvent::Identify(identify::Event::Received { .. })) => {
-                    known = true
+                    known = true;
                 }
                 SwarmEvent::Behaviour(ProtocolsEvent::Ping(ping::Event { result: Ok(_), .. })) => {
-                    pinged = true
+                    pinged = true;
                 }
                 SwarmEvent::OutgoingConnectionError { error, .. } => panic!("{address}: {error}"),
                 _ => {}

@@ -11,7 +11,7 @@ use agentanycast_tests::{
     eventually,
 };
 use libp2p::{Multiaddr, futures::StreamExt as _};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{
     agents::{Signer, heartbeat, now_ms, registration},
@@ -200,6 +200,46 @@ async fn agents_appear_are_found_and_disappear() {
     no_complaints(&mut browser, &relay).await;
 }
 
+/// An agent that proves who it is.
+async fn signs(relay: &Relay) {
+    let signer = Signer::new();
+    let request = agent(
+        "Archivist",
+        "Finds what was written long ago",
+        &[("search", &[("corpus", "papers")]), ("summarise", &[])],
+    );
+    let request = RegisterSkillsRequest {
+        peer_id: signer.id.clone(),
+        ..request
+    };
+    let mut client = relay.client().await;
+    client
+        .register_skills(signer.sign("RegisterSkills", request, relay.id(), now_ms()))
+        .await
+        .unwrap();
+}
+
+/// Two peers that ping each other through the relay, until this is dropped.
+async fn talks(relay: &Relay) -> JoinSet<()> {
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let (mut listener, mut dialer) = (peer(), peer());
+    let target = *listener.local_peer_id();
+    assert!(reserves(&mut listener, &at).await);
+    let mut talking = JoinSet::new();
+    talking.spawn(async move {
+        loop {
+            listener.select_next_some().await;
+        }
+    });
+    assert!(pings(&mut dialer, &at, target).await);
+    talking.spawn(async move {
+        loop {
+            dialer.select_next_some().await;
+        }
+    });
+    talking
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn relays_and_circuits_are_shown_on_any_screen() {
     let other = Relay::builder().start().await;
@@ -219,40 +259,11 @@ async fn relays_and_circuits_are_shown_on_any_screen() {
         lives(&other, company().remove(1)).await,
         lives(&other, company().remove(4)).await,
     ];
-    let signer = Signer::new();
-    let request = agent(
-        "Archivist",
-        "Finds what was written long ago",
-        &[("search", &[("corpus", "papers")]), ("summarise", &[])],
-    );
-    let request = RegisterSkillsRequest {
-        peer_id: signer.id.clone(),
-        ..request
-    };
-    let mut client = relay.client().await;
-    client
-        .register_skills(signer.sign("RegisterSkills", request, relay.id(), now_ms()))
-        .await
-        .unwrap();
-
+    signs(&relay).await;
     let Some(mut browser) = open(&relay).await else {
         return;
     };
-    let at: Multiaddr = relay.addresses[0].parse().unwrap();
-    let (mut listener, mut dialer) = (peer(), peer());
-    let target = *listener.local_peer_id();
-    assert!(reserves(&mut listener, &at).await);
-    let listening = tokio::spawn(async move {
-        loop {
-            listener.select_next_some().await;
-        }
-    });
-    assert!(pings(&mut dialer, &at, target).await);
-    let pinging = tokio::spawn(async move {
-        loop {
-            dialer.select_next_some().await;
-        }
-    });
+    let _talking = talks(&relay).await;
     let text = |id: &str| format!("document.getElementById('{id}').textContent");
     browser
         .eventually("the circuit is shown", &format!("{} === '1'", text("circuits")))
@@ -306,8 +317,6 @@ async fn relays_and_circuits_are_shown_on_any_screen() {
         keep(&mut browser, &format!("dashboard-{width}.png")).await;
     }
     no_complaints(&mut browser, &relay).await;
-    listening.abort();
-    pinging.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -113,7 +113,7 @@ impl Host {
                 let seen = seen.into_iter().flat_map(|peer| peer.addresses);
                 let mut ways: Vec<Multiaddr> =
                     seen.filter_map(|text| text.parse().ok()).chain(known).collect();
-                ways.retain(|way| scope(way).is_some());
+                ways.retain(|way| scope(way).is_some() && !is_relayed(way));
                 ways.iter().map(|way| circuit(way, relay)).collect()
             }
             _ if is_relayed(&address) || scope(&address).is_some() => vec![address],
@@ -135,7 +135,10 @@ impl Host {
                     continue;
                 }
                 Target::Peer(peer) => {
-                    let addresses = self.book.of((*peer).into());
+                    let mut addresses = self.book.of((*peer).into());
+                    if !addresses.iter().any(is_relayed) {
+                        addresses.extend(self.circuits_to(*peer));
+                    }
                     if addresses.is_empty() {
                         self.dialer.failed(&target, now, rand::random());
                         continue;
@@ -215,6 +218,7 @@ impl Host {
             (None, Ok(given)) => given,
         };
         let mut known = self.book.of(peer.into());
+        known.extend(self.circuits_to(peer));
         known.retain(|address| !given.contains(address));
         for address in &given {
             if self.book.learn(peer.into(), address, Origin::Given) {

@@ -136,7 +136,7 @@ impl Host {
                 self.views.tested(&test.tested_addr, test.result.is_ok());
                 self.reach_changed = true;
             }
-            BehaviourEvent::Upnp(event) => tracing::info!(?event, "UPnP"),
+            BehaviourEvent::Upnp(event) => self.on_upnp(&event),
             BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
             BehaviourEvent::Dcutr(event) => match event.result {
                 Ok(_) => tracing::debug!(peer = %event.remote_peer_id, "hole punched"),

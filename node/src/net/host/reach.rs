@@ -17,6 +17,7 @@ use libp2p::{
         ConnectionId,
         dial_opts::{DialOpts, PeerCondition},
     },
+    upnp,
 };
 
 use super::{Host, dialing};
@@ -25,6 +26,9 @@ use crate::net::{
     reach,
     reservation::Loss,
 };
+
+/// Relays at which a peer is looked for of whom no circuit is known.
+const MAX_GUESSES: usize = 4;
 
 impl Host {
     /// A peer has said what it speaks. Places are asked for at bootstrap peers only: a stranger that offers one
@@ -73,6 +77,21 @@ impl Host {
         // Identify takes the port for ours only if the NAT has kept its number.
         self.swarm.behaviour_mut().probe.seen_at(observed.clone());
         self.reach_changed = true;
+    }
+
+    /// The router has opened a port or closed it, or there is no router that would.
+    pub(super) fn on_upnp(&mut self, event: &upnp::Event) {
+        tracing::info!(?event, "UPnP");
+        match event {
+            upnp::Event::NewExternalAddr { external_addr, .. } => {
+                self.swarm.behaviour_mut().probe.promised(external_addr);
+            }
+            upnp::Event::ExpiredExternalAddr { external_addr, .. } => {
+                self.views.closed(external_addr);
+                self.reach_changed = true;
+            }
+            _ => {}
+        }
     }
 
     /// Dials a relay over the other transport as well, once while it is connected: holes are punched at addresses
@@ -124,6 +143,21 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// Where a peer may be reached of whom nothing better is known: through the relays that we are connected to.
+    pub(super) fn circuits_to(&mut self, peer: PeerId) -> Vec<Multiaddr> {
+        if self.dialer.pins(peer) {
+            return Vec::new();
+        }
+        let relays: Vec<_> = self.reservations.offering().take(MAX_GUESSES).collect();
+        let mut circuits = Vec::new();
+        for relay in relays.into_iter().filter(|relay| *relay != peer) {
+            let known = self.book.of(relay.into());
+            let via = known.iter().find(|address| !addresses::is_relayed(address));
+            circuits.extend(via.map(|via| reach::circuit(via, relay.into())));
+        }
+        circuits
     }
 
     pub(super) fn on_relay(&mut self, event: &relay::client::Event) {

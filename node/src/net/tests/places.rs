@@ -17,12 +17,16 @@ struct Behaviour {
 
 /// A relay with so many places, and its task.
 async fn relay(keypair: &Keypair, at: &str, places: usize) -> (Multiaddr, JoinHandle<()>) {
-    let peer = keypair.public().to_peer_id();
-    let (transport, _) = transport::build(keypair, false, false).unwrap();
     let config = relay::Config {
         max_reservations: places,
         ..relay::Config::default()
     };
+    relay_with(keypair, at, config).await
+}
+
+async fn relay_with(keypair: &Keypair, at: &str, config: relay::Config) -> (Multiaddr, JoinHandle<()>) {
+    let peer = keypair.public().to_peer_id();
+    let (transport, _) = transport::build(keypair, false, false).unwrap();
     let behaviour = Behaviour {
         relay: relay::Behaviour::new(peer, config),
         identify: identify::Behaviour::new(identify::Config::new("test/1".to_owned(), keypair.public())),
@@ -90,6 +94,21 @@ async fn a_node_is_reached_through_its_relay_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn whoever_has_the_same_relay_needs_no_address() {
+    let (at, _running) = relay(&Keypair::generate_ed25519(), TCP, 8).await;
+    let [a, b, c] = [behind(&[&at]).await, behind(&[&at]).await, behind(&[&at]).await];
+    for node in [&a, &b, &c] {
+        circuits(node, 1).await;
+    }
+    assert!(!b.handle.dial(a.peer(), Vec::new()).await.unwrap().direct);
+    c.handle.set_wanted(b.peer(), true);
+    until("the redialler finds the peer at the relay", || {
+        c.handle.is_connected(b.peer())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn two_places_are_kept_and_others_are_spare() {
     let mut relays = Vec::new();
     for _ in 0..3 {
@@ -132,4 +151,27 @@ async fn a_full_relay_is_left_alone_for_a_while() {
         .unwrap();
     assert!(wait > Duration::from_secs(20), "{wait:?}");
     assert!(a.handle.reachable().borrow().relayed.is_empty());
+}
+
+#[tokio::test]
+async fn a_place_is_renewed_before_it_ends() {
+    let config = relay::Config {
+        reservation_duration: Duration::from_secs(4),
+        ..relay::Config::default()
+    };
+    let (at, _running) = relay_with(&Keypair::generate_ed25519(), TCP, config).await;
+    let a = behind(&[&at]).await;
+    let told = circuits(&a, 1).await;
+    let since = a.handle.relays()[0].since;
+    until("the place has been renewed twice", || {
+        let place = a.handle.relays().remove(0);
+        let stood = place
+            .renewed
+            .unwrap()
+            .duration_since(place.since.unwrap())
+            .unwrap();
+        place.state == ReservationState::Held && place.since == since && stood > Duration::from_secs(5)
+    })
+    .await;
+    assert_eq!(a.handle.reachable().borrow().relayed, told);
 }

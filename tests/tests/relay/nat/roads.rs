@@ -98,6 +98,18 @@ fn only_tcp(daemon: daemon::Builder) -> daemon::Builder {
         .config("enable_quic = false\n")
 }
 
+/// Two nodes that have a relay in common find each other there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_id_is_enough() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    let two = Two::start(&alice, &bob).await;
+    two.task("no address").await;
+    two.direct().await;
+}
+
 /// While an artifact comes through the relay, the direct way is found and the relayed one closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_survives_the_change_of_path() {

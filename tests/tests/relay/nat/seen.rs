@@ -78,7 +78,9 @@ async fn a_router_opens_the_ports_by_upnp() {
         return;
     };
     let site = internet.site(Nat::Symmetric);
-    let Some(_gateway) = site.serve_upnp() else { return };
+    let Some(_gateway) = site.serve_upnp().await else {
+        return;
+    };
     let bob = site.daemon().config("enable_upnp = true\n").start().await;
     let network = judged(&bob.node().await, Kind::Public).await;
     let other = internet.site(Nat::Symmetric);
