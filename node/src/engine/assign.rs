@@ -249,8 +249,11 @@ impl Core {
             let is_claim = next == Status::Working && was != Status::Working && message.is_none();
             if self.is_ours(peer)? {
                 // It goes through the states in between by itself; a deployed one refuses to.
-                let told = if is_claim { 0 } else { 1 };
-                steps = &steps[steps.len().saturating_sub(told)..];
+                steps = if is_claim {
+                    &[]
+                } else {
+                    &steps[steps.len().saturating_sub(1)..]
+                };
             }
             let payloads = payloads_of(&task.id, steps, message, artifacts);
             for payload in &payloads {

@@ -3146,7 +3146,7 @@ pub struct AgentRecord {
     /// All skills that the agent offers now; none when it offers nothing any more.
     #[prost(message, repeated, tag = "4")]
     pub skills: ::prost::alloc::vec::Vec<SkillInfo>,
-    /// Multiaddrs where the node can be dialled, without /p2p/<peer id>; at most 16.
+    /// Multiaddrs where the node can be dialled, without the peer id at the end; at most 16.
     #[prost(string, repeated, tag = "5")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// When it was signed, by the node's clock, in milliseconds since 1970. Of two records the later one stands.

@@ -68,7 +68,7 @@ pub(crate) async fn run(reservations: usize, circuits: usize) {
     let begun = Instant::now();
     let all = dialers.iter_mut().zip(&targets);
     join_all(all.map(|(dialer, target)| dialer.send_bytes(*target, EACH))).await;
-    let rate = ((circuits * EACH) >> 20) as f64 / begun.elapsed().as_secs_f64();
+    let rate = (circuits * EACH) as f64 / f64::from(1 << 20) / begun.elapsed().as_secs_f64();
     is(&relay, "relay_circuits", circuits).await;
     is(&relay, "relay_reservations", reservations).await;
     println!(
