@@ -144,7 +144,7 @@ mod tests {
                 .open(path)
                 .unwrap()
                 .set_modified(later)
-                .unwrap()
+                .unwrap();
         };
         fs::write(&files.cert, "nonsense").unwrap();
         touch(&files.cert);
