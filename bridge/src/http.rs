@@ -132,7 +132,8 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
         Err(lost) => return nowhere(lost),
     };
     if what == What::Card {
-        return card::answer(&front.0, &target, &base, request.headers()).await;
+        let host = host(&request).to_owned();
+        return card::answer(&front.0, &target, &base, &host, request.headers()).await;
     }
     let Some(caller) = front.0.config.callers.name(request.headers()) else {
         return stranger();
@@ -147,6 +148,13 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
             rest::answer(&front.0, &address, method, tenant, id, request).await
         }
     }
+}
+
+/// Where the client thinks it is: HTTP/1.1 says so in a header, HTTP/2 in the request line.
+fn host(request: &Request) -> &str {
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    let header = || request.headers().get(header::HOST)?.to_str().ok();
+    authority.or_else(header).unwrap_or("localhost")
 }
 
 /// The answer to whoever may not call.

@@ -33,7 +33,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(4);
 /// How long a body may take to arrive: 24 MiB at 1 MiB a second, twice.
 const BODY_TIMEOUT: Duration = Duration::from_secs(48);
 
-/// The program's name, as it complains.
+/// The program, as it calls itself.
 const PROGRAM: &str = "agentanycast-bridge";
 
 /// Runs the bridge as the command line says. `args` begins with the program's name.

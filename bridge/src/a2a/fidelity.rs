@@ -304,6 +304,9 @@ fn proto_task() -> impl Strategy<Value = v1::Task> {
             size_bytes,
         },
     );
+    let attempt =
+        ("\\PC{0,8}", "\\PC{0,8}").prop_map(|(peer_id, reason)| v1::TaskAttempt { peer_id, reason });
+    let attempts = vec(attempt, 0..3);
     let labels = proptest::collection::btree_map("[b-z]{1,6}", "\\PC{0,8}", 0..3);
     (
         (
@@ -312,25 +315,27 @@ fn proto_task() -> impl Strategy<Value = v1::Task> {
             any::<bool>(),
             vec(artifact, 0..3),
         ),
-        (proto_time(), proto_time(), labels),
+        (proto_time(), proto_time(), labels, attempts),
         ("\\PC{0,8}", "\\PC{0,8}", "\\PC{0,8}", "\\PC{0,8}", "\\PC{0,8}"),
     )
         .prop_map(
-            |((status, messages, said, artifacts), (created_at, updated_at, metadata), ids)| v1::Task {
-                task_id: ids.0,
-                context_id: ids.1,
-                status,
-                // That of the state is the last of all, as nodes keep it.
-                status_message: messages.last().filter(|_| said).cloned(),
-                messages,
-                artifacts,
-                created_at,
-                updated_at,
-                target_skill_id: ids.2,
-                originator_peer_id: ids.3,
-                attempts: Vec::new(), // Between nodes only; A2A has no place for it.
-                metadata,
-                assignee_peer_id: ids.4,
+            |((status, messages, said, artifacts), (created_at, updated_at, metadata, attempts), ids)| {
+                v1::Task {
+                    task_id: ids.0,
+                    context_id: ids.1,
+                    status,
+                    // That of the state is the last of all, as nodes keep it.
+                    status_message: messages.last().filter(|_| said).cloned(),
+                    messages,
+                    artifacts,
+                    created_at,
+                    updated_at,
+                    target_skill_id: ids.2,
+                    originator_peer_id: ids.3,
+                    metadata,
+                    assignee_peer_id: ids.4,
+                    attempts,
+                }
             },
         )
 }

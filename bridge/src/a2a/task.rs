@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use agentanycast_proto::v1::{self, TaskStatus};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     error::A2aError,
@@ -45,6 +45,9 @@ const STATES: [(&str, &str, TaskStatus); 9] = [
 
 /// What `metadata.agentanycast` of a task says, in this order.
 const NOTES: [&str; 4] = ["createdAt", "skill", "originator", "assignee"];
+
+/// The peers that the task was sent to before, in the same place.
+const ATTEMPTS: &str = "attempts";
 
 /// The state of that name in either version.
 pub fn read_state(word: &str) -> Option<TaskStatus> {
@@ -161,6 +164,9 @@ fn read_notes(metadata: &mut Option<Map<String, Value>>, task: &mut v1::Task) {
     let Some(all) = metadata else { return };
     let known = |note: &Map<String, Value>| {
         let texts = note.iter().all(|(name, value)| {
+            if name == ATTEMPTS {
+                return read_attempts(value).is_some_and(|attempts| !attempts.is_empty());
+            }
             NOTES.contains(&name.as_str()) && value.as_str().is_some_and(|text| !text.is_empty())
         });
         let time = note.get("createdAt").and_then(Value::as_str);
@@ -179,10 +185,24 @@ fn read_notes(metadata: &mut Option<Map<String, Value>>, task: &mut v1::Task) {
     task.target_skill_id = text("skill");
     task.originator_peer_id = text("originator");
     task.assignee_peer_id = text("assignee");
+    task.attempts = note.get(ATTEMPTS).and_then(read_attempts).unwrap_or_default();
     all.remove(MESH);
     if all.is_empty() {
         *metadata = None;
     }
+}
+
+/// Reads a list of attempts that is nothing else.
+fn read_attempts(value: &Value) -> Option<Vec<v1::TaskAttempt>> {
+    let read = |value: &Value| {
+        let attempt = value.as_object().filter(|attempt| attempt.len() == 2)?;
+        let text = |name: &str| attempt.get(name)?.as_str().map(str::to_owned);
+        Some(v1::TaskAttempt {
+            peer_id: text("peer")?,
+            reason: text("reason")?,
+        })
+    };
+    value.as_array()?.iter().map(read).collect()
 }
 
 /// Writes a task. With `history`, at most that many messages, the newest.
@@ -287,6 +307,11 @@ fn write_metadata(task: &v1::Task, annex: &mut Annex) -> Option<Map<String, Valu
     put(&mut note, "skill", task.target_skill_id.clone());
     put(&mut note, "originator", task.originator_peer_id.clone());
     put(&mut note, "assignee", task.assignee_peer_id.clone());
+    if !task.attempts.is_empty() {
+        let attempts = task.attempts.iter();
+        let attempts = attempts.map(|attempt| json!({"peer": attempt.peer_id, "reason": attempt.reason}));
+        note.insert(ATTEMPTS.to_owned(), attempts.collect());
+    }
     if note.is_empty() {
         return metadata;
     }

@@ -41,9 +41,15 @@ impl Shown {
     }
 }
 
-pub(super) async fn answer(shared: &Shared, target: &Target, base: &str, headers: &HeaderMap) -> Response {
+pub(super) async fn answer(
+    shared: &Shared,
+    target: &Target,
+    base: &str,
+    host: &str,
+    headers: &HeaderMap,
+) -> Response {
     let scheme = if shared.config.tls { "https" } else { "http" };
-    let origin = origin(shared.config.public_url.as_deref(), scheme, headers);
+    let origin = origin(shared.config.public_url.as_deref(), scheme, host);
     let front = Front {
         url: format!("{origin}{base}"),
         grpc: authority(&origin),
@@ -93,12 +99,11 @@ pub(super) async fn answer(shared: &Shared, target: &Target, base: &str, headers
 }
 
 /// Where the bridge is reached: as configured, or as the request says.
-fn origin(public: Option<&str>, scheme: &str, headers: &HeaderMap) -> String {
+fn origin(public: Option<&str>, scheme: &str, host: &str) -> String {
     if let Some(public) = public {
         return public.trim_end_matches('/').to_owned();
     }
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    format!("{scheme}://{}", host.unwrap_or("localhost"))
+    format!("{scheme}://{host}")
 }
 
 /// `HOST:PORT` of a URL.

@@ -74,7 +74,7 @@ impl Tls {
                         tracing::info!("the certificate was read again");
                     }
                     Err(error) => {
-                        tracing::error!(%error, "the new certificate is of no use; the old one stays")
+                        tracing::error!(%error, "the new certificate is of no use; the old one stays");
                     }
                 }
             }
@@ -144,7 +144,7 @@ mod tests {
                 .open(path)
                 .unwrap()
                 .set_modified(later)
-                .unwrap()
+                .unwrap();
         };
         fs::write(&files.cert, "nonsense").unwrap();
         touch(&files.cert);

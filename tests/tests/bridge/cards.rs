@@ -1,6 +1,7 @@
 //! Cards: of the agent beside the node, of a peer, of a skill.
 
-use agentanycast_tests::Bridge;
+use agentanycast::{AgentCard, Skill};
+use agentanycast_tests::{Bridge, Daemon, Relay, agent::Agent, eventually};
 use http::{Method, StatusCode};
 
 use crate::scene::{Scene, send, talk, texts};
@@ -60,7 +61,7 @@ async fn the_agent_beside_the_node_is_at_the_root() {
         StatusCode::NOT_FOUND
     );
     let node = scene.pair.bob.node_named("Bob").await;
-    let _agent = agentanycast_tests::agent::Agent::serve(&node, talk);
+    let _agent = Agent::serve(&node, talk);
     let bridge = Bridge::start_with(
         &scene.pair.bob,
         &["--card=1.0", "--public-url=https://a.example/"],
@@ -86,4 +87,28 @@ async fn nobody_has_no_card() {
         let card = client.get("/.well-known/agent-card.json").await;
         assert_eq!(card.status, StatusCode::NOT_FOUND, "{nobody}: {}", card.body);
     }
+}
+
+#[tokio::test]
+async fn a_skill_is_whoever_has_it() {
+    let relay = Relay::builder().start().await;
+    let daemon = || Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string());
+    let (alice, bob) = (daemon().start().await, daemon().start().await);
+    let node = alice.node().await;
+    let card = AgentCard::new("Alice", "Talks").with_skill(Skill::new("talk", "Talks about anything"));
+    node.set_card(card).await.unwrap();
+    let _agent = Agent::serve(&node, talk);
+    let bridge = Bridge::start(&bob).await;
+    let client = bridge.client().at("/skills/talk").version("1.0");
+    let card = eventually("the skill is found", || async {
+        let card = client.get("/.well-known/agent-card.json").await;
+        (card.status == StatusCode::OK).then_some(card.body)
+    })
+    .await;
+    assert_eq!(card["skills"][0]["description"], "Talks about anything");
+    let task = &client.call("SendMessage", send("echo anycast")).await["task"];
+    assert_eq!(texts(task), ["echo anycast", "anycast"]);
+    let nobody = bridge.client().at("/skills/fly").version("1.0");
+    let refused = nobody.post("/message:send", &send("up")).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND, "{}", refused.body);
 }
