@@ -1,6 +1,7 @@
 //! Bodies: JSON of bounded size, depth and time.
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
+use futures::StreamExt as _;
 use http::{HeaderMap, header};
 use serde_json::Value;
 
@@ -21,15 +22,9 @@ pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Re
             format!("the body is larger than {most} bytes"),
         )
     };
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if declared.is_some_and(|length| length > most) {
-        return Err(too_large());
-    }
-    let bytes = match tokio::time::timeout(limit, to_bytes(body, most)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) if is_limit(&error) => return Err(too_large()),
+    let bytes = match tokio::time::timeout(limit, gather(body, most)).await {
+        Ok(Ok(Some(bytes))) => bytes,
+        Ok(Ok(None)) => return Err(too_large()),
         Ok(Err(_)) => return Err(A2aError::new(Reason::InvalidRequest, "the body broke off")),
         Err(_) => {
             let text = format!("the body took longer than {} s", limit.as_secs());
@@ -48,8 +43,25 @@ pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Re
     Ok(value)
 }
 
-fn is_limit(error: &axum::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.to_string().contains("length limit"))
+/// The body; `None` if it is larger than `most` bytes. As much again is read and thrown away, since a client that is
+/// cut off while it writes does not read why.
+async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, axum::Error> {
+    let mut chunks = body.into_data_stream();
+    let mut bytes = Vec::new();
+    let mut length = 0_usize;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        length += chunk.len();
+        if length <= most {
+            bytes.extend_from_slice(&chunk);
+        } else {
+            bytes = Vec::new();
+            if length / 2 > most {
+                break;
+            }
+        }
+    }
+    Ok((length <= most).then_some(bytes))
 }
 
 /// Checks that the body says it is JSON; one that says nothing is taken for it.
