@@ -9,6 +9,7 @@ mod board;
 mod cache;
 mod found;
 mod keeper;
+mod presence;
 mod registration;
 mod registry;
 mod strategy;
@@ -22,7 +23,7 @@ use std::{
 
 use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::AgentCard;
-use futures::future::join_all;
+use futures::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use rand::SeedableRng as _;
 use tokio::{
     sync::{Semaphore, watch},
@@ -36,6 +37,8 @@ pub(crate) use self::registry::endpoint;
 use self::{
     board::Board,
     cache::{Cache, Kept},
+    found::Candidate,
+    presence::Presence,
     registry::Registry,
     strategy::Choosing,
 };
@@ -52,8 +55,8 @@ pub const MAX_FOUND: usize = 1000;
 pub const USUAL_FOUND: usize = 100;
 /// Searches that run at once; more wait. Each may hold some megabytes of an answer.
 const SEARCHES: usize = 16;
-/// How long an answer of a registry waits for the DHT.
-const DHT_BESIDE: Duration = Duration::from_millis(300);
+/// How long an answer of a registry waits for slower registries and for the DHT.
+const BESIDE: Duration = Duration::from_millis(300);
 /// How long the DHT is asked when no registry answers.
 const DHT_ALONE: Duration = Duration::from_secs(3);
 /// How long setting the card waits for registries.
@@ -77,6 +80,8 @@ pub struct Parts {
     pub cache_ttl: Duration,
     /// The routing state, which the engine tells its news.
     pub routes: Routes,
+    /// Whether an agent listens for tasks.
+    pub listening: watch::Receiver<bool>,
 }
 
 /// How the peers are doing that tasks are sent to by skill; made before the engine, which tells it.
@@ -102,6 +107,9 @@ struct Inner {
     cache: Mutex<Cache>,
     searches: Semaphore,
     card: watch::Sender<Edition>,
+    presence: Mutex<Presence>,
+    /// Whether the agent is there, as others are told.
+    is_there: watch::Sender<bool>,
     /// Of each registry that is told: the last edition of the card that it has, or cannot be told.
     settled: Vec<watch::Sender<u64>>,
 }
@@ -173,11 +181,14 @@ pub fn start(
         cache: Mutex::new(Cache::new(parts.cache_ttl)),
         searches: Semaphore::new(SEARCHES),
         card: watch::Sender::new(Edition::default()),
+        presence: Mutex::new(Presence::default()),
+        is_there: watch::Sender::new(false),
     };
     let anycast = Anycast {
         inner: Arc::new(inner),
     };
     let mut keepers = JoinSet::new();
+    keepers.spawn(watch_agent(anycast.clone(), parts.listening, stop.clone()));
     for place in 0..anycast.inner.settled.len() {
         keepers.spawn(keeper::keep_registered(anycast.clone(), place, stop.clone()));
     }
@@ -189,24 +200,43 @@ impl Anycast {
     /// The local agent's card is this from now on. Returns when the registries that can be reached know, after 2 s at
     /// most.
     pub async fn set_card(&self, card: Option<AgentCard>) {
-        if self.inner.announces {
-            match self.inner.net.provide(card.as_ref()).await {
-                Ok(()) | Err(ProvideError::Off | ProvideError::Stopping) => {}
-                Err(error) => tracing::warn!(%error, "the local agent is not announced in the DHT"),
-            }
-        }
-        let mut number = 0;
-        self.inner.card.send_modify(|edition| {
-            edition.number += 1;
-            edition.card = card.map(Arc::new);
-            number = edition.number;
-        });
+        let now = self.inner.routes.start.elapsed();
+        lock(&self.inner.presence).card_set(now);
+        let number = self.recall_card(card);
+        self.tell_presence().await;
         let told = self.inner.settled.iter().map(|settled| {
             let mut settled = settled.subscribe();
             // An error means that the node stops.
             async move { settled.wait_for(|told| *told >= number).await.map(drop) }
         });
         let _ = tokio::time::timeout(TELL, join_all(told)).await;
+    }
+
+    /// This was the card in the last run: others are told when its agent is there. Its number.
+    pub fn recall_card(&self, card: Option<AgentCard>) -> u64 {
+        let mut number = 0;
+        self.inner.card.send_modify(|edition| {
+            edition.number += 1;
+            edition.card = card.map(Arc::new);
+            number = edition.number;
+        });
+        number
+    }
+
+    /// Tells the keepers and the DHT whether the agent is there, and what it is.
+    async fn tell_presence(&self) {
+        let is_there = lock(&self.inner.presence).is_there(self.inner.routes.start.elapsed());
+        self.inner
+            .is_there
+            .send_if_modified(|known| std::mem::replace(known, is_there) != is_there);
+        if !self.inner.announces {
+            return;
+        }
+        let card = self.inner.card.borrow().card.clone().filter(|_| is_there);
+        match self.inner.net.provide(card.as_deref()).await {
+            Ok(()) | Err(ProvideError::Off | ProvideError::Stopping) => {}
+            Err(error) => tracing::warn!(%error, "the local agent is not announced in the DHT"),
+        }
     }
 
     /// Agents with a skill and all of these tags on it, at most `limit`; those that have proven who they are first.
@@ -221,7 +251,7 @@ impl Anycast {
     ) -> Result<Vec<Found>, SearchError> {
         let found = self.search(skill, tags, limit).await?;
         if tags.is_empty() {
-            let kept = Arc::new(found.clone());
+            let kept = Arc::new(found.iter().take(USUAL_FOUND).map(Candidate::from).collect());
             lock(&self.inner.cache).keep(self.inner.routes.start.elapsed(), skill, kept);
         }
         Ok(found)
@@ -240,6 +270,14 @@ impl Anycast {
             Some(kept) => kept,
             None => self.look_again(skill).await?,
         };
+        // Who has proven who it is, is there, or has taken tasks goes before those of whom somebody says something.
+        let is_known = |found: &&Candidate| found.verified || inner.net.is_connected(found.peer);
+        let known: Vec<PeerId> = kept
+            .agents
+            .iter()
+            .filter(is_known)
+            .map(|found| found.peer)
+            .collect();
         let peers: Vec<PeerId> = kept.agents.iter().map(|found| found.peer).collect();
         let chosen = {
             let mut board = lock(&inner.routes.board);
@@ -250,7 +288,11 @@ impl Anycast {
                 round: kept.round,
                 board: &mut board,
             };
-            choosing.candidates(&peers, &mut rand::rngs::StdRng::seed_from_u64(rand::random()))
+            choosing.candidates(
+                &peers,
+                &known,
+                &mut rand::rngs::StdRng::seed_from_u64(rand::random()),
+            )
         };
         let said = kept.agents.iter().filter(|found| chosen.contains(&found.peer));
         let said = said.filter(|found| !inner.net.is_connected(found.peer));
@@ -273,7 +315,7 @@ impl Anycast {
             (None, Err(error)) => Err(error),
             // A cache that believes nothing.
             (None, Ok(found)) if !found.is_empty() => Ok(Kept {
-                agents: Arc::new(found),
+                agents: Arc::new(found.iter().map(Candidate::from).collect()),
                 round: 0,
             }),
             (None, Ok(_)) => Err(SearchError::Nobody(skill.to_owned())),
@@ -299,27 +341,49 @@ impl Anycast {
         let Ok(_turn) = inner.searches.acquire().await else {
             return Err(SearchError::NotConfigured); // The semaphore is never closed.
         };
+        let mut left: Vec<&Arc<Registry>> = inner.registries.iter().collect();
         let asked = inner.registries.iter().map(|registry| async move {
             let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
             let answer = registry.discover(skill, tags, limit).await;
-            answer.map_err(|status| format!("{}: {}", registry.address(), status.message()))
+            let answer = answer.map_err(|status| format!("{}: {}", registry.address(), status.message()));
+            (registry, answer)
         });
-        let (mut asked, mut announced) = (pin!(join_all(asked)), pin!(self.ask_dht(skill, limit)));
-        let mut in_dht = None;
-        let answered = loop {
-            tokio::select! {
-                answered = &mut asked => break answered,
-                found = &mut announced, if in_dht.is_none() => in_dht = Some(found),
-            }
-        };
+        let mut waiting: FuturesUnordered<_> = asked.collect();
+        let mut announced = pin!(self.ask_dht(skill, limit));
+        let (mut in_dht, mut deadline) = (None, None);
         let (mut answers, mut failures) = (Vec::new(), Vec::new());
-        for answer in answered {
-            match answer {
-                Ok(found) => answers.push(found),
-                Err(failure) => failures.push(failure),
+        while !waiting.is_empty() {
+            let late = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some((registry, answer)) = waiting.next() => match answer {
+                    Ok(found) => {
+                        let is_enough = !found.is_empty();
+                        answers.push(found);
+                        left.retain(|other: &&Arc<Registry>| !Arc::ptr_eq(other, registry));
+                        // One that is slow, or away, holds nobody up for long.
+                        if deadline.is_none() && (is_enough || left.iter().all(|other| other.is_late())) {
+                            deadline = Some(tokio::time::Instant::now() + BESIDE);
+                        }
+                    }
+                    Err(failure) => {
+                        left.retain(|other: &&Arc<Registry>| !Arc::ptr_eq(other, registry));
+                        failures.push(failure);
+                    }
+                },
+                found = &mut announced, if in_dht.is_none() => in_dht = Some(found),
+                () = late => {
+                    let names = left.iter().map(|registry| registry.address().to_owned());
+                    failures.extend(names.map(|name| format!("{name}: slower than others")));
+                    break;
+                }
             }
         }
-        let wait = if answers.is_empty() { DHT_ALONE } else { DHT_BESIDE };
+        let wait = if answers.is_empty() { DHT_ALONE } else { BESIDE };
         if in_dht.is_none() {
             in_dht = tokio::time::timeout(wait, announced).await.ok();
         }
@@ -349,6 +413,39 @@ impl Anycast {
                 tracing::debug!(%error, "the DHT was not asked");
                 Vec::new()
             }
+        }
+    }
+}
+
+/// Notices when the agent comes and goes, until `stop`.
+async fn watch_agent(anycast: Anycast, mut listening: watch::Receiver<bool>, stop: CancellationToken) {
+    let inner = &anycast.inner;
+    let mut is_there = inner.is_there.subscribe();
+    loop {
+        let now = inner.routes.start.elapsed();
+        let (was, is, ends_at) = {
+            let mut presence = lock(&inner.presence);
+            presence.listens(now, *listening.borrow_and_update());
+            (
+                *is_there.borrow_and_update(),
+                presence.is_there(now),
+                presence.ends_at(now),
+            )
+        };
+        if was != is {
+            anycast.tell_presence().await;
+        }
+        let end = async {
+            match ends_at {
+                Some(at) => tokio::time::sleep(at.saturating_sub(inner.routes.start.elapsed())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = listening.changed() => if changed.is_err() { return },
+            changed = is_there.changed() => if changed.is_err() { return },
+            () = end => {}
         }
     }
 }

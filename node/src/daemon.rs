@@ -21,7 +21,7 @@ use agentanycast_proto::{
 };
 use anyhow::Context as _;
 use libp2p::{Multiaddr, multiaddr::Protocol};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
 use tower::util::MapResponseLayer;
@@ -142,7 +142,7 @@ impl Node {
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
-        let parts = anycast_parts(config, keypair, net.clone(), routes);
+        let parts = anycast_parts(config, keypair, net.clone(), routes, engine.listening());
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 
@@ -269,6 +269,7 @@ fn anycast_parts(
     key: identity::Keypair,
     net: net::Handle,
     routes: Routes,
+    listening: watch::Receiver<bool>,
 ) -> anycast::Parts {
     let named = std::iter::once(&config.anycast.registry_addr).chain(&config.anycast.registry_addrs);
     let mut registries: Vec<String> = Vec::new();
@@ -295,6 +296,7 @@ fn anycast_parts(
         strategy: config.anycast.routing_strategy,
         cache_ttl: config.anycast.cache_ttl,
         routes,
+        listening,
     }
 }
 
@@ -339,9 +341,7 @@ async fn keep_what_is_bound(engine: &Engine, net: &net::Handle, anycast: &Anycas
         .await?;
     if card.is_some() {
         net.set_card(card.clone()).await;
-        // Nobody waits for a registry at a start.
-        let anycast = anycast.clone();
-        tokio::spawn(async move { anycast.set_card(card).await });
+        anycast.recall_card(card);
     }
     Ok(())
 }

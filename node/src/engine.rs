@@ -85,6 +85,7 @@ pub struct Engine {
     /// Most bytes that all streamed artifacts may take: the store's quota.
     max_stream_bytes: u64,
     failed: watch::Receiver<Option<String>>,
+    listening: watch::Receiver<bool>,
 }
 
 impl Engine {
@@ -140,6 +141,11 @@ impl Engine {
         if failed.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await; // The engine has stopped in good health.
         }
+    }
+
+    /// Whether an agent listens for tasks.
+    pub fn listening(&self) -> watch::Receiver<bool> {
+        self.listening.clone()
     }
 
     /// Returns once the engine takes no more calls.

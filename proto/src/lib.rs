@@ -5,6 +5,7 @@
 //! number from 100 upwards, `agent_record.proto`, `anycast.proto`, `network_service.proto`, `registry_proof.proto`,
 //! `session_service.proto` and `task_list_service.proto` are additive to the published contract.
 
+pub mod bounded;
 pub mod unfold;
 
 /// The generated messages, clients and servers.

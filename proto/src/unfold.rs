@@ -33,6 +33,10 @@ pub enum Kind {
     Registration,
     /// A `PushRegistrationsRequest`.
     Registrations,
+    /// A `DiscoverBySkillResponse`.
+    Discovered,
+    /// A `SyncRegistrationsResponse`.
+    Synced,
 }
 
 /// Why a message should not be decoded.
@@ -132,7 +136,7 @@ enum Field {
 struct Shapes {
     all: Vec<Vec<Field>>,
     /// In the order of [`Kind`].
-    roots: [usize; 4],
+    roots: [usize; 6],
 }
 
 static SHAPES: LazyLock<Shapes> = LazyLock::new(Shapes::read);
@@ -176,6 +180,8 @@ impl Shapes {
                 place(".agentanycast.v1.AgentCard"),
                 place(".agentanycast.v1.RegisterSkillsRequest"),
                 place(".agentanycast.v1.PushRegistrationsRequest"),
+                place(".agentanycast.v1.DiscoverBySkillResponse"),
+                place(".agentanycast.v1.SyncRegistrationsResponse"),
             ],
         }
     }

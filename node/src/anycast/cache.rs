@@ -7,10 +7,10 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use lru::LruCache;
 
-use super::found::Found;
+use super::found::Candidate;
 
-/// Skills whose answers are kept.
-const MOST: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+/// Skills whose answers are kept, each of 100 agents with 4 KiB of addresses at most: 100 MiB.
+const MOST: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// See the module's text.
 pub(super) struct Cache {
@@ -20,14 +20,14 @@ pub(super) struct Cache {
 
 struct Answer {
     at: Duration,
-    agents: Arc<Vec<Found>>,
+    agents: Arc<Vec<Candidate>>,
     /// Tasks that were routed by it.
     round: usize,
 }
 
 /// An answer, and how many tasks were routed for its skill before.
 pub(super) struct Kept {
-    pub(super) agents: Arc<Vec<Found>>,
+    pub(super) agents: Arc<Vec<Candidate>>,
     pub(super) round: usize,
 }
 
@@ -41,7 +41,7 @@ impl Cache {
     }
 
     /// Keeps an answer.
-    pub(super) fn keep(&mut self, now: Duration, skill: &str, agents: Arc<Vec<Found>>) {
+    pub(super) fn keep(&mut self, now: Duration, skill: &str, agents: Arc<Vec<Candidate>>) {
         if agents.is_empty() {
             self.answers.pop(skill);
             return;
@@ -83,16 +83,13 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn agents(count: u8) -> Arc<Vec<Found>> {
+    fn agents(count: u8) -> Arc<Vec<Candidate>> {
         let peer = |number: u8| {
             let bytes = [&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[number; 32]].concat();
             agentanycast_identity::PeerId::from_bytes(&bytes).unwrap()
         };
-        let found = |number| Found {
+        let found = |number| Candidate {
             peer: peer(number),
-            name: String::new(),
-            description: String::new(),
-            skills: Vec::new(),
             addresses: Vec::new(),
             verified: false,
         };

@@ -12,6 +12,8 @@ use crate::net::FoundAgent;
 
 /// Most addresses of one agent that are kept, as many as a registry keeps.
 const ADDRESSES: usize = 16;
+/// Longest of them, in bytes, as registries have it.
+const ADDRESS_BYTES: usize = 256;
 
 /// An agent with the skill that was asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +37,8 @@ impl Found {
     pub(super) fn registered(said: SkillRegistration, relay: Option<&str>) -> Option<Self> {
         let peer: PeerId = said.peer_id.parse().ok()?;
         let mut addresses = said.addresses;
+        addresses.retain(|address| address.len() <= ADDRESS_BYTES);
+        addresses.truncate(ADDRESSES - 1);
         // The relay where it registered is where it keeps its reservation.
         let relay = match said.origin_relay_id.as_str() {
             "" => relay,
@@ -43,7 +47,6 @@ impl Found {
         if let Some(relay) = relay.and_then(|relay| relay.parse::<PeerId>().ok()) {
             addresses.push(format!("/p2p/{relay}/p2p-circuit"));
         }
-        addresses.truncate(ADDRESSES);
         Some(Self {
             peer,
             name: said.agent_name,
@@ -80,6 +83,24 @@ impl Found {
             known.skill_id == skill && tags.iter().all(|(tag, value)| known.tags.get(tag) == Some(value))
         };
         self.skills.iter().any(fits)
+    }
+}
+
+/// What routing needs to know of an agent; of the many that may be found it is this that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) peer: PeerId,
+    pub(super) addresses: Vec<String>,
+    pub(super) verified: bool,
+}
+
+impl From<&Found> for Candidate {
+    fn from(found: &Found) -> Self {
+        Self {
+            peer: found.peer,
+            addresses: found.addresses.clone(),
+            verified: found.verified,
+        }
     }
 }
 

@@ -20,6 +20,10 @@ use super::{
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Most skills that are registered, as registries have it; more are left out and logged.
 const MAX_SKILLS: usize = 256;
+/// Most tags of a skill, longest id, name, tag or value, and longest description in bytes, as registries have it.
+const MAX_TAGS: usize = 32;
+const MAX_TEXT: usize = 256;
+const MAX_DESCRIPTION: usize = 4 << 10;
 /// Most addresses that are registered, as registries have it.
 const MAX_ADDRESSES: usize = 16;
 
@@ -29,7 +33,7 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
     let (registry, settled) = (&inner.registries[place], &inner.settled[place]);
     let start = Instant::now();
     let mut registration = Registration::default();
-    let mut card = inner.card.subscribe();
+    let (mut card, mut is_there) = (inner.card.subscribe(), inner.is_there.subscribe());
     let mut reachable = inner.net.reachable();
     let mut log = Log {
         is_guessed: inner.guessed,
@@ -39,8 +43,10 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
     loop {
         let addresses: Vec<String> = reachable.borrow_and_update().all().cloned().collect();
         let edition = card.borrow_and_update().clone();
+        let is_there_now = *is_there.borrow_and_update();
         let wanted = edition
             .card
+            .filter(|_| is_there_now)
             .and_then(|card| request_of(&card, inner.net.local_peer(), &addresses));
         registration.want(wanted.map(Arc::new));
         if let Some(say) = registration.next(start.elapsed()) {
@@ -66,6 +72,7 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
         tokio::select! {
             () = stop.cancelled() => break,
             changed = card.changed() => if changed.is_err() { break },
+            changed = is_there.changed() => if changed.is_err() { break },
             changed = reachable.changed() => if changed.is_err() { break },
             () = at_due => {}
         }
@@ -111,29 +118,37 @@ impl Log {
 
 /// What a registry is told of an agent. None: it has no skill to be found by.
 fn request_of(card: &AgentCard, me: PeerId, addresses: &[String]) -> Option<RegisterSkillsRequest> {
-    let skills: Vec<SkillInfo> = card
-        .skills
-        .iter()
-        .filter(|skill| !skill.id.is_empty())
-        .map(|skill| SkillInfo {
+    let mut left_out = card.skills.len().saturating_sub(MAX_SKILLS);
+    let mut skills = Vec::new();
+    for skill in card.skills.iter().take(MAX_SKILLS) {
+        if skill.id.is_empty() || skill.id.len() > MAX_TEXT {
+            left_out += 1;
+            continue;
+        }
+        let fits = |(tag, value): &(&String, &String)| tag.len() <= MAX_TEXT && value.len() <= MAX_TEXT;
+        let tags = skill.tags.iter().filter(fits).take(MAX_TAGS);
+        skills.push(SkillInfo {
             skill_id: skill.id.clone(),
-            description: skill.description.clone(),
-            tags: skill.tags.clone(),
-        })
-        .take(MAX_SKILLS)
-        .collect();
-    if card.skills.len() > MAX_SKILLS {
+            description: cut(&skill.description, MAX_DESCRIPTION),
+            tags: tags.map(|(tag, value)| (tag.clone(), value.clone())).collect(),
+        });
+    }
+    if left_out > 0 {
         tracing::warn!(
-            skills = card.skills.len(),
-            most = MAX_SKILLS,
-            "the card has more skills than are registered"
+            left_out,
+            "skills of the card cannot be found by others: registries take {MAX_SKILLS}, with ids of {MAX_TEXT} bytes"
         );
     }
     (!skills.is_empty()).then(|| RegisterSkillsRequest {
         peer_id: me.to_string(),
         skills,
-        agent_name: card.name.clone(),
-        agent_description: card.description.clone(),
+        agent_name: cut(&card.name, MAX_TEXT),
+        agent_description: cut(&card.description, MAX_DESCRIPTION),
         addresses: addresses.iter().take(MAX_ADDRESSES).cloned().collect(),
     })
+}
+
+/// A text that may be shown cut.
+fn cut(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
 }

@@ -4,7 +4,10 @@
 //! one, which takes what is not signed. The rule: no call takes longer than [`CALL`].
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -12,9 +15,13 @@ use agentanycast_identity::{
     Keypair, PeerId,
     proof::{RELAY_KEY, SIGNATURE_KEY, Statement, TIME_KEY},
 };
-use agentanycast_proto::v1::{
-    DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillRegistration,
-    UnregisterSkillsRequest, registry_service_client::RegistryServiceClient,
+use agentanycast_proto::{
+    bounded::{self, Bound},
+    unfold::Kind,
+    v1::{
+        DiscoverBySkillRequest, DiscoverBySkillResponse, HeartbeatRequest, RegisterSkillsRequest,
+        SkillRegistration, UnregisterSkillsRequest, registry_service_client::RegistryServiceClient,
+    },
 };
 use prost::Message;
 use tonic::{
@@ -30,8 +37,16 @@ use super::{
 
 /// How long a registry may take for an answer, connecting included.
 pub(super) const CALL: Duration = Duration::from_secs(3);
-/// Largest answer that is read, in bytes: 1000 agents of 8 KiB, or fewer with more to say.
-const MAX_ANSWER: usize = 8 << 20;
+/// Largest answer that is read: 8 MiB, as 1000 agents of 8 KiB, and decoded 64 MiB.
+const ANSWER: Bound = Bound {
+    kind: Kind::Discovered,
+    elements: 1 << 19,
+    bytes: 8 << 20,
+};
+/// Largest other answer, in bytes: a time.
+const MAX_RECEIPT: usize = 4 << 10;
+/// The call that searches.
+const DISCOVER: &str = "/agentanycast.v1.RegistryService/DiscoverBySkill";
 /// How long a registration is believed to hold when the registry does not say: the time that relays have by default.
 const USUAL_TTL: Duration = Duration::from_secs(30);
 /// A registration that is said to hold for longer than a day is renewed as one of a day.
@@ -43,7 +58,10 @@ const SERVICE: &str = "/agentanycast.v1.RegistryService/";
 pub(super) struct Registry {
     /// As configured.
     address: String,
+    channel: Channel,
     client: RegistryServiceClient<Channel>,
+    /// It did not answer the last time.
+    is_late: AtomicBool,
     key: Keypair,
     me: PeerId,
     /// Its peer id, once it has said so.
@@ -81,11 +99,13 @@ pub(crate) fn endpoint(address: &str) -> Result<Endpoint, InvalidRegistry> {
 
 impl Registry {
     pub(super) fn new(address: &str, key: Keypair) -> Result<Self, InvalidRegistry> {
-        let client = RegistryServiceClient::new(endpoint(address)?.connect_lazy())
-            .max_decoding_message_size(MAX_ANSWER);
+        let channel = endpoint(address)?.connect_lazy();
+        let client = RegistryServiceClient::new(channel.clone()).max_decoding_message_size(MAX_RECEIPT);
         Ok(Self {
             address: address.to_owned(),
+            channel,
             client,
+            is_late: AtomicBool::new(false),
             me: agentanycast_identity::peer_id(&key),
             key,
             relay: Mutex::new(None),
@@ -95,6 +115,11 @@ impl Registry {
     /// As configured.
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether it did not answer the last time.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed)
     }
 
     /// Its peer id, if it has said so.
@@ -132,10 +157,13 @@ impl Registry {
             limit: i32::try_from(limit).unwrap_or(i32::MAX),
             federated: true,
         };
-        let mut client = self.client.clone();
-        let answer = self
-            .within(client.discover_by_skill(Request::new(request)))
-            .await?;
+        let call = bounded::unary::<_, DiscoverBySkillResponse>(
+            self.channel.clone(),
+            DISCOVER,
+            Request::new(request),
+            ANSWER,
+        );
+        let answer = self.within(call).await?;
         let relay = self.relay();
         let agents = answer.agents.into_iter().take(limit);
         Ok(agents
@@ -179,7 +207,13 @@ impl Registry {
                 CALL.as_secs()
             ))
         };
-        match tokio::time::timeout(CALL, call).await {
+        let answered = tokio::time::timeout(CALL, call).await;
+        let is_late = match &answered {
+            Ok(Err(status)) => matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded),
+            answered => answered.is_err(),
+        };
+        self.is_late.store(is_late, Ordering::Relaxed);
+        match answered {
             Err(_) => Err(late()),
             Ok(Ok(response)) => {
                 self.note_relay(response.metadata());

@@ -28,18 +28,28 @@ pub(super) struct Choosing<'a> {
 }
 
 impl Choosing<'_> {
-    /// The candidates of a task, in the order in which they get it.
-    pub(super) fn candidates(&mut self, agents: &[PeerId], rng: &mut impl rand::Rng) -> Vec<PeerId> {
+    /// The candidates of a task, in the order in which they get it. Of `known` ones it is sure that they are there.
+    pub(super) fn candidates(
+        &mut self,
+        agents: &[PeerId],
+        known: &[PeerId],
+        rng: &mut impl rand::Rng,
+    ) -> Vec<PeerId> {
         let mut others: Vec<PeerId> = agents.iter().copied().filter(|peer| *peer != self.me).collect();
         others.sort_unstable();
         others.dedup();
         if others.is_empty() {
             return agents.iter().copied().take(1).collect();
         }
-        let (mut open, mut resting): (Vec<PeerId>, Vec<PeerId>) = others
+        let (open, mut resting): (Vec<PeerId>, Vec<PeerId>) = others
             .into_iter()
             .partition(|peer| self.board.is_open(self.now, *peer));
+        // Anybody can say that somebody has a skill: those of whom more is known go first.
+        let is_known = |peer: &PeerId| known.contains(peer) || self.board.standing(*peer).latency.is_some();
+        let (mut open, mut unknown): (Vec<PeerId>, Vec<PeerId>) = open.into_iter().partition(is_known);
         self.order(&mut open, rng);
+        self.order(&mut unknown, rng);
+        open.extend(unknown);
         resting.shuffle(rng);
         resting.sort_by_key(|peer| self.board.standing(*peer).failures);
         open.extend(resting);
@@ -130,7 +140,7 @@ mod tests {
             round,
             board,
         };
-        choosing.candidates(agents, &mut StdRng::seed_from_u64(seed))
+        choosing.candidates(agents, agents, &mut StdRng::seed_from_u64(seed))
     }
 
     proptest! {
@@ -167,6 +177,35 @@ mod tests {
                 for (place, id) in chosen.iter().enumerate() {
                     prop_assert_eq!(is_resting(id), place >= open, "{} at {}", id, place);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn made_up_agents_come_last() {
+        let agents: Vec<PeerId> = (1..=60).map(peer).collect();
+        for strategy in ALL {
+            let mut board = Board::new();
+            board.hear(
+                Duration::ZERO,
+                RouteNews::Taken {
+                    peer: peer(7),
+                    after: Some(Duration::from_millis(5)),
+                },
+            );
+            for seed in 0..20 {
+                let mut choosing = Choosing {
+                    strategy,
+                    me: me(),
+                    now: Duration::from_secs(1),
+                    round: seed as usize,
+                    board: &mut board,
+                };
+                let chosen = choosing.candidates(&agents, &[peer(30)], &mut StdRng::seed_from_u64(seed));
+                assert!(
+                    chosen[..2].contains(&peer(7)) && chosen[..2].contains(&peer(30)),
+                    "{strategy:?}"
+                );
             }
         }
     }

@@ -13,7 +13,7 @@ use tonic::Status;
 use super::{Api, peer_of, status_of, status_of_search};
 use crate::{
     engine::{SendTask, Subscription},
-    task::{self, Task},
+    task::{self, MAX_ID, Task},
 };
 
 /// Whether this is a message for a task that there is.
@@ -25,19 +25,31 @@ impl Api {
     /// SendTask.
     pub(super) async fn submit(
         &self,
-        request: SendTaskRequest,
+        mut request: SendTaskRequest,
         most: usize,
     ) -> Result<SendTaskResponse, Status> {
         let further = is_further(&request);
         let mut others = None;
-        let (peer, skill) = match request.target {
+        let target = request.target.take();
+        let (peer, skill) = match target {
             Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
             // An answer goes where its task is, whatever skill that was sent for.
             Some(Target::SkillId(_)) | None if further => (None, String::new()),
             Some(Target::SkillId(skill)) if skill.is_empty() => {
                 return Err(Status::invalid_argument("skill_id is empty"));
             }
+            Some(Target::SkillId(skill)) if skill.len() > MAX_ID => {
+                return Err(Status::invalid_argument(format!(
+                    "skill_id has {} bytes, it may have {MAX_ID}",
+                    skill.len()
+                )));
+            }
             Some(Target::SkillId(skill)) => {
+                // Whoever can do it now has nothing to do with a task that was sent before.
+                if let Some(task) = self.sent_before(&request).await? {
+                    let task = Some(self.present_task(&task, most).await);
+                    return Ok(SendTaskResponse { task });
+                }
                 let mut candidates = self
                     .anycast()
                     .candidates(&skill)
@@ -76,6 +88,19 @@ impl Api {
         Ok(SendTaskResponse {
             task: Some(self.present_task(&task, most).await),
         })
+    }
+
+    /// The task that was sent with the same idempotency key.
+    async fn sent_before(&self, request: &SendTaskRequest) -> Result<Option<Task>, Status> {
+        let in_metadata = request.metadata.get("idempotency_key");
+        let key = Some(&request.idempotency_key)
+            .filter(|key| !key.is_empty())
+            .or(in_metadata);
+        let Some(key) = key.cloned() else {
+            return Ok(None);
+        };
+        let known = self.engine().call(move |core, _| core.sent_with(&key)).await;
+        known.map_err(|error| status_of(&error))
     }
 
     /// GetTask.

@@ -82,6 +82,8 @@ impl Core {
         // One that is damaged is told from one that cannot be told about.
         self.tasks.read(id)?;
         match self.tasks.indexed(id) {
+            // Its agent has never seen it, and its originator knows the deadline too.
+            Some(known) if known.held => self.end(now, id, Status::Failed, reason).map(drop),
             Some(known) if known.is_assignee => self.abandon(now, id, reason),
             Some(known) => {
                 let assignee = known.peer;

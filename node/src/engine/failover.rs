@@ -71,7 +71,8 @@ impl Core {
         let Some(mut slot) = self.take(id)? else {
             return Ok(());
         };
-        if slot.task.role != Role::Originator(peer) {
+        // One that has ended meanwhile is not confirmed: its cancel is on its way.
+        if slot.task.role != Role::Originator(peer) || slot.task.status.is_terminal() {
             self.tasks.keep(slot);
             return Ok(());
         }
@@ -158,7 +159,7 @@ impl Core {
             self.tasks.keep(slot);
             return Ok(Some(format!("task {id} was not sent by this peer")));
         }
-        if !slot.task.held {
+        if !slot.task.held || slot.task.status.is_terminal() {
             self.tasks.keep(slot);
             return Ok(None);
         }
@@ -166,6 +167,29 @@ impl Core {
         self.put(slot);
         self.tell_agent(id)?;
         Ok(None)
+    }
+
+    /// A candidate took the task, and does not learn that it is its own: it never works on it.
+    pub(super) fn confirmation_failed(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        let waits = self.tasks.indexed(id).is_some_and(|known| {
+            !known.is_assignee
+                && known.routed
+                && known.peer == Some(peer)
+                && known.status == Status::Submitted
+        });
+        if waits && self.end(now, id, Status::Failed, reason)? {
+            let payload = Payload::TaskCancel(TaskCancelPayload {
+                task_id: id.to_owned(),
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::default())?;
+        }
+        Ok(())
     }
 
     /// Ends what was held for so long that its originator has given the confirmation up too.

@@ -74,13 +74,8 @@ impl Core {
     /// Sends a task. The answer may be given once the turn is durable.
     pub fn send_task(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
         request.take_keys_from_metadata();
-        if let Some(known) = self.idempotency.get(&request.idempotency_key)
-            && !request.idempotency_key.is_empty()
-        {
-            let known = known.to_owned();
-            if let Some(task) = self.tasks.read(&known)? {
-                return Ok(task);
-            }
+        if let Some(task) = self.sent_with(&request.idempotency_key)? {
+            return Ok(task);
         }
         if request.message.parts.is_empty() {
             return Err(EngineError::Invalid(
@@ -99,6 +94,19 @@ impl Core {
                 .insert(now.unix, &key, &task.id, &mut self.turn.batch);
         }
         Ok(task)
+    }
+
+    /// The task that was sent with this idempotency key.
+    pub fn sent_with(&mut self, key: &str) -> Result<Option<Task>, EngineError> {
+        let known = self
+            .idempotency
+            .get(key)
+            .filter(|_| !key.is_empty())
+            .map(str::to_owned);
+        match known {
+            Some(id) => Ok(self.tasks.read(&id)?),
+            None => Ok(None),
+        }
     }
 
     fn send_new(&mut self, now: Now, request: SendTask) -> Result<Task, EngineError> {
@@ -357,7 +365,14 @@ impl Core {
                     &format!("lost by the assignee: {reason}"),
                 )?;
             }
-            (false, Kind::Durable, _) => {}
+            (false, Kind::Durable, _) => {
+                self.confirmation_failed(
+                    now,
+                    peer,
+                    &entry.task_id,
+                    &format!("lost by the assignee: {reason}"),
+                )?;
+            }
             (true, ..) => {
                 self.end(
                     now,
@@ -374,12 +389,13 @@ impl Core {
     pub(super) fn on_expired(&mut self, now: Now, peer: PeerId, entry: &Entry) -> Result<(), StoreError> {
         self.counters.expired += 1;
         tracing::warn!(%peer, task = entry.task_id, envelope = entry.id, "an envelope expired undelivered");
-        if entry.kind == Kind::SendTask {
-            let ttl = self.limits.offline_ttl.unwrap_or_default();
-            let reason = format!("not delivered within {}", super::human(ttl));
-            self.give_up(now, peer, &entry.task_id, &reason)?;
+        let ttl = self.limits.offline_ttl.unwrap_or_default();
+        let reason = format!("not delivered within {}", super::human(ttl));
+        match entry.kind {
+            Kind::SendTask => self.give_up(now, peer, &entry.task_id, &reason),
+            Kind::Durable => self.confirmation_failed(now, peer, &entry.task_id, &reason),
+            Kind::Ephemeral => Ok(()),
         }
-        Ok(())
     }
 
     /// Ends a task as FAILED at the originator. When the assignee has it (only a further message got

@@ -101,6 +101,8 @@ pub(super) struct Audience {
     pub(super) subscribers: Subscribers,
     listeners: HashMap<ListenerId, mpsc::Sender<Incoming>>,
     next_listener: ListenerId,
+    /// Whether there is any.
+    listening: watch::Sender<bool>,
 }
 
 impl Audience {
@@ -112,11 +114,19 @@ impl Audience {
         }
         self.next_listener += 1;
         self.listeners.insert(self.next_listener, sender);
+        self.tell();
         Ok(self.next_listener)
     }
 
     pub(super) fn remove_listener(&mut self, id: ListenerId) {
         self.listeners.remove(&id);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let is_listening = !self.listeners.is_empty();
+        self.listening
+            .send_if_modified(|known| std::mem::replace(known, is_listening) != is_listening);
     }
 }
 
@@ -175,6 +185,7 @@ impl Loaded {
     ) -> (Engine, JoinHandle<()>) {
         let (calls, inbox) = mpsc::channel(super::CALLS);
         let (failed_sender, failed) = watch::channel(None);
+        let (listening_sender, listening) = watch::channel(false);
         let registry = Registry::default();
         let engine = Engine {
             calls,
@@ -185,6 +196,7 @@ impl Loaded {
             clock: self.clock,
             max_stream_bytes: self.core.limits().quota,
             failed,
+            listening,
         };
         let (reports, courier_reports) = mpsc::channel(REPORTS);
         let shell = Shell {
@@ -202,6 +214,7 @@ impl Loaded {
                 subscribers: Subscribers::default(),
                 listeners: HashMap::new(),
                 next_listener: 0,
+                listening: listening_sender,
             },
             links: HashMap::new(),
             plane: Plane::new(engine.clone(), registry),

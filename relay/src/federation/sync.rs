@@ -10,8 +10,13 @@ use std::{
 };
 
 use agentanycast_identity::proof::RELAY_KEY;
-use agentanycast_proto::v1::{
-    PushRegistrationsRequest, SyncRegistrationsRequest, federation_service_client::FederationServiceClient,
+use agentanycast_proto::{
+    bounded::{self, Bound},
+    unfold::Kind,
+    v1::{
+        PushRegistrationsRequest, SyncRegistrationsRequest, SyncRegistrationsResponse,
+        federation_service_client::FederationServiceClient,
+    },
 };
 use tokio::{
     task::JoinHandle,
@@ -19,7 +24,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{
-    Code, Response, Status,
+    Code, Request, Response, Status,
     transport::{Channel, Endpoint},
 };
 
@@ -44,8 +49,15 @@ const PAGE: usize = 1000;
 /// Pages in one go; then others have their turn.
 const PAGES: usize = 200;
 
-/// Largest answer that is read.
-const MAX_ANSWER: usize = 8 << 20;
+/// The call that pulls.
+const SYNC: &str = "/agentanycast.v1.FederationService/SyncRegistrations";
+
+/// Largest page that is read: 8 MiB, and decoded 64 MiB.
+const PAGE_BOUND: Bound = Bound {
+    kind: Kind::Synced,
+    elements: 1 << 19,
+    bytes: 8 << 20,
+};
 
 /// What is known of one relay, for those who want to see it.
 #[derive(Clone, Debug, Default)]
@@ -100,14 +112,15 @@ pub fn start(
     let tasks = addresses.iter().enumerate().filter_map(|(place, address)| {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
         let endpoint = endpoint.connect_timeout(DEADLINE).tcp_nodelay(true);
-        let client = FederationServiceClient::new(endpoint.connect_lazy())
-            .max_decoding_message_size(MAX_ANSWER)
-            .max_encoding_message_size(MAX_ANSWER);
+        let channel = endpoint.connect_lazy();
+        let client =
+            FederationServiceClient::new(channel.clone()).max_encoding_message_size(PAGE_BOUND.bytes);
         let link = Link {
             handle: handle.clone(),
             peers: peers.clone(),
             place,
             address: address.clone(),
+            channel,
             client,
             interval,
             relay: "".into(),
@@ -134,6 +147,7 @@ struct Link {
     peers: Peers,
     place: usize,
     address: String,
+    channel: Channel,
     client: FederationServiceClient<Channel>,
     interval: Duration,
     /// Its id; empty until it has told it.
@@ -202,7 +216,13 @@ impl Link {
                 limit: PAGE as i32,
                 epoch: self.epoch,
             };
-            let answer = called(self.client.sync_registrations(request)).await?;
+            let call = bounded::unary::<_, SyncRegistrationsResponse>(
+                self.channel.clone(),
+                SYNC,
+                Request::new(request),
+                PAGE_BOUND,
+            );
+            let answer = called(call).await?;
             self.answered(&answer).await;
             let page = answer.into_inner();
             if page.epoch != self.epoch {

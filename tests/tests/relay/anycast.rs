@@ -104,16 +104,69 @@ async fn registries_follow_the_card_and_forget_a_node_that_stops() {
         assert!(lists(relay, "first").await.is_empty());
         assert_eq!(lists(relay, "second").await, std::slice::from_ref(&me));
     }
-    drop((agent, node));
     daemon.stop().await;
     for relay in &relays {
         assert!(lists(relay, "second").await.is_empty(), "it has said good-bye");
     }
     daemon.restart().await;
-    eventually("the card of the last run is registered again", || async {
+    eventually("the card is registered again when its agent is back", || async {
         (lists(&relays[0], "second").await == [me.clone()]).then_some(())
     })
     .await;
+    drop((agent, node));
+    eventually("an agent that went away is found no more", || async {
+        lists(&relays[0], "second").await.is_empty().then_some(())
+    })
+    .await;
+}
+
+/// Sixty made-up agents, of which none can be reached, do not keep tasks from the one that has proven who it is.
+#[tokio::test]
+async fn made_up_agents_take_no_tasks() {
+    let relay = Relay::builder().start().await;
+    let (honest, ..) = &echo_agent(&[&relay], "honest", "serve").await;
+    let mut client = relay.client().await;
+    for _ in 0..60 {
+        let fake = crate::agents::Signer::new().id;
+        client
+            .register_skills(crate::agents::registration(&fake, "serve"))
+            .await
+            .unwrap();
+    }
+    let sender = daemon(&[&relay]).start().await;
+    let node = sender.node().await;
+    for number in 0..20 {
+        let text = format!("{number}");
+        let handle = node
+            .send_task(Target::skill("serve"), text.as_str())
+            .await
+            .unwrap();
+        let task = within("the task ends", handle.wait()).await.unwrap();
+        assert_eq!(task.artifacts[0].text_content(), format!("echo: {number}"));
+        assert_eq!(
+            handle.snapshot().await.unwrap().assignee.as_ref(),
+            Some(honest.peer_id())
+        );
+    }
+}
+
+/// The same key names the same task, whoever has the skill by then.
+#[tokio::test]
+async fn a_key_names_a_task_when_its_agent_is_gone() {
+    let relay = Relay::builder().start().await;
+    let (mut gone, _node, _agent) = echo_agent(&[&relay], "gone", "once").await;
+    let sender = daemon(&[&relay]).start().await;
+    let node = sender.node().await;
+    let send = || {
+        node.task(Target::skill("once"), "do it")
+            .idempotency_key("k")
+            .send()
+    };
+    let first = send().await.unwrap();
+    within("the task ends", first.wait()).await.unwrap();
+    gone.stop().await;
+    assert!(lists(&relay, "once").await.is_empty());
+    assert_eq!(send().await.unwrap().id(), first.id());
 }
 
 #[tokio::test]

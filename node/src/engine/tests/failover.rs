@@ -190,6 +190,91 @@ fn an_originator_that_never_confirms_fills_nobody() {
     assert_eq!(lab.acks_of("numbered-2050")[0].0, AckOutcome::Accepted);
 }
 
+/// A task that a peer played by the test holds; its id.
+fn held_by_stranger(lab: &mut Lab) -> String {
+    lab.join(A, stranger());
+    let request = SendTask {
+        others: Some(vec![lab.id(C)]),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, stranger(), request).unwrap().id;
+    let sent = lab.last_to(stranger(), EnvelopeType::SendTask);
+    let held = AckPayload {
+        acknowledged_envelope_id: sent.envelope_id,
+        held: true,
+        ..AckPayload::default()
+    };
+    lab.receive(A, stranger(), Payload::Ack(held));
+    id
+}
+
+#[test]
+fn a_confirmation_that_is_refused_ends_the_task() {
+    let mut lab = lab();
+    let id = held_by_stranger(&mut lab);
+    let confirm = lab.last_to(stranger(), EnvelopeType::TaskConfirm);
+    let refusal = AckPayload {
+        acknowledged_envelope_id: confirm.envelope_id,
+        outcome: AckOutcome::Rejected as i32,
+        reason: "no task".into(),
+        ..AckPayload::default()
+    };
+    lab.receive(A, stranger(), Payload::Ack(refusal));
+    assert_eq!(
+        (lab.status(A, &id), lab.reason(A, &id)),
+        (Status::Failed, "lost by the assignee: no task".into())
+    );
+}
+
+#[test]
+fn a_confirmation_that_expires_ends_the_task() {
+    let limits = crate::engine::turn::Limits {
+        offline_ttl: Some(Duration::from_mins(1)),
+        ..limits()
+    };
+    let mut lab = Lab::of(3, &limits);
+    let id = held_by_stranger(&mut lab);
+    lab.part(A, stranger());
+    lab.advance(Duration::from_mins(3));
+    assert_eq!(
+        (lab.status(A, &id), lab.reason(A, &id)),
+        (Status::Failed, "not delivered within 1 min".into())
+    );
+}
+
+#[test]
+fn a_canceled_task_is_not_confirmed() {
+    let mut lab = lab();
+    lab.listen(B);
+    let (a, b) = (lab.id(A), lab.id(B));
+    lab.join(A, b); // It arrives, and its acknowledgement does not.
+    let id = send(&mut lab);
+    lab.call(A, |core, now| core.cancel(now, &id)).unwrap();
+    lab.join(B, a);
+    lab.advance(Duration::from_secs(5));
+    assert_eq!(lab.status(B, &id), Status::Canceled);
+    assert!(lab.handed_over(B, &id).is_empty(), "its agent never heard of it");
+}
+
+#[test]
+fn a_held_task_ends_at_its_deadline() {
+    let mut lab = lab();
+    lab.listen(B);
+    let b = lab.id(B);
+    lab.join(A, b);
+    let deadline = "2026-01-01T00:00:10Z".to_owned();
+    let request = SendTask {
+        others: Some(vec![lab.id(C)]),
+        metadata: [("deadline".to_owned(), deadline)].into(),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, b, request).unwrap().id;
+    lab.part(A, b);
+    lab.advance(Duration::from_secs(12));
+    assert_eq!(lab.status(B, &id), Status::Failed);
+    assert!(lab.handed_over(B, &id).is_empty());
+}
+
 #[test]
 fn a_refusal_moves_it_on_at_once() {
     let mut lab = lab();

@@ -99,6 +99,8 @@ impl Host {
             }
             if news {
                 self.dialer.new_address(peer, Instant::now());
+                // A task may wait for it over a restart.
+                self.tell_addresses(peer);
             }
         }
     }

@@ -258,7 +258,7 @@ impl Host {
         }
     }
 
-    fn tell_addresses(&mut self, peer: PeerId) {
+    pub(super) fn tell_addresses(&mut self, peer: PeerId) {
         let addresses = self.book.of(peer.into());
         self.feed
             .addresses(peer, addresses.iter().map(ToString::to_string).collect());

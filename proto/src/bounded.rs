@@ -1,0 +1,96 @@
+//! Calls whose answers may be hostile: an answer is decoded only once it is known how much memory that takes
+//! ([`unfold`](crate::unfold)). 8 MiB of empty agents would be a gigabyte.
+
+use std::marker::PhantomData;
+
+use prost::{
+    Message,
+    bytes::{Buf as _, BufMut as _},
+};
+use tonic::{
+    Request, Response, Status,
+    client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codegen::http::uri::PathAndQuery,
+    transport::Channel,
+};
+
+use crate::unfold::{self, Kind};
+
+/// What an answer may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// Its kind.
+    pub kind: Kind,
+    /// Most elements ([`unfold::elements`]).
+    pub elements: usize,
+    /// Most bytes, encoded.
+    pub bytes: usize,
+}
+
+/// Makes the call at `path`, `/package.Service/Method`.
+///
+/// # Errors
+/// What the call fails with; OUT_OF_RANGE when the answer is beyond its bound.
+pub async fn unary<E, D>(
+    channel: Channel,
+    path: &'static str,
+    request: Request<E>,
+    bound: Bound,
+) -> Result<Response<D>, Status>
+where
+    E: Message + 'static,
+    D: Message + Default + 'static,
+{
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(bound.bytes);
+    grpc.ready()
+        .await
+        .map_err(|error| Status::unavailable(format!("the service is not ready: {error}")))?;
+    let codec = BoundedCodec::<E, D>(bound, PhantomData);
+    grpc.unary(request, PathAndQuery::from_static(path), codec).await
+}
+
+struct BoundedCodec<E, D>(Bound, PhantomData<fn() -> (E, D)>);
+
+impl<E: Message + 'static, D: Message + Default + 'static> Codec for BoundedCodec<E, D> {
+    type Encode = E;
+    type Decode = D;
+    type Encoder = Writer<E>;
+    type Decoder = Reader<D>;
+
+    fn encoder(&mut self) -> Writer<E> {
+        Writer(PhantomData)
+    }
+
+    fn decoder(&mut self) -> Reader<D> {
+        Reader(self.0, PhantomData)
+    }
+}
+
+struct Writer<E>(PhantomData<fn(E)>);
+
+impl<E: Message> Encoder for Writer<E> {
+    type Item = E;
+    type Error = Status;
+
+    fn encode(&mut self, item: E, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        target.put(item.encode_to_vec().as_slice());
+        Ok(())
+    }
+}
+
+struct Reader<D>(Bound, PhantomData<fn() -> D>);
+
+impl<D: Message + Default> Decoder for Reader<D> {
+    type Item = D;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
+        let bytes = source.copy_to_bytes(source.remaining());
+        unfold::elements(self.0.kind, &bytes, self.0.elements)
+            .map_err(|refused| Status::out_of_range(format!("the answer is not read: {refused}")))?;
+        let message = D::decode(bytes)
+            .map_err(|error| Status::internal(format!("the answer cannot be decoded: {error}")))?;
+        Ok(Some(message))
+    }
+}
