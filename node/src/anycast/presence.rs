@@ -22,7 +22,7 @@ impl Presence {
     /// Somebody listens for tasks, or nobody any more.
     pub(super) fn listens(&mut self, now: Duration, is_listening: bool) {
         if self.is_listening && !is_listening {
-            self.until = self.until.max(now + LINGER);
+            self.until = now + LINGER;
         }
         self.is_listening = is_listening;
     }
@@ -59,7 +59,9 @@ mod tests {
         assert!(presence.is_there(at(1000)) && presence.ends_at(at(1000)).is_none());
         presence.listens(at(1000), false);
         assert!(presence.is_there(at(1014)) && !presence.is_there(at(1015)));
-        presence.listens(at(1020), false);
-        assert!(!presence.is_there(at(1020)));
+        presence.card_set(at(2000));
+        presence.listens(at(2001), true);
+        presence.listens(at(2002), false);
+        assert!(!presence.is_there(at(2017)), "it has begun, and ended");
     }
 }
