@@ -1,5 +1,5 @@
 //! Calls whose answers may be hostile: an answer is decoded only once it is known how much memory that takes
-//! ([`unfold`](crate::unfold)). 8 MiB of empty agents would be a gigabyte.
+//! ([`unfold`]). 8 MiB of empty agents would be a gigabyte.
 
 use std::marker::PhantomData;
 
