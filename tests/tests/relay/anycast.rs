@@ -8,8 +8,22 @@ use std::{
 };
 
 use agentanycast::{AgentCard, Artifact, ErrorKind, Node, Skill, Target, TaskStatus};
-use agentanycast_tests::{Daemon, Relay, agent::Agent, daemon::Builder, eventually, within};
+use agentanycast_proto::v1::{
+    DiscoverBySkillRequest, DiscoverBySkillResponse, HeartbeatRequest, HeartbeatResponse,
+    RegisterSkillsRequest, RegisterSkillsResponse, SkillRegistration, UnregisterSkillsRequest,
+    UnregisterSkillsResponse,
+    registry_service_server::{RegistryService, RegistryServiceServer},
+};
+use agentanycast_tests::{
+    Daemon, Relay,
+    agent::Agent,
+    daemon::Builder,
+    eventually,
+    process::{forget_peak_rss, peak_rss_bytes},
+    within,
+};
 use futures::{StreamExt as _, stream};
+use tonic::{Request, Response, Status};
 
 use crate::agents::found;
 
@@ -147,6 +161,69 @@ async fn made_up_agents_take_no_tasks() {
             handle.snapshot().await.unwrap().assignee.as_ref(),
             Some(honest.peer_id())
         );
+    }
+}
+
+/// A registry that answers with a million empty agents, 2 MiB that would be 200 MiB, is not read.
+#[tokio::test]
+async fn an_answer_that_unfolds_is_not_read() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let flood = RegistryServiceServer::new(Flood).max_encoding_message_size(64 << 20);
+    let serving = tokio::spawn(
+        tonic::transport::Server::builder()
+            .add_service(flood)
+            .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)),
+    );
+    let sender = Daemon::builder()
+        .env("AGENTANYCAST_REGISTRY_ADDRS", address.to_string())
+        .start()
+        .await;
+    let node = sender.node().await;
+    forget_peak_rss(sender.pid());
+    let before = peak_rss_bytes(sender.pid());
+    for _ in 0..3 {
+        let refused = node.discover("flood", &[].into(), 0).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::DiscoveryUnavailable, "{refused}");
+        assert!(refused.to_string().contains("not read"), "{refused}");
+    }
+    let grown = peak_rss_bytes(sender.pid()).saturating_sub(before);
+    assert!(
+        grown < 48 << 20,
+        "{grown} bytes more for an answer that was not read"
+    );
+    serving.abort();
+}
+
+/// See [`an_answer_that_unfolds_is_not_read`].
+struct Flood;
+
+#[tonic::async_trait]
+impl RegistryService for Flood {
+    async fn register_skills(
+        &self,
+        _: Request<RegisterSkillsRequest>,
+    ) -> Result<Response<RegisterSkillsResponse>, Status> {
+        Ok(Response::new(RegisterSkillsResponse::default()))
+    }
+
+    async fn unregister_skills(
+        &self,
+        _: Request<UnregisterSkillsRequest>,
+    ) -> Result<Response<UnregisterSkillsResponse>, Status> {
+        Ok(Response::new(UnregisterSkillsResponse::default()))
+    }
+
+    async fn discover_by_skill(
+        &self,
+        _: Request<DiscoverBySkillRequest>,
+    ) -> Result<Response<DiscoverBySkillResponse>, Status> {
+        let agents = vec![SkillRegistration::default(); 1_000_000];
+        Ok(Response::new(DiscoverBySkillResponse { agents }))
+    }
+
+    async fn heartbeat(&self, _: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
+        Ok(Response::new(HeartbeatResponse::default()))
     }
 }
 
