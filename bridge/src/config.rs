@@ -114,14 +114,6 @@ impl Config {
         }
     }
 
-    /// `HOST:PORT` to bind; `:PORT` means all addresses.
-    pub fn to_bind(&self) -> String {
-        match self.listen.0.strip_prefix(':') {
-            Some(port) => format!("0.0.0.0:{port}"),
-            None => self.listen.0.clone(),
-        }
-    }
-
     /// Whether nobody can listen in, and nobody call who is not known.
     pub fn is_protected(&self) -> bool {
         self.tls_cert.is_some() && self.tokens_file.is_some()
@@ -129,7 +121,7 @@ impl Config {
 
     /// Whether only this host can connect.
     pub fn is_local(&self) -> bool {
-        let bind = self.to_bind();
+        let bind = self.listen.to_bind();
         let host = bind.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

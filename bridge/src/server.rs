@@ -101,7 +101,7 @@ impl Bridge {
             card_key,
             cors_origins: config.cors_origins.clone(),
         };
-        let address = config.to_bind();
+        let address = config.listen.to_bind();
         let listener = TcpListener::bind(&address)
             .await
             .with_context(|| format!("cannot listen on {address}; end what uses it, or set --listen"))?;

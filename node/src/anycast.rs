@@ -353,28 +353,22 @@ impl Anycast {
         let (mut in_dht, mut deadline) = (None, None);
         let (mut answers, mut failures) = (Vec::new(), Vec::new());
         while !waiting.is_empty() {
-            let late = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let late = pause(deadline.map(|at: Instant| at.saturating_duration_since(Instant::now())));
             tokio::select! {
-                Some((registry, answer)) = waiting.next() => match answer {
-                    Ok(found) => {
-                        let is_enough = !found.is_empty();
-                        answers.push(found);
-                        left.retain(|other: &&Arc<Registry>| !Arc::ptr_eq(other, registry));
-                        // One that is slow, or away, holds nobody up for long.
-                        if deadline.is_none() && (is_enough || left.iter().all(|other| other.is_late())) {
-                            deadline = Some(tokio::time::Instant::now() + BESIDE);
+                Some((registry, answer)) = waiting.next() => {
+                    left.retain(|other| !Arc::ptr_eq(other, registry));
+                    match answer {
+                        Ok(found) => {
+                            // One that is slow, or away, holds nobody up for long.
+                            let is_enough = !found.is_empty() || left.iter().all(|other| other.is_late());
+                            if deadline.is_none() && is_enough {
+                                deadline = Some(Instant::now() + BESIDE);
+                            }
+                            answers.push(found);
                         }
+                        Err(failure) => failures.push(failure),
                     }
-                    Err(failure) => {
-                        left.retain(|other: &&Arc<Registry>| !Arc::ptr_eq(other, registry));
-                        failures.push(failure);
-                    }
-                },
+                }
                 found = &mut announced, if in_dht.is_none() => in_dht = Some(found),
                 () = late => {
                     let names = left.iter().map(|registry| registry.address().to_owned());
@@ -435,18 +429,21 @@ async fn watch_agent(anycast: Anycast, mut listening: watch::Receiver<bool>, sto
         if was != is {
             anycast.tell_presence().await;
         }
-        let end = async {
-            match ends_at {
-                Some(at) => tokio::time::sleep(at.saturating_sub(inner.routes.start.elapsed())).await,
-                None => std::future::pending().await,
-            }
-        };
+        let end = pause(ends_at.map(|at| at.saturating_sub(inner.routes.start.elapsed())));
         tokio::select! {
             () = stop.cancelled() => return,
             changed = listening.changed() => if changed.is_err() { return },
             changed = is_there.changed() => if changed.is_err() { return },
             () = end => {}
         }
+    }
+}
+
+/// Ends after this time; without one never.
+async fn pause(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
 }
 

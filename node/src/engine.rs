@@ -4,6 +4,7 @@
 //! order, hands each turn's batch to the store's writer, and lets the turn's answer and effects out
 //! once the batch is durable, in the order of the turns. Nobody is told anything before that.
 
+mod acks;
 mod artifacts;
 mod assign;
 mod attempts;
@@ -43,8 +44,8 @@ pub use self::{
     assign::{Due, StreamRoute},
     core::Core,
     originate::SendTask,
-    shell::{Loaded, OnRoute, Parts, StartError, start},
-    turn::{Change, Counters, EngineError, Limits, Now, RouteNews},
+    shell::{Loaded, Parts, StartError, start},
+    turn::{Change, Counters, EngineError, Limits, Now, OnRoute, RouteNews},
 };
 use crate::{
     net,

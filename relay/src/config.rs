@@ -162,13 +162,5 @@ impl Config {
     }
 }
 
-/// `HOST:PORT` to bind for `:PORT`, which means all addresses.
-pub fn to_bind(listen: &ListenOn) -> String {
-    match listen.0.strip_prefix(':') {
-        Some(port) => format!("0.0.0.0:{port}"),
-        None => listen.0.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests;

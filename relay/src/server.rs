@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::now,
-    config::{self, Config, RegistryAuth, to_bind},
+    config::{self, Config, RegistryAuth},
     federation::{merge::Clock, record, sync},
     grpc,
     handle::Handle,
@@ -95,7 +95,7 @@ impl Relay {
             .iter()
             .map(|address| format!("RELAY_ADDR={address}"))
             .collect();
-        let address = to_bind(&config.registry_listen);
+        let address = config.registry_listen.to_bind();
         let listener = TcpListener::bind(&address).await.with_context(|| {
             format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
         })?;
@@ -129,7 +129,7 @@ impl Relay {
             if listen.0.is_empty() {
                 continue;
             }
-            let address = to_bind(listen);
+            let address = listen.to_bind();
             match TcpListener::bind(&address).await {
                 Ok(listener) => {
                     lines.push(format!("{name}={}", listener.local_addr()?));

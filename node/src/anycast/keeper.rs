@@ -11,7 +11,7 @@ use agentanycast_proto::v1::{AgentCard, RegisterSkillsRequest, SkillInfo};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Anycast,
+    Anycast, pause,
     registration::{Answer, Registration, Say},
     registry::Registry,
 };
@@ -63,12 +63,7 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
             settled.send_if_modified(|told| std::mem::replace(told, edition.number) != edition.number);
         }
         let due = registration.due();
-        let at_due = async {
-            match due {
-                Some(due) => tokio::time::sleep(due.saturating_sub(start.elapsed())).await,
-                None => std::future::pending().await,
-            }
-        };
+        let at_due = pause(due.map(|due| due.saturating_sub(start.elapsed())));
         tokio::select! {
             () = stop.cancelled() => break,
             changed = card.changed() => if changed.is_err() { break },

@@ -14,12 +14,9 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    A2aEnvelope, AckOutcome, AckPayload, Message, MessageRole, Part, TextPart, a2a_envelope::Payload,
-    part::Content,
+    A2aEnvelope, Message, MessageRole, Part, TextPart, a2a_envelope::Payload, part::Content,
 };
-use bytes::Bytes;
 use lru::LruCache;
-use prost::Message as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{
@@ -266,13 +263,8 @@ impl Core {
         self.put_with(slot, None, new);
     }
 
-    /// The same for a task that is with its next candidate.
-    pub(super) fn put_moved(&mut self, slot: Box<Slot>) {
-        let message = Self::note_of_move(&slot.task);
-        self.put_with(slot, message, Vec::new());
-    }
-
-    fn put_with(&mut self, slot: Box<Slot>, message: Option<Arc<Message>>, new: Vec<Arc<Output>>) {
+    /// The same with this message as what came with it.
+    pub(super) fn put_with(&mut self, slot: Box<Slot>, message: Option<Arc<Message>>, new: Vec<Arc<Output>>) {
         let task = &slot.task;
         let ended = task.status.is_terminal();
         let change = Change {
@@ -379,55 +371,6 @@ impl Core {
         Ok(())
     }
 
-    /// Acknowledges an envelope, once this turn is durable.
-    pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
-        self.answer_with(now, peer, ack_of(envelope_id, refused));
-    }
-
-    /// Acknowledges a task that is held here until its originator confirms it.
-    pub(super) fn ack_held(&mut self, now: Now, peer: PeerId, envelope_id: String) {
-        let ack = AckPayload {
-            held: true,
-            ..ack_of(envelope_id, None)
-        };
-        self.answer_with(now, peer, ack);
-    }
-
-    /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
-    pub fn ack_stream(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        envelope_id: String,
-        refused: Option<&str>,
-        next: Option<i32>,
-    ) {
-        let ack = AckPayload {
-            next_sequence: next,
-            ..ack_of(envelope_id, refused)
-        };
-        self.answer_with(now, peer, ack);
-    }
-
-    fn answer_with(&mut self, now: Now, peer: PeerId, ack: AckPayload) {
-        let frame = self.ack_frame(now, peer, ack);
-        self.want_stream(peer);
-        self.effect(Effect::Ack { peer, frame });
-    }
-
-    /// The encoded acknowledgement of an envelope.
-    fn ack_frame(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Bytes {
-        let payload = Payload::Ack(ack);
-        let id = self.new_id();
-        let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
-        A2aEnvelope {
-            sender_epoch,
-            ..envelope(id, now, payload, Trace::default())
-        }
-        .encode_to_vec()
-        .into()
-    }
-
     /// Puts an envelope into the peer's queue. It was checked to fit.
     pub(super) fn send(
         &mut self,
@@ -494,7 +437,7 @@ impl Core {
     }
 
     /// Makes sure that a stream to the peer is open or opening, for acknowledgements.
-    fn want_stream(&mut self, peer: PeerId) {
+    pub(super) fn want_stream(&mut self, peer: PeerId) {
         if self.connected.contains(&peer)
             && let Ok(queue) = self.queue(peer)
             && queue.outbox.want_stream()
@@ -577,19 +520,6 @@ impl Core {
                 self.want(peer, false);
             }
         }
-    }
-}
-
-fn ack_of(envelope_id: String, refused: Option<&str>) -> AckPayload {
-    let outcome = match refused {
-        Some(_) => AckOutcome::Rejected,
-        None => AckOutcome::Accepted,
-    };
-    AckPayload {
-        acknowledged_envelope_id: envelope_id,
-        outcome: outcome as i32,
-        reason: refused.unwrap_or_default().to_owned(),
-        ..AckPayload::default()
     }
 }
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{TaskCancelPayload, TaskConfirmPayload, a2a_envelope::Payload};
+use agentanycast_proto::v1::{TaskConfirmPayload, a2a_envelope::Payload};
 
 use super::{
     attempts::TAKEN_WITHIN,
@@ -120,15 +120,12 @@ impl Core {
         };
         tracing::info!(task = id, %first, %next, reason, "a task goes on to the next agent with its skill");
         let task = slot.task.clone();
-        self.put_moved(slot);
+        self.put_with(slot, wire::moved(&task).map(Into::into), Vec::new());
         self.attempts.end(id);
         self.effect(Effect::Routed(RouteNews::Left(first)));
         if self.withdraw(first, id) {
             // It may have arrived, and only its acknowledgement be missing.
-            let payload = Payload::TaskCancel(TaskCancelPayload {
-                task_id: id.to_owned(),
-            });
-            self.send(now, first, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+            self.send_cancel(now, first, id, Trace::of(&task.metadata))?;
         }
         if let Err(error) = self.send_message_of(now, next, &task) {
             // The same message fitted before.
@@ -184,10 +181,7 @@ impl Core {
                 && known.status == Status::Submitted
         });
         if waits && self.end(now, id, Status::Failed, reason)? {
-            let payload = Payload::TaskCancel(TaskCancelPayload {
-                task_id: id.to_owned(),
-            });
-            self.send(now, peer, id, Kind::Durable, payload, Trace::default())?;
+            self.send_cancel(now, peer, id, Trace::default())?;
         }
         Ok(())
     }
@@ -204,10 +198,5 @@ impl Core {
             unless_damaged(self.end(now, &id, Status::Rejected, &reason))?;
         }
         Ok(())
-    }
-
-    /// What its subscribers are told of a task that is with its next candidate.
-    pub(super) fn note_of_move(task: &Task) -> Option<std::sync::Arc<agentanycast_proto::v1::Message>> {
-        wire::moved(task).map(Into::into)
     }
 }

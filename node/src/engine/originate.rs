@@ -292,10 +292,7 @@ impl Core {
         self.end(now, id, Status::Canceled, "")?;
         match task.role {
             Role::Originator(peer) => {
-                let payload = Payload::TaskCancel(TaskCancelPayload {
-                    task_id: id.to_owned(),
-                });
-                self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+                self.send_cancel(now, peer, id, Trace::of(&task.metadata))?;
             }
             Role::Assignee(peer) => {
                 let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
@@ -308,6 +305,20 @@ impl Core {
             Role::Both => {}
         }
         self.task(id)
+    }
+
+    /// Tells a peer that a task of it is over.
+    pub(super) fn send_cancel(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        trace: Trace<'_>,
+    ) -> Result<(), StoreError> {
+        let payload = Payload::TaskCancel(TaskCancelPayload {
+            task_id: id.to_owned(),
+        });
+        self.send(now, peer, id, Kind::Durable, payload, trace)
     }
 
     /// A peer acknowledged something.
@@ -406,10 +417,7 @@ impl Core {
         };
         let assignee_has_it = task.status != Status::Submitted;
         if self.end(now, id, Status::Failed, reason)? && assignee_has_it {
-            let payload = Payload::TaskCancel(TaskCancelPayload {
-                task_id: id.to_owned(),
-            });
-            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
+            self.send_cancel(now, peer, id, Trace::of(&task.metadata))?;
         }
         Ok(())
     }

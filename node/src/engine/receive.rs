@@ -9,8 +9,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, TaskCancelPayload, TaskCompletePayload,
-    TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, TaskCompletePayload, TaskFailPayload,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -356,10 +356,7 @@ impl Core {
         if self.is_ours(peer)? {
             return Ok(());
         }
-        let payload = Payload::TaskCancel(TaskCancelPayload {
-            task_id: id.to_owned(),
-        });
-        self.send(now, peer, id, Kind::Durable, payload, Trace::default())
+        self.send_cancel(now, peer, id, Trace::default())
     }
 
     fn on_cancel(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {

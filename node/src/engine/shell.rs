@@ -21,7 +21,7 @@ use super::{
     courier::{self, Report},
     feed::ListenerId,
     subscribers::Subscribers,
-    turn::{Effect, EngineError, Limits, Now, RouteNews},
+    turn::{Effect, EngineError, Limits, Now, OnRoute},
 };
 use crate::{
     net,
@@ -82,9 +82,6 @@ pub struct Parts {
     /// Told what becomes of tasks that are sent by skill.
     pub on_route: OnRoute,
 }
-
-/// Told what becomes of tasks that are sent by skill; returns at once.
-pub type OnRoute = Arc<dyn Fn(RouteNews) + Send + Sync>;
 
 /// The engine before the network is there: it can be asked what the last run left behind.
 pub struct Loaded {

@@ -146,6 +146,9 @@ pub enum RouteNews {
     Left(PeerId),
 }
 
+/// Told what becomes of tasks that are sent by skill; returns at once.
+pub type OnRoute = Arc<dyn Fn(RouteNews) + Send + Sync>;
+
 /// A change of a task, as its subscribers see it.
 #[derive(Clone, Debug)]
 pub struct Change {

@@ -406,12 +406,23 @@ words! {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenOn(pub String);
 
+impl ListenOn {
+    /// `HOST:PORT` to bind: `:PORT` means all addresses.
+    pub fn to_bind(&self) -> String {
+        to_bind(&self.0)
+    }
+}
+
+fn to_bind(text: &str) -> String {
+    match text.strip_prefix(':') {
+        Some(port) => format!("0.0.0.0:{port}"),
+        None => text.to_owned(),
+    }
+}
+
 impl Setting for ListenOn {
     fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
-        let legal = |text: &&str| {
-            let anywhere = text.strip_prefix(':').map(|port| format!("0.0.0.0:{port}"));
-            text.is_empty() || host_port(anywhere.as_deref().unwrap_or(text)).is_some()
-        };
+        let legal = |text: &&str| text.is_empty() || host_port(&to_bind(text)).is_some();
         let text = raw.text().filter(legal);
         text.map(|text| Self(text.to_owned()))
             .ok_or_else(|| raw.refuse("HOST:PORT or :PORT"))

@@ -42,8 +42,8 @@ fn the_defaults_are_those_of_the_contract() {
         ),
         (128, 1024, 16)
     );
-    assert_eq!(to_bind(&config.registry_listen), "0.0.0.0:50052");
-    assert_eq!(to_bind(&ListenOn("[::1]:7".into())), "[::1]:7");
+    assert_eq!(config.registry_listen.to_bind(), "0.0.0.0:50052");
+    assert_eq!(ListenOn("[::1]:7".into()).to_bind(), "[::1]:7");
 }
 
 /// A value of each setting that is not its default.

@@ -1,0 +1,77 @@
+//! Acknowledging what peers sent. The rule: an acknowledgement is an effect, so it goes out once what it stands for is
+//! durable.
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, a2a_envelope::Payload};
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::{
+    core::{Core, envelope},
+    trace::Trace,
+    turn::{Effect, Now},
+};
+
+impl Core {
+    /// Acknowledges an envelope, once this turn is durable.
+    pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
+        self.answer_with(now, peer, ack_of(envelope_id, refused));
+    }
+
+    /// Acknowledges a task that is held here until its originator confirms it.
+    pub(super) fn ack_held(&mut self, now: Now, peer: PeerId, envelope_id: String) {
+        let ack = AckPayload {
+            held: true,
+            ..ack_of(envelope_id, None)
+        };
+        self.answer_with(now, peer, ack);
+    }
+
+    /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
+    pub fn ack_stream(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        envelope_id: String,
+        refused: Option<&str>,
+        next: Option<i32>,
+    ) {
+        let ack = AckPayload {
+            next_sequence: next,
+            ..ack_of(envelope_id, refused)
+        };
+        self.answer_with(now, peer, ack);
+    }
+
+    fn answer_with(&mut self, now: Now, peer: PeerId, ack: AckPayload) {
+        let frame = self.ack_frame(now, peer, ack);
+        self.want_stream(peer);
+        self.effect(Effect::Ack { peer, frame });
+    }
+
+    /// The encoded acknowledgement of an envelope.
+    fn ack_frame(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Bytes {
+        let payload = Payload::Ack(ack);
+        let id = self.new_id();
+        let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
+        A2aEnvelope {
+            sender_epoch,
+            ..envelope(id, now, payload, Trace::default())
+        }
+        .encode_to_vec()
+        .into()
+    }
+}
+
+fn ack_of(envelope_id: String, refused: Option<&str>) -> AckPayload {
+    let outcome = match refused {
+        Some(_) => AckOutcome::Rejected,
+        None => AckOutcome::Accepted,
+    };
+    AckPayload {
+        acknowledged_envelope_id: envelope_id,
+        outcome: outcome as i32,
+        reason: refused.unwrap_or_default().to_owned(),
+        ..AckPayload::default()
+    }
+}
