@@ -9,8 +9,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, TaskCompletePayload, TaskFailPayload,
-    TaskStatusUpdatePayload, a2a_envelope::Payload,
+    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, TaskCancelPayload, TaskCompletePayload,
+    TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -308,6 +308,9 @@ impl Core {
         artifacts: Vec<Artifact>,
     ) -> Result<Verdict, StoreError> {
         let Some(mut slot) = self.take_assigned_to(peer, id)? else {
+            if !next.is_terminal() {
+                self.tell_forgotten(now, peer, id)?;
+            }
             return Ok(Verdict::Refuse(self.not_yours(peer, id)));
         };
         if artifacts
@@ -357,6 +360,22 @@ impl Core {
             return Ok(());
         }
         self.send_cancel(now, peer, id, Trace::default())
+    }
+
+    /// It works on a task that ended here so long ago that it was collected. Whatever it made the id up from:
+    /// nothing is written for it, and only so many answers wait.
+    fn tell_forgotten(&mut self, now: Now, peer: PeerId, id: &str) -> Result<(), StoreError> {
+        let payload = TaskCancelPayload {
+            task_id: id.to_owned(),
+        };
+        if self.tasks.indexed(id).is_some()
+            || self.is_ours(peer)?
+            || !self.has_room_to_answer(peer, id, payload.encoded_len())
+        {
+            return Ok(());
+        }
+        let payload = Payload::TaskCancel(payload);
+        self.send(now, peer, id, Kind::Ephemeral, payload, Trace::default())
     }
 
     fn on_cancel(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {

@@ -16,7 +16,7 @@ use crate::{
 const LOGGED_PEERS: usize = 10_000;
 
 /// Answers to questions about tasks that wait for one peer; it asks about as many at once.
-const MAX_ANSWERS: usize = super::clockwork::ASKED;
+pub(super) const MAX_ANSWERS: usize = super::clockwork::ASKED;
 
 /// Bytes of such answers, unless a single one is larger: they are in memory only.
 const MAX_ANSWER_BYTES: usize = 64 << 20;

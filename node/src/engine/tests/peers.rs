@@ -13,7 +13,7 @@ use super::{
     lab::{A, B, Lab, ack_of, numbered, plain, send_task, stranger},
 };
 use crate::{
-    engine::{SendTask, StreamRoute, turn::Limits},
+    engine::{SendTask, StreamRoute, refuse::MAX_ANSWERS, turn::Limits},
     task::Status,
 };
 
@@ -184,6 +184,39 @@ fn a_deployed_assignee_may_complete_without_saying_working() {
     let envelope = lab.receive(A, stranger(), Payload::TaskComplete(complete));
     assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Accepted);
     assert_eq!(lab.status(A, &task.id), Status::Completed);
+}
+
+#[test]
+fn a_deployed_assignee_of_a_collected_task_is_told_that_it_is_over() {
+    let mut lab = Lab::new();
+    lab.join(A, stranger());
+    let working = |id: &str| {
+        Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+            task_id: id.into(),
+            status: TaskStatus::Working as i32,
+            message: None,
+        })
+    };
+    let envelope = lab.receive(A, stranger(), working("long-gone"));
+    assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Rejected);
+    let cancel = lab.last_to(stranger(), EnvelopeType::TaskCancel);
+    assert!(matches!(&cancel.payload, Some(Payload::TaskCancel(cancel)) if cancel.task_id == "long-gone"));
+    // Made-up ids are answered in bounds, and cost no place in the store.
+    for number in 0..2000 {
+        lab.receive(A, stranger(), working(&format!("made-up-{number}")));
+    }
+    assert_eq!(lab.nodes[A].core.queued(), MAX_ANSWERS);
+    lab.restart(A);
+    assert_eq!(lab.nodes[A].core.queued(), 0);
+    // An assignee that says how it ended waits for nothing.
+    let mut lab = Lab::new();
+    lab.join(A, stranger());
+    let complete = TaskCompletePayload {
+        task_id: "long-gone".into(),
+        ..TaskCompletePayload::default()
+    };
+    lab.receive(A, stranger(), Payload::TaskComplete(complete));
+    assert!(!lab.types_to(stranger()).contains(&EnvelopeType::TaskCancel));
 }
 
 #[test]

@@ -502,6 +502,7 @@ impl World {
         let forgetful = self.may_forget(at);
         let task = match answer {
             Ok(Given::Task(task)) => task,
+            Err(EngineError::NotFound(_)) if self.forget_unclaimed(at, agent, life, id) => return,
             Err(EngineError::NotFound(_)) if forgetful => {
                 if let Some(job) = self.nodes[at].agents[agent].job(life, id) {
                     (job.busy, job.over) = (false, true);
@@ -509,7 +510,6 @@ impl World {
                 return;
             }
             Ok(_) => return,
-            Err(EngineError::NotFound(_)) if self.forget_unclaimed(at, agent, life, id) => return,
             Err(error) => return self.ledger.wrong(format!("node {at}: {id}: {error}")),
         };
         self.ledger.observe(at, &task, "shown to its agent");
