@@ -17,7 +17,10 @@ mod strategy;
 use std::{
     collections::BTreeMap,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -112,6 +115,40 @@ struct Inner {
     is_there: watch::Sender<bool>,
     /// Of each registry that is told: the last edition of the card that it has, or cannot be told.
     settled: Vec<watch::Sender<u64>>,
+    resolved: Resolved,
+}
+
+/// How often an agent for a skill was chosen, by where the answer came from.
+#[derive(Default)]
+struct Resolved {
+    cached: AtomicU64,
+    found: AtomicU64,
+    nobody: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The same as figures: results and how often each was the case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolutions(pub [(&'static str, u64); 4]);
+
+impl Resolved {
+    fn count(&self, answer: &Result<Kept, SearchError>) {
+        let counter = match answer {
+            Ok(_) => &self.found,
+            Err(SearchError::Nobody(_)) => &self.nobody,
+            Err(_) => &self.failed,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    fn read(&self) -> Resolutions {
+        Resolutions([
+            ("cached", self.cached.load(Relaxed)),
+            ("found", self.found.load(Relaxed)),
+            ("nobody", self.nobody.load(Relaxed)),
+            ("failed", self.failed.load(Relaxed)),
+        ])
+    }
 }
 
 /// The local agent's card, and how often it has been set.
@@ -183,6 +220,7 @@ pub fn start(
         card: watch::Sender::new(Edition::default()),
         presence: Mutex::new(Presence::default()),
         is_there: watch::Sender::new(false),
+        resolved: Resolved::default(),
     };
     let anycast = Anycast {
         inner: Arc::new(inner),
@@ -257,6 +295,11 @@ impl Anycast {
         Ok(found)
     }
 
+    /// How choices of an agent for a skill went.
+    pub fn resolutions(&self) -> Resolutions {
+        self.inner.resolved.read()
+    }
+
     /// Who gets a task for a skill, in this order; never empty. The network knows their addresses then.
     ///
     /// # Errors
@@ -267,8 +310,15 @@ impl Anycast {
         let believed = lock(&inner.cache).believed(now(), skill);
         // An answer of whom everybody is left out may be out of date.
         let kept = match believed.filter(|kept| self.somebody_is_open(kept)) {
-            Some(kept) => kept,
-            None => self.look_again(skill).await?,
+            Some(kept) => {
+                inner.resolved.cached.fetch_add(1, Relaxed);
+                kept
+            }
+            None => {
+                let answer = self.look_again(skill).await;
+                inner.resolved.count(&answer);
+                answer?
+            }
         };
         // Who has proven who it is, is there, or has taken tasks goes before those of whom somebody says something.
         let is_known = |found: &&Candidate| found.verified || inner.net.is_connected(found.peer);

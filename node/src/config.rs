@@ -30,6 +30,9 @@ pub use rules::{AclRule, RateOverride};
 
 use keys::KEYS;
 
+/// Where metrics are shown when nothing else is said: the port that OpenTelemetry's specification has for exporters.
+const METRICS_LISTEN: &str = "127.0.0.1:9464";
+
 /// What all environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_";
 
@@ -88,7 +91,7 @@ pub struct Config {
     pub bridge: Bridge,
     /// Finding agents by skill.
     pub anycast: Anycast,
-    /// The metrics listener. Not built yet.
+    /// Metrics, health and readiness over HTTP.
     pub metrics: Listener,
     /// MCP. Not built yet.
     pub mcp: Mcp,
@@ -96,7 +99,7 @@ pub struct Config {
     pub anp: Listener,
     /// Identifiers besides did:key. Not built yet.
     pub identity: Identity,
-    /// Tracing to a collector. Not built yet.
+    /// Tracing to a collector.
     pub telemetry: Telemetry,
     /// `[transport.nats]`. Not built yet.
     pub nats: Nats,
@@ -176,11 +179,11 @@ pub struct Identity {
 pub struct Telemetry {
     /// Default: false.
     pub enabled: bool,
-    /// Default: none.
+    /// The collector, `HOST:PORT` or `http(s)://HOST:PORT`. Default: `localhost:4317`.
     pub otlp_endpoint: String,
-    /// Share of traces that is sent, 0 to 1. Default: 1.
+    /// Share of the traces that begin here that is sent, 0 to 1; others are sent as who began them says. Default: 1.
     pub sample_rate: f64,
-    /// Without TLS. Default: false.
+    /// Without TLS, where the endpoint does not say. Default: false.
     pub insecure: bool,
 }
 
@@ -303,7 +306,10 @@ impl Config {
             namespace: "default".into(),
             bridge: Bridge::default(),
             anycast: Anycast::default(),
-            metrics: Listener::default(),
+            metrics: Listener {
+                enabled: false,
+                listen: ListenOn(METRICS_LISTEN.into()),
+            },
             mcp: Mcp::default(),
             anp: Listener::default(),
             identity: Identity::default(),

@@ -39,6 +39,7 @@ use crate::{
     net,
     spool::Spool,
     store::disk::DiskStore,
+    telemetry::{self, Face, Traces},
 };
 
 /// Events of the network that wait for the engine.
@@ -128,6 +129,10 @@ struct Node {
     engine_task: tokio::task::JoinHandle<()>,
     server_stop: CancellationToken,
     server: tokio::task::JoinHandle<()>,
+    face_stop: CancellationToken,
+    face: tokio::task::JoinHandle<()>,
+    traces_stop: CancellationToken,
+    traces: tokio::task::JoinHandle<()>,
 }
 
 impl Node {
@@ -135,7 +140,13 @@ impl Node {
         let keypair = identity::load_or_create(&config.key_path)?;
         let me = identity::peer_id(&keypair);
         let routes = Routes::new();
-        let loaded = load_engine(config, me, routes.clone())?;
+        let traces_stop = CancellationToken::new();
+        let traces = if config.telemetry.enabled {
+            Traces::start(&config.telemetry, me, traces_stop.clone())?
+        } else {
+            Traces::off()
+        };
+        let loaded = load_engine(config, me, routes.clone(), traces.hear)?;
 
         let (events, inbox) = mpsc::channel(EVENTS);
         let (net, net_task) = net::start(net_config(config, keypair.clone(), &loaded), events).await?;
@@ -151,6 +162,9 @@ impl Node {
         listener
             .connections()
             .on_closed(move |connection| agents.caller_gone(connection.0));
+        let face_stop = CancellationToken::new();
+        let face = Face::new(engine.clone(), net.clone(), anycast.clone());
+        let face = tokio::spawn(show(config.metrics.clone(), face, face_stop.clone()));
         let api = Api::new(engine.clone(), net.clone(), anycast, config.max_artifact_bytes.0);
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
@@ -164,6 +178,10 @@ impl Node {
             engine_task,
             server_stop,
             server,
+            face_stop,
+            face,
+            traces_stop,
+            traces: traces.task,
         })
     }
 
@@ -199,10 +217,36 @@ impl Node {
         let _ = self.anycast_task.await;
         self.net.shutdown().await;
         let _ = self.net_task.await;
+        // Last, so that it can be seen how the rest ends.
+        self.face_stop.cancel();
+        self.traces_stop.cancel();
+        let _ = self.face.await;
+        let _ = self.traces.await;
     }
 }
 
-fn load_engine(config: &Config, me: identity::PeerId, routes: Routes) -> anyhow::Result<engine::Loaded> {
+/// Shows figures and health, if that is wanted. A port that is taken is an error in the log: tasks go on without it.
+async fn show(listener: config::Listener, face: Face, stop: CancellationToken) {
+    if !listener.enabled {
+        return;
+    }
+    let address = listener.listen.to_bind();
+    match tokio::net::TcpListener::bind(&address).await {
+        Ok(listener) => {
+            let bound = listener.local_addr().map(|bound| bound.to_string());
+            tracing::info!(address = bound.unwrap_or_default(), "metrics, health and readiness are shown");
+            agentanycast_bridge::serve_http(listener, None, telemetry::router(face), stop).await;
+        }
+        Err(error) => tracing::error!(%address, %error, "metrics are not shown; free metrics.listen or set another"),
+    }
+}
+
+fn load_engine(
+    config: &Config,
+    me: identity::PeerId,
+    routes: Routes,
+    on_span: engine::OnSpan,
+) -> anyhow::Result<engine::Loaded> {
     let opened = DiskStore::open(&config.store_path)?;
     let artifacts = config.store_path.join("artifacts");
     if let Some(aside) = &opened.moved_aside {
@@ -220,6 +264,7 @@ fn load_engine(config: &Config, me: identity::PeerId, routes: Routes) -> anyhow:
         quota: config.store_quota.0,
         max_open_tasks: usize::try_from(config.max_open_tasks).unwrap_or(usize::MAX),
         max_artifact_bytes: config.max_artifact_bytes.0,
+        trace_share: config.telemetry.enabled.then_some(config.telemetry.sample_rate),
     };
     let loaded = engine::start(engine::Parts {
         store: Arc::new(opened.store),
@@ -227,6 +272,7 @@ fn load_engine(config: &Config, me: identity::PeerId, routes: Routes) -> anyhow:
         limits,
         me,
         on_route: Arc::new(move |news| routes.hear(news)),
+        on_span,
     })?;
     match spool.keep_only(loaded.core().task_ids()) {
         Ok(0) => {}

@@ -24,8 +24,10 @@ mod refuse;
 mod seen;
 mod shelf;
 mod shell;
+mod spans;
 mod subscribers;
 mod table;
+mod tally;
 mod trace;
 mod turn;
 mod unsaid;
@@ -45,7 +47,9 @@ pub use self::{
     core::Core,
     originate::SendTask,
     shell::{Loaded, Parts, StartError, start},
-    turn::{Change, Counters, EngineError, Limits, Now, OnRoute, RouteNews},
+    spans::{Span, SpanKind},
+    tally::{Direction, Spread, Tally},
+    turn::{Change, EngineError, Limits, Now, OnRoute, OnSpan, RouteNews},
 };
 use crate::{
     net,
@@ -142,6 +146,16 @@ impl Engine {
         if failed.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await; // The engine has stopped in good health.
         }
+    }
+
+    /// Why the store has failed, if it has.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.borrow().clone()
+    }
+
+    /// Pieces of streamed artifacts that were sent.
+    pub fn chunks_sent(&self) -> u64 {
+        self.artifacts.chunks_sent()
     }
 
     /// Whether an agent listens for tasks.

@@ -10,5 +10,6 @@ pub mod net;
 pub mod spool;
 pub mod store;
 pub mod task;
+pub mod telemetry;
 
 pub use daemon::main_with_args;

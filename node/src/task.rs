@@ -210,6 +210,13 @@ impl Output {
     }
 }
 
+/// Of a task whose trace is recorded. This node's own context is in the task's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// The span that this node's is part of; 0: the trace began here.
+    pub parent: u64,
+}
+
 /// A task as this node knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
@@ -244,6 +251,8 @@ pub struct Task {
     pub route: Option<Route>,
     /// Here, but not the agent's before the originator confirms it: until then it may go elsewhere.
     pub held: bool,
+    /// Its trace is recorded here.
+    pub traced: Option<Traced>,
 }
 
 /// How a task that was sent by skill finds its assignee.

@@ -55,8 +55,6 @@ impl Check<'_> {
                 "a WebTransport listener",
                 "listen with QUIC or TCP",
             ),
-            (c.metrics.enabled, "metrics.enabled", "the metrics listener", OFF),
-            (c.telemetry.enabled, "telemetry.enabled", "OTLP tracing", OFF),
             (!c.policy.acl.is_empty(), "policy.acl", "access rules", OFF),
             (
                 c.policy.default_rps > 0.0,

@@ -54,6 +54,29 @@ pub struct Entry {
     pub expires_at: Option<u64>,
 }
 
+/// How many envelopes wait, by how far they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// Not sent on the stream that is open now, if one is.
+    pub queued: usize,
+    /// Sent, and to be acknowledged.
+    pub sent: usize,
+    /// Sent as often as the retries allow: they wait for a new connection or a reminder.
+    pub parked: usize,
+}
+
+impl Depths {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            queued: self.queued + other.queued,
+            sent: self.sent + other.sent,
+            parked: self.parked + other.parked,
+        }
+    }
+}
+
 /// What the caller has to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -176,6 +199,15 @@ impl Outbox {
             parked: false,
             exposed: false,
         });
+    }
+
+    /// How many envelopes wait, by how far they are.
+    pub fn depths(&self) -> Depths {
+        Depths {
+            queued: self.waiting.len() - self.cursor,
+            sent: self.in_flight,
+            parked: self.cursor - self.in_flight,
+        }
     }
 
     /// A stream is wanted for something else than an entry. True: open one, and report it.

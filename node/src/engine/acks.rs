@@ -2,12 +2,13 @@
 //! durable.
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, a2a_envelope::Payload};
+use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, EnvelopeType, a2a_envelope::Payload};
 use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
     core::{Core, envelope},
+    tally::Direction,
     trace::Trace,
     turn::{Effect, Now},
 };
@@ -52,6 +53,7 @@ impl Core {
     /// The encoded acknowledgement of an envelope.
     fn ack_frame(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Bytes {
         let payload = Payload::Ack(ack);
+        self.tally.message(Direction::Outbound, EnvelopeType::Ack);
         let id = self.new_id();
         let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
         A2aEnvelope {

@@ -12,7 +12,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -51,6 +51,7 @@ const PIECES: usize = 128;
 pub(super) struct Registry {
     registered: Arc<Mutex<Registered>>,
     senders: Arc<AtomicUsize>,
+    chunks: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -62,6 +63,11 @@ struct Registered {
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, Registered> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chunks that were given to be sent.
+    pub(super) fn chunks_sent(&self) -> u64 {
+        self.chunks.load(Ordering::Relaxed)
     }
 
     /// A sender comes, or goes.

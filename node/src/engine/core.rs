@@ -24,14 +24,15 @@ use super::{
     queue::Queue,
     records::{self, tag},
     table::{Slot, TaskTable, unless_damaged},
+    tally::{Direction, Tally},
     trace::Trace,
-    turn::{Change, Counters, Effect, Limits, Now, RouteNews, Turn},
+    turn::{Change, Effect, Limits, Now, RouteNews, Turn},
 };
 use crate::{
     delivery::{
         dedup::Seen,
         inbox,
-        outbox::{Action, Kind},
+        outbox::{Action, Depths, Kind},
     },
     store::{Batch, Store, StoreError, watched::Watched},
     task::{Output, Role, Status, Task},
@@ -66,7 +67,7 @@ pub struct Core {
     wanted: HashSet<PeerId>,
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
-    pub(super) counters: Counters,
+    pub(super) tally: Tally,
     pub(super) last_collection: Duration,
     /// The last collection had to leave some for the next turn.
     pub(super) more_to_collect: bool,
@@ -112,7 +113,7 @@ impl Core {
             wanted: HashSet::new(),
             peers: super::peers::Peers::load(&*store)?,
             idempotency: super::idempotency::Keys::load(&*store)?,
-            counters: Counters::default(),
+            tally: Tally::default(),
             last_collection: now.mono,
             more_to_collect: false,
             marks: super::marks::Sweep::new(now.mono),
@@ -188,9 +189,14 @@ impl Core {
         &self.limits
     }
 
-    /// Events counted since the start.
-    pub fn counters(&self) -> Counters {
-        self.counters
+    /// What was done since the start.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The store has passed a barrier, which took so long.
+    pub fn on_barrier(&mut self, took: Duration) {
+        self.tally.barrier(took);
     }
 
     /// Number of tasks that have not ended.
@@ -201,6 +207,12 @@ impl Core {
     /// Number of envelopes that wait for their peers.
     pub fn queued(&self) -> usize {
         self.queues.values().map(|queue| queue.outbox.len()).sum()
+    }
+
+    /// Those envelopes by how far they are.
+    pub fn depths(&self) -> Depths {
+        let depths = self.queues.values().map(|queue| queue.outbox.depths());
+        depths.fold(Depths::default(), Depths::plus)
     }
 
     /// The number that the batch of the running turn will have.
@@ -218,6 +230,10 @@ impl Core {
 
     pub(super) fn effect(&mut self, effect: Effect) {
         self.turn.effects.push(effect);
+    }
+
+    pub(super) fn rng(&mut self) -> &mut StdRng {
+        &mut self.rng
     }
 
     pub(super) fn new_id(&mut self) -> String {
@@ -249,7 +265,16 @@ impl Core {
 
     pub(super) fn put(&mut self, slot: Box<Slot>) {
         let commit = self.commit();
-        self.tasks.put(slot, &mut self.turn.batch, commit);
+        let (role, status) = (slot.task.role, slot.task.status);
+        let took = slot.task.updated_at.saturating_sub(slot.task.created_at);
+        let ended = slot.task.traced.filter(|_| status.is_terminal()).map(|_| slot.task.clone());
+        let before = self.tasks.put(slot, &mut self.turn.batch, commit);
+        if before != Some(status) {
+            if let Some(task) = ended {
+                self.trace_end(&task);
+            }
+            self.tally.task(role, status, Duration::from_millis(took));
+        }
     }
 
     /// Writes a changed task down and tells its subscribers. `new` are its new results.
@@ -382,6 +407,7 @@ impl Core {
         trace: Trace<'_>,
     ) -> Result<(), StoreError> {
         let id = self.new_id();
+        self.tally.message(Direction::Outbound, inbox::type_of(&payload));
         self.queue(peer)?;
         let commit = self.commit();
         let ttl = self.limits.offline_ttl;

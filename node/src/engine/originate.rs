@@ -131,6 +131,8 @@ impl Core {
         } else {
             request.context_id
         };
+        let mut metadata = request.metadata;
+        let traced = self.enter_trace(&mut metadata);
         let task = Task {
             id,
             context_id,
@@ -144,7 +146,7 @@ impl Core {
             messages: vec![request.message.into()],
             results: Vec::new(),
             skill: request.skill,
-            metadata: request.metadata,
+            metadata,
             created_at: now.unix,
             updated_at: now.unix,
             deadline,
@@ -154,6 +156,7 @@ impl Core {
                 ..Route::default()
             }),
             held: false,
+            traced,
         };
         if task.role != Role::Both {
             self.send_message_of(now, peer, &task)?;
@@ -332,7 +335,9 @@ impl Core {
             return Ok(());
         };
         self.left_queue(peer, &entry);
-        if ack.outcome == AckOutcome::Rejected as i32 {
+        let refused = (ack.outcome == AckOutcome::Rejected as i32).then_some(ack.reason.as_str());
+        self.trace_ack(now, &entry.task_id, refused)?;
+        if refused.is_some() {
             self.on_refused(now, peer, &entry, &ack.reason)?;
         } else if entry.kind == Kind::SendTask {
             self.on_taken(now, peer, &entry.task_id, ack.held)?;
@@ -398,7 +403,7 @@ impl Core {
 
     /// An envelope was not delivered in its time.
     pub(super) fn on_expired(&mut self, now: Now, peer: PeerId, entry: &Entry) -> Result<(), StoreError> {
-        self.counters.expired += 1;
+        self.tally.expired += 1;
         tracing::warn!(%peer, task = entry.task_id, envelope = entry.id, "an envelope expired undelivered");
         let ttl = self.limits.offline_ttl.unwrap_or_default();
         let reason = format!("not delivered within {}", super::human(ttl));

@@ -19,13 +19,14 @@ use super::{
     core::Core,
     originate::{deadline_of, fits},
     table::Slot,
+    tally::Direction,
     trace::Trace,
     turn::{EngineError, Now},
     wire,
 };
 use crate::{
     delivery::{
-        inbox::{Inbound, Malformed},
+        inbox::{self, Inbound, Malformed},
         outbox::Kind,
     },
     store::StoreError,
@@ -60,7 +61,7 @@ impl Core {
             Ok(inbound) => inbound,
             Err(Malformed::Unfolds(unfolded)) => return self.on_unfolded(now, peer, *unfolded),
             Err(error) => {
-                self.counters.malformed += 1;
+                self.tally.malformed += 1;
                 self.log_once(peer, &error.to_string());
                 return Ok(());
             }
@@ -70,6 +71,8 @@ impl Core {
             self.seen(peer)?.applied.insert(inbound.epoch, 0);
             self.keep_seen(peer)?;
         }
+        self.tally
+            .message(Direction::Inbound, inbox::type_of(&inbound.payload));
         match inbound.payload {
             Payload::Ack(ack) => return self.on_ack(now, peer, ack),
             Payload::StreamStart(_) | Payload::StreamChunk(_) | Payload::StreamEnd(_)
@@ -80,7 +83,7 @@ impl Core {
             _ => {}
         }
         if self.is_duplicate(peer, &inbound)? {
-            self.counters.duplicates += 1;
+            self.tally.duplicates += 1;
             let refusal = match self.seen(peer)?.refusal(&inbound.id).map(str::to_owned) {
                 None => self.refused_before(peer, &inbound.payload)?,
                 known => known,
@@ -199,6 +202,7 @@ impl Core {
         };
         let mut metadata = send.metadata;
         trace.keep(&mut metadata);
+        let traced = self.enter_trace(&mut metadata);
         let task = Task {
             id: send.task_id,
             context_id: send.context_id,
@@ -215,6 +219,7 @@ impl Core {
             claimed: false,
             route: None,
             held: send.tentative,
+            traced,
         };
         let id = task.id.clone();
         self.put(Slot::new(task));

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{Attempt, Ended, Output, Role, Route, Status, Streamed, Task},
+    task::{Attempt, Ended, Output, Role, Route, Status, Streamed, Task, Traced},
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
@@ -81,6 +81,9 @@ pub(super) struct HeadRecord {
     created_at: u64,
     #[prost(uint64, optional, tag = "7")]
     deadline: Option<u64>,
+    /// Of the span that this node's is part of, 0 for none; absent: not recorded.
+    #[prost(fixed64, optional, tag = "8")]
+    trace_parent: Option<u64>,
 }
 
 /// A task as far as it is in one record: whole, or spread (then head, messages and results have their own).
@@ -255,6 +258,7 @@ impl HeadRecord {
             metadata: task.metadata.clone(),
             created_at: task.created_at,
             deadline: task.deadline,
+            trace_parent: task.traced.map(|traced| traced.parent),
         }
     }
 
@@ -285,6 +289,7 @@ impl HeadRecord {
                 None => None,
             },
             held: state.held,
+            traced: self.trace_parent.map(|parent| Traced { parent }),
         })
     }
 }

@@ -50,7 +50,7 @@ impl Core {
     ) -> Result<(), StoreError> {
         // Whatever the reason repeats of what was sent, the answer is short.
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON)];
-        self.counters.refused += 1;
+        self.tally.refused += 1;
         self.log_once(peer, reason);
         self.seen(peer)?.refuse(&id, reason);
         if let Some(task) = sent_task.filter(|_| place.is_none()) {

@@ -211,6 +211,7 @@ mod tests {
             deadline: None,
             claimed: false,
             route: None,
+            traced: None,
             held: false,
         }
     }

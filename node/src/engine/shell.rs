@@ -21,7 +21,7 @@ use super::{
     courier::{self, Report},
     feed::ListenerId,
     subscribers::Subscribers,
-    turn::{Effect, EngineError, Limits, Now, OnRoute},
+    turn::{Effect, EngineError, Limits, Now, OnRoute, OnSpan},
 };
 use crate::{
     net,
@@ -81,6 +81,8 @@ pub struct Parts {
     pub me: PeerId,
     /// Told what becomes of tasks that are sent by skill.
     pub on_route: OnRoute,
+    /// Told of spans, if [`Limits::trace_share`] says that there are some.
+    pub on_span: OnSpan,
 }
 
 /// The engine before the network is there: it can be asked what the last run left behind.
@@ -91,6 +93,7 @@ pub struct Loaded {
     clock: Clock,
     spool: Spool,
     on_route: OnRoute,
+    on_span: OnSpan,
 }
 
 /// Everyone who is told of changes.
@@ -164,6 +167,7 @@ pub fn start(parts: Parts) -> Result<Loaded, StartError> {
         clock,
         spool: parts.spool,
         on_route: parts.on_route,
+        on_span: parts.on_span,
     })
 }
 
@@ -218,6 +222,7 @@ impl Loaded {
             net,
             reports,
             on_route: self.on_route,
+            on_span: self.on_span,
             failure: None,
             failed: failed_sender,
         };
@@ -265,6 +270,7 @@ struct Shell {
     net: net::Handle,
     reports: mpsc::Sender<Report>,
     on_route: OnRoute,
+    on_span: OnSpan,
     failure: Option<EngineError>,
     failed: watch::Sender<Option<String>>,
 }
@@ -504,9 +510,10 @@ impl Shell {
 
     fn on_progress(&mut self, progress: Progress) {
         match progress {
-            Progress::Durable(turns) => {
-                self.durable = turns;
-                self.core.on_durable(turns);
+            Progress::Durable { batches, took } => {
+                self.durable = batches;
+                self.core.on_durable(batches);
+                took.into_iter().for_each(|took| self.core.on_barrier(took));
                 self.release_durable();
             }
             Progress::Failed(error) => self.fail(&error),
@@ -569,6 +576,7 @@ impl Shell {
                 self.plane.on_piece(peer, envelope_id, *payload, permit);
             }
             Effect::Routed(news) => (self.on_route)(news),
+            Effect::Traced(span) => (self.on_span)(*span),
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),
             Effect::StopStreams { task_id } => self.plane.stop(&task_id),
             Effect::Forget { task_id } => self.plane.forget(task_id),

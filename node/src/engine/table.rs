@@ -246,8 +246,8 @@ impl TaskTable {
     }
 
     /// Brings a new task in, or a changed one back, and writes down what is new. `commit` is the
-    /// number that the batch will have.
-    pub(super) fn put(&mut self, mut slot: Box<Slot>, batch: &mut Batch, commit: u64) {
+    /// number that the batch will have. Returns the status that it was known with; None: it is new.
+    pub(super) fn put(&mut self, mut slot: Box<Slot>, batch: &mut Batch, commit: u64) -> Option<Status> {
         let task = &slot.task;
         let is_new = slot.number.is_none();
         let number = slot.number.unwrap_or(self.next_number);
@@ -294,8 +294,9 @@ impl TaskTable {
         slot.commit = commit;
         slot.memory = slot.weigh();
         let known = indexed(&state, slot.task.status, number, slot.is_spread);
-        self.set_index(&slot.task.id, known);
+        let before = self.set_index(&slot.task.id, known);
         self.keep(slot);
+        before
     }
 
     /// Drops tasks from memory that are over the cache's bounds and durable.
@@ -347,8 +348,10 @@ impl TaskTable {
         Ok(slot)
     }
 
-    fn set_index(&mut self, id: &str, new: Indexed) {
-        let id = self.unlink(id).unwrap_or_else(|| Arc::from(id));
+    /// The status that was known before.
+    fn set_index(&mut self, id: &str, new: Indexed) -> Option<Status> {
+        let (kept, before) = self.unlink(id).unzip();
+        let id = kept.unwrap_or_else(|| Arc::from(id));
         self.by_time.insert((new.updated_at, Arc::clone(&id)));
         self.total_bytes += new.bytes;
         if new.status.is_terminal() {
@@ -369,10 +372,11 @@ impl TaskTable {
             }
         }
         self.index.insert(id, new);
+        before
     }
 
-    /// Takes a task out of the index; its id, to be used again. None: it is not there.
-    fn unlink(&mut self, id: &str) -> Option<Arc<str>> {
+    /// Takes a task out of the index; its id, to be used again, and its status. None: it is not there.
+    fn unlink(&mut self, id: &str) -> Option<(Arc<str>, Status)> {
         let (id, old) = self.index.remove_entry(id)?;
         let mut by_time = (old.updated_at, id);
         self.by_time.remove(&by_time);
@@ -402,7 +406,7 @@ impl TaskTable {
                 self.deadlines.remove(&by_time);
             }
         }
-        Some(by_time.1)
+        Some((by_time.1, old.status))
     }
 }
 

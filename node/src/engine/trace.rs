@@ -39,6 +39,14 @@ impl<'a> Trace<'a> {
         Self::new(value(PARENT), value(STATE))
     }
 
+    /// Puts another parent into metadata. `anew`: the trace begins here, and a state that was there is of no trace.
+    pub(super) fn put(metadata: &mut BTreeMap<String, String>, parent: &str, anew: bool) {
+        metadata.insert(PARENT.to_owned(), parent.to_owned());
+        if anew {
+            metadata.remove(STATE);
+        }
+    }
+
     /// Writes it into metadata, unless that has one of its own.
     pub(super) fn keep(self, metadata: &mut BTreeMap<String, String>) {
         if self.parent.is_empty() || metadata.contains_key(PARENT) {

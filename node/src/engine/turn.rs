@@ -7,7 +7,7 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AckPayload, AgentCard, Message, StreamStart, a2a_envelope::Payload};
 use bytes::Bytes;
 
-use super::feed::ListenerId;
+use super::{feed::ListenerId, spans::Span};
 use crate::{
     store::{Batch, StoreError},
     task::{Output, Refused, Status, Task},
@@ -41,6 +41,8 @@ pub struct Limits {
     pub max_open_tasks: usize,
     /// Largest streamed artifact that becomes part of its task, in bytes.
     pub max_artifact_bytes: u64,
+    /// Share of the traces that begin here that are recorded, 0 to 1; None: this node takes no part in traces.
+    pub trace_share: Option<f64>,
 }
 
 /// What has to happen once the turn's batch is durable, in order.
@@ -114,6 +116,8 @@ pub enum Effect {
     },
     /// Something became of a task that was sent by skill: how its peer is doing.
     Routed(RouteNews),
+    /// A piece of work is over, to be told to whoever collects traces.
+    Traced(Box<Span>),
     /// The task ended: streams of its artifacts stop.
     StopStreams {
         /// Which task.
@@ -148,6 +152,9 @@ pub enum RouteNews {
 
 /// Told what becomes of tasks that are sent by skill; returns at once.
 pub type OnRoute = Arc<dyn Fn(RouteNews) + Send + Sync>;
+
+/// Told what was done for tasks whose traces are recorded; returns at once.
+pub type OnSpan = Arc<dyn Fn(Span) + Send + Sync>;
 
 /// A change of a task, as its subscribers see it.
 #[derive(Clone, Debug)]
@@ -222,17 +229,4 @@ impl From<Refused> for EngineError {
             _ => Self::Precondition(refused.to_string()),
         }
     }
-}
-
-/// Events counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Envelopes that could not be read.
-    pub malformed: u64,
-    /// Envelopes seen before.
-    pub duplicates: u64,
-    /// Envelopes refused.
-    pub refused: u64,
-    /// Envelopes that expired undelivered.
-    pub expired: u64,
 }

@@ -74,6 +74,14 @@ pub struct Counters {
     pub wrong_cards: Counter,
     /// Cards dropped because they are too large or no card at all.
     pub bad_cards: Counter,
+    /// Connections made by this node.
+    pub connections_out: Counter,
+    /// Connections made by others.
+    pub connections_in: Counter,
+    /// Direct connections that hole punching made out of relayed ones.
+    pub holes_punched: Counter,
+    /// Attempts of hole punching that came to nothing.
+    pub holes_missed: Counter,
     /// Dials that reached nobody.
     pub dial_failures: Counter,
     /// Inbound connections that failed or were refused before they stood.

@@ -3,7 +3,7 @@
 //! looking at peers reads a shared list. The one rule: no libp2p type comes out of here.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
@@ -187,6 +187,11 @@ impl Handle {
     pub fn peers(&self) -> Vec<PeerSnapshot> {
         let roster = self.shared.roster();
         roster.peers().filter_map(|peer| roster.snapshot(peer)).collect()
+    }
+
+    /// Number of connections by transport: `tcp`, `quic`, `websocket`, or `relay` for circuits.
+    pub fn transports(&self) -> BTreeMap<&'static str, usize> {
+        self.shared.roster().transports()
     }
 
     /// Whether `peer` is connected.

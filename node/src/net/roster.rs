@@ -3,13 +3,13 @@
 //! is nobody's business above.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     net::IpAddr,
     time::{Duration, SystemTime},
 };
 
 use agentanycast_identity::PeerId;
-use libp2p::{Multiaddr, swarm::ConnectionId};
+use libp2p::{Multiaddr, multiaddr::Protocol, swarm::ConnectionId};
 
 /// A connected peer, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,23 @@ pub(super) struct Connection {
     /// The address of ours that it was made from, if it is direct.
     pub(super) local: Option<IpAddr>,
     pub(super) rtt: Option<Duration>,
+}
+
+impl Connection {
+    /// How it is carried, by its name in figures.
+    fn transport(&self) -> &'static str {
+        if self.relayed {
+            return "relay";
+        }
+        let carries = |found: fn(&Protocol<'_>) -> bool| self.remote.iter().any(|part| found(&part));
+        if carries(|part| matches!(part, Protocol::QuicV1)) {
+            "quic"
+        } else if carries(|part| matches!(part, Protocol::Ws(_) | Protocol::Wss(_))) {
+            "websocket"
+        } else {
+            "tcp"
+        }
+    }
 }
 
 /// All connections.
@@ -97,6 +114,15 @@ impl Roster {
     /// Everyone who is connected.
     pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
         self.peers.keys().copied()
+    }
+
+    /// Number of connections by transport.
+    pub(super) fn transports(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for connection in self.peers.values().flat_map(|entry| &entry.connections) {
+            *counts.entry(connection.transport()).or_default() += 1;
+        }
+        counts
     }
 
     /// A connected peer.

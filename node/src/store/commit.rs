@@ -31,8 +31,13 @@ const LAZY: Duration = Duration::from_millis(50);
 /// What the writer reports.
 #[derive(Debug, Clone)]
 pub enum Progress {
-    /// The first `n` submitted batches are durable.
-    Durable(u64),
+    /// The first batches that were submitted are durable.
+    Durable {
+        /// How many.
+        batches: u64,
+        /// How long the barrier of the last ones took; None: they needed none.
+        took: Option<Duration>,
+    },
     /// A write failed; nothing after the last `Durable` is, and nothing will be.
     Failed(StoreError),
 }
@@ -130,14 +135,20 @@ fn run(
             batches += 1;
         }
         let written = if group.is_empty() {
-            Ok(())
+            Ok(None)
         } else {
-            store.apply(group).and_then(|()| store.barrier())
+            let before = Instant::now();
+            let written = store.apply(group).and_then(|()| store.barrier());
+            written.map(|()| Some(before.elapsed()))
         };
         match written {
-            Ok(()) => {
+            Ok(took) => {
                 durable += batches as u64;
-                if progress.send(Progress::Durable(durable)).is_err() {
+                let news = Progress::Durable {
+                    batches: durable,
+                    took,
+                };
+                if progress.send(news).is_err() {
                     return;
                 }
             }

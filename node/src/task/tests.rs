@@ -56,6 +56,7 @@ fn task_in(status: Status) -> Task {
         deadline: None,
         claimed: true,
         route: None,
+        traced: None,
         held: false,
     }
 }

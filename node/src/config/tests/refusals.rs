@@ -140,18 +140,15 @@ const NOT_BUILT: &str = "
     --mcp                                | mcp.stdio              | flag --mcp
     --mcp-proxy                          | mcp.proxy              | flag --mcp-proxy
     --mcp-proxy http://x                 | mcp.proxy              | flag --mcp-proxy
-    --otlp-endpoint=http://x:4317        | telemetry.enabled      | flag --otlp-endpoint
     --nats-broker=nats://x               | transport.nats.enabled | flag --nats-broker
     --transport=nats://x                 | transport              | flag --transport
     --namespace=blue                     | namespace              | flag --namespace
     --enable-webtransport                | enable_webtransport    | flag --enable-webtransport
     $ANP_ENABLED=true                    | anp.enabled            | environment AGENTANYCAST_ANP_ENABLED
     $NATS_ENABLED=1                      | transport.nats.enabled | environment AGENTANYCAST_NATS_ENABLED
-    $TELEMETRY_ENABLED=1                 | telemetry.enabled      | environment AGENTANYCAST_TELEMETRY_ENABLED
     $DID_WEB=did:web:x                   | identity.did_web       | environment AGENTANYCAST_DID_WEB
     $DID_DNS_DOMAIN=x                    | identity.did_dns_domain | environment AGENTANYCAST_DID_DNS_DOMAIN
     [bridge];enabled = true              | bridge.enabled         | config.toml:2
-    [metrics];enabled = true             | metrics.enabled        | config.toml:2
     [[policy.acl]];allow = true          | policy.acl             | config.toml:1
     [policy];audit_log_path = '/a'       | policy.audit_log_path  | config.toml:2
     [policy.rate_limit];default_rps = 5  | policy.rate_limit.default_rps | config.toml:2

@@ -1,7 +1,7 @@
 //! Sending one artifact: to the originator's daemon on a stream of its own, with a window and
 //! resumption, or into this node's own files.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::atomic::Ordering, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
@@ -311,6 +311,7 @@ impl ToPeer {
                 .state
                 .push_chunk(id.clone(), piece, last)
                 .map_err(|refused| refusal(&refused))?;
+            self.engine.artifacts.chunks.fetch_add(1, Ordering::Relaxed);
             self.await_ack(sequence + 1, id);
             if self.state.unsent() >= BATCH {
                 self.flush().await?;

@@ -26,6 +26,7 @@ pub(super) fn limits() -> Limits {
         quota: 10 << 30,
         max_open_tasks: 10_000,
         max_artifact_bytes: 64 << 20,
+        trace_share: None,
     }
 }
 

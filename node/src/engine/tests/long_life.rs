@@ -141,7 +141,7 @@ fn a_peer_that_was_heard_of_this_month_is_remembered_also_after_a_restart() {
         2,
         "it is acknowledged again"
     );
-    assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
+    assert_eq!(lab.nodes[B].core.tally().duplicates, 1);
 }
 
 /// The disk has lost a task's beginning: that task is refused by name; everything that goes over many tasks

@@ -139,8 +139,14 @@ impl Host {
             BehaviourEvent::Upnp(event) => self.on_upnp(&event),
             BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
             BehaviourEvent::Dcutr(event) => match event.result {
-                Ok(_) => tracing::debug!(peer = %event.remote_peer_id, "hole punched"),
-                Err(error) => tracing::debug!(peer = %event.remote_peer_id, %error, "stays relayed"),
+                Ok(_) => {
+                    self.shared.counters.holes_punched.increment();
+                    tracing::debug!(peer = %event.remote_peer_id, "hole punched");
+                }
+                Err(error) => {
+                    self.shared.counters.holes_missed.increment();
+                    tracing::debug!(peer = %event.remote_peer_id, %error, "stays relayed");
+                }
             },
             _ => {}
         }
@@ -161,6 +167,12 @@ impl Host {
             }
         );
         tracing::debug!(%peer, %remote, relayed, dialer = endpoint.is_dialer(), "connected");
+        let counters = &self.shared.counters;
+        if endpoint.is_dialer() {
+            counters.connections_out.increment();
+        } else {
+            counters.connections_in.increment();
+        }
         let connection = Connection {
             id,
             remote: remote.clone(),

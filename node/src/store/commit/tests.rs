@@ -89,7 +89,7 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<Vec<u8>> {
 
 fn next(progress: &mut tokio_mpsc::UnboundedReceiver<Progress>) -> Result<u64, String> {
     match progress.blocking_recv() {
-        Some(Progress::Durable(count)) => Ok(count),
+        Some(Progress::Durable { batches, .. }) => Ok(batches),
         Some(Progress::Failed(error)) => Err(error.to_string()),
         None => Err("ended".into()),
     }

@@ -409,7 +409,7 @@ impl World {
             Effect::StreamAck { peer, ack } => self.stream_ack(at, self.host_of(peer), &ack),
             Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
             Effect::Forget { task_id } => self.nodes[at].plane.forget(&task_id),
-            Effect::Wanted { .. } | Effect::Routed(_) => {}
+            Effect::Wanted { .. } | Effect::Routed(_) | Effect::Traced(_) => {}
         }
     }
 

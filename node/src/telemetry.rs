@@ -1,0 +1,8 @@
+//! What this node shows of itself to operators: figures, health, traces. It looks, and changes nothing.
+
+mod face;
+mod figures;
+mod traces;
+
+pub use face::{Face, router};
+pub use traces::{InvalidCollector, Traces};

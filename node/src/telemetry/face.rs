@@ -1,0 +1,143 @@
+//! `GET /metrics`, `/health` and `/ready`.
+//!
+//! `/health` is about the process: restart it when it fails. `/ready` is about work: send none while it fails.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use serde_json::json;
+use tokio::time::{Duration, timeout};
+
+use super::figures::{EngineFigures, Figures, NetFigures, Peers};
+use crate::{anycast::Anycast, engine::Engine, net};
+
+/// How long the engine may take to answer before it counts as stuck.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// The content type of Prometheus text in its OpenMetrics form.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What is looked at.
+#[derive(Clone)]
+pub struct Face(Arc<Parts>);
+
+struct Parts {
+    engine: Engine,
+    net: net::Handle,
+    anycast: Anycast,
+    started: Instant,
+}
+
+impl Face {
+    /// Of a node that starts now.
+    pub fn new(engine: Engine, net: net::Handle, anycast: Anycast) -> Self {
+        let started = Instant::now();
+        Self(Arc::new(Parts {
+            engine,
+            net,
+            anycast,
+            started,
+        }))
+    }
+
+    /// None: the engine does not answer, since its store has failed or it is stuck.
+    async fn engine(&self) -> Option<EngineFigures> {
+        let look = self.0.engine.call(|core, _| {
+            Ok(EngineFigures {
+                tally: core.tally().clone(),
+                open_tasks: core.open_tasks(),
+                depths: core.depths(),
+            })
+        });
+        timeout(ANSWER, look).await.ok()?.ok()
+    }
+
+    fn peers(&self) -> Peers {
+        let mut peers = Peers::default();
+        for peer in self.0.net.peers() {
+            if peer.direct {
+                peers.direct += 1;
+            } else {
+                peers.relayed += 1;
+            }
+        }
+        peers
+    }
+}
+
+/// The routes.
+pub fn router(face: Face) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/health", get(health))
+        .route("/ready", get(ready))
+        .with_state(face)
+}
+
+async fn metrics(State(face): State<Face>) -> Response {
+    let parts = &face.0;
+    let figures = Figures {
+        engine: face.engine().await,
+        store_works: parts.engine.failure().is_none(),
+        chunks_sent: parts.engine.chunks_sent(),
+        peers: face.peers(),
+        transports: parts.net.transports(),
+        net: NetFigures::from(parts.net.counters()),
+        resolutions: parts.anycast.resolutions(),
+    };
+    ([(CONTENT_TYPE, METRICS_TYPE)], figures.text()).into_response()
+}
+
+async fn health(State(face): State<Face>) -> Response {
+    let store_failure = face.0.engine.failure();
+    let answers = face.engine().await.is_some();
+    let problem = match &store_failure {
+        Some(error) => Some(format!("the store failed: {error}; restart the daemon once it has room and works")),
+        None if !answers => Some(format!("the engine did not answer within {} s", ANSWER.as_secs())),
+        None => None,
+    };
+    let status = if problem.is_none() { "healthy" } else { "unhealthy" };
+    let body = json!({
+        "status": status,
+        "version": env!("CARGO_PKG_VERSION"),
+        "peer_id": face.0.net.local_peer().to_string(),
+        "uptime_seconds": face.0.started.elapsed().as_secs(),
+        "problem": problem,
+    });
+    (code(problem.is_none()), Json(body)).into_response()
+}
+
+async fn ready(State(face): State<Face>) -> Response {
+    let parts = &face.0;
+    let figures = face.engine().await;
+    let peers = face.peers();
+    let listens = !parts.net.listen_addrs().is_empty();
+    let is_ready = figures.is_some() && listens;
+    let body = json!({
+        "ready": is_ready,
+        "accepts_tasks": figures.is_some(),
+        "listens_for_peers": listens,
+        "agent_listens": *parts.engine.listening().borrow(),
+        "connected_peers": { "direct": peers.direct, "relayed": peers.relayed },
+        "open_tasks": figures.as_ref().map(|figures| figures.open_tasks),
+        "queued_envelopes": figures.as_ref().map(|figures| {
+            let depths = figures.depths;
+            depths.queued + depths.sent + depths.parked
+        }),
+    });
+    (code(is_ready), Json(body)).into_response()
+}
+
+fn code(well: bool) -> StatusCode {
+    if well {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+}

@@ -1,0 +1,228 @@
+//! Sends spans to an OpenTelemetry collector (OTLP over gRPC), in batches and in the background.
+//!
+//! The one rule: tasks never wait for the collector. What it does not take in time is dropped, counted and logged once
+//! in a while.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use agentanycast_identity::PeerId;
+use opentelemetry::{
+    InstrumentationScope, KeyValue, SpanId, TraceFlags, TraceId,
+    trace::{SpanContext, SpanKind as Kind, Status, TraceState},
+};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _, tonic_types::transport::ClientTlsConfig};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks},
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Telemetry,
+    engine::{OnSpan, Span, SpanKind},
+};
+
+/// Where collectors listen by default (OTLP specification, "OTLP/gRPC Default Port").
+const DEFAULT_ENDPOINT: &str = "localhost:4317";
+
+/// Spans that wait for the collector; each takes about a kilobyte.
+const QUEUE: usize = 8192;
+
+/// Most spans in one batch.
+const BATCH: usize = 512;
+
+/// How long the first span of a batch waits for others.
+const COLLECT: Duration = Duration::from_secs(1);
+
+/// How long the collector may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the last batch may take when the daemon stops.
+const LAST: Duration = Duration::from_secs(2);
+
+/// How often it is said at most that spans get lost.
+const COMPLAIN: Duration = Duration::from_mins(1);
+
+/// The collector's address is none.
+#[derive(Debug, thiserror::Error)]
+#[error("telemetry.otlp_endpoint is {endpoint:?}, which is no address of a collector ({cause}); use HOST:PORT or http(s)://HOST:PORT")]
+pub struct InvalidCollector {
+    endpoint: String,
+    cause: String,
+}
+
+/// The way to the collector.
+pub struct Traces {
+    /// Hands a span over; returns at once.
+    pub hear: OnSpan,
+    /// Ends some time after `stop`, when what waited is sent.
+    pub task: JoinHandle<()>,
+}
+
+impl Traces {
+    /// A node that tells no collector.
+    pub fn off() -> Self {
+        Self {
+            hear: Arc::new(|_| ()),
+            task: tokio::spawn(std::future::ready(())),
+        }
+    }
+
+    /// Tells the collector that is configured, whenever it is there.
+    ///
+    /// # Errors
+    /// When its address is none.
+    pub fn start(config: &Telemetry, me: PeerId, stop: CancellationToken) -> Result<Self, InvalidCollector> {
+        let mut exporter = exporter(config)?;
+        exporter.set_resource(
+            &Resource::builder()
+                .with_service_name("agentanycastd")
+                .with_attributes([
+                    KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+                    KeyValue::new("service.instance.id", me.to_string()),
+                ])
+                .build(),
+        );
+        let (spans, inbox) = mpsc::channel::<Span>(QUEUE);
+        let lost = Arc::new(AtomicU64::new(0));
+        let hear: OnSpan = {
+            let lost = Arc::clone(&lost);
+            Arc::new(move |span| {
+                if spans.try_send(span).is_err() {
+                    lost.fetch_add(1, Relaxed);
+                }
+            })
+        };
+        let task = tokio::spawn(run(exporter, inbox, lost, stop));
+        Ok(Self { hear, task })
+    }
+}
+
+fn exporter(config: &Telemetry) -> Result<SpanExporter, InvalidCollector> {
+    let named = config.otlp_endpoint.as_str();
+    let named = if named.is_empty() { DEFAULT_ENDPOINT } else { named };
+    let endpoint = match (named.contains("://"), config.insecure) {
+        (true, _) => named.to_owned(),
+        (false, true) => format!("http://{named}"),
+        (false, false) => format!("https://{named}"),
+    };
+    let builder = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(&endpoint)
+        .with_timeout(TIMEOUT);
+    let builder = if endpoint.starts_with("https://") {
+        builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots())
+    } else {
+        builder
+    };
+    builder.build().map_err(|error| InvalidCollector {
+        endpoint: config.otlp_endpoint.clone(),
+        cause: error.to_string(),
+    })
+}
+
+async fn run(
+    exporter: SpanExporter,
+    mut inbox: mpsc::Receiver<Span>,
+    lost: Arc<AtomicU64>,
+    stop: CancellationToken,
+) {
+    let mut complained: Option<tokio::time::Instant> = None;
+    let mut batch = Vec::new();
+    loop {
+        let came = stop.run_until_cancelled(inbox.recv_many(&mut batch, BATCH)).await;
+        let stopping = match came {
+            Some(0) => return,
+            Some(_) => fill(&mut inbox, &mut batch, &stop).await,
+            None => {
+                inbox.close();
+                while let Some(span) = inbox.recv().await {
+                    batch.push(span);
+                }
+                true
+            }
+        };
+        let count = batch.len() as u64;
+        let sent = exporter.export(batch.drain(..).map(data_of).collect());
+        let sent = tokio::time::timeout(if stopping { LAST } else { TIMEOUT }, sent).await;
+        let failure = match sent {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("no answer in time".to_owned()),
+        };
+        if failure.is_some() {
+            lost.fetch_add(count, Relaxed);
+        }
+        let may_complain = complained.is_none_or(|at| at.elapsed() >= COMPLAIN);
+        if may_complain && lost.load(Relaxed) > 0 {
+            complained = Some(tokio::time::Instant::now());
+            let spans = lost.swap(0, Relaxed);
+            let reason = failure.unwrap_or_else(|| "the collector is slower than the tasks".to_owned());
+            tracing::warn!(spans, reason, "spans did not reach the collector");
+        }
+        if stopping && inbox.is_closed() {
+            return;
+        }
+    }
+}
+
+/// Waits for company for a batch. True: the daemon stops.
+async fn fill(inbox: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>, stop: &CancellationToken) -> bool {
+    let until = tokio::time::Instant::now() + COLLECT;
+    while batch.len() < BATCH {
+        let room = BATCH - batch.len();
+        tokio::select! {
+            came = inbox.recv_many(batch, room) => if came == 0 { return true },
+            () = tokio::time::sleep_until(until) => return false,
+            () = stop.cancelled() => return false, // What waits goes with the next turn of the loop.
+        }
+    }
+    false
+}
+
+fn data_of(span: Span) -> SpanData {
+    let time = |unix: u64| -> SystemTime { UNIX_EPOCH + Duration::from_millis(unix) };
+    let kind = match span.kind {
+        SpanKind::Client => Kind::Client,
+        SpanKind::Server => Kind::Server,
+        SpanKind::Producer => Kind::Producer,
+    };
+    let status = match span.error {
+        Some(reason) => Status::error(reason),
+        None => Status::Unset,
+    };
+    SpanData {
+        span_context: SpanContext::new(
+            TraceId::from(span.trace_id),
+            SpanId::from(span.span_id),
+            TraceFlags::SAMPLED,
+            false,
+            TraceState::default(),
+        ),
+        parent_span_id: SpanId::from(span.parent),
+        parent_span_is_remote: span.kind != SpanKind::Producer && span.parent != 0,
+        span_kind: kind,
+        name: span.name.into(),
+        start_time: time(span.start),
+        end_time: time(span.end.max(span.start)),
+        attributes: span
+            .attributes
+            .into_iter()
+            .map(|(name, value)| KeyValue::new(name, value))
+            .collect(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status,
+        instrumentation_scope: InstrumentationScope::builder("agentanycast")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build(),
+    }
+}
