@@ -13,7 +13,7 @@ use std::{
 };
 
 use agentanycast_program::{
-    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Sources, quoted},
+    settings::{self, ByteSize, ConfigError, Key, ListenOn, LogFormat, LogLevel, Program, Sources, quoted},
     words,
 };
 
@@ -37,11 +37,22 @@ words! {
     }
 }
 
-/// Every setting. The names are those of the TOML file.
+/// Every setting of the bridge as a program of its own. The names are those of the TOML file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where the daemon is: `unix://PATH` or `tcp://HOST:PORT`. Default: `unix://~/.agentanycast/daemon.sock`.
     pub daemon: String,
+    /// What a bridge does, wherever it runs.
+    pub front: Settings,
+    /// How much is logged. Default: info.
+    pub log_level: LogLevel,
+    /// How log lines look. Default: json.
+    pub log_format: LogFormat,
+}
+
+/// What a bridge does, as a program of its own or in the daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
     /// Where HTTP clients connect. Default: `127.0.0.1:8090`.
     pub listen: ListenOn,
     /// Listen beyond loopback without TLS or without tokens. Default: false.
@@ -55,7 +66,7 @@ pub struct Config {
     pub public_url: String,
     /// What cards look like. Default: dual.
     pub card: CardForm,
-    /// The key that cards are signed with, such as that of the node; without it they are not signed. Default: none.
+    /// The key that cards are signed with. Default: the node's in the daemon; else none, and they are not signed.
     pub key: Option<PathBuf>,
     /// Origins whose pages may call, `*` for any. Default: none but the bridge's own.
     pub cors_origins: Vec<String>,
@@ -66,10 +77,6 @@ pub struct Config {
     pub max_body: ByteSize,
     /// How long an answer may wait for its task before it shows the task as it stands. Default: 10 min.
     pub wait_limit: Duration,
-    /// How much is logged. Default: info.
-    pub log_level: LogLevel,
-    /// How log lines look. Default: json.
-    pub log_format: LogFormat,
 }
 
 /// What the command line asks for.
@@ -85,7 +92,7 @@ static PROGRAM: Program<Config> = Program {
     keys: keys::KEYS,
     defaults: Config::defaults,
     settle: |_, _| {},
-    check,
+    check: |config, sources| config.front.check("", "--", keys::KEYS, config, sources),
 };
 
 /// The configuration from the arguments, environment, files and home directory of this process.
@@ -98,6 +105,16 @@ impl Config {
     pub fn defaults(_: Option<&Path>) -> Self {
         Self {
             daemon: "unix://~/.agentanycast/daemon.sock".to_owned(),
+            front: Settings::default(),
+            log_level: LogLevel::Info,
+            log_format: LogFormat::Json,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
             listen: ListenOn("127.0.0.1:8090".to_owned()),
             allow_remote: false,
             tls_cert: None,
@@ -109,11 +126,11 @@ impl Config {
             tokens_file: None,
             max_body: ByteSize(24 << 20),
             wait_limit: Duration::from_mins(10),
-            log_level: LogLevel::Info,
-            log_format: LogFormat::Json,
         }
     }
+}
 
+impl Settings {
     /// Whether nobody can listen in, and nobody call who is not known.
     pub fn is_protected(&self) -> bool {
         self.tls_cert.is_some() && self.tokens_file.is_some()
@@ -126,67 +143,82 @@ impl Config {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
+
+    /// Checks what goes together. For errors: what the names of these settings begin with in the program's table
+    /// `keys` and on its command line, and its configuration.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn check<C>(
+        &self,
+        prefix: &str,
+        dashes: &str,
+        keys: &'static [Key<C>],
+        config: &C,
+        sources: &Sources,
+    ) -> Result<(), ConfigError> {
+        let bad = |name: &str, allowed: String| {
+            let name = format!("{prefix}{name}");
+            let value = settings::find(keys, &name).map(|known| known.plain(config));
+            Err(ConfigError::BadValue {
+                value: quoted(&value.unwrap_or_default()),
+                origin: sources.of(&name),
+                key: name,
+                allowed,
+            })
+        };
+        if self.listen.0.is_empty() {
+            return bad("listen", "an address such as 127.0.0.1:8090".to_owned());
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            let missing = if self.tls_cert.is_some() {
+                "tls_key"
+            } else {
+                "tls_cert"
+            };
+            return bad(
+                missing,
+                "given, since the other half is; or leave both out".to_owned(),
+            );
+        }
+        if !self.is_local() && !self.is_protected() && !self.allow_remote {
+            let allowed = format!(
+                "an address of this host alone, such as 127.0.0.1:8090; or give {dashes}tls-cert, {dashes}tls-key and \
+                 {dashes}tokens-file, or {dashes}allow-remote to be reached without"
+            );
+            return bad("listen", allowed);
+        }
+        let url = self.public_url.as_str();
+        let is_url = url.starts_with("http://") || url.starts_with("https://");
+        if !url.is_empty() && (!is_url || url.contains(['?', '#', ' ', '"'])) {
+            return bad(
+                "public_url",
+                "a URL such as https://agents.example.org".to_owned(),
+            );
+        }
+        if !self.cors_origins.iter().all(|origin| is_origin(origin)) {
+            return bad(
+                "cors_origins",
+                "origins such as https://ui.example.org, or *".to_owned(),
+            );
+        }
+        if !BODIES.contains(&self.max_body.0) {
+            return bad("max_body", "from 64 KiB to 64 MiB".to_owned());
+        }
+        if !WAITS.contains(&self.wait_limit) {
+            return bad("wait_limit", "from 1s to 24h".to_owned());
+        }
+        Ok(())
+    }
 }
 
-fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
-    let bad = |key: &'static str, allowed: String| {
-        let value = settings::find(keys::KEYS, key).map(|known| known.plain(config));
-        Err(ConfigError::BadValue {
-            key: key.to_owned(),
-            value: quoted(&value.unwrap_or_default()),
-            origin: sources.of(key),
-            allowed,
-        })
-    };
-    if config.listen.0.is_empty() {
-        return bad("listen", "an address such as 127.0.0.1:8090".to_owned());
-    }
-    if config.tls_cert.is_some() != config.tls_key.is_some() {
-        let missing = if config.tls_cert.is_some() {
-            "tls_key"
-        } else {
-            "tls_cert"
-        };
-        return bad(
-            missing,
-            "given, since the other half is; or leave both out".to_owned(),
-        );
-    }
-    if !config.is_local() && !config.is_protected() && !config.allow_remote {
-        let allowed = "an address of this host alone, such as 127.0.0.1:8090; or give --tls-cert, --tls-key and \
-                       --tokens-file, or --allow-remote to be reached without";
-        return bad("listen", allowed.to_owned());
-    }
-    let url = config.public_url.as_str();
-    let is_url = url.starts_with("http://") || url.starts_with("https://");
-    if !url.is_empty() && (!is_url || url.contains(['?', '#', ' ', '"'])) {
-        return bad(
-            "public_url",
-            "a URL such as https://agents.example.org".to_owned(),
-        );
-    }
-    let is_origin = |origin: &String| {
-        let host = origin
-            .strip_prefix("https://")
-            .or_else(|| origin.strip_prefix("http://"));
-        origin == "*"
-            || host.is_some_and(|host| {
-                !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
-            })
-    };
-    if !config.cors_origins.iter().all(is_origin) {
-        return bad(
-            "cors_origins",
-            "origins such as https://ui.example.org, or *".to_owned(),
-        );
-    }
-    if !BODIES.contains(&config.max_body.0) {
-        return bad("max_body", "from 64 KiB to 64 MiB".to_owned());
-    }
-    if !WAITS.contains(&config.wait_limit) {
-        return bad("wait_limit", "from 1s to 24h".to_owned());
-    }
-    Ok(())
+fn is_origin(origin: &str) -> bool {
+    let host = origin
+        .strip_prefix("https://")
+        .or_else(|| origin.strip_prefix("http://"));
+    let is_host =
+        |host: &str| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+    origin == "*" || host.is_some_and(is_host)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
 //! that its clients reach it by.
-//! `server` makes a process of them, with the settings of `config`.
+//! `server` wires them with the settings of `config`, in the daemon or as a process of their own.
 
 #![forbid(unsafe_code)]
 
@@ -13,4 +13,4 @@ mod grpc;
 pub mod http;
 mod server;
 
-pub use server::main_with_args;
+pub use server::{Bridge, main_with_args};

@@ -1,5 +1,5 @@
-//! The bridge as a process of its own: wiring and order. Up: callers, daemon, front; then it says where it is. Down in
-//! reverse, within five seconds.
+//! The bridge, wired, and as a process of its own. Up: daemon, callers, front; then it says where it is. Down: no more
+//! requests, and those that are there are answered, within five seconds.
 
 use std::{
     ffi::OsString,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentanycast::Node;
-use agentanycast_identity as identity;
+use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_program::process;
 use anyhow::Context as _;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     a2a::mesh::Mesh,
-    config::{self, CardForm, Config},
-    gateway::SdkGateway,
+    config::{self, CardForm, Config, Settings},
+    gateway::{Gateway, SdkGateway},
     http::{
         self, Callers, FrontConfig, connection,
         tls::{Files, Tls},
@@ -49,63 +49,74 @@ fn run_process(config: Config) -> anyhow::Result<()> {
 
 async fn run(config: Config) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
-    let bridge = Bridge::start(&config).await?;
-    let mut out = io::stdout();
-    writeln!(out, "BRIDGE_ADDR={}", bridge.address)?;
-    out.flush()?;
-    stop.asked().await;
-    tracing::info!("stopping");
-    if tokio::time::timeout(STOP_WITHIN, bridge.stop()).await.is_err() {
-        tracing::warn!("stopped before everything was answered");
+    let node = Node::connect(&config.daemon)
+        .await
+        .with_context(|| format!("no daemon at {}; start one, or set --daemon", config.daemon))?;
+    let mut bridge = Bridge::start(&config.front, Arc::new(SdkGateway::new(node)), None).await?;
+    bridge.announce()?;
+    tokio::select! {
+        () = stop.asked() => {}
+        () = bridge.ended_by_itself() => anyhow::bail!("the front has ended; its last error is in the log"),
     }
+    tracing::info!("stopping");
+    bridge.stop().await;
     Ok(())
 }
 
-struct Bridge {
+/// A bridge that takes requests. Dropping it leaves it running; [`Bridge::stop`] ends it.
+#[derive(Debug)]
+pub struct Bridge {
     address: SocketAddr,
     stop: CancellationToken,
     front: JoinHandle<()>,
 }
 
 impl Bridge {
-    async fn start(config: &Config) -> anyhow::Result<Self> {
-        let callers = match &config.tokens_file {
+    /// Before this node. `key` signs the cards unless the settings name one.
+    ///
+    /// # Errors
+    /// When a file cannot be used, or the address not be listened on: one line, which says so.
+    pub async fn start(
+        settings: &Settings,
+        gateway: Arc<dyn Gateway>,
+        key: Option<Keypair>,
+    ) -> anyhow::Result<Self> {
+        let callers = match &settings.tokens_file {
             Some(path) => Callers::read(path)?,
             None => Callers::everybody(),
         };
-        let tls = match (&config.tls_cert, &config.tls_key) {
+        let tls = match (&settings.tls_cert, &settings.tls_key) {
             (Some(cert), Some(key)) => Some(Tls::read(Files {
                 cert: cert.clone(),
                 key: key.clone(),
             })?),
             _ => None,
         };
-        let card_key = match &config.key {
+        let card_key = match &settings.key {
             Some(path) => {
                 let key = identity::load(path)?;
                 Some(key.with_context(|| format!("key {}: there is none", path.display()))?)
             }
-            None => None,
+            None => key,
         };
-        let node = Node::connect(&config.daemon)
-            .await
-            .with_context(|| format!("no daemon at {}; start one, or set --daemon", config.daemon))?;
-        let handler = Arc::new(Mesh::new(Arc::new(SdkGateway::new(node)), config.wait_limit));
+        let handler = Arc::new(Mesh::new(gateway, settings.wait_limit));
         let front = FrontConfig {
-            public_url: (!config.public_url.is_empty()).then(|| config.public_url.clone()),
-            dual_cards: config.card == CardForm::Dual,
-            max_body: usize::try_from(config.max_body.0).unwrap_or(usize::MAX),
+            public_url: (!settings.public_url.is_empty()).then(|| settings.public_url.clone()),
+            dual_cards: settings.card == CardForm::Dual,
+            max_body: usize::try_from(settings.max_body.0).unwrap_or(usize::MAX),
             body_timeout: BODY_TIMEOUT,
             tls: tls.is_some(),
             callers,
             card_key,
-            cors_origins: config.cors_origins.clone(),
+            cors_origins: settings.cors_origins.clone(),
         };
-        let address = config.listen.to_bind();
-        let listener = TcpListener::bind(&address)
-            .await
-            .with_context(|| format!("cannot listen on {address}; end what uses it, or set --listen"))?;
-        if !config.is_local() && !config.is_protected() {
+        let address = settings.listen.to_bind();
+        let listener = TcpListener::bind(&address).await.with_context(|| {
+            format!(
+                "cannot listen on {address} for HTTP clients; end what uses it, or choose another address"
+            )
+        })?;
+        if !settings.is_local() && !settings.is_protected() {
             tracing::warn!(
                 address,
                 "listening beyond this host without TLS or without tokens: others can read what passes, or call"
@@ -121,8 +132,26 @@ impl Bridge {
         })
     }
 
-    async fn stop(self) {
+    /// The line that whoever started it waits for: requests are taken from here on.
+    ///
+    /// # Errors
+    /// When there is no standard output.
+    pub fn announce(&self) -> io::Result<()> {
+        let mut out = io::stdout();
+        writeln!(out, "BRIDGE_ADDR={}", self.address)?;
+        out.flush()
+    }
+
+    /// Returns when it has ended though nobody has stopped it.
+    pub async fn ended_by_itself(&mut self) {
+        let _ = (&mut self.front).await;
+    }
+
+    /// Takes no more requests, and answers those that it has, within four seconds.
+    pub async fn stop(self) {
         self.stop.cancel();
-        let _ = self.front.await;
+        if tokio::time::timeout(STOP_WITHIN, self.front).await.is_err() {
+            tracing::warn!("the bridge stopped before everything was answered");
+        }
     }
 }

@@ -87,7 +87,7 @@ pub struct Config {
     pub transport: String,
     /// Flag only: `default`. Default: default.
     pub namespace: String,
-    /// The A2A bridge. Not built yet.
+    /// The A2A bridge.
     pub bridge: Bridge,
     /// Finding agents by skill.
     pub anycast: Anycast,
@@ -117,18 +117,12 @@ pub struct Listener {
 }
 
 /// `[bridge]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bridge {
     /// Default: false.
     pub enabled: bool,
-    /// Default: nowhere.
-    pub listen: ListenOn,
-    /// Certificate chain (PEM). Default: none.
-    pub tls_cert: Option<PathBuf>,
-    /// Private key (PEM). Default: none.
-    pub tls_key: Option<PathBuf>,
-    /// Origins that browsers may call from. Default: none.
-    pub cors_origins: Vec<String>,
+    /// The rest, as for a bridge that is a program of its own.
+    pub front: agentanycast_bridge::config::Settings,
 }
 
 /// `[anycast]`.

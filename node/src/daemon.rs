@@ -1,5 +1,5 @@
 //! The node as a process: wiring and order. Up: store, engine, network (whose events the engine
-//! already awaits), gRPC. Down in reverse: no new calls, drain the engine, let the network go.
+//! already awaits), gRPC, the bridge. Down in reverse: no new requests and calls, drain the engine, let the network go.
 
 use std::{
     ffi::OsString,
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_bridge::Bridge;
 use agentanycast_identity as identity;
 use agentanycast_program::process;
 use agentanycast_proto::{
@@ -34,6 +35,7 @@ use crate::{
         listen::{self, GrpcListener},
         too_large,
     },
+    bridge::LocalGateway,
     config::{self, Config},
     engine::{self, Engine},
     net,
@@ -133,6 +135,7 @@ struct Node {
     face: tokio::task::JoinHandle<()>,
     traces_stop: CancellationToken,
     traces: tokio::task::JoinHandle<()>,
+    bridge: Option<Bridge>,
 }
 
 impl Node {
@@ -153,7 +156,7 @@ impl Node {
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
-        let parts = anycast_parts(config, keypair, net.clone(), routes, engine.listening());
+        let parts = anycast_parts(config, keypair.clone(), net.clone(), routes, engine.listening());
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 
@@ -168,6 +171,13 @@ impl Node {
         let api = Api::new(engine.clone(), net.clone(), anycast, config.max_artifact_bytes.0);
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
+        let bridge = match &config.bridge {
+            config::Bridge { enabled: true, front } => {
+                let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));
+                Some(Bridge::start(front, gateway, Some(keypair)).await?)
+            }
+            _ => None,
+        };
         let server = serve(api, gate, listener, &engine, server_stop.clone())?;
         Ok(Self {
             net,
@@ -182,6 +192,7 @@ impl Node {
             face,
             traces_stop,
             traces: traces.task,
+            bridge,
         })
     }
 
@@ -195,7 +206,7 @@ impl Node {
             writeln!(out, "LISTEN_ADDR={address}/p2p/{me}")?;
             out.flush()?;
         }
-        Ok(())
+        self.bridge.as_ref().map_or(Ok(()), Bridge::announce)
     }
 
     /// Returns when a part has ended that nobody has stopped: without it the daemon would look alive and
@@ -205,10 +216,14 @@ impl Node {
             _ = &mut self.engine_task => "engine",
             _ = &mut self.net_task => "network",
             _ = &mut self.server => "gRPC server",
+            () = ended(&mut self.bridge) => "bridge",
         }
     }
 
     async fn stop(self) {
+        if let Some(bridge) = self.bridge {
+            bridge.stop().await;
+        }
         self.server_stop.cancel();
         self.anycast_stop.cancel();
         self.engine_stop.cancel();
@@ -238,6 +253,14 @@ async fn show(listener: config::Listener, face: Face, stop: CancellationToken) {
             agentanycast_bridge::serve_http(listener, None, telemetry::router(face), stop).await;
         }
         Err(error) => tracing::error!(%address, %error, "metrics are not shown; free metrics.listen or set another"),
+    }
+}
+
+/// Returns when the bridge has ended though nobody has stopped it; never without one.
+async fn ended(bridge: &mut Option<Bridge>) {
+    match bridge {
+        Some(bridge) => bridge.ended_by_itself().await,
+        None => std::future::pending().await,
     }
 }
 

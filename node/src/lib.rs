@@ -2,6 +2,7 @@
 
 pub mod anycast;
 pub mod api;
+pub mod bridge;
 pub mod config;
 mod daemon;
 pub mod delivery;

@@ -75,6 +75,14 @@ pub struct Flag {
     pub optional_value: bool,
 }
 
+impl<C> Clone for Key<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for Key<C> {}
+
 impl<C> Key<C> {
     /// With a variable of this name behind the prefix.
     #[must_use]
@@ -141,7 +149,7 @@ impl<C> Key<C> {
 /// A [`Key`] by the configuration, its name in TOML and the field it fills.
 #[macro_export]
 macro_rules! key {
-    ($config:ty, $name:literal, $($field:ident).+) => {
+    ($config:ty, $name:expr, $($field:ident).+) => {
         $crate::settings::Key::<$config> {
             name: $name,
             in_file: true,
@@ -155,6 +163,24 @@ macro_rules! key {
             show: |config| $crate::settings::Setting::show(&config.$($field).+),
         }
     };
+}
+
+/// Tables as one; `N` is how many settings they have together.
+pub const fn join<C, const N: usize>(tables: &[&[Key<C>]]) -> [Key<C>; N] {
+    let mut joined = [tables[0][0]; N];
+    let mut count = 0;
+    let mut table = 0;
+    while table < tables.len() {
+        let mut at = 0;
+        while at < tables[table].len() {
+            joined[count] = tables[table][at];
+            count += 1;
+            at += 1;
+        }
+        table += 1;
+    }
+    assert!(count == N, "N is the sum of the lengths");
+    joined
 }
 
 /// The setting of that name.

@@ -34,14 +34,15 @@ fn program() -> PathBuf {
     program
 }
 
-/// A bridge that runs, or did. Dropping it kills it.
+/// A bridge that runs, or did. Dropping it kills it, unless it is in a daemon.
 #[derive(Debug)]
 pub struct Bridge {
     daemon: String,
     args: Vec<String>,
     home: Arc<TempDir>,
     address: SocketAddr,
-    child: Child,
+    /// None: it is in the daemon.
+    child: Option<Child>,
 }
 
 impl Bridge {
@@ -55,13 +56,27 @@ impl Bridge {
     /// # Panics
     /// When it does not announce itself.
     pub async fn start_with(daemon: &Daemon, args: &[&str]) -> Self {
-        let home = tempfile::Builder::new()
-            .prefix("aab")
-            .tempdir()
-            .expect("a temporary home");
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        run(daemon.grpc().to_owned(), args, Arc::new(home), nowhere).await
+        run(daemon.grpc().to_owned(), args, new_home(), nowhere).await
+    }
+
+    /// The one in this daemon.
+    ///
+    /// # Panics
+    /// When there is none in it.
+    pub fn inside(daemon: &Daemon) -> Self {
+        Self {
+            daemon: daemon.grpc().to_owned(),
+            args: Vec::new(),
+            home: new_home(),
+            address: daemon.bridge(),
+            child: None,
+        }
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("a bridge that is a process")
     }
 
     /// Where it listens.
@@ -81,7 +96,8 @@ impl Bridge {
 
     /// Its process.
     pub fn pid(&self) -> Pid {
-        let id = self.child.id().expect("the bridge runs");
+        let child = self.child.as_ref().expect("a bridge that is a process");
+        let id = child.id().expect("the bridge runs");
         Pid::from_raw(id as i32).expect("a process id is not 0")
     }
 
@@ -90,8 +106,8 @@ impl Bridge {
     /// # Panics
     /// When it does not announce itself.
     pub async fn crash(&mut self) {
-        self.child.start_kill().expect("the bridge ran");
-        within("a killed bridge ends", self.child.wait())
+        self.child().start_kill().expect("the bridge ran");
+        within("a killed bridge ends", self.child().wait())
             .await
             .expect("its end");
         let home = Arc::clone(&self.home);
@@ -104,10 +120,15 @@ impl Bridge {
     /// When it does not.
     pub async fn stop(mut self) {
         kill_process(self.pid(), Signal::TERM).expect("the bridge runs");
-        let ended = tokio::time::timeout(END, self.child.wait()).await;
+        let ended = tokio::time::timeout(END, self.child().wait()).await;
         let status = ended.expect("the bridge ends in time").expect("its end");
         assert!(status.success(), "the bridge ended with {status} after SIGTERM");
     }
+}
+
+fn new_home() -> Arc<TempDir> {
+    let home = tempfile::Builder::new().prefix("aab").tempdir();
+    Arc::new(home.expect("a temporary home"))
 }
 
 async fn run(daemon: String, args: Vec<String>, home: Arc<TempDir>, address: SocketAddr) -> Bridge {
@@ -148,7 +169,7 @@ async fn run(daemon: String, args: Vec<String>, home: Arc<TempDir>, address: Soc
         args,
         home,
         address: announced.unwrap_or_else(|| panic!("the bridge announced {line:?}")),
-        child,
+        child: Some(child),
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
+    net::SocketAddr,
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::{ExitStatus, Output, Stdio},
@@ -129,6 +130,8 @@ pub struct Builder {
     env: Vec<(String, OsString)>,
     program: Option<PathBuf>,
     user: Option<u32>,
+    /// Where its bridge listens: a free port until it has announced one.
+    bridge: Option<SocketAddr>,
 }
 
 impl Builder {
@@ -149,7 +152,14 @@ impl Builder {
             env: Vec::new(),
             program: None,
             user: None,
+            bridge: None,
         }
+    }
+
+    /// With a bridge in it, on a free port of the loopback.
+    pub fn bridge(mut self) -> Self {
+        self.bridge = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        self
     }
 
     /// Runs this program, such as a copy that another user may read, instead of the one beside the test.
@@ -243,6 +253,9 @@ impl Builder {
             .arg(format!("--listen={}", self.listen.join(",")));
         if !self.bootstrap.is_empty() {
             command.arg(format!("--bootstrap-peers={}", self.bootstrap.join(",")));
+        }
+        if let Some(bridge) = self.bridge {
+            command.arg(format!("--bridge-listen={bridge}"));
         }
         command
             .args(&self.args)
@@ -349,7 +362,8 @@ impl Daemon {
 
     /// Whether the peer id and an address for each listener came before the output ended.
     async fn read_announcement(&mut self, mut lines: mpsc::UnboundedReceiver<String>) -> bool {
-        while self.peer_id.is_none() || self.addresses.len() < self.spec.listen.len() {
+        let mut bridge = self.spec.bridge.is_none();
+        while self.peer_id.is_none() || self.addresses.len() < self.spec.listen.len() || !bridge {
             let Some(line) = lines.recv().await else {
                 return false;
             };
@@ -361,6 +375,9 @@ impl Daemon {
                     "the peer id is announced before {address}"
                 );
                 self.addresses.push(address.to_owned());
+            } else if let Some(address) = line.strip_prefix("BRIDGE_ADDR=") {
+                self.spec.bridge = Some(address.parse().expect("the bridge's address"));
+                bridge = true;
             } else {
                 panic!("the daemon announced {line:?}");
             }
@@ -376,6 +393,14 @@ impl Daemon {
     /// Where agents connect.
     pub fn grpc(&self) -> &str {
         &self.spec.grpc
+    }
+
+    /// Where the bridge in it listens.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn bridge(&self) -> SocketAddr {
+        self.spec.bridge.expect("a daemon with a bridge")
     }
 
     /// Its home.

@@ -48,7 +48,11 @@ async fn mistakes_on_the_command_line_are_one_line_each() {
         ("bad transport", "--transport=pigeon", "pigeon"),
         ("a word", "start", "start"),
         ("not built: MCP", "--mcp-listen=127.0.0.1:0", "mcp"),
-        ("not built: bridge", "--bridge-listen=127.0.0.1:0", "bridge"),
+        (
+            "open bridge",
+            "--bridge-listen=0.0.0.0:0",
+            "--bridge-allow-remote",
+        ),
         ("not built: NATS", "--nats-broker=nats://127.0.0.1:1", "nats"),
         ("not available", "--enable-webtransport", "webtransport"),
     ];

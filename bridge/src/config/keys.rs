@@ -1,26 +1,56 @@
-//! The table of every setting: its name in TOML, its flag, its variable, and the field it fills.
+//! The tables of all settings: name in TOML, flag, variable, and the field that each fills.
 
 use agentanycast_program::{key, settings};
 
 use super::Config;
 
-/// A setting of the bridge.
+/// A setting of the bridge as a program of its own.
 pub(super) type Key = settings::Key<Config>;
 
+/// The lines of [`Settings`](crate::config::Settings) for the table of a program: its configuration, the field with
+/// the settings, what names in TOML, flags and variables begin with, and the switch that `listen` turns on besides.
+#[macro_export]
 #[rustfmt::skip] // A table.
-pub(super) static KEYS: &[Key] = &[
+macro_rules! settings_table {
+    ($config:ty, $($at:ident).+, $toml:literal, $flag:literal, $variable:literal $(, $switch:literal)?) => {
+        &[
+            $crate::setting!($config, $($at).+.listen, $toml, $flag, $variable, "listen", "listen", "LISTEN", "ADDR", "Where HTTP clients of A2A connect, HOST:PORT")$(.enabling($switch))?,
+            $crate::setting!($config, $($at).+.allow_remote, $toml, $flag, $variable, "allow_remote", "allow-remote", "ALLOW_REMOTE", "", "Listen for them beyond loopback without TLS or without tokens"),
+            $crate::setting!($config, $($at).+.tls_cert, $toml, $flag, $variable, "tls_cert", "tls-cert", "TLS_CERT", "FILE", "The certificate of TLS, PEM; read again when it changes"),
+            $crate::setting!($config, $($at).+.tls_key, $toml, $flag, $variable, "tls_key", "tls-key", "TLS_KEY", "FILE", "Its key, PEM"),
+            $crate::setting!($config, $($at).+.public_url, $toml, $flag, $variable, "public_url", "public-url", "PUBLIC_URL", "URL", "How clients reach the bridge, as cards name it"),
+            $crate::setting!($config, $($at).+.card, $toml, $flag, $variable, "card", "card", "CARD", "FORM", "dual for the fields of both versions, or 1.0"),
+            $crate::setting!($config, $($at).+.key, $toml, $flag, $variable, "key", "key", "KEY", "FILE", "The key that cards are signed with"),
+            $crate::setting!($config, $($at).+.cors_origins, $toml, $flag, $variable, "cors_origins", "cors-origins", "CORS_ORIGINS", "ORIGINS", "Origins whose pages may call, comma list, * for any"),
+            $crate::setting!($config, $($at).+.tokens_file, $toml, $flag, $variable, "tokens_file", "tokens-file", "TOKENS_FILE", "FILE", "Callers, one a line: a name and its Bearer token"),
+            $crate::setting!($config, $($at).+.max_body, $toml, $flag, $variable, "max_body", "max-body", "MAX_BODY", "SIZE", "Largest body of a request"),
+            $crate::setting!($config, $($at).+.wait_limit, $toml, $flag, $variable, "wait_limit", "wait-limit", "WAIT_LIMIT", "TIME", "How long an answer may wait for its task"),
+        ]
+    };
+}
+
+/// A line of [`settings_table`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setting {
+    ($config:ty, $($field:ident).+, $toml:literal, $flag:literal, $variable:literal,
+     $name:literal, $flag_name:literal, $variable_name:literal, $value:literal, $help:literal) => {
+        agentanycast_program::key!($config, concat!($toml, $name), $($field).+)
+            .variable(concat!($variable, $variable_name))
+            .flag(concat!($flag, $flag_name), $value, $help)
+    };
+}
+
+#[rustfmt::skip] // A table.
+const OWN: &[Key] = &[
     key!(Config, "daemon", daemon).variable("DAEMON").flag("daemon", "ADDR", "The daemon, unix://PATH or tcp://HOST:PORT"),
-    key!(Config, "listen", listen).variable("LISTEN").flag("listen", "ADDR", "Where HTTP clients connect, HOST:PORT"),
-    key!(Config, "allow_remote", allow_remote).variable("ALLOW_REMOTE").flag("allow-remote", "", "Listen beyond loopback without TLS or without tokens"),
-    key!(Config, "tls_cert", tls_cert).variable("TLS_CERT").flag("tls-cert", "FILE", "The certificate of TLS, PEM; read again when it changes"),
-    key!(Config, "tls_key", tls_key).variable("TLS_KEY").flag("tls-key", "FILE", "Its key, PEM"),
-    key!(Config, "public_url", public_url).variable("PUBLIC_URL").flag("public-url", "URL", "How clients reach the bridge, as cards name it"),
-    key!(Config, "card", card).variable("CARD").flag("card", "FORM", "dual for the fields of both versions, or 1.0"),
-    key!(Config, "key", key).variable("KEY").flag("key", "FILE", "The key that cards are signed with, such as that of the node"),
-    key!(Config, "cors_origins", cors_origins).variable("CORS_ORIGINS").flag("cors-origins", "ORIGINS", "Origins whose pages may call, comma list, * for any"),
-    key!(Config, "tokens_file", tokens_file).variable("TOKENS_FILE").flag("tokens-file", "FILE", "Callers, one a line: a name and its Bearer token"),
-    key!(Config, "max_body", max_body).variable("MAX_BODY").flag("max-body", "SIZE", "Largest body of a request"),
-    key!(Config, "wait_limit", wait_limit).variable("WAIT_LIMIT").flag("wait-limit", "TIME", "How long an answer may wait for its task"),
     key!(Config, "log_level", log_level).variable("LOG_LEVEL").flag("log-level", "LEVEL", "error, warn, info, debug or trace"),
     key!(Config, "log_format", log_format).variable("LOG_FORMAT").flag("log-format", "FORMAT", "json or text"),
 ];
+
+const FRONT: &[Key] = settings_table!(Config, front, "", "", "");
+
+static JOINED: [Key; OWN.len() + FRONT.len()] = settings::join(&[OWN, FRONT]);
+
+/// All of them.
+pub(super) static KEYS: &[Key] = &JOINED;

@@ -20,7 +20,8 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
     check.paths()?;
     check.access()?;
     check.limits()?;
-    check.words()
+    check.words()?;
+    check.bridge()
 }
 
 struct Check<'a> {
@@ -37,7 +38,6 @@ impl Check<'_> {
         let foreign = !matches!(c.transport.as_str(), "" | "auto" | "libp2p");
         let nats = foreign && c.transport.starts_with("nats");
         let wanted = [
-            (c.bridge.enabled, "bridge.enabled", "the A2A bridge", HTTP),
             (c.mcp.enabled, "mcp.enabled", "MCP", HTTP),
             (c.mcp.stdio, "mcp.stdio", "MCP", HTTP),
             (!c.mcp.proxy.is_empty(), "mcp.proxy", "the MCP proxy", HTTP),
@@ -255,6 +255,16 @@ impl Check<'_> {
             return Err(self.not_built("namespace", "namespaces", "use default, or other bootstrap peers"));
         }
         Ok(())
+    }
+
+    fn bridge(&self) -> Result<(), ConfigError> {
+        let bridge = &self.config.bridge;
+        if !bridge.enabled {
+            return Ok(());
+        }
+        bridge
+            .front
+            .check("bridge.", "--bridge-", keys::KEYS, self.config, self.sources)
     }
 
     /// The value of a setting as the user knows it, without quotes around texts.

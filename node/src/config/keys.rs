@@ -1,6 +1,6 @@
 //! The table of every setting: its name in TOML, its flag, its variable, and the field it fills.
 //!
-//! The rule: a setting is one line here, one field in `Config`, and nothing else.
+//! The rule: a setting is one line here, one field in `Config`, and nothing else. Those of the bridge are in its crate.
 
 use agentanycast_program::{key, settings};
 
@@ -15,7 +15,7 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
 }
 
 #[rustfmt::skip] // A table.
-pub(super) static KEYS: &[Key] = &[
+const OWN: &[Key] = &[
     key!(Config, "key_path", key_path).variable("KEY_PATH").flag("key", "FILE", "The node's key; made if it is missing"),
     key!(Config, "listen_addrs", listen_addrs).flag("listen", "ADDRS", "Multiaddrs to listen on, comma list"),
     key!(Config, "grpc_listen", grpc_listen).variable("GRPC_LISTEN").flag("grpc-listen", "URL", "Where agents connect: unix://PATH or tcp://HOST:PORT"),
@@ -44,10 +44,6 @@ pub(super) static KEYS: &[Key] = &[
     key!(Config, "transport", transport).only_flag().flag("transport", "NAME", "auto or libp2p"),
     key!(Config, "namespace", namespace).only_flag().flag("namespace", "NAME", "default"),
     key!(Config, "bridge.enabled", bridge.enabled),
-    key!(Config, "bridge.listen", bridge.listen).variable("BRIDGE_LISTEN").flag("bridge-listen", "ADDR", "Turn on the A2A bridge at HOST:PORT (not available yet)").enabling("bridge.enabled"),
-    key!(Config, "bridge.tls_cert", bridge.tls_cert),
-    key!(Config, "bridge.tls_key", bridge.tls_key),
-    key!(Config, "bridge.cors_origins", bridge.cors_origins),
     key!(Config, "anycast.routing_strategy", anycast.routing_strategy),
     key!(Config, "anycast.cache_ttl", anycast.cache_ttl),
     key!(Config, "anycast.auto_register", anycast.auto_register),
@@ -82,3 +78,17 @@ pub(super) static KEYS: &[Key] = &[
     key!(Config, "policy.rate_limit.default_rps", policy.default_rps),
     key!(Config, "policy.rate_limit.overrides", policy.overrides),
 ];
+
+const BRIDGE: &[Key] = agentanycast_bridge::settings_table!(
+    Config,
+    bridge.front,
+    "bridge.",
+    "bridge-",
+    "BRIDGE_",
+    "bridge.enabled"
+);
+
+static JOINED: [Key; OWN.len() + BRIDGE.len()] = settings::join(&[OWN, BRIDGE]);
+
+/// All of them.
+pub(super) static KEYS: &[Key] = &JOINED;

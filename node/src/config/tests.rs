@@ -218,6 +218,8 @@ fn other_value(key: &Key) -> String {
         ("anycast.dht_mode", _) => "client",
         ("anycast.routing_strategy", _) => "round_robin",
         ("retry_delays", _) => "1s,90s",
+        ("bridge.card", _) => "1.0",
+        ("bridge.max_body", _) => "1MiB",
         ("policy.acl" | "policy.rate_limit.overrides", _) => "",
         (name, _) if name.ends_with(".listen") => "localhost:9",
         (_, "true") => "false",

@@ -4,120 +4,130 @@ use agentanycast_tests::eventually;
 use http::StatusCode;
 use serde_json::json;
 
-use crate::scene::{Scene, old_say, say, send, send_off, texts};
+use crate::scene::{CARRIERS, Scene, old_say, say, send, send_off, texts};
 
 #[tokio::test]
 async fn a_message_is_answered_over_each_binding() {
-    let scene = Scene::talking().await;
-    let task = &scene.client().call("SendMessage", send("echo hello")).await["task"];
-    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
-    assert_eq!(texts(task), ["echo hello", "hello"]);
-    assert_eq!(task["history"][0]["messageId"], "m-echo hello");
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let task = &scene.client().call("SendMessage", send("echo hello")).await["task"];
+        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+        assert_eq!(texts(task), ["echo hello", "hello"]);
+        assert_eq!(task["history"][0]["messageId"], "m-echo hello");
 
-    let params = json!({"message": old_say("echo hello")});
-    let task = scene.old_client().call("message/send", params).await;
-    assert_eq!(
-        (&task["kind"], &task["status"]["state"]),
-        (&json!("task"), &json!("completed"))
-    );
-    assert_eq!(texts(&task), ["echo hello", "hello"]);
+        let params = json!({"message": old_say("echo hello")});
+        let task = scene.old_client().call("message/send", params).await;
+        assert_eq!(
+            (&task["kind"], &task["status"]["state"]),
+            (&json!("task"), &json!("completed"))
+        );
+        assert_eq!(texts(&task), ["echo hello", "hello"]);
 
-    let answer = scene.client().post("/message:send", &send("echo hello")).await;
-    assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(texts(&answer.body["task"]), ["echo hello", "hello"]);
+        let answer = scene.client().post("/message:send", &send("echo hello")).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(texts(&answer.body["task"]), ["echo hello", "hello"]);
+    }
 }
 
 /// Files, data of every kind, metadata, what nobody knows: there and back through two nodes and an agent.
 #[tokio::test]
 async fn everything_comes_back() {
-    let scene = Scene::talking().await;
-    let parts = json!([
-        {"text": "echo", "mediaType": "text/markdown", "metadata": {"lang": "en", "n": 9_007_199_254_740_993_u64}},
-        {"raw": "AP8Q", "filename": "a.bin", "mediaType": "application/octet-stream"},
-        {"url": "https://example.org/a.png", "filename": "a.png", "mediaType": "image/png"},
-        {"data": {"n": 42, "big": 9_007_199_254_740_993_u64, "f": 1.5, "list": [null, true]}, "later": {"x": [1]}},
-        {"data": [1, "two", null]},
-    ]);
-    let params = json!({
-        "message": {"messageId": "m", "role": "ROLE_USER", "parts": parts, "contextId": "my context",
-            "metadata": {"trace": {"id": 7}}, "extensions": ["urn:x"], "referenceTaskIds": ["t0"], "later": true},
-        "metadata": {"priority": 3, "label": "x", "task_id": "not yours"},
-    });
-    let task = &scene.client().call("SendMessage", params.clone()).await["task"];
-    assert_eq!(task["artifacts"][0]["parts"], parts);
-    assert_eq!(task["contextId"], "my context");
-    let said = &task["history"][0];
-    for field in [
-        "messageId",
-        "role",
-        "parts",
-        "contextId",
-        "extensions",
-        "referenceTaskIds",
-        "later",
-    ] {
-        assert_eq!(said[field], params["message"][field], "{field}");
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let parts = json!([
+            {"text": "echo", "mediaType": "text/markdown", "metadata": {"lang": "en", "n": 9_007_199_254_740_993_u64}},
+            {"raw": "AP8Q", "filename": "a.bin", "mediaType": "application/octet-stream"},
+            {"url": "https://example.org/a.png", "filename": "a.png", "mediaType": "image/png"},
+            {"data": {"n": 42, "big": 9_007_199_254_740_993_u64, "f": 1.5, "list": [null, true]}, "later": {"x": [1]}},
+            {"data": [1, "two", null]},
+        ]);
+        let params = json!({
+            "message": {"messageId": "m", "role": "ROLE_USER", "parts": parts, "contextId": "my context",
+                "metadata": {"trace": {"id": 7}}, "extensions": ["urn:x"], "referenceTaskIds": ["t0"], "later": true},
+            "metadata": {"priority": 3, "label": "x", "task_id": "not yours"},
+        });
+        let task = &scene.client().call("SendMessage", params.clone()).await["task"];
+        assert_eq!(task["artifacts"][0]["parts"], parts);
+        assert_eq!(task["contextId"], "my context");
+        let said = &task["history"][0];
+        for field in [
+            "messageId",
+            "role",
+            "parts",
+            "contextId",
+            "extensions",
+            "referenceTaskIds",
+            "later",
+        ] {
+            assert_eq!(said[field], params["message"][field], "{field}");
+        }
+        assert_eq!(said["metadata"]["trace"], json!({"id": 7}));
+        assert_eq!(task["metadata"]["priority"], 3);
+        assert_eq!(task["metadata"]["task_id"], "not yours");
     }
-    assert_eq!(said["metadata"]["trace"], json!({"id": 7}));
-    assert_eq!(task["metadata"]["priority"], 3);
-    assert_eq!(task["metadata"]["task_id"], "not yours");
 }
 
 #[tokio::test]
 async fn a_question_is_answered() {
-    let scene = Scene::talking().await;
-    let client = scene.client();
-    let task = client.call("SendMessage", send("ask")).await["task"].take();
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
-    assert_eq!(task["status"]["message"]["parts"][0]["text"], "Which one?");
-    assert_eq!(task["status"]["message"]["taskId"], task["id"]);
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.client();
+        let task = client.call("SendMessage", send("ask")).await["task"].take();
+        assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+        assert_eq!(task["status"]["message"]["parts"][0]["text"], "Which one?");
+        assert_eq!(task["status"]["message"]["taskId"], task["id"]);
 
-    let mut message = say("the red one");
-    message["taskId"] = task["id"].clone();
-    message["contextId"] = "another".into();
-    assert_eq!(
-        client.code("SendMessage", json!({ "message": message })).await,
-        -32602
-    );
-    message["contextId"] = task["contextId"].clone();
-    let ended = &client.call("SendMessage", json!({ "message": message })).await["task"];
-    assert_eq!(ended["id"], task["id"]);
-    assert_eq!(texts(ended), ["You said the red one"]);
-    assert_eq!(
-        client.code("SendMessage", json!({ "message": message })).await,
-        -32004
-    );
+        let mut message = say("the red one");
+        message["taskId"] = task["id"].clone();
+        message["contextId"] = "another".into();
+        assert_eq!(
+            client.code("SendMessage", json!({ "message": message })).await,
+            -32602
+        );
+        message["contextId"] = task["contextId"].clone();
+        let ended = &client.call("SendMessage", json!({ "message": message })).await["task"];
+        assert_eq!(ended["id"], task["id"]);
+        assert_eq!(texts(ended), ["You said the red one"]);
+        assert_eq!(
+            client.code("SendMessage", json!({ "message": message })).await,
+            -32004
+        );
+    }
 }
 
 #[tokio::test]
 async fn a_task_is_read_and_cancelled() {
-    let scene = Scene::talking().await;
-    let client = scene.client();
-    let task = client.call("SendMessage", send_off("wait")).await["task"].take();
-    let id = json!({"id": task["id"]});
-    eventually("the agent works", || async {
-        let task = client.call("GetTask", id.clone()).await;
-        (task["status"]["state"] == "TASK_STATE_WORKING").then_some(())
-    })
-    .await;
-    let path = format!("/tasks/{}", task["id"].as_str().unwrap());
-    let read = client.get(&format!("{path}?historyLength=0")).await;
-    assert_eq!(read.body["status"]["message"]["parts"][0]["text"], "on my way");
-    assert!(read.body.get("history").is_none(), "{}", read.body);
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.client();
+        let task = client.call("SendMessage", send_off("wait")).await["task"].take();
+        let id = json!({"id": task["id"]});
+        eventually("the agent works", || async {
+            let task = client.call("GetTask", id.clone()).await;
+            (task["status"]["state"] == "TASK_STATE_WORKING").then_some(())
+        })
+        .await;
+        let path = format!("/tasks/{}", task["id"].as_str().unwrap());
+        let read = client.get(&format!("{path}?historyLength=0")).await;
+        assert_eq!(read.body["status"]["message"]["parts"][0]["text"], "on my way");
+        assert!(read.body.get("history").is_none(), "{}", read.body);
 
-    let cancelled = client.post(&format!("{path}:cancel"), &json!({})).await;
-    assert_eq!(cancelled.body["status"]["state"], "TASK_STATE_CANCELED");
-    assert_eq!(client.code("CancelTask", id.clone()).await, -32002);
-    let old = scene.old_client().call("tasks/get", id).await;
-    assert_eq!(old["status"]["state"], "canceled");
+        let cancelled = client.post(&format!("{path}:cancel"), &json!({})).await;
+        assert_eq!(cancelled.body["status"]["state"], "TASK_STATE_CANCELED");
+        assert_eq!(client.code("CancelTask", id.clone()).await, -32002);
+        let old = scene.old_client().call("tasks/get", id).await;
+        assert_eq!(old["status"]["state"], "canceled");
+    }
 }
 
 #[tokio::test]
 async fn failures_are_told() {
-    let scene = Scene::talking().await;
-    let task = &scene.client().call("SendMessage", send("fail no paper")).await["task"];
-    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
-    assert_eq!(task["status"]["message"]["parts"][0]["text"], "no paper");
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let task = &scene.client().call("SendMessage", send("fail no paper")).await["task"];
+        assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+        assert_eq!(task["status"]["message"]["parts"][0]["text"], "no paper");
+    }
 }
 
 #[tokio::test]

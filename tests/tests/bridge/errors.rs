@@ -4,7 +4,7 @@ use agentanycast_tests::Bridge;
 use http::{Method, StatusCode};
 use serde_json::json;
 
-use crate::scene::{Scene, say, send, send_off};
+use crate::scene::{CARRIERS, Scene, say, send, send_off};
 
 #[tokio::test]
 async fn errors_are_those_of_the_specification() {
@@ -51,56 +51,60 @@ async fn errors_are_those_of_the_specification() {
 
 #[tokio::test]
 async fn rest_says_it_by_statuses() {
-    let scene = Scene::talking().await;
-    let client = scene.client();
-    let missing = client.get("/tasks/no-such-task").await;
-    assert_eq!(missing.status, StatusCode::NOT_FOUND);
-    assert_eq!(missing.body["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
-    let versionless = scene.old_client().get("/tasks").await;
-    assert_eq!(versionless.status, StatusCode::BAD_REQUEST);
-    assert_eq!(
-        versionless.body["error"]["details"][0]["reason"],
-        "VERSION_NOT_SUPPORTED"
-    );
-    assert_eq!(
-        scene.old_client().get("/tasks?A2A-Version=1.0").await.status,
-        StatusCode::OK
-    );
-    let verb = client.get("/message:send").await;
-    assert_eq!(
-        (verb.status, &verb.headers["allow"]),
-        (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap())
-    );
-    assert_eq!(client.get("/nothing/here").await.status, StatusCode::NOT_FOUND);
-    let stream = client.post("/tasks/no-such-task:subscribe", &json!({})).await;
-    assert_eq!(stream.status, StatusCode::NOT_FOUND);
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.client();
+        let missing = client.get("/tasks/no-such-task").await;
+        assert_eq!(missing.status, StatusCode::NOT_FOUND);
+        assert_eq!(missing.body["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
+        let versionless = scene.old_client().get("/tasks").await;
+        assert_eq!(versionless.status, StatusCode::BAD_REQUEST);
+        assert_eq!(
+            versionless.body["error"]["details"][0]["reason"],
+            "VERSION_NOT_SUPPORTED"
+        );
+        assert_eq!(
+            scene.old_client().get("/tasks?A2A-Version=1.0").await.status,
+            StatusCode::OK
+        );
+        let verb = client.get("/message:send").await;
+        assert_eq!(
+            (verb.status, &verb.headers["allow"]),
+            (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap())
+        );
+        assert_eq!(client.get("/nothing/here").await.status, StatusCode::NOT_FOUND);
+        let stream = client.post("/tasks/no-such-task:subscribe", &json!({})).await;
+        assert_eq!(stream.status, StatusCode::NOT_FOUND);
+    }
 }
 
 #[tokio::test]
 async fn bodies_are_checked_before_they_are_read() {
-    let scene = Scene::talking().await;
-    let client = scene.client();
-    for (media_type, body, code) in [
-        ("text/plain", "{}".to_owned(), -32005),
-        ("application/json", "{".to_owned(), -32700),
-        ("application/json", String::new(), -32700),
-        ("application/json", "[]".to_owned(), -32600),
-        ("application/json", "7".to_owned(), -32600),
-        (
-            "application/json",
-            r#"{"jsonrpc":"1.0","method":"GetTask"}"#.to_owned(),
-            -32600,
-        ),
-        ("application/json", "[".repeat(5000), -32700),
-        (
-            "application/json",
-            format!("\"{}\"", "x".repeat(25 << 20)),
-            -32600,
-        ),
-    ] {
-        let answer = client.request(Method::POST, "/", media_type, body).await;
-        assert_eq!(answer.body["error"]["code"], code, "{}", answer.body);
-        assert_eq!(answer.body["id"], json!(null));
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.client();
+        for (media_type, body, code) in [
+            ("text/plain", "{}".to_owned(), -32005),
+            ("application/json", "{".to_owned(), -32700),
+            ("application/json", String::new(), -32700),
+            ("application/json", "[]".to_owned(), -32600),
+            ("application/json", "7".to_owned(), -32600),
+            (
+                "application/json",
+                r#"{"jsonrpc":"1.0","method":"GetTask"}"#.to_owned(),
+                -32600,
+            ),
+            ("application/json", "[".repeat(5000), -32700),
+            (
+                "application/json",
+                format!("\"{}\"", "x".repeat(25 << 20)),
+                -32600,
+            ),
+        ] {
+            let answer = client.request(Method::POST, "/", media_type, body).await;
+            assert_eq!(answer.body["error"]["code"], code, "{}", answer.body);
+            assert_eq!(answer.body["id"], json!(null));
+        }
     }
 }
 

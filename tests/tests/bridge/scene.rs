@@ -1,10 +1,22 @@
-//! A bridge before one daemon, an agent on another, and what tests say to it.
+//! A bridge before one daemon or in it, an agent on another, and what tests say to it.
 
 use agentanycast::{Artifact, HandlerError, IncomingTask, Message};
-use agentanycast_tests::{Bridge, Pair, Transport, agent::Agent, http::Client};
+use agentanycast_tests::{Bridge, Daemon, Pair, Transport, agent::Agent, http::Client};
 use serde_json::{Value, json};
 
-/// Two connected daemons: the agent is on the first, the bridge before the second.
+/// What carries the bridge's calls to its daemon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Carrier {
+    /// gRPC: the bridge is a process of its own.
+    Grpc,
+    /// Nothing: it is in the daemon.
+    Inside,
+}
+
+/// Both: what a client sees is the same.
+pub(crate) const CARRIERS: [Carrier; 2] = [Carrier::Grpc, Carrier::Inside];
+
+/// Two connected daemons: the agent is on the first, the bridge before the second or in it.
 pub(crate) struct Scene {
     pub(crate) pair: Pair,
     pub(crate) bridge: Bridge,
@@ -19,10 +31,26 @@ impl Scene {
         H: Fn(IncomingTask) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
-        let pair = Pair::start(Transport::Tcp).await;
-        let node = pair.alice.node_named("Alice").await;
-        let agent = Agent::serve(&node, handler);
-        let bridge = Bridge::start(&pair.bob).await;
+        Self::by(Carrier::Grpc, handler).await
+    }
+
+    async fn by<H, F>(carrier: Carrier, handler: H) -> Self
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        eprintln!("the bridge by {carrier:?}");
+        let daemon = || Daemon::builder().listen([Transport::Tcp.listen()]);
+        let bob = match carrier {
+            Carrier::Grpc => daemon(),
+            Carrier::Inside => daemon().bridge(),
+        };
+        let pair = Pair::of(daemon(), bob).await;
+        let agent = Agent::serve(&pair.alice.node_named("Alice").await, handler);
+        let bridge = match carrier {
+            Carrier::Grpc => Bridge::start(&pair.bob).await,
+            Carrier::Inside => Bridge::inside(&pair.bob),
+        };
         Self {
             pair,
             bridge,
@@ -33,6 +61,11 @@ impl Scene {
     /// With an agent that understands [`talk`].
     pub(crate) async fn talking() -> Self {
         Self::new(talk).await
+    }
+
+    /// The same with this carrier.
+    pub(crate) async fn talking_by(carrier: Carrier) -> Self {
+        Self::by(carrier, talk).await
     }
 
     /// Where the agent is, as paths have it.

@@ -95,6 +95,8 @@ const NOT_ALLOWED: &str = r#"
     --transport=tcp                     | transport             | "tcp"         | flag --transport    | auto or libp2p
     --namespace=A_b                     | namespace             | "A_b"         | flag --namespace    | a-z
     --bridge-listen=here                | bridge.listen         | "here"        | flag --bridge-listen | HOST:PORT
+    --bridge-listen=:8080               | bridge.listen         | ":8080"       | flag --bridge-listen | --bridge-allow-remote
+    [bridge];enabled = true;tls_key = '/k' | bridge.tls_cert    | ""            | default             | the other half
     --listen=/ip4/1.2.3.4               | listen_addrs          | "/ip4/1.2.3.4" | flag --listen      | tcp/PORT
     --listen=/ip4/0.0.0.0/tcp/1,x       | listen_addrs          | "x"           | flag --listen       | multiaddr
     --listen=/dns4/a/tcp/1              | listen_addrs          | "/dns4/a/tcp/1" | flag --listen     | this host
@@ -134,7 +136,6 @@ const NOT_ALLOWED: &str = r#"
 /// What is given | the setting | where it came from.
 #[rustfmt::skip] // A table.
 const NOT_BUILT: &str = "
-    --bridge-listen=:8080                | bridge.enabled         | flag --bridge-listen
     -anp-listen=:8080                    | anp.enabled            | flag --anp-listen
     --mcp-listen=:8080                   | mcp.enabled            | flag --mcp-listen
     --mcp                                | mcp.stdio              | flag --mcp
@@ -148,7 +149,6 @@ const NOT_BUILT: &str = "
     $NATS_ENABLED=1                      | transport.nats.enabled | environment AGENTANYCAST_NATS_ENABLED
     $DID_WEB=did:web:x                   | identity.did_web       | environment AGENTANYCAST_DID_WEB
     $DID_DNS_DOMAIN=x                    | identity.did_dns_domain | environment AGENTANYCAST_DID_DNS_DOMAIN
-    [bridge];enabled = true              | bridge.enabled         | config.toml:2
     [[policy.acl]];allow = true          | policy.acl             | config.toml:1
     [policy];audit_log_path = '/a'       | policy.audit_log_path  | config.toml:2
     [policy.rate_limit];default_rps = 5  | policy.rate_limit.default_rps | config.toml:2

@@ -1,0 +1,237 @@
+//! The bridge in the daemon's process: the port of `agentanycast-bridge` carried out by this node, without a wire.
+//!
+//! The one rule: it makes the calls that any client makes, so a bridge beside the daemon and one in it see the same.
+
+use std::sync::Arc;
+
+use agentanycast_bridge::gateway::{ErrorKind, Gateway, GatewayError, Outgoing, Target, TaskHandle, Update};
+use agentanycast_proto::{
+    MAX_GRPC_MESSAGE,
+    v1::{
+        self, CancelTaskRequest, DiscoverRequest, GetPeerCardRequest, GetTaskRequest, ListTasksRequest,
+        SendTaskRequest, StreamEndReason, SubscribeTaskStreamRequest, SubscribeTaskUpdatesRequest,
+        node_service_server::NodeService as _, send_task_request,
+        subscribe_task_stream_response::Event as Piece, task_list_service_server::TaskListService as _,
+    },
+};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
+use tonic::{Code, Request, Status};
+
+use crate::{api::Api, engine::MAX_PAGE, net};
+
+/// The node as gateways see it.
+#[derive(Clone)]
+pub struct LocalGateway {
+    api: Api,
+    net: net::Handle,
+}
+
+impl LocalGateway {
+    /// Of this node.
+    pub fn new(api: Api, net: net::Handle) -> Self {
+        Self { api, net }
+    }
+
+    fn local(&self, id: String) -> LocalTask {
+        LocalTask {
+            api: self.api.clone(),
+            id,
+        }
+    }
+}
+
+/// A call that takes answers as large as a message may be.
+fn call<T>(request: T) -> Request<T> {
+    let mut call = Request::new(request);
+    call.metadata_mut()
+        .insert("agentanycast-max-message", MAX_GRPC_MESSAGE.into());
+    call
+}
+
+/// What a refusal means; `missing` is what was not found.
+fn refused(status: &Status, missing: ErrorKind) -> GatewayError {
+    let kind = match status.code() {
+        Code::NotFound => missing,
+        Code::InvalidArgument => ErrorKind::Invalid,
+        Code::FailedPrecondition => ErrorKind::Conflict,
+        Code::PermissionDenied => ErrorKind::Denied,
+        Code::ResourceExhausted => ErrorKind::Busy,
+        Code::Unavailable => ErrorKind::Unavailable,
+        Code::Unimplemented => ErrorKind::Unsupported,
+        _ => ErrorKind::Internal,
+    };
+    GatewayError::new(kind, status.message())
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+fn no_task(status: Status) -> GatewayError {
+    refused(&status, ErrorKind::TaskNotFound)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
+fn no_agent(status: Status) -> GatewayError {
+    match status.code() {
+        // A name that is none, a registry that does not answer.
+        Code::InvalidArgument | Code::Unavailable => {
+            GatewayError::new(ErrorKind::AgentNotFound, status.message())
+        }
+        _ => refused(&status, ErrorKind::AgentNotFound),
+    }
+}
+
+fn incomplete(what: &str) -> GatewayError {
+    GatewayError::new(ErrorKind::Internal, format!("the node answered without a {what}"))
+}
+
+#[tonic::async_trait]
+impl Gateway for LocalGateway {
+    async fn peer_id(&self) -> Result<String, GatewayError> {
+        Ok(self.net.local_peer().to_string())
+    }
+
+    async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
+        use send_task_request::Target as To;
+        let to = match outgoing.target {
+            Target::Own => To::PeerId(self.net.local_peer().to_string()),
+            Target::Peer(peer) => {
+                let valid = peer.parse::<agentanycast_identity::PeerId>();
+                valid.map_err(|error| GatewayError::new(ErrorKind::AgentNotFound, error.to_string()))?;
+                To::PeerId(peer)
+            }
+            Target::Skill(skill) => To::SkillId(skill),
+            Target::Url(url) => To::Url(url),
+        };
+        let request = SendTaskRequest {
+            target: Some(to),
+            message: Some(outgoing.message),
+            context_id: outgoing.context_id,
+            metadata: outgoing.metadata,
+            ..SendTaskRequest::default()
+        };
+        let sent = self.api.send_task(call(request)).await;
+        let sent = sent.map_err(|status| refused(&status, ErrorKind::AgentNotFound))?;
+        let task = sent.into_inner().task.ok_or_else(|| incomplete("task"))?;
+        Ok(Arc::new(self.local(task.task_id)))
+    }
+
+    fn task(&self, id: &str) -> Arc<dyn TaskHandle> {
+        Arc::new(self.local(id.to_owned()))
+    }
+
+    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError> {
+        let mut tasks = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ListTasksRequest {
+                page_size: MAX_PAGE as i32,
+                page_token,
+                ..ListTasksRequest::default()
+            };
+            let page = self.api.list_tasks(call(request)).await.map_err(no_task)?;
+            let page = page.into_inner();
+            tasks.extend(page.tasks);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return Ok(tasks);
+            }
+        }
+    }
+
+    async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
+        let peer_id = peer.to_owned();
+        let answer = self.api.get_peer_card(call(GetPeerCardRequest { peer_id })).await;
+        let card = answer.map_err(no_agent)?.into_inner().card;
+        card.ok_or_else(|| incomplete("card"))
+    }
+
+    async fn discover(&self, skill: &str, limit: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
+        let request = DiscoverRequest {
+            skill_id: skill.to_owned(),
+            limit: i32::try_from(limit).unwrap_or(i32::MAX),
+            ..DiscoverRequest::default()
+        };
+        match self.api.discover(call(request)).await {
+            Ok(found) => Ok(found.into_inner().agents),
+            Err(status) if status.code() == Code::NotFound => Ok(Vec::new()),
+            Err(status) => Err(no_agent(status)),
+        }
+    }
+}
+
+struct LocalTask {
+    api: Api,
+    id: String,
+}
+
+#[tonic::async_trait]
+impl TaskHandle for LocalTask {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn snapshot(&self) -> Result<v1::Task, GatewayError> {
+        let task_id = self.id.clone();
+        let answer = self.api.get_task(call(GetTaskRequest { task_id })).await;
+        let task = answer.map_err(no_task)?.into_inner().task;
+        task.ok_or_else(|| incomplete("task"))
+    }
+
+    fn updates(&self) -> BoxStream<'static, Result<Update, GatewayError>> {
+        let (api, task_id) = (self.api.clone(), self.id.clone());
+        let updates = async_stream::try_stream! {
+            let request = SubscribeTaskUpdatesRequest { task_id, end_only: false };
+            let followed = api.subscribe_task_updates(call(request)).await.map_err(no_task)?;
+            let mut changes = followed.into_inner();
+            while let Some(change) = changes.next().await {
+                let change = change.map_err(no_task)?;
+                yield Update {
+                    status: change.status(),
+                    message: change.message,
+                    artifacts: change.artifacts,
+                };
+            }
+        };
+        updates.boxed()
+    }
+
+    fn stream(&self, artifact_id: &str) -> BoxStream<'static, Result<Bytes, GatewayError>> {
+        let api = self.api.clone();
+        let request = SubscribeTaskStreamRequest {
+            task_id: self.id.clone(),
+            artifact_id: artifact_id.to_owned(),
+            from_sequence: 0,
+        };
+        let bytes = async_stream::try_stream! {
+            let read = api.subscribe_task_stream(call(request)).await.map_err(no_task)?;
+            let mut pieces = read.into_inner();
+            while let Some(piece) = pieces.next().await {
+                match piece.map_err(no_task)?.event {
+                    Some(Piece::StreamChunk(chunk)) => yield Bytes::from(chunk.data),
+                    Some(Piece::StreamEnd(end)) if end.reason() != StreamEndReason::Complete => {
+                        let text = format!("the artifact was not finished: {}", end.error_message);
+                        Err(GatewayError::new(ErrorKind::Internal, text))?;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        bytes.boxed()
+    }
+
+    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError> {
+        let request = SendTaskRequest {
+            message: Some(message),
+            task_id: self.id.clone(),
+            ..SendTaskRequest::default()
+        };
+        self.api.send_task(call(request)).await.map(drop).map_err(no_task)
+    }
+
+    async fn cancel(&self) -> Result<v1::Task, GatewayError> {
+        let task_id = self.id.clone();
+        let answer = self.api.cancel_task(call(CancelTaskRequest { task_id })).await;
+        let task = answer.map_err(no_task)?.into_inner().task;
+        task.ok_or_else(|| incomplete("task"))
+    }
+}
