@@ -2,6 +2,7 @@
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
 //! that its clients reach it by.
+//! `screen` is which hosts the bridge connects to when somebody outside names them.
 //! `server` wires them with the settings of `config`, in the daemon or as a process of their own.
 
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@ pub mod config;
 pub mod gateway;
 mod grpc;
 pub mod http;
+pub mod screen;
 mod server;
 
 pub use server::{Bridge, main_with_args};
