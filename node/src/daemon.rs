@@ -18,6 +18,7 @@ use agentanycast_proto::{
     v1::{
         network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
         session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
+        task_note_service_server::TaskNoteServiceServer,
     },
 };
 use anyhow::Context as _;
@@ -438,6 +439,7 @@ fn serve(
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
     let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let task_notes = TaskNoteServiceServer::new(api.clone());
     let task_list = TaskListServiceServer::new(api)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
@@ -457,6 +459,7 @@ fn serve(
         .add_service(node_service)
         .add_service(session)
         .add_service(task_list)
+        .add_service(task_notes)
         .add_service(network);
     let engine = engine.clone();
     Ok(tokio::spawn(async move {

@@ -15,6 +15,8 @@ mod failover;
 mod feed;
 mod idempotency;
 mod marks;
+mod noted;
+mod notes;
 mod originate;
 mod peers;
 mod queue;
@@ -45,6 +47,8 @@ pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Due, StreamRoute},
     core::Core,
+    noted::NoteWatch,
+    notes::Note,
     originate::SendTask,
     shell::{Loaded, Parts, StartError, start},
     spans::{Span, SpanKind},
@@ -91,6 +95,7 @@ pub struct Engine {
     max_stream_bytes: u64,
     failed: watch::Receiver<Option<String>>,
     listening: watch::Receiver<bool>,
+    note_turn: noted::NoteTurn,
 }
 
 impl Engine {

@@ -62,6 +62,7 @@ pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
     network::{Nat, Network, PeerPath, PlaceState, Relay},
+    notes::TaskNote,
     peers::{DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
 };
 pub use part::{Content, Part};

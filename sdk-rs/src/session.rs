@@ -18,6 +18,7 @@ use agentanycast_proto::{
     v1::{
         self, network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
         session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
+        task_note_service_client::TaskNoteServiceClient,
     },
 };
 use tokio::{sync::Mutex, time::Instant};
@@ -34,6 +35,7 @@ use crate::{
 mod call_stream;
 mod calls;
 mod current;
+mod notes;
 
 use call_stream::Miss;
 use calls::Call;
@@ -64,6 +66,7 @@ const NO_CARD: u64 = u64::MAX;
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type NoteClient = TaskNoteServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type SessionClient = SessionServiceClient<InterceptedService<Channel, MaxMessage>>;
 
 /// Puts [`MAX_MESSAGE_KEY`] on every call.
@@ -100,6 +103,7 @@ pub(crate) struct Session {
     node: NodeClient,
     tasks: TaskListClient,
     network: NetworkClient,
+    notes: NoteClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -115,6 +119,7 @@ impl Session {
         let node = NodeServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let tasks = TaskListServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let network = NetworkServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let notes = TaskNoteServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -123,6 +128,7 @@ impl Session {
             node: node.max_decoding_message_size(MAX_GRPC_MESSAGE),
             tasks: tasks.max_decoding_message_size(MAX_GRPC_MESSAGE),
             network: network.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            notes,
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),

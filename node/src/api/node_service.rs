@@ -47,6 +47,7 @@ impl NodeService for Api {
             connected_peers: self.net().peers().len() as i32,
             started_at: Some(self.node.started_at.into()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent_listening: Some(*self.engine().listening().borrow()),
         };
         Ok(Response::new(GetNodeInfoResponse {
             node_info: Some(node_info),

@@ -153,6 +153,7 @@ impl Core {
                 break;
             };
             self.feed.withdraw(&id);
+            self.notes.forget(&id, &mut self.turn.batch);
             self.effect(Effect::Forget { task_id: id });
         }
         self.idempotency.expire(now.unix, &mut self.turn.batch);

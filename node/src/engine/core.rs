@@ -72,11 +72,12 @@ pub struct Core {
     /// The last collection had to leave some for the next turn.
     pub(super) more_to_collect: bool,
     pub(super) marks: super::marks::Sweep,
+    pub(super) notes: super::notes::Notes,
     /// When the peers were last asked about open tasks.
     pub(super) last_asked: Duration,
     pub(super) next_stream: u64,
     pub(super) refusals_logged: HashSet<PeerId>,
-    rng: StdRng,
+    pub(super) rng: StdRng,
     /// When the running turn is taken.
     pub(super) now: Now,
     pub(super) turn: Turn,
@@ -98,9 +99,12 @@ impl Core {
     ) -> Result<Self, StoreError> {
         let store = Arc::new(Watched::new(store));
         let as_store: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
+        let tasks = TaskTable::load(&as_store)?;
+        let notes = super::notes::Notes::load(&*store, |task| tasks.indexed(task).is_some())?;
         let mut core = Self {
             me,
-            tasks: TaskTable::load(&as_store)?,
+            tasks,
+            notes,
             queues: BTreeMap::new(),
             dirty: BTreeSet::new(),
             heavy: BTreeSet::new(),
@@ -303,6 +307,9 @@ impl Core {
         let routed_to = task.route.as_ref().and(task.role.peer());
         self.put(slot);
         self.effect(Effect::Changed(Arc::new(change)));
+        if self.notes.is_open(&id) {
+            self.effect(Effect::Noted { task_id: id.clone() });
+        }
         if ended {
             self.claims.remove(&id);
             self.unsaid.said(&id);

@@ -31,6 +31,7 @@ pub(super) mod tag {
     pub(crate) const CARD_SIZE: u8 = b'd';
     pub(crate) const ADDRESSES: u8 = b'x';
     pub(crate) const LISTEN: u8 = b'L';
+    pub(crate) const NOTE: u8 = b'n';
 }
 
 /// `tag ‖ length ‖ name`.

@@ -9,7 +9,7 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,7 @@ use super::{
     core::Core,
     courier::{self, Report},
     feed::ListenerId,
+    noted::Noted,
     subscribers::Subscribers,
     turn::{Effect, EngineError, Limits, Now, OnRoute, OnSpan},
 };
@@ -99,6 +100,7 @@ pub struct Loaded {
 /// Everyone who is told of changes.
 pub(super) struct Audience {
     pub(super) subscribers: Subscribers,
+    pub(super) noted: Arc<Noted>,
     listeners: HashMap<ListenerId, mpsc::Sender<Incoming>>,
     next_listener: ListenerId,
     /// Whether there is any.
@@ -198,6 +200,7 @@ impl Loaded {
             max_stream_bytes: self.core.limits().quota,
             failed,
             listening,
+            note_turn: Arc::new(Semaphore::new(1)),
         };
         let (reports, courier_reports) = mpsc::channel(REPORTS);
         let shell = Shell {
@@ -213,6 +216,7 @@ impl Loaded {
             pending_bytes: 0,
             audience: Audience {
                 subscribers: Subscribers::default(),
+                noted: Arc::default(),
                 listeners: HashMap::new(),
                 next_listener: 0,
                 listening: listening_sender,
@@ -339,6 +343,7 @@ impl Shell {
             }
         }
         self.audience.subscribers.close();
+        self.audience.noted.close();
         // Joining the writer's thread ends the last barrier.
         let committer = self.committer;
         let _ = tokio::task::spawn_blocking(move || drop(committer)).await;
@@ -549,6 +554,7 @@ impl Shell {
             Effect::Ack { peer, frame } => self.write(peer, None, frame),
             Effect::Wanted { peer, wanted } => self.net.set_wanted(peer, wanted),
             Effect::Changed(change) => self.audience.subscribers.publish(&change),
+            Effect::Noted { task_id } => self.audience.noted.tell(task_id),
             Effect::Incoming {
                 listener,
                 task,

@@ -80,6 +80,11 @@ pub enum Effect {
     },
     /// A task changed: tell its subscribers.
     Changed(Arc<Change>),
+    /// A task with open notes, or its notes, changed: tell whoever looks after them.
+    Noted {
+        /// Which task.
+        task_id: String,
+    },
     /// Hand a task to a listener.
     Incoming {
         /// To whom.

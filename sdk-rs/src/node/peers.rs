@@ -21,6 +21,8 @@ pub struct NodeInfo {
     pub started_at: Option<SystemTime>,
     /// Its version.
     pub version: String,
+    /// Whether an agent listens for tasks; `None` if the daemon is too old to say.
+    pub agent_listening: Option<bool>,
 }
 
 /// How a peer is reached.
@@ -106,6 +108,7 @@ impl From<v1::NodeInfo> for NodeInfo {
             connected_peers: usize::try_from(info.connected_peers).unwrap_or(0),
             started_at: to_system_time(info.started_at),
             version: info.version,
+            agent_listening: info.agent_listening,
         }
     }
 }

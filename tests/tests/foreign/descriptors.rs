@@ -14,13 +14,14 @@ use crate::stage::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 6] = [
+const OUR_FILES: [&str; 7] = [
     "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/network_service.proto",
     "agentanycast/v1/registry_proof.proto",
     "agentanycast/v1/session_service.proto",
     "agentanycast/v1/task_list_service.proto",
+    "agentanycast/v1/task_note_service.proto",
 ];
 
 /// All that we added besides those files.
@@ -40,6 +41,7 @@ const ADDED: &[&str] = &[
     "message FederatedRegistration: proofs = 101",
     "message FederatedRegistration: remaining_ms = 104",
     "message FederatedRegistration: tombstone = 103",
+    "message NodeInfo: agent_listening = 100",
     "message RegisterSkillsRequest: addresses = 100",
     "message SendTaskPayload: further = 101",
     "message SendTaskPayload: metadata = 100",
