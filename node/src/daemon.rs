@@ -4,13 +4,14 @@
 use std::{
     ffi::OsString,
     io::{self, Write as _},
+    net::SocketAddr,
     path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use agentanycast_bridge::Bridge;
+use agentanycast_bridge::{Bridge, http::connection};
 use agentanycast_identity as identity;
 use agentanycast_program::process;
 use agentanycast_proto::{
@@ -23,7 +24,10 @@ use agentanycast_proto::{
 };
 use anyhow::Context as _;
 use libp2p::{Multiaddr, multiaddr::Protocol};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
 use tower::util::MapResponseLayer;
@@ -132,6 +136,7 @@ struct Node {
     engine_task: tokio::task::JoinHandle<()>,
     server_stop: CancellationToken,
     server: tokio::task::JoinHandle<()>,
+    metrics_addr: Option<SocketAddr>,
     face_stop: CancellationToken,
     face: tokio::task::JoinHandle<()>,
     traces_stop: CancellationToken,
@@ -168,7 +173,9 @@ impl Node {
             .on_closed(move |connection| agents.caller_gone(connection.0));
         let face_stop = CancellationToken::new();
         let face = Face::new(engine.clone(), net.clone(), anycast.clone());
-        let face = tokio::spawn(show(config.metrics.clone(), face, face_stop.clone()));
+        let shown = bind_metrics(&config.metrics).await;
+        let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
+        let face = tokio::spawn(show(shown, face, face_stop.clone()));
         let api = Api::new(engine.clone(), net.clone(), anycast, config.max_artifact_bytes.0);
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
@@ -189,6 +196,7 @@ impl Node {
             engine_task,
             server_stop,
             server,
+            metrics_addr,
             face_stop,
             face,
             traces_stop,
@@ -205,6 +213,10 @@ impl Node {
         out.flush()?;
         for address in self.net.listen_addrs() {
             writeln!(out, "LISTEN_ADDR={address}/p2p/{me}")?;
+            out.flush()?;
+        }
+        if let Some(address) = self.metrics_addr {
+            writeln!(out, "METRICS_ADDR={address}")?;
             out.flush()?;
         }
         self.bridge.as_ref().map_or(Ok(()), Bridge::announce)
@@ -241,19 +253,26 @@ impl Node {
     }
 }
 
-/// Shows figures and health, if that is wanted. A port that is taken is an error in the log: tasks go on without it.
-async fn show(listener: config::Listener, face: Face, stop: CancellationToken) {
-    if !listener.enabled {
-        return;
+/// Where figures and health are shown, if that is wanted. A port that is taken is an error in the log: tasks go on
+/// without it.
+async fn bind_metrics(metrics: &config::Listener) -> Option<TcpListener> {
+    if !metrics.enabled {
+        return None;
     }
-    let address = listener.listen.to_bind();
-    match tokio::net::TcpListener::bind(&address).await {
-        Ok(listener) => {
-            let bound = listener.local_addr().map(|bound| bound.to_string());
-            tracing::info!(address = bound.unwrap_or_default(), "metrics, health and readiness are shown");
-            agentanycast_bridge::serve_http(listener, None, telemetry::router(face), stop).await;
+    let address = metrics.listen.to_bind();
+    match TcpListener::bind(&address).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::error!(address, %error, "metrics are not shown; free metrics.listen or set another");
+            None
         }
-        Err(error) => tracing::error!(%address, %error, "metrics are not shown; free metrics.listen or set another"),
+    }
+}
+
+async fn show(listener: Option<TcpListener>, face: Face, stop: CancellationToken) {
+    match listener {
+        Some(listener) => connection::serve(listener, None, telemetry::router(face), stop).await,
+        None => stop.cancelled().await,
     }
 }
 

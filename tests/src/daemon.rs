@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use crate::{
+    http::Client,
     lab::Namespace,
     rpc::{self, Rpc},
     wait::{LIMIT, eventually, within},
@@ -132,6 +133,8 @@ pub struct Builder {
     user: Option<u32>,
     /// Where its bridge listens: a free port until it has announced one.
     bridge: Option<SocketAddr>,
+    /// Where it shows its metrics: a free port until it has announced one.
+    metrics: Option<SocketAddr>,
 }
 
 impl Builder {
@@ -153,7 +156,14 @@ impl Builder {
             program: None,
             user: None,
             bridge: None,
+            metrics: None,
         }
+    }
+
+    /// With metrics, health and readiness shown on a free port of the loopback.
+    pub fn metrics(mut self) -> Self {
+        self.metrics = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        self
     }
 
     /// With a bridge in it, on a free port of the loopback.
@@ -256,6 +266,9 @@ impl Builder {
         }
         if let Some(bridge) = self.bridge {
             command.arg(format!("--bridge-listen={bridge}"));
+        }
+        if let Some(metrics) = self.metrics {
+            command.arg(format!("--metrics-listen={metrics}"));
         }
         command
             .args(&self.args)
@@ -363,7 +376,12 @@ impl Daemon {
     /// Whether the peer id and an address for each listener came before the output ended.
     async fn read_announcement(&mut self, mut lines: mpsc::UnboundedReceiver<String>) -> bool {
         let mut bridge = self.spec.bridge.is_none();
-        while self.peer_id.is_none() || self.addresses.len() < self.spec.listen.len() || !bridge {
+        let is_free = |address: Option<SocketAddr>| address.is_some_and(|address| address.port() == 0);
+        while self.peer_id.is_none()
+            || self.addresses.len() < self.spec.listen.len()
+            || is_free(self.spec.metrics)
+            || !bridge
+        {
             let Some(line) = lines.recv().await else {
                 return false;
             };
@@ -375,6 +393,8 @@ impl Daemon {
                     "the peer id is announced before {address}"
                 );
                 self.addresses.push(address.to_owned());
+            } else if let Some(address) = line.strip_prefix("METRICS_ADDR=") {
+                self.spec.metrics = Some(address.parse().expect("the address of its metrics"));
             } else if let Some(address) = line.strip_prefix("BRIDGE_ADDR=") {
                 self.spec.bridge = Some(address.parse().expect("the bridge's address"));
                 bridge = true;
@@ -393,6 +413,22 @@ impl Daemon {
     /// Where agents connect.
     pub fn grpc(&self) -> &str {
         &self.spec.grpc
+    }
+
+    /// A client of its metrics, health and readiness.
+    ///
+    /// # Panics
+    /// When it shows none.
+    pub fn metrics(&self) -> Client {
+        Client::new(format!("http://{}", self.metrics_addr()))
+    }
+
+    /// Where it shows them.
+    ///
+    /// # Panics
+    /// When it shows none.
+    pub fn metrics_addr(&self) -> SocketAddr {
+        self.spec.metrics.expect("a daemon that shows metrics")
     }
 
     /// Where the bridge in it listens.

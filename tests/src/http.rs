@@ -123,6 +123,22 @@ impl Client {
         self.request(Method::GET, path, "application/json", "").await
     }
 
+    /// GET of what is no JSON: the status and the text.
+    ///
+    /// # Panics
+    /// When there is no whole answer.
+    pub async fn text(&self, path: &str) -> (StatusCode, String) {
+        let response = self.begin(Method::GET, path, "text/plain", "").await;
+        let (head, body) = response.into_parts();
+        let body = within("the answer ends", body.collect())
+            .await
+            .expect("a whole answer");
+        (
+            head.status,
+            String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+        )
+    }
+
     /// POST of JSON.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.request(Method::POST, path, "application/json", body.to_string())

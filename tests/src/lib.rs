@@ -33,4 +33,4 @@ pub use bridge::Bridge;
 pub use daemon::{Builder, Daemon};
 pub use pair::{Pair, Transport};
 pub use relay::Relay;
-pub use wait::{LIMIT, eventually, eventually_within, skipped, within};
+pub use wait::{LIMIT, eventually, eventually_within, lacking, skipped, within};

@@ -50,3 +50,18 @@ pub fn skipped(why: &str) {
     // Not by a macro: those of a test that passes are not shown.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
+
+/// Set to 1 where all that tests need must be there, so that none can pass by being skipped.
+const REQUIRED: &str = "AGENTANYCAST_REQUIRE_LAB";
+
+/// Says that a test is skipped since something is not there.
+///
+/// # Panics
+/// When `AGENTANYCAST_REQUIRE_LAB=1` says that it has to be.
+pub fn lacking(why: &str) {
+    assert!(
+        std::env::var_os(REQUIRED).is_none_or(|value| value != "1"),
+        "{why}, and {REQUIRED}=1"
+    );
+    skipped(why);
+}

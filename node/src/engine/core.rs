@@ -271,7 +271,11 @@ impl Core {
         let commit = self.commit();
         let (role, status) = (slot.task.role, slot.task.status);
         let took = slot.task.updated_at.saturating_sub(slot.task.created_at);
-        let ended = slot.task.traced.filter(|_| status.is_terminal()).map(|_| slot.task.clone());
+        let ended = slot
+            .task
+            .traced
+            .filter(|_| status.is_terminal())
+            .map(|_| slot.task.clone());
         let before = self.tasks.put(slot, &mut self.turn.batch, commit);
         if before != Some(status) {
             if let Some(task) = ended {

@@ -117,7 +117,8 @@ impl Core {
 
     /// The task has ended: all that was done for it here is one span.
     pub(super) fn trace_end(&mut self, task: &Task) {
-        let (Some(traced), Some(own)) = (task.traced, Context::parse(Trace::of(&task.metadata).parent)) else {
+        let (Some(traced), Some(own)) = (task.traced, Context::parse(Trace::of(&task.metadata).parent))
+        else {
             return;
         };
         let (name, kind) = match task.role {

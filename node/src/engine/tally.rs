@@ -198,7 +198,9 @@ mod tests {
         }
         let told = tally.tasks().filter(|(.., count)| *count == 1).count();
         assert_eq!(told, (0..32).filter_map(Status::from_wire).count());
-        let kinds: Vec<_> = (0..128).filter_map(|kind| EnvelopeType::try_from(kind).ok()).collect();
+        let kinds: Vec<_> = (0..128)
+            .filter_map(|kind| EnvelopeType::try_from(kind).ok())
+            .collect();
         for kind in &kinds {
             tally.message(Direction::Inbound, *kind);
         }

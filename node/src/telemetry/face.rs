@@ -98,7 +98,9 @@ async fn health(State(face): State<Face>) -> Response {
     let store_failure = face.0.engine.failure();
     let answers = face.engine().await.is_some();
     let problem = match &store_failure {
-        Some(error) => Some(format!("the store failed: {error}; restart the daemon once it has room and works")),
+        Some(error) => Some(format!(
+            "the store failed: {error}; restart the daemon once it has room and works"
+        )),
         None if !answers => Some(format!("the engine did not answer within {} s", ANSWER.as_secs())),
         None => None,
     };

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, text::encode},
+    encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text::encode},
     metrics::MetricType,
     registry::Registry,
 };
@@ -105,13 +105,20 @@ impl Collector for Figures {
         let info = [("version", env!("CARGO_PKG_VERSION"))];
         let mut metric = out.encode_descriptor("build", "What runs here", None, MetricType::Info)?;
         metric.encode_info(&info)?;
-        gauge(out, "store_works", "1: tasks are accepted; 0: the store has failed", self.store_works.into())?;
+        gauge(
+            out,
+            "store_works",
+            "1: tasks are accepted; 0: the store has failed",
+            self.store_works.into(),
+        )?;
         self.encode_network(out)?;
         counters(
             out,
             "route_resolutions",
             "Choices of an agent for a skill",
-            self.resolutions.0.map(|(result, count)| ([("result", result)], count)),
+            self.resolutions
+                .0
+                .map(|(result, count)| ([("result", result)], count)),
         )?;
         match &self.engine {
             Some(engine) => self.encode_engine(out, engine),
@@ -123,15 +130,26 @@ impl Collector for Figures {
 impl Figures {
     fn encode_network(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let peers = &self.peers;
-        gauge(out, "connected_peers", "Peers that are connected", whole(peers.direct + peers.relayed))?;
+        gauge(
+            out,
+            "connected_peers",
+            "Peers that are connected",
+            whole(peers.direct + peers.relayed),
+        )?;
         gauges(
             out,
             "peer_paths",
             "Connected peers by how they are reached",
-            [("direct", peers.direct), ("relayed", peers.relayed)].map(|(path, count)| ([("path", path)], count)),
+            [("direct", peers.direct), ("relayed", peers.relayed)]
+                .map(|(path, count)| ([("path", path)], count)),
         )?;
         let connections = self.net.connections.map(labelled("direction"));
-        counters(out, "connections", "Connections made, by who made them", connections)?;
+        counters(
+            out,
+            "connections",
+            "Connections made, by who made them",
+            connections,
+        )?;
         gauges(
             out,
             "connections_by_transport",
@@ -175,19 +193,32 @@ impl Figures {
             "tasks",
             "Tasks that came to a status",
             statuses.iter().map(|(direction, status, count)| {
-                ([("direction", direction.name()), ("status", status.as_str())], *count)
+                (
+                    [("direction", direction.name()), ("status", status.as_str())],
+                    *count,
+                )
             }),
         )?;
         histograms(
             out,
             "task_duration_seconds",
             "How long ended tasks took from being sent",
-            Direction::ALL.map(|direction| ([("direction", direction.name())], tally.task_seconds(direction))),
+            Direction::ALL
+                .map(|direction| ([("direction", direction.name())], tally.task_seconds(direction))),
         )?;
         gauge(out, "open_tasks", "Tasks that have not ended", whole(*open_tasks))?;
         let waiting = depths.queued + depths.sent + depths.parked;
-        gauge(out, "offline_queue_size", "Envelopes that wait for a peer or its answer", whole(waiting))?;
-        let states = [("queued", depths.queued), ("sent", depths.sent), ("parked", depths.parked)];
+        gauge(
+            out,
+            "offline_queue_size",
+            "Envelopes that wait for a peer or its answer",
+            whole(waiting),
+        )?;
+        let states = [
+            ("queued", depths.queued),
+            ("sent", depths.sent),
+            ("parked", depths.parked),
+        ];
         gauges(
             out,
             "outbox_depth",
@@ -197,7 +228,10 @@ impl Figures {
         let kinds: Vec<_> = tally
             .messages()
             .map(|(direction, kind, count)| {
-                let kind = kind.as_str_name().trim_start_matches("ENVELOPE_TYPE_").to_lowercase();
+                let kind = kind
+                    .as_str_name()
+                    .trim_start_matches("ENVELOPE_TYPE_")
+                    .to_lowercase();
                 (direction, kind, count)
             })
             .collect();
@@ -281,7 +315,7 @@ fn counters<L: EncodeLabelSet>(
     for (labels, count) in values {
         metric
             .encode_family(&labels)?
-            .encode_counter::<(), _, f64>(&count, None)?;
+            .encode_counter::<NoLabelSet, _, f64>(&count, None)?;
     }
     Ok(())
 }
@@ -301,5 +335,5 @@ fn histograms<'s, L: EncodeLabelSet>(
 
 fn spread(metric: &mut MetricEncoder<'_>, values: &Spread) -> fmt::Result {
     let buckets: Vec<(f64, u64)> = values.buckets().collect();
-    metric.encode_histogram::<()>(values.sum(), values.count(), &buckets, None)
+    metric.encode_histogram::<NoLabelSet>(values.sum(), values.count(), &buckets, None)
 }

@@ -16,7 +16,9 @@ use opentelemetry::{
     InstrumentationScope, KeyValue, SpanId, TraceFlags, TraceId,
     trace::{SpanContext, SpanKind as Kind, Status, TraceState},
 };
-use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _, tonic_types::transport::ClientTlsConfig};
+use opentelemetry_otlp::{
+    SpanExporter, WithExportConfig as _, WithTonicConfig as _, tonic_types::transport::ClientTlsConfig,
+};
 use opentelemetry_sdk::{
     Resource,
     trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks},
@@ -52,7 +54,9 @@ const COMPLAIN: Duration = Duration::from_mins(1);
 
 /// The collector's address is none.
 #[derive(Debug, thiserror::Error)]
-#[error("telemetry.otlp_endpoint is {endpoint:?}, which is no address of a collector ({cause}); use HOST:PORT or http(s)://HOST:PORT")]
+#[error(
+    "telemetry.otlp_endpoint is {endpoint:?}, which is no address of a collector ({cause}); use HOST:PORT or http(s)://HOST:PORT"
+)]
 pub struct InvalidCollector {
     endpoint: String,
     cause: String,

@@ -1,4 +1,4 @@
-//! The images and docker-compose.yml, as far as that goes without an engine: what they say is read strictly, the
+//! What is in `deploy/`, and the images and docker-compose.yml, as far as that goes without an engine: what they say is read strictly, the
 //! processes are started as it says, and the build's commands can be run.
 
 #![allow(
@@ -11,6 +11,7 @@
 mod build;
 mod compose;
 mod dockerfile;
+mod monitoring;
 mod up;
 
 use std::path::PathBuf;

@@ -16,3 +16,4 @@ mod peers;
 mod session;
 mod sizes;
 mod stream;
+mod telemetry;

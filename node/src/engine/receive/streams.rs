@@ -83,7 +83,7 @@ impl Core {
             }
         };
         if let Some(reason) = refusal {
-            self.counters.refused += 1;
+            self.tally.refused += 1;
             self.log_once(peer, &reason);
             if !envelope_id.is_empty() {
                 self.ack(now, peer, envelope_id, Some(&reason));

@@ -55,6 +55,7 @@ impl Running {
             limits: limits(),
             me,
             on_route: Arc::new(|_| ()),
+            on_span: Arc::new(|_| ()),
         })
         .unwrap();
         let (events, inbox) = mpsc::channel(1024);

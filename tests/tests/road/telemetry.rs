@@ -1,0 +1,336 @@
+//! What operators see: figures, health, readiness, and traces at a collector.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use agentanycast::{Artifact, Target};
+use agentanycast_tests::{
+    Builder, Daemon, Pair, Transport, agent::Agent, ending::completed, eventually, within,
+};
+use http::StatusCode;
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
+    trace::v1::Span,
+};
+use tonic::{Request, Response, Status, transport::Server};
+
+/// A figure by its name and labels as they are written.
+async fn figure(daemon: &Daemon, series: &str) -> Option<f64> {
+    let (status, text) = daemon.metrics().text("/metrics").await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    Some(line.parse().unwrap())
+}
+
+async fn figures(daemon: &Daemon, expected: &[(&str, f64)]) {
+    for (series, value) in expected {
+        eventually(&format!("{series} is {value}"), || async {
+            (figure(daemon, series).await == Some(*value)).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn figures_tell_what_became_of_tasks() {
+    let mut pair = Pair::start_with(Transport::Tcp, Builder::metrics).await;
+    let agent = Agent::serve_many(&pair.bob.node().await, 3, |task| async move {
+        if task.message().text_content() == "fail" {
+            task.fail("as told").await?;
+        } else {
+            task.complete([Artifact::text("done")]).await?;
+        }
+        Ok(())
+    });
+    let node = pair.alice.node().await;
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    for text in ["one", "two", "fail"] {
+        let task = node.send_task(target.clone(), text).await.unwrap();
+        let _ = within("the task ends", task.wait()).await;
+    }
+    let sent = [
+        (
+            r#"agentanycast_tasks_total{direction="outbound",status="submitted"}"#,
+            3.0,
+        ),
+        (
+            r#"agentanycast_tasks_total{direction="outbound",status="completed"}"#,
+            2.0,
+        ),
+        (
+            r#"agentanycast_tasks_total{direction="outbound",status="failed"}"#,
+            1.0,
+        ),
+        (
+            r#"agentanycast_task_duration_seconds_count{direction="outbound"}"#,
+            3.0,
+        ),
+        (
+            r#"agentanycast_messages_total{direction="outbound",type="send_task"}"#,
+            3.0,
+        ),
+        (
+            r#"agentanycast_messages_total{direction="inbound",type="task_complete"}"#,
+            2.0,
+        ),
+        ("agentanycast_connected_peers", 1.0),
+        (r#"agentanycast_peer_paths{path="direct"}"#, 1.0),
+        (r#"agentanycast_connections_total{direction="inbound"}"#, 1.0),
+        (r#"agentanycast_connections_by_transport{transport="tcp"}"#, 1.0),
+        ("agentanycast_open_tasks", 0.0),
+        ("agentanycast_offline_queue_size", 0.0),
+        ("agentanycast_store_works", 1.0),
+    ];
+    figures(&pair.alice, &sent).await;
+    let got = [
+        (
+            r#"agentanycast_tasks_total{direction="inbound",status="completed"}"#,
+            2.0,
+        ),
+        (
+            r#"agentanycast_tasks_total{direction="outbound",status="submitted"}"#,
+            0.0,
+        ),
+        (
+            r#"agentanycast_messages_total{direction="inbound",type="send_task"}"#,
+            3.0,
+        ),
+        (r#"agentanycast_connections_total{direction="outbound"}"#, 1.0),
+    ];
+    figures(&pair.bob, &got).await;
+    let barriers = figure(&pair.alice, "agentanycast_store_barrier_seconds_count").await;
+    assert!(barriers.is_some_and(|count| count >= 3.0), "{barriers:?}");
+
+    drop(agent);
+    pair.bob.kill().await;
+    node.send_task(target, "later").await.unwrap();
+    figures(
+        &pair.alice,
+        &[
+            ("agentanycast_offline_queue_size", 1.0),
+            ("agentanycast_open_tasks", 1.0),
+        ],
+    )
+    .await;
+    figures(
+        &pair.alice,
+        &[(r#"agentanycast_outbox_depth{state="queued"}"#, 1.0)],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn health_and_readiness_are_shown() {
+    let daemon = Daemon::builder().metrics().start().await;
+    let client = daemon.metrics();
+    let health = client.get("/health").await;
+    assert_eq!(
+        (health.status, &health.body["status"]),
+        (StatusCode::OK, &"healthy".into())
+    );
+    assert_eq!(health.body["peer_id"], daemon.peer_id().to_string());
+    let ready = client.get("/ready").await;
+    assert_eq!(
+        (ready.status, &ready.body["ready"]),
+        (StatusCode::OK, &true.into())
+    );
+    assert_eq!(ready.body["agent_listens"], false);
+    let node = daemon.node().await;
+    let _agent = Agent::echo(&node);
+    eventually("an agent listens", || async {
+        (client.get("/ready").await.body["agent_listens"] == true).then_some(())
+    })
+    .await;
+    assert_eq!(client.text("/elsewhere").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_port_for_metrics_that_is_taken_stops_nothing() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let daemon = Daemon::builder()
+        .args([format!("--metrics-listen={address}")])
+        .start()
+        .await;
+    let node = daemon.node().await;
+    let _agent = Agent::echo(&node);
+    let task = node
+        .send_task(Target::Peer(daemon.peer_id().clone()), "still")
+        .await
+        .unwrap();
+    completed(&task).await;
+    assert!(daemon.log_tail().contains(&address.to_string()));
+}
+
+/// An OpenTelemetry collector that keeps what it is told.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<(String, Span)>>>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        for of_node in request.into_inner().resource_spans {
+            let resource = of_node.resource.unwrap_or_default();
+            let node = resource
+                .attributes
+                .iter()
+                .find(|attribute| attribute.key == "service.instance.id")
+                .map(|attribute| format!("{:?}", attribute.value))
+                .unwrap_or_default();
+            let spans = of_node.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            let mut kept = self.0.lock().unwrap();
+            kept.extend(spans.map(|span| (node.clone(), span)));
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    /// On a free port; its address.
+    async fn start() -> (Self, String) {
+        let collector = Self::default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let service = TraceServiceServer::new(collector.clone());
+        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        tokio::spawn(
+            Server::builder()
+                .add_service(service)
+                .serve_with_incoming(incoming),
+        );
+        (collector, address)
+    }
+
+    /// The spans of a node with this name.
+    fn of(&self, daemon: &Daemon, name: &str) -> Vec<Span> {
+        let id = daemon.peer_id().to_string();
+        let kept = self.0.lock().unwrap();
+        let wanted = kept
+            .iter()
+            .filter(|(node, span)| node.contains(&id) && span.name == name);
+        wanted.map(|(_, span)| span.clone()).collect()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Sends a task with this metadata; what its agent saw of it.
+async fn traced(pair: &Pair, metadata: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let seen = Arc::new(Mutex::new(None));
+    let agent = {
+        let seen = Arc::clone(&seen);
+        Agent::serve(&pair.bob.node().await, move |task| {
+            *seen.lock().unwrap() = Some(task.metadata().clone());
+            async move {
+                task.complete([Artifact::text("done")]).await?;
+                Ok(())
+            }
+        })
+    };
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    let node = pair.alice.node().await;
+    let task = node
+        .task(target, "traced")
+        .metadata_from(metadata)
+        .send()
+        .await
+        .unwrap();
+    completed(&task).await;
+    drop(agent);
+    let seen = seen.lock().unwrap().take();
+    seen.unwrap()
+}
+
+#[tokio::test]
+async fn one_trace_goes_through_both_daemons_to_the_agent_and_back() {
+    let (collector, address) = Collector::start().await;
+    let pair = Pair::start_with(Transport::Tcp, |daemon| {
+        daemon.args([format!("--otlp-endpoint=http://{address}")])
+    })
+    .await;
+    let (trace, caller) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    let parent = format!("00-{trace}-{caller}-01");
+    let seen = traced(&pair, BTreeMap::from([("traceparent".to_owned(), parent)])).await;
+    eventually("the collector has all spans", || async {
+        let spans = |daemon, name| collector.of(daemon, name).len();
+        let ends = spans(&pair.alice, "send_task") == 1 && spans(&pair.bob, "handle_task") == 1;
+        let acks = spans(&pair.alice, "deliver") >= 1 && spans(&pair.bob, "deliver") >= 1;
+        (ends && acks).then_some(())
+    })
+    .await;
+    let (sent, handled) = (
+        &collector.of(&pair.alice, "send_task")[0],
+        &collector.of(&pair.bob, "handle_task")[0],
+    );
+    assert_eq!(hex(&sent.trace_id), trace);
+    assert_eq!(hex(&sent.parent_span_id), caller);
+    assert_eq!(
+        (&handled.trace_id, &handled.parent_span_id),
+        (&sent.trace_id, &sent.span_id)
+    );
+    assert!(sent.end_time_unix_nano >= sent.start_time_unix_nano);
+    for (daemon, own) in [(&pair.alice, sent), (&pair.bob, handled)] {
+        for delivered in collector.of(daemon, "deliver") {
+            assert_eq!(
+                (&delivered.trace_id, &delivered.parent_span_id),
+                (&own.trace_id, &own.span_id)
+            );
+        }
+    }
+    // Whatever the agent does is a part of what its daemon does.
+    let agents = format!("00-{trace}-{}-01", hex(&handled.span_id));
+    assert_eq!(seen.get("traceparent"), Some(&agents));
+
+    // A context that is not sampled goes through as it is, and nobody is told.
+    let unsampled = format!("00-{trace}-{caller}-00");
+    let before = collector.0.lock().unwrap().len();
+    let seen = traced(
+        &pair,
+        BTreeMap::from([("traceparent".to_owned(), unsampled.clone())]),
+    )
+    .await;
+    assert_eq!(seen.get("traceparent"), Some(&unsampled));
+
+    // Without one a trace begins at the sender's daemon.
+    let seen = traced(&pair, BTreeMap::new()).await;
+    assert!(seen.contains_key("traceparent"), "{seen:?}");
+    eventually("the collector has the second trace", || async {
+        (collector.of(&pair.bob, "handle_task").len() == 2).then_some(())
+    })
+    .await;
+    let begun = &collector.of(&pair.alice, "send_task")[1];
+    assert!(begun.parent_span_id.is_empty(), "{begun:?}");
+    assert_ne!(hex(&begun.trace_id), trace);
+    let later = collector.0.lock().unwrap().split_off(before);
+    assert!(
+        later.iter().all(|(_, span)| hex(&span.trace_id) != trace),
+        "{later:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_collector_that_is_not_there_holds_up_nobody() {
+    let pair = Pair::start_with(Transport::Tcp, |daemon| {
+        daemon.args(["--otlp-endpoint=http://127.0.0.1:1"])
+    })
+    .await;
+    let seen = traced(&pair, BTreeMap::new()).await;
+    assert!(seen.contains_key("traceparent"), "{seen:?}");
+    eventually("the loss is in the log", || async {
+        (pair.alice.log_tail().contains("did not reach the collector")).then_some(())
+    })
+    .await;
+}
