@@ -156,7 +156,7 @@ fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError
 }
 
 /// What takes no parameters says so.
-fn none(words: &[(String, String)]) -> Result<(), ApiError> {
+pub(super) fn none(words: &[(String, String)]) -> Result<(), ApiError> {
     words
         .first()
         .map_or(Ok(()), |(name, _)| Err(unknown(name, "it takes none")))

@@ -4,7 +4,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use axum::{
-    extract::{ConnectInfo, State},
+    extract::{ConnectInfo, Query, State},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -13,7 +13,11 @@ use axum::{
 use futures::Stream;
 use tokio::time::{sleep, timeout};
 
-use super::{FOLLOWERS, FOLLOWERS_PER_ADDRESS, Face, Remote, api::figures, error::ApiError};
+use super::{
+    FOLLOWERS, FOLLOWERS_PER_ADDRESS, Face, Remote,
+    api::{figures, none},
+    error::ApiError,
+};
 use crate::seats::{Full, Seat};
 
 /// Least time between two events.
@@ -25,7 +29,9 @@ const MOST: Duration = Duration::from_secs(5);
 pub(super) async fn events(
     State(face): State<Face>,
     ConnectInfo(Remote(source)): ConnectInfo<Remote>,
+    Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Response, ApiError> {
+    none(&words)?;
     let seat = face.0.followers.take(source).map_err(|full| match full {
         Full::All => ApiError::busy(format!(
             "{FOLLOWERS} browsers follow this relay, its limit; try again later"
