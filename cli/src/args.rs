@@ -56,6 +56,11 @@ pub(crate) enum Command {
     Card(CardArgs),
     /// List tasks, newest change first
     Tasks(TasksArgs),
+    /// Show one task, with what was said and what came out
+    #[command(after_help = EXIT_CODES)]
+    Task(TaskArgs),
+    /// Cancel a task
+    Cancel(CancelArgs),
     /// Show who this node is: peer id and did:key
     Id,
     /// Run the daemon in the foreground; takes the options of agentanycastd
@@ -125,6 +130,29 @@ pub(crate) struct TasksArgs {
     /// At most this many; 0 = all
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TaskArgs {
+    /// The task's id, as `anycast tasks` lists it
+    #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+    /// Wait for its end first, and end as `anycast send` does
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME", requires = "wait")]
+    pub(crate) timeout: Duration,
+    /// Write artifacts that are not text into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CancelArgs {
+    /// The task's id, as `anycast tasks` lists it
+    #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
 }
 
 #[derive(Debug, ClapArgs)]

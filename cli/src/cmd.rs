@@ -2,6 +2,7 @@
 
 use crate::{args::Command, context::Context, failure::Failure};
 
+mod cancel;
 mod card;
 pub(crate) mod daemon;
 mod demo;
@@ -12,6 +13,7 @@ mod peers;
 mod relays;
 mod send;
 mod status;
+mod task;
 mod tasks;
 
 /// Runs any command but the daemon.
@@ -25,6 +27,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Peers => peers::run(context).await,
         Command::Relays => relays::run(context).await,
         Command::Card(card) => card::run(context, card).await,
+        Command::Task(task) => task::run(context, task).await,
+        Command::Cancel(cancel) => cancel::run(context, cancel).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,
         Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),

@@ -53,10 +53,15 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// As [`printable`], on one line and not longer than a terminal is wide.
+/// As [`printable`], on one line.
+pub(crate) fn flat(text: &str) -> String {
+    printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// As [`flat`], and not longer than a terminal is wide.
 pub(crate) fn brief(text: &str) -> String {
     const WIDTH: usize = 72;
-    let flat = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat(text);
     if flat.chars().count() <= WIDTH {
         flat
     } else {

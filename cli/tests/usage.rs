@@ -32,6 +32,8 @@ fn help_names_the_commands_and_the_exit_codes() {
         "relays",
         "card",
         "tasks",
+        "task",
+        "cancel",
         "id",
         "daemon",
         "Exit codes",
@@ -49,6 +51,9 @@ fn usage_errors_end_with_2() {
     anycast(&["send", "x", "y", "--skill", "--url"]).code(2);
     anycast(&["send", "x", "y", "--timeout", "soon"]).code(2);
     anycast(&["demo", "--pair", "--home", "/nowhere"]).code(2);
+    anycast(&["task"]).code(2);
+    anycast(&["task", "x", "--timeout", "5s"]).code(2);
+    anycast(&["cancel", ""]).code(2);
 }
 
 #[test]

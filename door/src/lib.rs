@@ -107,8 +107,8 @@ fn is_relayed(address: &Multiaddr) -> bool {
     address.iter().any(|part| matches!(part, Protocol::P2pCircuit))
 }
 
-/// The IP address of a remote; of IPv6 the network, since whoever has one address has all of it.
-fn address(remote: &Multiaddr) -> Option<IpAddr> {
+/// The IP address of a remote; of IPv6 the network of 64 bits, since whoever has one address has all of it.
+pub fn address(remote: &Multiaddr) -> Option<IpAddr> {
     match remote.iter().next()? {
         Protocol::Ip4(ip) => Some(ip.into()),
         Protocol::Ip6(ip) => Some(ip.to_ipv4_mapped().map_or_else(

@@ -1,13 +1,14 @@
 //! Finding agents by what they can do, and choosing who gets a task: skill → peer.
 //!
 //! [`start`] gives a [`Anycast`] handle and one task per registry that keeps the local agent registered there.
-//! `board`, `strategy`, `cache`, `found` and `registration` are pure; `registry` speaks gRPC, `keeper` keeps the agent
-//! registered. It knows the network for
+//! `board`, `strategy`, `cache`, `found` and `registration` are pure; `registry` speaks gRPC, `gather` waits for all
+//! answers, `keeper` keeps the agent registered. It knows the network for
 //! addresses only, and of the engine only what became of tasks ([`RouteNews`]).
 
 mod board;
 mod cache;
 mod found;
+mod gather;
 mod keeper;
 mod presence;
 mod registration;
@@ -16,7 +17,6 @@ mod strategy;
 
 use std::{
     collections::BTreeMap,
-    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -26,7 +26,7 @@ use std::{
 
 use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::AgentCard;
-use futures::{StreamExt as _, future::join_all, stream::FuturesUnordered};
+use futures::{TryFutureExt as _, future::join_all};
 use rand::SeedableRng as _;
 use tokio::{
     sync::{Semaphore, watch},
@@ -41,6 +41,7 @@ use self::{
     board::Board,
     cache::{Cache, Kept},
     found::Candidate,
+    gather::{DHT_ALONE, Gathered, gather},
     presence::Presence,
     registry::Registry,
     strategy::Choosing,
@@ -58,12 +59,10 @@ pub const MAX_FOUND: usize = 1000;
 pub const USUAL_FOUND: usize = 100;
 /// Searches that run at once; more wait. Each may hold some megabytes of an answer.
 const SEARCHES: usize = 16;
-/// How long an answer of a registry waits for slower registries and for the DHT.
-const BESIDE: Duration = Duration::from_millis(300);
-/// How long the DHT is asked when no registry answers.
-const DHT_ALONE: Duration = Duration::from_secs(3);
 /// How long setting the card waits for registries.
 const TELL: Duration = Duration::from_secs(2);
+/// How long stopping waits until others know that the agent is gone.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What it needs to know at its start.
 pub struct Parts {
@@ -391,47 +390,17 @@ impl Anycast {
         let Ok(_turn) = inner.searches.acquire().await else {
             return Err(SearchError::NotConfigured); // The semaphore is never closed.
         };
-        let mut left: Vec<&Arc<Registry>> = inner.registries.iter().collect();
-        let asked = inner.registries.iter().map(|registry| async move {
+        let questions = inner.registries.iter().map(|registry| {
             let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
-            let answer = registry.discover(skill, tags, limit).await;
-            let answer = answer.map_err(|status| format!("{}: {}", registry.address(), status.message()));
-            (registry, answer)
+            let answer = registry.discover(skill, tags, limit);
+            let answer = answer.map_err(|status| status.message().to_owned());
+            (registry.as_ref(), answer)
         });
-        let mut waiting: FuturesUnordered<_> = asked.collect();
-        let mut announced = pin!(self.ask_dht(skill, limit));
-        let (mut in_dht, mut deadline) = (None, None);
-        let (mut answers, mut failures) = (Vec::new(), Vec::new());
-        while !waiting.is_empty() {
-            let late = pause(deadline.map(|at: Instant| at.saturating_duration_since(Instant::now())));
-            tokio::select! {
-                Some((registry, answer)) = waiting.next() => {
-                    left.retain(|other| !Arc::ptr_eq(other, registry));
-                    match answer {
-                        Ok(found) => {
-                            // One that is slow, or away, holds nobody up for long.
-                            let is_enough = !found.is_empty() || left.iter().all(|other| other.is_late());
-                            if deadline.is_none() && is_enough {
-                                deadline = Some(Instant::now() + BESIDE);
-                            }
-                            answers.push(found);
-                        }
-                        Err(failure) => failures.push(failure),
-                    }
-                }
-                found = &mut announced, if in_dht.is_none() => in_dht = Some(found),
-                () = late => {
-                    let names = left.iter().map(|registry| registry.address().to_owned());
-                    failures.extend(names.map(|name| format!("{name}: slower than others")));
-                    break;
-                }
-            }
-        }
-        let wait = if answers.is_empty() { DHT_ALONE } else { BESIDE };
-        if in_dht.is_none() {
-            in_dht = tokio::time::timeout(wait, announced).await.ok();
-        }
-        let in_dht = in_dht.unwrap_or_default();
+        let Gathered {
+            mut answers,
+            in_dht,
+            failures,
+        } = gather(questions, self.ask_dht(skill, limit)).await;
         if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() && !inner.guessed {
             return Err(SearchError::NoAnswer(failures.join("; ")));
         }
@@ -461,7 +430,7 @@ impl Anycast {
     }
 }
 
-/// Notices when the agent comes and goes, until `stop`.
+/// Notices when the agent comes and goes, until `stop`; then takes back what was announced in the DHT.
 async fn watch_agent(anycast: Anycast, mut listening: watch::Receiver<bool>, stop: CancellationToken) {
     let inner = &anycast.inner;
     let mut is_there = inner.is_there.subscribe();
@@ -481,12 +450,14 @@ async fn watch_agent(anycast: Anycast, mut listening: watch::Receiver<bool>, sto
         }
         let end = pause(ends_at.map(|at| at.saturating_sub(inner.routes.start.elapsed())));
         tokio::select! {
-            () = stop.cancelled() => return,
-            changed = listening.changed() => if changed.is_err() { return },
-            changed = is_there.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => break,
+            changed = listening.changed() => if changed.is_err() { break },
+            changed = is_there.changed() => if changed.is_err() { break },
             () = end => {}
         }
     }
+    // Those who are not told in time forget it within half an hour.
+    let _ = tokio::time::timeout(GOODBYE, inner.net.retract()).await;
 }
 
 /// Ends after this time; without one never.

@@ -49,6 +49,9 @@ pub struct Config {
     pub grpc: GrpcAccess,
     /// Peers to stay connected to, redialled for ever. Default: none.
     pub bootstrap_peers: Vec<Multiaddr>,
+    /// PEM file of certificate authorities that relays at `wss` addresses may be certified by, besides those of the web:
+    /// a company's own, such as that of a proxy that looks into TLS. Default: none.
+    pub wss_ca_file: Option<PathBuf>,
     /// Reserve a place on relays among the bootstrap peers. Default: true.
     pub enable_relay_client: bool,
     /// Turn relayed connections into direct ones where possible. Default: true.
@@ -279,6 +282,7 @@ impl Config {
             grpc_listen: GrpcListen::Unix(at_home("~/.agentanycast/daemon.sock")),
             grpc: GrpcAccess::default(),
             bootstrap_peers: Vec::new(),
+            wss_ca_file: None,
             enable_relay_client: true,
             enable_hole_punching: true,
             enable_upnp: false,

@@ -28,6 +28,7 @@ use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
 };
+use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
 use tower::util::MapResponseLayer;
@@ -158,7 +159,7 @@ impl Node {
         let loaded = load_engine(config, me, routes.clone(), traces.hear)?;
 
         let (events, inbox) = mpsc::channel(EVENTS);
-        let (net, net_task) = net::start(net_config(config, keypair.clone(), &loaded), events).await?;
+        let (net, net_task) = net::start(net_config(config, keypair.clone(), &loaded)?, events).await?;
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
@@ -335,8 +336,18 @@ fn set_aside(artifacts: &Path, aside: &Path) {
     }
 }
 
-fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Loaded) -> net::NetConfig {
-    net::NetConfig {
+fn net_config(
+    config: &Config,
+    keypair: identity::Keypair,
+    loaded: &engine::Loaded,
+) -> anyhow::Result<net::NetConfig> {
+    let authorities = config
+        .wss_ca_file
+        .as_deref()
+        .map(authorities)
+        .transpose()?
+        .unwrap_or_default();
+    Ok(net::NetConfig {
         keypair,
         listen_addrs: config.listen_addrs.iter().map(ToString::to_string).collect(),
         preferred_listen: loaded.core().listened(),
@@ -347,10 +358,28 @@ fn net_config(config: &Config, keypair: identity::Keypair, loaded: &engine::Load
         relay_client: config.enable_relay_client,
         hole_punching: config.enable_hole_punching,
         upnp: config.enable_upnp,
+        authorities,
         dht: dht_config(&config.anycast),
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
         limits: net::Limits::default(),
-    }
+    })
+}
+
+/// The certificates of a file.
+fn authorities(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let unusable = || {
+        format!(
+            "wss_ca_file {}: give certificate authorities in PEM",
+            path.display()
+        )
+    };
+    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .with_context(unusable)?
+        .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
+        .collect();
+    let read = read.with_context(unusable)?;
+    anyhow::ensure!(!read.is_empty(), "{}: it holds none", unusable());
+    Ok(read)
 }
 
 fn anycast_parts(

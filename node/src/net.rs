@@ -76,6 +76,8 @@ pub struct NetConfig {
     pub hole_punching: bool,
     /// Ask the router for a port that leads here (UPnP).
     pub upnp: bool,
+    /// Certificate authorities (DER) that relays at `wss` addresses may be certified by, besides those of the web.
+    pub authorities: Vec<Vec<u8>>,
     /// How the node takes part in the DHT, if it does.
     pub dht: Option<DhtConfig>,
     /// Name and version of this program, shown to peers.
@@ -213,6 +215,9 @@ pub enum StartError {
     /// The node's key cannot be used on the network.
     #[error("the node's key cannot be used for Noise: {0}")]
     Key(#[from] libp2p::noise::Error),
+    /// A certificate authority cannot be used.
+    #[error("wss_ca_file holds a certificate that no authority can have: {0}")]
+    Authority(String),
 }
 
 /// Starts the network. When it returns, every listen address is bound; bootstrap peers are being dialled.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentanycast_program::{
-    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program},
+    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Source},
     words,
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
@@ -44,6 +44,8 @@ pub struct Config {
     pub key: Option<PathBuf>,
     /// Most reservations at once. Default: 128.
     pub max_reservations: u64,
+    /// Most reservations of one address at once. Default: half of `max_reservations`.
+    pub max_reservations_per_ip: u64,
     /// Most circuits at once. Default: 1024.
     pub max_circuits: u64,
     /// Most circuits of one peer at once. Default: 16.
@@ -110,7 +112,11 @@ static PROGRAM: Program<Config> = Program {
     file: None,
     keys: keys::KEYS,
     defaults: Config::defaults,
-    settle: |_, _| {},
+    settle: |config, sources| {
+        if sources.of("max_reservations_per_ip") == Source::Default {
+            config.max_reservations_per_ip = config.max_reservations.div_ceil(2);
+        }
+    },
     check: check::check,
 };
 
@@ -132,6 +138,7 @@ impl Config {
             announce: Vec::new(),
             key: None,
             max_reservations: 128,
+            max_reservations_per_ip: 64,
             max_circuits: 1024,
             max_circuits_per_peer: 16,
             circuit_duration: Duration::from_hours(1),

@@ -16,17 +16,19 @@ use std::{
 use anyhow::Context as _;
 use axum::{
     Router,
+    extract::connect_info::Connected,
     http::{HeaderValue, Method, StatusCode},
     routing::get,
+    serve::IncomingStream,
 };
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::{
     cors::{AllowOrigin, Any, CorsLayer},
     timeout::TimeoutLayer,
 };
 
-use crate::{federation::sync::Peers, handle::Handle, listen::Bounded};
+use crate::{federation::sync::Peers, handle::Handle, listen::Bounded, registry::Source, seats::Seats};
 use directory::Directory;
 
 /// How long an answer may take; live events have no end.
@@ -34,6 +36,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most browsers that follow live events at once.
 const FOLLOWERS: usize = 256;
+
+/// Most of one address: a site behind a NAT or a proxy, which must leave room for others.
+const FOLLOWERS_PER_ADDRESS: usize = 64;
 
 /// Most problems that are remembered.
 const PROBLEMS: usize = 16;
@@ -48,7 +53,7 @@ struct Shared {
     started: Instant,
     problems: Mutex<Vec<String>>,
     directory: Mutex<Directory>,
-    followers: Arc<Semaphore>,
+    followers: Seats,
 }
 
 impl Face {
@@ -60,7 +65,7 @@ impl Face {
             started,
             problems: Mutex::default(),
             directory: Mutex::default(),
-            followers: Arc::new(Semaphore::new(FOLLOWERS)),
+            followers: Seats::new(FOLLOWERS, FOLLOWERS_PER_ADDRESS),
         }))
     }
 
@@ -79,6 +84,16 @@ impl Face {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+}
+
+/// Whom an answer goes to.
+#[derive(Clone, Copy, Debug)]
+struct Remote(Source);
+
+impl Connected<IncomingStream<'_, Bounded>> for Remote {
+    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+        Self(stream.remote_addr().ip().into())
     }
 }
 
@@ -124,7 +139,8 @@ fn timeout() -> TimeoutLayer {
 
 /// Serves until `stop`.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let served = axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop.cancelled_owned());
+    let service = router.into_make_service_with_connect_info::<Remote>();
+    let served = axum::serve(Bounded::new(listener), service).with_graceful_shutdown(stop.cancelled_owned());
     if let Err(error) = served.await {
         tracing::error!(%error, "an HTTP face has ended");
     }

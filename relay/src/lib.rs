@@ -12,6 +12,7 @@ pub mod net;
 pub mod proofs;
 pub mod rate;
 pub mod registry;
+mod seats;
 mod server;
 pub mod store;
 

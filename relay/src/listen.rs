@@ -3,11 +3,9 @@
 //! The one rule: what is refused is refused before anything is read of it.
 
 use std::{
-    collections::HashMap,
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -18,7 +16,7 @@ use tokio::{
 };
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use crate::registry::Source;
+use crate::seats::{Seat, Seats};
 
 /// Most connections at once.
 const ALL: usize = 16_384;
@@ -29,38 +27,29 @@ const PER_SOURCE: usize = 1024;
 /// Pause after accepting has failed, as it does when no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(50);
 
-#[derive(Debug, Default)]
-struct Open {
-    all: usize,
-    sources: HashMap<Source, usize>,
-}
-
 /// A connection; its place is free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    place: Place,
+    seat: Seat,
 }
 
 /// A connection between two runtimes.
 #[derive(Debug)]
-pub(crate) struct Detached(std::net::TcpStream, Place);
-
-#[derive(Debug)]
-struct Place(Arc<Mutex<Open>>, Source);
+pub(crate) struct Detached(std::net::TcpStream, Seat);
 
 /// A listener with these bounds.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     listener: TcpListener,
-    open: Arc<Mutex<Open>>,
+    seats: Seats,
 }
 
 impl Bounded {
     pub(crate) fn new(listener: TcpListener) -> Self {
         Self {
             listener,
-            open: Arc::default(),
+            seats: Seats::new(ALL, PER_SOURCE),
         }
     }
 
@@ -77,11 +66,10 @@ impl Bounded {
             };
             // Most answers are smaller than a packet; failing to say so is no failure.
             let _ = stream.set_nodelay(true);
-            if let Some(place) = Place::take(&self.open, address.ip().into()) {
-                let connection = Connection { stream, place };
-                return (connection, address);
+            match self.seats.take(address.ip().into()) {
+                Ok(seat) => return (Connection { stream, seat }, address),
+                Err(full) => tracing::debug!(%address, ?full, "too many connections; one was refused"),
             }
-            tracing::debug!(%address, "too many connections; one was refused");
         }
     }
 }
@@ -89,7 +77,7 @@ impl Bounded {
 impl Connection {
     /// On its way to the runtime of another thread.
     pub(crate) fn detach(self) -> io::Result<Detached> {
-        Ok(Detached(self.stream.into_std()?, self.place))
+        Ok(Detached(self.stream.into_std()?, self.seat))
     }
 }
 
@@ -98,7 +86,7 @@ impl Detached {
     pub(crate) fn attach(self) -> io::Result<Connection> {
         Ok(Connection {
             stream: TcpStream::from_std(self.0)?,
-            place: self.1,
+            seat: self.1,
         })
     }
 }
@@ -114,39 +102,6 @@ impl axum::serve::Listener for Bounded {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
-}
-
-impl Place {
-    fn take(open: &Arc<Mutex<Open>>, source: Source) -> Option<Self> {
-        let mut counts = lock(open);
-        if counts.all >= ALL {
-            return None;
-        }
-        let of_source = counts.sources.entry(source).or_default();
-        if *of_source >= PER_SOURCE {
-            return None;
-        }
-        *of_source += 1;
-        counts.all += 1;
-        Some(Self(Arc::clone(open), source))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = lock(&self.0);
-        counts.all = counts.all.saturating_sub(1);
-        if let Some(of_source) = counts.sources.get_mut(&self.1) {
-            *of_source -= 1;
-            if *of_source == 0 {
-                counts.sources.remove(&self.1);
-            }
-        }
-    }
-}
-
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connected for Connection {
@@ -190,27 +145,5 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::IpAddr;
-
-    use super::*;
-
-    #[test]
-    fn a_place_is_free_again_when_it_is_left() {
-        let open = Arc::default();
-        let source = |last| Source::from(IpAddr::from([192, 0, 2, last]));
-        let places: Vec<_> = (0..PER_SOURCE)
-            .map(|_| Place::take(&open, source(1)).unwrap())
-            .collect();
-        assert!(Place::take(&open, source(1)).is_none());
-        assert!(Place::take(&open, source(2)).is_some());
-        drop(places);
-        assert!(Place::take(&open, source(1)).is_some());
-        let counts = lock(&open);
-        assert_eq!((counts.all, counts.sources.len()), (0, 0));
     }
 }

@@ -5,6 +5,7 @@
 
 mod behaviour;
 mod meter;
+mod places;
 mod transport;
 
 use std::{
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use agentanycast_program::address::{port, with_port};
 use behaviour::{Behaviour, BehaviourEvent};
+use places::Places;
 
 /// How long a listener may take to say where it is bound.
 const BIND: Duration = Duration::from_secs(5);
@@ -44,6 +46,8 @@ pub struct NetConfig {
     pub announce: Vec<Multiaddr>,
     /// Most reservations.
     pub max_reservations: usize,
+    /// Most reservations of one address.
+    pub max_reservations_per_ip: usize,
     /// Most circuits.
     pub max_circuits: usize,
     /// Most circuits of one peer.
@@ -97,8 +101,9 @@ pub async fn start(
     metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) -> Result<Net, StartError> {
-    let mut swarm =
-        behaviour::swarm(&config, &metrics).map_err(|error| StartError::Transport(error.to_string()))?;
+    let places = Places::new(config.max_reservations, config.max_reservations_per_ip);
+    let mut swarm = behaviour::swarm(&config, &places, &metrics)
+        .map_err(|error| StartError::Transport(error.to_string()))?;
     let mut addresses = Vec::new();
     let mut quic = Vec::new();
     for asked in &config.listen {
@@ -124,6 +129,7 @@ pub async fn start(
     let running = Running {
         swarm,
         metrics,
+        places,
         reservations: HashMap::new(),
     };
     let task = tokio::spawn(async move {
@@ -259,6 +265,7 @@ fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
 struct Running {
     swarm: Swarm<Behaviour>,
     metrics: Arc<Metrics>,
+    places: Places,
     /// Of each peer that has some. What ends is not always told in the order in which it began, nor always once.
     reservations: HashMap<PeerId, i64>,
 }
@@ -277,8 +284,10 @@ impl Running {
             SwarmEvent::ConnectionEstablished {
                 peer_id,
                 num_established,
+                endpoint,
                 ..
             } => {
+                self.places.opened(peer_id, endpoint.get_remote_address());
                 metrics.connections.inc();
                 if num_established.get() == 1 {
                     metrics.peers.inc();
@@ -288,8 +297,10 @@ impl Running {
             SwarmEvent::ConnectionClosed {
                 peer_id,
                 num_established,
+                endpoint,
                 ..
             } => {
+                self.places.closed(peer_id, endpoint.get_remote_address());
                 metrics.connections.dec();
                 if num_established == 0 {
                     metrics.peers.dec();
@@ -350,11 +361,14 @@ impl Running {
                 }
             }
             relay::Event::ReservationReqDenied { src_peer_id, status } => {
-                Metrics::refused(&metrics.reservations_refused, &format!("{status:?}"));
-                tracing::debug!(peer = %src_peer_id, ?status, "a reservation was refused");
+                let limit = self.places.limit(src_peer_id);
+                let reason = limit.map_or_else(|| format!("{status:?}"), ToOwned::to_owned);
+                Metrics::refused(&metrics.reservations_refused, &reason);
+                tracing::debug!(peer = %src_peer_id, reason, "a reservation was refused");
             }
-            relay::Event::ReservationClosed { src_peer_id }
-            | relay::Event::ReservationTimedOut { src_peer_id } => {
+            relay::Event::ReservationClosed { src_peer_id } => self.reservation_ended(src_peer_id),
+            relay::Event::ReservationTimedOut { src_peer_id } => {
+                self.places.expired(src_peer_id);
                 self.reservation_ended(src_peer_id);
             }
             relay::Event::CircuitReqAccepted {

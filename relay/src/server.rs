@@ -204,6 +204,7 @@ fn net_config(config: &Config, keypair: Keypair) -> NetConfig {
         listen: config.listen.clone(),
         announce: config.announce.clone(),
         max_reservations: count(config.max_reservations),
+        max_reservations_per_ip: count(config.max_reservations_per_ip),
         max_circuits: count(config.max_circuits),
         max_circuits_per_peer: count(config.max_circuits_per_peer),
         circuit_duration: config.circuit_duration,

@@ -17,13 +17,20 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
         ))?);
     }
     if found.is_empty() {
-        return Ok(output::line(&format!(
-            "no agent with skill {} is known",
-            args.skill
-        ))?);
+        return Ok(output::line(&nobody(&args.skill, &tags))?);
     }
     let rows: Vec<_> = found.into_iter().map(|agent| row(agent, &args.skill)).collect();
     Ok(output::table(["PEER", "AGENT", "TAGS", "DESCRIPTION"], &rows)?)
+}
+
+fn nobody(skill: &str, tags: &BTreeMap<String, String>) -> String {
+    let tags: Vec<_> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let with = match tags.as_slice() {
+        [] => String::new(),
+        [tag] => format!(" and tag {tag}"),
+        tags => format!(" and tags {}", tags.join(" ")),
+    };
+    format!("no agent with skill {skill}{with} is known")
 }
 
 fn row(agent: DiscoveredAgent, asked: &str) -> [String; 4] {
@@ -38,4 +45,27 @@ fn row(agent: DiscoveredAgent, asked: &str) -> [String; 4] {
         output::brief(&skill.map(tags).unwrap_or_default()),
         output::brief(&skill.map_or(agent.description.clone(), |skill| skill.description.clone())),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_is_said() {
+        let tags = |tags: &[(&str, &str)]| -> BTreeMap<String, String> {
+            tags.iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        assert_eq!(nobody("echo", &tags(&[])), "no agent with skill echo is known");
+        assert_eq!(
+            nobody("echo", &tags(&[("lang", "de")])),
+            "no agent with skill echo and tag lang=de is known"
+        );
+        assert_eq!(
+            nobody("echo", &tags(&[("lang", "de"), ("tier", "1")])),
+            "no agent with skill echo and tags lang=de tier=1 is known"
+        );
+    }
 }

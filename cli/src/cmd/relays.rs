@@ -9,7 +9,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     }
     output::fields(&[("nat", network.nat.to_string())])?;
     if network.relays.is_empty() {
-        output::line("no bootstrap peer is a relay")?;
+        output::line("no relay: none of the bootstrap peers is one, or there are none")?;
     } else {
         let rows = network.relays.into_iter().map(|relay| {
             [
@@ -17,7 +17,8 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
                 relay.state.to_string(),
                 output::ago(relay.since),
                 output::ahead(relay.next_try),
-                output::brief(&relay.last_error),
+                // The last column, and the whole of it is needed.
+                output::flat(&relay.last_error),
             ]
         });
         output::table(

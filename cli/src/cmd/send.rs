@@ -19,7 +19,7 @@ use crate::{
 
 mod live;
 mod question;
-mod whole;
+pub(super) mod whole;
 
 /// After the task's end, its last artifacts are on their way already.
 const LAST_ARTIFACTS: Duration = Duration::from_secs(10);

@@ -1,23 +1,18 @@
 //! Keeps the local agent registered at one registry, as long as the node runs; what is said when is decided in
 //! `registration`.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, RegisterSkillsRequest, SkillInfo};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Anycast, pause,
+    Anycast, GOODBYE, pause,
     registration::{Answer, Registration, Say},
     registry::Registry,
 };
 
-/// How long stopping waits for registries to be told that the agent is gone.
-const GOODBYE: Duration = Duration::from_secs(1);
 /// Most skills that are registered, as registries have it; more are left out and logged.
 const MAX_SKILLS: usize = 256;
 /// Most tags of a skill, longest id, name, tag or value, and longest description in bytes, as registries have it.

@@ -32,6 +32,7 @@ use tonic::{
 
 use super::{
     found::Found,
+    gather::Asked,
     registration::{Answer, Say},
 };
 
@@ -82,7 +83,11 @@ pub(crate) fn endpoint(address: &str) -> Result<Endpoint, InvalidRegistry> {
         None => format!("http://{address}"),
     };
     let uri: tonic::codegen::http::Uri = url.parse().map_err(|_| invalid())?;
-    if uri.host().is_none_or(str::is_empty)
+    // What stands before an @ would be sent to nobody; the mistake of whoever expects it to be a password.
+    if uri
+        .authority()
+        .is_none_or(|authority| authority.as_str().contains('@'))
+        || uri.host().is_none_or(str::is_empty)
         || uri.port_u16().is_none_or(|port| port == 0)
         || uri.path() != "/"
     {
@@ -115,11 +120,6 @@ impl Registry {
     /// As configured.
     pub(super) fn address(&self) -> &str {
         &self.address
-    }
-
-    /// Whether it did not answer the last time.
-    pub(super) fn is_late(&self) -> bool {
-        self.is_late.load(Ordering::Relaxed)
     }
 
     /// Its peer id, if it has said so.
@@ -264,6 +264,16 @@ impl Registry {
     }
 }
 
+impl Asked for &Registry {
+    fn name(&self) -> &str {
+        &self.address
+    }
+
+    fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed)
+    }
+}
+
 /// What a refusal means for what was said.
 fn answer_of(status: &Status) -> Answer {
     match status.code() {
@@ -307,6 +317,8 @@ mod tests {
             "ftp://relay.example:1",
             "http://relay.example:50052/path",
             "relay example:50052",
+            "user:pw@relay.example:50052",
+            "http://user@relay.example:50052",
         ] {
             assert!(endpoint(wrong).is_err(), "{wrong}");
         }

@@ -149,6 +149,7 @@ impl Check<'_> {
             ("grpc_token_file", &c.grpc.token_file),
             ("grpc_tls_cert", &c.grpc.tls_cert),
             ("grpc_tls_key", &c.grpc.tls_key),
+            ("wss_ca_file", &c.wss_ca_file),
         ];
         let access = access
             .into_iter()
@@ -333,7 +334,16 @@ fn can_dial(address: &Multiaddr) -> bool {
         _ => false,
     };
     let transport = match parts.get(1..) {
-        Some([Protocol::Tcp(port), ..] | [Protocol::Udp(port), Protocol::QuicV1, ..]) => *port != 0,
+        Some([Protocol::Udp(port), Protocol::QuicV1, ..]) => *port != 0,
+        Some([Protocol::Tcp(port), rest @ ..]) => {
+            let known = matches!(
+                rest,
+                [] | [Protocol::P2p(_) | Protocol::Ws(_) | Protocol::Wss(_), ..]
+                    | [Protocol::Tls, Protocol::Ws(_), ..]
+                    | [Protocol::Tls, Protocol::Sni(_), Protocol::Ws(_), ..]
+            );
+            known && *port != 0
+        }
         _ => false,
     };
     host && transport

@@ -24,6 +24,7 @@ const OWN: &[Key] = &[
     key!(Config, "grpc_tls_key", grpc.tls_key).flag("grpc-tls-key", "FILE", "Private key (PEM) of --grpc-tls-cert"),
     key!(Config, "grpc_allow_remote", grpc.allow_remote).flag("grpc-allow-remote", "", "Listen beyond loopback without token and TLS"),
     key!(Config, "bootstrap_peers", bootstrap_peers).variable("BOOTSTRAP_PEERS").flag("bootstrap-peers", "ADDRS", "Multiaddrs of peers to keep connected to, comma list"),
+    key!(Config, "wss_ca_file", wss_ca_file).variable("WSS_CA_FILE").flag("wss-ca-file", "FILE", "Certificate authorities (PEM) of wss addresses, besides those of the web"),
     key!(Config, "enable_relay_client", enable_relay_client),
     key!(Config, "enable_hole_punching", enable_hole_punching),
     key!(Config, "enable_upnp", enable_upnp),

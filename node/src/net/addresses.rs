@@ -120,14 +120,28 @@ pub(super) fn scope(address: &Multiaddr) -> Option<Scope> {
         Protocol::Dnsaddr(_) => return Some(Scope::Public),
         _ => return None,
     };
-    match (parts.next()?, parts.next()) {
-        (Protocol::Tcp(port), None | Some(Protocol::P2p(_))) if port != 0 => Some(scope),
-        (Protocol::Udp(port), Some(Protocol::QuicV1)) if port != 0 => match parts.next() {
-            None | Some(Protocol::P2p(_)) => Some(scope),
-            Some(_) => None,
-        },
-        _ => None,
-    }
+    let dialled = match (parts.next()?, parts.next()) {
+        (Protocol::Tcp(0) | Protocol::Udp(0), _) => return None,
+        (Protocol::Tcp(_), None | Some(Protocol::P2p(_))) => true,
+        (Protocol::Tcp(_), Some(Protocol::Ws(_) | Protocol::Wss(_)))
+        | (Protocol::Udp(_), Some(Protocol::QuicV1)) => is_end(parts.next().as_ref()),
+        (Protocol::Tcp(_), Some(Protocol::Tls)) => {
+            let next = parts.next();
+            let next = if matches!(next, Some(Protocol::Sni(_))) {
+                parts.next()
+            } else {
+                next
+            };
+            matches!(next, Some(Protocol::Ws(_))) && is_end(parts.next().as_ref())
+        }
+        _ => false,
+    };
+    dialled.then_some(scope)
+}
+
+/// Whether what follows the transport is nothing, or who is there.
+fn is_end(next: Option<&Protocol<'_>>) -> bool {
+    matches!(next, None | Some(Protocol::P2p(_)))
 }
 
 fn ip_scope(ip: IpAddr) -> Option<Scope> {
@@ -169,6 +183,13 @@ pub(super) fn split_peer(mut address: Multiaddr) -> (Multiaddr, Option<PeerId>) 
         Some(other) => (address.with(other), None),
         None => (address, None),
     }
+}
+
+/// Whether `address` is that of a WebSocket.
+pub(super) fn is_websocket(address: &Multiaddr) -> bool {
+    address
+        .iter()
+        .any(|part| matches!(part, Protocol::Ws(_) | Protocol::Wss(_)))
 }
 
 /// Whether `address` leads through a relay.
@@ -240,6 +261,17 @@ mod tests {
             ("/ip4/100.64.0.1/tcp/4001", [false, true, true]),
             ("/ip6/::1/tcp/4001", [false, false, true]),
             ("/ip6/::ffff:127.0.0.1/tcp/4001", [false, false, true]),
+            ("/dns4/relay.example/tcp/443/wss", [true, true, true]),
+            ("/dns4/relay.example/tcp/443/tls/ws", [true, true, true]),
+            (
+                "/ip4/203.0.113.7/tcp/443/tls/sni/relay.example/ws",
+                [true, true, true],
+            ),
+            ("/ip4/192.168.1.9/tcp/80/ws", [false, true, true]),
+            ("/ip4/203.0.113.7/tcp/443/tls", [false; 3]),
+            ("/ip4/203.0.113.7/tcp/443/tls/sni/relay.example", [false; 3]),
+            ("/ip4/203.0.113.7/tcp/443/ws/ws", [false; 3]),
+            ("/ip4/203.0.113.7/tcp/0/wss", [false; 3]),
             ("/ip4/0.0.0.0/tcp/4001", [false; 3]),
             ("/ip4/203.0.113.7/tcp/0", [false; 3]),
             ("/ip4/224.0.0.1/udp/4001/quic-v1", [false; 3]),

@@ -8,14 +8,14 @@ use agentanycast_door as door;
 use libp2p::{
     Swarm, connection_limits, dcutr, identify,
     identity::Keypair,
-    mdns, memory_connection_limits, noise, ping, relay,
+    mdns, memory_connection_limits, ping, relay,
     swarm::{self, NetworkBehaviour, behaviour::toggle::Toggle},
     upnp,
 };
 use tokio::sync::mpsc;
 
 use super::{
-    NetConfig,
+    NetConfig, StartError,
     counters::Counters,
     dht, probe,
     streams::{self, INBOUND_QUEUE, InboundStream},
@@ -55,9 +55,11 @@ pub(super) struct Behaviour {
 pub(super) fn swarm(
     config: &NetConfig,
     counters: Arc<Counters>,
-) -> Result<(Swarm<Behaviour>, mpsc::Receiver<InboundStream>), noise::Error> {
+) -> Result<(Swarm<Behaviour>, mpsc::Receiver<InboundStream>), StartError> {
     let local = config.keypair.public().to_peer_id();
-    let (transport, relay) = transport::build(&config.keypair, config.quic, config.relay_client)?;
+    let tls =
+        transport::trust(&config.authorities).map_err(|error| StartError::Authority(error.to_string()))?;
+    let (transport, relay) = transport::build(&config.keypair, config.quic, config.relay_client, &tls)?;
     let dht = config.dht.clone();
     let dht = dht.map(|dht| dht::Behaviour::new(&config.keypair, dht, Arc::clone(&counters)));
     let (streams, inbound) = streams::Behaviour::new(counters, INBOUND_QUEUE);

@@ -153,6 +153,9 @@ enum Command {
         agent: Option<AgentRecord>,
         reply: oneshot::Sender<()>,
     },
+    Retract {
+        reply: oneshot::Sender<()>,
+    },
     Find {
         skill: String,
         asker: Asker,
@@ -183,6 +186,21 @@ impl Handle {
             return Err(ProvideError::Stopping);
         }
         taken.await.map_err(|_| ProvideError::Stopping)
+    }
+
+    /// Takes back what was announced, as [`Self::provide`] of `None`, and returns when those who are nearest to the record
+    /// have been told; at once when nothing was announced, and after 30 s when nobody answers.
+    ///
+    /// # Errors
+    /// See [`ProvideError`]; never one of a card.
+    pub async fn retract(&self) -> Result<(), ProvideError> {
+        let control = self.shared.dht.as_ref().ok_or(ProvideError::Off)?;
+        let (reply, told) = oneshot::channel();
+        let command = Command::Retract { reply };
+        if control.commands.send(command).await.is_err() {
+            return Err(ProvideError::Stopping);
+        }
+        told.await.map_err(|_| ProvideError::Stopping)
     }
 
     /// Agents with `skill` that the DHT knows, never this node's own. Answers as soon as `limit` of them have been

@@ -94,7 +94,12 @@ pub(super) fn parse(addresses: &[String], quic: bool) -> Result<Vec<Multiaddr>, 
         let address: Multiaddr = text.parse().map_err(|error| invalid(text, format!("{error}")))?;
         let parts: Vec<_> = address.iter().collect();
         match parts.as_slice() {
-            [Protocol::Ip4(_) | Protocol::Ip6(_), Protocol::Tcp(_)] => parsed.push(address),
+            [Protocol::Ip4(_) | Protocol::Ip6(_), Protocol::Tcp(_)]
+            | [
+                Protocol::Ip4(_) | Protocol::Ip6(_),
+                Protocol::Tcp(_),
+                Protocol::Ws(_),
+            ] => parsed.push(address),
             [
                 Protocol::Ip4(_) | Protocol::Ip6(_),
                 Protocol::Udp(_),
@@ -107,7 +112,7 @@ pub(super) fn parse(addresses: &[String], quic: bool) -> Result<Vec<Multiaddr>, 
             _ => {
                 return Err(invalid(
                     text,
-                    "only TCP and QUIC v1 on an IP address are known".to_owned(),
+                    "only TCP, WebSocket (/ws) and QUIC v1 on an IP address are known".to_owned(),
                 ));
             }
         }
@@ -169,15 +174,20 @@ mod tests {
 
     #[test]
     fn only_known_roads_can_be_listened_on() {
-        let texts = ["/ip4/0.0.0.0/tcp/0", "/ip6/::/udp/0/quic-v1"].map(str::to_owned);
-        assert_eq!(parse(&texts, true).unwrap().len(), 2);
-        assert_eq!(parse(&texts, false).unwrap().len(), 1);
+        let texts = [
+            "/ip4/0.0.0.0/tcp/0",
+            "/ip4/0.0.0.0/tcp/0/ws",
+            "/ip6/::/udp/0/quic-v1",
+        ]
+        .map(str::to_owned);
+        assert_eq!(parse(&texts, true).unwrap().len(), 3);
+        assert_eq!(parse(&texts, false).unwrap().len(), 2);
         for text in [
             "",
             "tcp",
             "/ip4/0.0.0.0/udp/0",
             "/dns/example.org/tcp/1",
-            "/ip4/0.0.0.0/tcp/0/ws",
+            "/ip4/0.0.0.0/tcp/0/wss",
         ] {
             let error = parse(&[text.to_owned()], true).unwrap_err();
             assert!(matches!(error, StartError::InvalidAddress { address, .. } if address == text));

@@ -35,6 +35,8 @@ const MAX_ADDRESSES: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     relays: BTreeMap<PeerId, Relay>,
+    /// Bootstrap peers that were not reached, and why: they may be relays.
+    missing: BTreeMap<PeerId, String>,
     unwanted: bool,
 }
 
@@ -114,14 +116,34 @@ pub struct RelaySnapshot {
     pub circuits: Vec<String>,
 }
 
+impl RelaySnapshot {
+    fn away(relay: PeerId, last_error: Option<String>) -> Self {
+        Self {
+            relay,
+            state: ReservationState::Away,
+            since: None,
+            renewed: None,
+            next_try: None,
+            last_error,
+            circuits: Vec::new(),
+        }
+    }
+}
+
 impl Reservations {
     /// Whether places are wanted; the held ones stay either way.
     pub(super) fn set_wanted(&mut self, wanted: bool) {
         self.unwanted = !wanted;
     }
 
+    /// A bootstrap peer was dialled in vain.
+    pub(super) fn not_reached(&mut self, peer: PeerId, why: String) {
+        self.missing.insert(peer, why);
+    }
+
     /// A connected relay offers places.
     pub(super) fn offered(&mut self, relay: PeerId) {
+        self.missing.remove(&relay);
         let rank = self.relays.len();
         if rank >= MAX_RELAYS && !self.relays.contains_key(&relay) {
             return;
@@ -140,6 +162,7 @@ impl Reservations {
 
     /// A connected relay says that it offers no places (any more).
     pub(super) fn withdrawn(&mut self, relay: PeerId) {
+        self.missing.remove(&relay);
         if let Some(relay) = self.relays.get_mut(&relay) {
             relay.offering = false;
         }
@@ -272,13 +295,23 @@ impl Reservations {
         held.flat_map(|relay| &relay.circuits)
     }
 
-    /// Every relay, the held ones first; `now` and `wall` are the same moment.
+    /// Every relay, the held ones first, then bootstrap peers that were not reached; `now` and `wall` are the same moment.
     pub(super) fn snapshot(&self, now: Instant, wall: SystemTime) -> Vec<RelaySnapshot> {
         let mut all: Vec<_> = self.relays.iter().collect();
         all.sort_by_key(|(_, relay)| (!matches!(relay.phase, Phase::Held(_)), relay.rank));
-        all.into_iter()
-            .map(|(id, relay)| relay.snapshot(*id, now, wall))
-            .collect()
+        let known = all.into_iter().map(|(id, relay)| relay.snapshot(*id, now, wall));
+        let never = self
+            .missing
+            .iter()
+            .filter(|(id, _)| !self.relays.contains_key(id));
+        let never = never.map(|(id, _)| RelaySnapshot::away(*id, None));
+        let mut snapshots: Vec<_> = known.chain(never).collect();
+        for snapshot in &mut snapshots {
+            if let Some(why) = self.missing.get(&snapshot.relay) {
+                snapshot.last_error = Some(why.clone());
+            }
+        }
+        snapshots
     }
 
     fn at(&mut self, at: ListenerId) -> Option<&mut Relay> {
@@ -333,15 +366,7 @@ impl Relay {
     }
 
     fn snapshot(&self, id: PeerId, now: Instant, wall: SystemTime) -> RelaySnapshot {
-        let mut snapshot = RelaySnapshot {
-            relay: id,
-            state: ReservationState::Away,
-            since: None,
-            renewed: None,
-            next_try: None,
-            last_error: self.last_error.clone(),
-            circuits: Vec::new(),
-        };
+        let mut snapshot = RelaySnapshot::away(id, self.last_error.clone());
         match &self.phase {
             Phase::Held(place) => {
                 snapshot.state = ReservationState::Held;

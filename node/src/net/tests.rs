@@ -17,6 +17,7 @@ mod relayed;
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
 const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
+const WEBSOCKET: &str = "/ip4/127.0.0.1/tcp/0/ws";
 /// Far beyond what any step takes; a test that waits this long has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -38,6 +39,7 @@ fn config(listen: &[&str]) -> NetConfig {
         relay_client: true,
         hole_punching: true,
         upnp: false,
+        authorities: Vec::new(),
         dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: Limits::default(),
@@ -171,6 +173,11 @@ async fn frames_of_every_size_arrive_in_order(listen: &str) {
 #[tokio::test]
 async fn frames_over_tcp() {
     frames_of_every_size_arrive_in_order(TCP).await;
+}
+
+#[tokio::test]
+async fn frames_over_websocket() {
+    frames_of_every_size_arrive_in_order(WEBSOCKET).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The roads: TCP with Noise and yamux, QUIC v1, DNS names in front of both, and circuits through
-//! relays. The one rule: there is no plaintext path; every road ends in an authenticated, multiplexed
+//! The roads: TCP with Noise and yamux, WebSocket (plain or in TLS) with the same, QUIC v1, DNS names in front of all,
+//! and circuits through relays. The one rule: there is no plaintext path; every road ends in an authenticated, multiplexed
 //! connection.
 
 use std::time::Duration;
@@ -12,8 +12,11 @@ use libp2p::{
         upgrade::Version,
     },
     dns,
+    futures::{AsyncRead, AsyncWrite},
     identity::Keypair,
-    noise, quic, relay, tcp, yamux,
+    noise, quic, relay, tcp,
+    websocket::{self, tls},
+    yamux,
 };
 
 /// Longest wait for a connection, from the first packet to the agreed muxer.
@@ -30,6 +33,9 @@ const QUIC_SILENCE: Duration = Duration::from_secs(5);
 /// How often an idle QUIC connection sends a packet: three may be lost.
 const QUIC_KEEP_ALIVE: Duration = Duration::from_millis(1200);
 
+/// Longest message of a WebSocket, in bytes; Noise writes 64 KiB at a time.
+const MAX_WS_MESSAGE: usize = 1 << 20;
+
 /// UDP receive buffer below which bursts of large QUIC frames lose packets (measured at 64 KiB frames with
 /// 16 in flight; the usual default is 208 KiB).
 const GOOD_UDP_BUFFER: u64 = 2 << 20;
@@ -42,12 +48,18 @@ pub(super) fn build(
     keypair: &Keypair,
     with_quic: bool,
     with_relay: bool,
+    tls: &tls::Config,
 ) -> Result<(Boxed<Connected>, Option<relay::client::Behaviour>), noise::Error> {
-    let direct = match dns::tokio::Transport::system(direct(keypair, with_quic)?) {
-        Ok(transport) => transport.boxed(),
-        Err(error) => {
+    let named = (
+        dns::tokio::Transport::system(direct(keypair, with_quic)?),
+        // Below the WebSocket: the name is what the other side's certificate is for.
+        dns::tokio::Transport::system(tcp()),
+    );
+    let (direct, websocket) = match named {
+        (Ok(direct), Ok(tcp)) => (direct.boxed(), over_websocket(tcp, keypair, tls)?),
+        (Err(error), _) | (_, Err(error)) => {
             tracing::warn!(%error, "no DNS: addresses with names cannot be dialled; check /etc/resolv.conf");
-            self::direct(keypair, with_quic)?
+            (direct(keypair, with_quic)?, over_websocket(tcp(), keypair, tls)?)
         }
     };
     let (circuits, behaviour) = if with_relay {
@@ -61,12 +73,51 @@ pub(super) fn build(
     } else {
         (OptionalTransport::none(), None)
     };
-    let all = circuits.or_transport(direct).map(|either, _| either.into_inner());
+    // WebSocket before TCP: it knows by the address what is its own.
+    let all = circuits
+        .or_transport(websocket)
+        .map(|either, _| either.into_inner())
+        .or_transport(direct)
+        .map(|either, _| either.into_inner());
     Ok((TransportTimeout::new(all, CONNECT_TIMEOUT).boxed(), behaviour))
 }
 
+/// Whom to believe at the other end of TLS: the authorities of the public web, and these (DER).
+pub(super) fn trust(authorities: &[Vec<u8>]) -> Result<tls::Config, tls::Error> {
+    let mut trusted = tls::Config::builder();
+    for authority in authorities {
+        trusted.add_trust(&tls::Certificate::new(authority.clone()))?;
+    }
+    Ok(trusted.finish())
+}
+
+fn tcp() -> tcp::tokio::Transport {
+    tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
+}
+
+/// What HTTP proxies and firewalls let through.
+fn over_websocket<T>(tcp: T, keypair: &Keypair, tls: &tls::Config) -> Result<Boxed<Connected>, noise::Error>
+where
+    T: Transport + Send + Unpin + 'static,
+    T::Output: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    T::Error: Send + Sync + 'static,
+    T::Dial: Send + 'static,
+    T::ListenerUpgrade: Send + 'static,
+{
+    let mut websocket = websocket::Config::new(tcp);
+    websocket
+        .set_max_data_size(MAX_WS_MESSAGE)
+        .set_tls_config(tls.clone());
+    Ok(websocket
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise::Config::new(keypair)?)
+        .multiplex(muxer())
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
+        .boxed())
+}
+
 fn direct(keypair: &Keypair, with_quic: bool) -> Result<Boxed<Connected>, noise::Error> {
-    let tcp = tcp::tokio::Transport::new(tcp::Config::new().nodelay(true))
+    let tcp = tcp()
         .upgrade(Version::V1Lazy)
         .authenticate(noise::Config::new(keypair)?)
         .multiplex(muxer())

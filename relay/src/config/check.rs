@@ -115,6 +115,11 @@ impl Check<'_> {
                 "max_reservations",
                 "from 1 to 4294967295",
             ),
+            (
+                count(c.max_reservations_per_ip),
+                "max_reservations_per_ip",
+                "from 1 to 4294967295",
+            ),
             (count(c.max_circuits), "max_circuits", "from 1 to 4294967295"),
             (
                 count(c.max_circuits_per_peer),

@@ -15,6 +15,7 @@ pub(super) static KEYS: &[Key] = &[
     key!(Config, "announce", announce).variable("ANNOUNCE").flag("announce", "ADDRS", "Multiaddrs that peers are told instead, comma list"),
     key!(Config, "key", key).variable("KEY").flag("key", "FILE", "The relay's key, made if it is missing; without it a new identity at each start"),
     key!(Config, "max_reservations", max_reservations).variable("MAX_RESERVATIONS").flag("max-reservations", "N", "Most reservations at once"),
+    key!(Config, "max_reservations_per_ip", max_reservations_per_ip).variable("MAX_RESERVATIONS_PER_IP").flag("max-reservations-per-ip", "N", "Most reservations of one address at once; half of all unless set"),
     key!(Config, "max_circuits", max_circuits).variable("MAX_CIRCUITS").flag("max-circuits", "N", "Most circuits at once"),
     key!(Config, "max_circuits_per_peer", max_circuits_per_peer).variable("MAX_CIRCUITS_PER_PEER").flag("max-circuits-per-peer", "N", "Most circuits of one peer at once"),
     key!(Config, "circuit_duration", circuit_duration).variable("CIRCUIT_DURATION").flag("circuit-duration", "TIME", "Longest life of a circuit"),

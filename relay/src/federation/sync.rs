@@ -76,23 +76,30 @@ pub struct Peer {
     pub last_answer: Option<Nanos>,
 }
 
-/// All relays that we were told of; clones see the same ones.
+/// All other relays that we were told of, by their places; clones see the same ones. None: it was this relay itself.
 #[derive(Clone, Debug, Default)]
-pub struct Peers(Arc<Mutex<Vec<Peer>>>);
+pub struct Peers(Arc<Mutex<Vec<Option<Peer>>>>);
 
 impl Peers {
     /// How they are now.
     pub fn all(&self) -> Vec<Peer> {
-        self.lock().clone()
+        self.lock().iter().flatten().cloned().collect()
+    }
+
+    /// That one is none.
+    fn leave_out(&self, place: usize) {
+        if let Some(peer) = self.lock().get_mut(place) {
+            *peer = None;
+        }
     }
 
     fn change(&self, place: usize, change: impl FnOnce(&mut Peer)) {
-        if let Some(peer) = self.lock().get_mut(place) {
+        if let Some(Some(peer)) = self.lock().get_mut(place) {
             change(peer);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Peer>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Peer>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,9 +111,11 @@ pub fn start(
     interval: Duration,
     stop: &CancellationToken,
 ) -> (Peers, Vec<JoinHandle<()>>) {
-    let peers = addresses.iter().map(|address| Peer {
-        address: address.clone(),
-        ..Peer::default()
+    let peers = addresses.iter().map(|address| {
+        Some(Peer {
+            address: address.clone(),
+            ..Peer::default()
+        })
     });
     let peers = Peers(Arc::new(Mutex::new(peers.collect())));
     let tasks = addresses.iter().enumerate().filter_map(|(place, address)| {
@@ -193,6 +202,7 @@ impl Link {
             match outcome {
                 Ok(()) if *self.relay == *self.handle.me() => {
                     tracing::warn!(address = %self.address, "this federation peer is this relay itself; it is left out");
+                    self.peers.leave_out(self.place);
                     return;
                 }
                 Ok(()) => {}

@@ -65,7 +65,12 @@ async fn agents(
     ))
 }
 
-async fn agent(State(face): State<Face>, Path(peer): Path<String>) -> Result<Json<Value>, ApiError> {
+async fn agent(
+    State(face): State<Face>,
+    Path(peer): Path<String>,
+    Query(words): Query<Vec<(String, String)>>,
+) -> Result<Json<Value>, ApiError> {
+    none(&words)?;
     let all = everybody(&face);
     let found = all.iter().find(|agent| agent.peer_id == peer);
     let shown: String = peer.chars().take(100).collect();
@@ -73,7 +78,11 @@ async fn agent(State(face): State<Face>, Path(peer): Path<String>) -> Result<Jso
     Ok(Json(json!(&**found)))
 }
 
-async fn skills(State(face): State<Face>) -> Json<Value> {
+async fn skills(
+    State(face): State<Face>,
+    Query(words): Query<Vec<(String, String)>>,
+) -> Result<Json<Value>, ApiError> {
+    none(&words)?;
     // Counted by agents and not by entries: an agent may be registered at several relays.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let all = everybody(&face);
@@ -84,11 +93,15 @@ async fn skills(State(face): State<Face>) -> Json<Value> {
         .iter()
         .map(|(id, count)| json!({ "id": id, "agent_count": count }))
         .collect();
-    Json(json!({ "count": skills.len(), "skills": skills }))
+    Ok(Json(json!({ "count": skills.len(), "skills": skills })))
 }
 
-async fn stats(State(face): State<Face>) -> Json<Value> {
-    Json(figures(&face))
+async fn stats(
+    State(face): State<Face>,
+    Query(words): Query<Vec<(String, String)>>,
+) -> Result<Json<Value>, ApiError> {
+    none(&words)?;
+    Ok(Json(figures(&face)))
 }
 
 /// What `/api/v1/stats` and the live events say.
@@ -135,10 +148,23 @@ fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError
             "q" => filter.text = value.to_lowercase(),
             "limit" => limit = number("limit", &value, 1, MAX_LIMIT)?,
             "offset" => offset = number("offset", &value, 0, usize::MAX)?,
-            _ => {}
+            "skill" => {} // Empty: any.
+            _ => return Err(unknown(&name, "it takes skill, tag, q, limit and offset")),
         }
     }
     Ok((filter, limit, offset))
+}
+
+/// What takes no parameters says so.
+pub(super) fn none(words: &[(String, String)]) -> Result<(), ApiError> {
+    words
+        .first()
+        .map_or(Ok(()), |(name, _)| Err(unknown(name, "it takes none")))
+}
+
+fn unknown(name: &str, allowed: &str) -> ApiError {
+    let shown: String = name.chars().take(100).collect();
+    ApiError::invalid(format!("{shown:?} is no parameter of this path; {allowed}"))
 }
 
 fn number(name: &str, text: &str, least: usize, most: usize) -> Result<usize, ApiError> {

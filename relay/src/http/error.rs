@@ -32,11 +32,20 @@ impl ApiError {
         }
     }
 
-    pub(super) fn busy(message: &str) -> Self {
+    pub(super) fn busy(message: String) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             code: "busy",
-            message: message.to_owned(),
+            message,
+        }
+    }
+
+    /// The caller has had its share.
+    pub(super) fn too_many(message: String) -> Self {
+        Self {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            code: "too_many",
+            message,
         }
     }
 }

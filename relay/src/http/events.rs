@@ -4,7 +4,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use axum::{
-    extract::State,
+    extract::{ConnectInfo, Query, State},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -13,7 +13,12 @@ use axum::{
 use futures::Stream;
 use tokio::time::{sleep, timeout};
 
-use super::{Face, api::figures, error::ApiError};
+use super::{
+    FOLLOWERS, FOLLOWERS_PER_ADDRESS, Face, Remote,
+    api::{figures, none},
+    error::ApiError,
+};
+use crate::seats::{Full, Seat};
 
 /// Least time between two events.
 const LEAST: Duration = Duration::from_secs(1);
@@ -21,25 +26,32 @@ const LEAST: Duration = Duration::from_secs(1);
 /// Most time between two events.
 const MOST: Duration = Duration::from_secs(5);
 
-pub(super) async fn events(State(face): State<Face>) -> Response {
-    let Ok(place) = std::sync::Arc::clone(&face.0.followers).try_acquire_owned() else {
-        return ApiError::busy("too many browsers follow this relay; try again later").into_response();
-    };
-    let stream = follow(face, place);
+pub(super) async fn events(
+    State(face): State<Face>,
+    ConnectInfo(Remote(source)): ConnectInfo<Remote>,
+    Query(words): Query<Vec<(String, String)>>,
+) -> Result<Response, ApiError> {
+    none(&words)?;
+    let seat = face.0.followers.take(source).map_err(|full| match full {
+        Full::All => ApiError::busy(format!(
+            "{FOLLOWERS} browsers follow this relay, its limit; try again later"
+        )),
+        Full::Source => ApiError::too_many(format!(
+            "{FOLLOWERS_PER_ADDRESS} browsers of your address follow this relay, its limit for one; close one"
+        )),
+    })?;
+    let stream = follow(face, seat);
     let mut response = Sse::new(stream).keep_alive(KeepAlive::default()).into_response();
     // A proxy that gathers an answer before it passes it on would show nothing.
     response
         .headers_mut()
         .insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
-    response
+    Ok(response)
 }
 
-fn follow(
-    face: Face,
-    place: tokio::sync::OwnedSemaphorePermit,
-) -> impl Stream<Item = Result<Event, Infallible>> {
+fn follow(face: Face, seat: Seat) -> impl Stream<Item = Result<Event, Infallible>> {
     async_stream::stream! {
-        let _place = place;
+        let _seat = seat;
         let mut bell = face.0.handle.bell();
         let mut changes = 0_u64;
         loop {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use agentanycast_proto::v1::SkillInfo;
 use axum::{
     body::{Body, to_bytes},
+    extract::ConnectInfo,
     http::{Request, header},
 };
 use serde_json::Value;
@@ -167,6 +168,24 @@ async fn errors_are_json() {
             StatusCode::BAD_REQUEST,
             "invalid_argument",
         ),
+        (
+            "GET",
+            "/api/v1/agents?skil=echo",
+            StatusCode::BAD_REQUEST,
+            "invalid_argument",
+        ),
+        (
+            "GET",
+            "/api/v1/stats?x=1",
+            StatusCode::BAD_REQUEST,
+            "invalid_argument",
+        ),
+        (
+            "GET",
+            "/api/v1/skills?limit=1",
+            StatusCode::BAD_REQUEST,
+            "invalid_argument",
+        ),
     ];
     for (method, path, expected, code) in cases {
         let (status, _, body) = ask(&router, method, path).await;
@@ -178,6 +197,53 @@ async fn errors_are_json() {
         );
         assert!(body["error"]["message"].is_string());
     }
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_none_is_named() {
+    let router = api_router(&face(), &[]).unwrap();
+    let (_, body) = json(&router, "/api/v1/agents?skill=&sort=name").await;
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("\"sort\"") && message.contains("offset"),
+        "{message}"
+    );
+    let (status, _) = json(&router, "/api/v1/agents?skill=").await;
+    assert_eq!(status, StatusCode::OK, "an empty skill is any");
+}
+
+#[tokio::test]
+async fn one_address_leaves_live_events_to_others() {
+    let router = api_router(&face(), &[]).unwrap();
+    let from = |last: u8| Remote(std::net::IpAddr::from([192, 0, 2, last]).into());
+    let follow = async |last: u8| {
+        let mut request = Request::get("/api/v1/events").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(ConnectInfo(from(last)));
+        router.clone().oneshot(request).await.unwrap()
+    };
+    let mut following = Vec::new();
+    for _ in 0..FOLLOWERS_PER_ADDRESS {
+        following.push(follow(1).await);
+    }
+    assert!(following.iter().all(|answer| answer.status() == StatusCode::OK));
+    let refused = follow(1).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let body = to_bytes(refused.into_body(), 1 << 10).await.unwrap();
+    assert!(
+        String::from_utf8(body.to_vec())
+            .unwrap()
+            .contains("of your address")
+    );
+    for other in 2..=u8::try_from(FOLLOWERS / FOLLOWERS_PER_ADDRESS).unwrap() {
+        for _ in 0..FOLLOWERS_PER_ADDRESS {
+            following.push(follow(other).await);
+            assert_eq!(following.last().unwrap().status(), StatusCode::OK);
+        }
+    }
+    assert_eq!(follow(9).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    // A browser that goes leaves its place.
+    following.clear();
+    assert_eq!(follow(1).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]

@@ -1,15 +1,19 @@
 //! The protocols of a relay, composed for one swarm. Connection limits come first, so that a refused connection costs
 //! nothing.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use agentanycast_door as door;
 use libp2p::{
-    Swarm, autonat, connection_limits, identify, noise, ping, relay,
+    Multiaddr, PeerId, Swarm, autonat, connection_limits, identify, noise, ping, relay,
     swarm::{self, NetworkBehaviour},
 };
 
-use super::{NetConfig, transport};
+use super::{NetConfig, places::Places, transport};
 use crate::metrics::Metrics;
 
 /// A connection without a reservation or a circuit is closed after this time.
@@ -55,7 +59,11 @@ pub(super) struct Behaviour {
 }
 
 /// The swarm of a relay that listens nowhere yet.
-pub(super) fn swarm(config: &NetConfig, metrics: &Arc<Metrics>) -> Result<Swarm<Behaviour>, noise::Error> {
+pub(super) fn swarm(
+    config: &NetConfig,
+    places: &Places,
+    metrics: &Arc<Metrics>,
+) -> Result<Swarm<Behaviour>, noise::Error> {
     let local = config.keypair.public().to_peer_id();
     let transport = transport::build(&config.keypair, metrics)?;
     let limits = connection_limits::ConnectionLimits::default()
@@ -77,7 +85,7 @@ pub(super) fn swarm(config: &NetConfig, metrics: &Arc<Metrics>) -> Result<Swarm<
         identify: identify::Behaviour::new(identify),
         ping: ping::Behaviour::default(),
         autonat: autonat::v2::server::Behaviour::default(),
-        relay: relay::Behaviour::new(local, relay_config(config)),
+        relay: relay::Behaviour::new(local, relay_config(config, places.clone())),
     };
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(IDLE_TIMEOUT)
@@ -86,9 +94,10 @@ pub(super) fn swarm(config: &NetConfig, metrics: &Arc<Metrics>) -> Result<Swarm<
     Ok(Swarm::new(transport, behaviour, local, swarm_config))
 }
 
-fn relay_config(config: &NetConfig) -> relay::Config {
+fn relay_config(config: &NetConfig, places: Places) -> relay::Config {
     let relay = relay::Config {
-        max_reservations: config.max_reservations,
+        // Counted by `places`: this one would refuse to renew what is held.
+        max_reservations: usize::MAX,
         max_reservations_per_peer: RESERVATIONS_PER_PEER,
         reservation_duration: RESERVATION,
         reservation_rate_limiters: Vec::new(),
@@ -101,10 +110,29 @@ fn relay_config(config: &NetConfig) -> relay::Config {
     let (reservations, reservation_gap) = rate(config.reservations_per_ip);
     let (circuits, circuit_gap) = rate(config.circuits_per_ip);
     let (per_peer, peer_gap) = rate(PER_PEER.get());
-    relay
+    let mut relay = relay
         .reservation_rate_per_peer(per_peer, peer_gap)
         .reservation_rate_per_ip(reservations, reservation_gap)
-        .circuit_src_per_ip(circuits, circuit_gap)
+        .circuit_src_per_ip(circuits, circuit_gap);
+    for limiters in [
+        &mut relay.reservation_rate_limiters,
+        &mut relay.circuit_src_rate_limiters,
+    ] {
+        for mut limiter in std::mem::take(limiters) {
+            limiters.push(Box::new(move |peer: PeerId, remote: &Multiaddr, now: Instant| {
+                limiter.try_next(peer, &network(remote), now)
+            }));
+        }
+    }
+    // Last: what it gives is held.
+    let place = move |peer: PeerId, remote: &Multiaddr, _: Instant| places.ask(peer, remote);
+    relay.reservation_rate_limiters.push(Box::new(place));
+    relay
+}
+
+/// Whom the rates count: the relay protocol takes each address of IPv6 for somebody else.
+fn network(remote: &Multiaddr) -> Multiaddr {
+    door::address(remote).map_or_else(|| remote.clone(), Multiaddr::from)
 }
 
 /// So many at once, and one more whenever its share of an hour has passed.

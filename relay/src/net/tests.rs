@@ -37,6 +37,7 @@ async fn started(listen: &str) -> (Result<Net, StartError>, CancellationToken) {
         listen: vec![addr(listen)],
         announce: Vec::new(),
         max_reservations: 1,
+        max_reservations_per_ip: 1,
         max_circuits: 1,
         max_circuits_per_peer: 1,
         circuit_duration: Duration::from_secs(1),

@@ -19,6 +19,9 @@ use crate::metrics::Metrics;
 /// Longest wait for a connection, from the first packet to the agreed muxer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Longest message of a WebSocket, in bytes; Noise writes 64 KiB at a time.
+const MAX_WS_MESSAGE: usize = 1 << 20;
+
 /// Streams of one connection: a circuit is one, and a peer has few.
 const MAX_STREAMS: usize = 1024;
 
@@ -39,7 +42,9 @@ pub(super) fn build(
     metrics: &Arc<Metrics>,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
     let tcp_config = || tcp::tokio::Transport::new(tcp::Config::new().nodelay(true));
-    let ws = websocket::Config::new(tcp_config())
+    let mut ws = websocket::Config::new(tcp_config());
+    ws.set_max_data_size(MAX_WS_MESSAGE);
+    let ws = ws
         .upgrade(Version::V1Lazy)
         .authenticate(noise::Config::new(keypair)?)
         .multiplex(muxer())

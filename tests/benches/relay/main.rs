@@ -35,6 +35,7 @@ fn setting(name: &str, default: usize) -> usize {
 async fn relay() -> Relay {
     let settings = [
         "--max-reservations=100000",
+        "--max-reservations-per-ip=100000",
         "--reservations-per-ip=1000000",
         "--circuits-per-ip=1000000",
         "--connections-per-ip=1000000",

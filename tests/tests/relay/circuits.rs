@@ -136,12 +136,49 @@ async fn a_full_relay_refuses_new_places_and_keeps_the_old() {
     assert!(!reserves(&mut peer(), &at).await);
     at_least(
         &relay,
-        "relay_reservations_refused_total{reason=\"ResourceLimitExceeded\"}",
+        "relay_reservations_refused_total{reason=\"max_reservations\"}",
         1.0,
     )
     .await;
     assert!(pings(&mut peer(), &at, target).await);
     serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_is_renewed_at_a_full_relay() {
+    let relay = Relay::builder().args(["--max-reservations=1"]).start().await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let mut first = peer();
+    // A second request over the same connection is a renewal.
+    assert!(reserves(&mut first, &at).await);
+    assert!(reserves(&mut first, &at).await);
+    assert!(!reserves(&mut peer(), &at).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_has_its_places_gets_no_more() {
+    let relay = Relay::builder()
+        .args(["--max-reservations=100", "--max-reservations-per-ip=2"])
+        .start()
+        .await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let mut held = [peer(), peer()];
+    for swarm in &mut held {
+        assert!(reserves(swarm, &at).await);
+    }
+    assert!(!reserves(&mut peer(), &at).await);
+    at_least(
+        &relay,
+        "relay_reservations_refused_total{reason=\"max_reservations_per_ip\"}",
+        1.0,
+    )
+    .await;
+    // With its connection a place is free again.
+    drop(held);
+    eventually("there is a place again", || async {
+        reserves(&mut peer(), &at).await.then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,6 +16,10 @@ fn builder() -> Builder {
 
 /// Four relays, each told of those before it by `links`; the last of them also tell the first.
 async fn linked(links: &[&[usize]]) -> Vec<Relay> {
+    linked_by(builder, links).await
+}
+
+async fn linked_by(builder: impl Fn() -> Builder, links: &[&[usize]]) -> Vec<Relay> {
     let mut relays: Vec<Relay> = Vec::new();
     for to in links {
         let peers: Vec<&Relay> = to.iter().map(|place| &relays[*place]).collect();
@@ -134,6 +138,62 @@ async fn an_agent_that_renews_stays_visible_everywhere() {
         client.heartbeat(heartbeat("p")).await.unwrap();
         assert!(finds(&second, "s", "p").await);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_renews_stays_visible_on_all_of_three_relays() {
+    const TTL: Duration = Duration::from_secs(3);
+    let relays = linked_by(
+        || Relay::builder().args(["--registry-ttl=3s", "--federation-sync-interval=1h"]),
+        &[&[], &[0], &[1]],
+    )
+    .await;
+    let mut client = relays[0].client().await;
+    client.register_skills(registration("p", "s")).await.unwrap();
+    for relay in &relays {
+        eventually("it is known everywhere", || async {
+            finds(relay, "s", "p").await.then_some(())
+        })
+        .await;
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < TTL * 10 {
+        tokio::time::sleep(TTL / 6).await;
+        client.heartbeat(heartbeat("p")).await.unwrap();
+        for (place, relay) in relays.iter().enumerate() {
+            let elapsed = begun.elapsed();
+            assert!(finds(relay, "s", "p").await, "gone at {place} after {elapsed:?}");
+        }
+    }
+    // And not for ever: without another word it is gone everywhere.
+    for relay in &relays {
+        eventually("it has expired", || async {
+            (!finds(relay, "s", "p").await).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_is_told_of_itself_counts_nobody() {
+    let mut relay = builder().start().await;
+    let address = relay.registry;
+    relay.stop().await;
+    let peers = format!("--federation-peers={address}");
+    let relay = builder().registry(address).args([peers]).start().await;
+    let health = eventually("it has met itself", || async {
+        let health = relay.health().await;
+        (health["federation"]["peers"] == 0).then_some(health)
+    })
+    .await;
+    assert_eq!(health["status"], "healthy");
+    assert_eq!(
+        (
+            &health["federation"]["healthy_peers"],
+            &health["federation"]["peer_details"]
+        ),
+        (&0.into(), &serde_json::json!([]))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

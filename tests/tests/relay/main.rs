@@ -18,3 +18,4 @@ mod nat;
 mod poison;
 mod registry;
 mod start;
+mod websocket;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Prints an artifact; bytes go into the directory, if there is one.
-pub(super) async fn print(
+pub(in crate::cmd) async fn print(
     handle: &TaskHandle,
     artifact: &Artifact,
     directory: Option<&Path>,
@@ -46,7 +46,7 @@ pub(super) async fn print(
 }
 
 /// Saves the bytes of an artifact; returns its id with each file.
-pub(super) async fn save(
+pub(in crate::cmd) async fn save(
     handle: &TaskHandle,
     artifact: &Artifact,
     directory: &Path,

@@ -105,6 +105,7 @@ const NOT_ALLOWED: &str = r#"
     $SAMPLE_RATE=NaN                    | telemetry.sample_rate | "NaN"         | environment         | a number
     $BOOTSTRAP_PEERS=/ip4/0.0.0.0/tcp/1 | bootstrap_peers       | 0.0.0.0/tcp/1" | environment        | dialled
     $BOOTSTRAP_PEERS=/ip4/192.0.2.1/tcp/0 | bootstrap_peers     | tcp/0"        | environment         | dialled
+    $BOOTSTRAP_PEERS=/ip4/192.0.2.1/tcp/9/tls | bootstrap_peers | 9/tls"        | environment         | dialled
     $BOOTSTRAP_PEERS=/ip4/192.0.2.1/udp/9 | bootstrap_peers     | udp/9"        | environment         | dialled
     ;;bootstrap_peers = ['/tcp/1']      | bootstrap_peers       | "/tcp/1"      | config.toml:3       | dialled
     bootstrap_peers = '/dns4/a/tcp/1'   | bootstrap_peers       | "/dns4/a/tcp/1" | config.toml:1     | a list

@@ -96,6 +96,7 @@ fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
         relay_client: false,
         hole_punching: false,
         upnp: false,
+        authorities: Vec::new(),
         dht: None,
         agent_version: "agentanycast-test".to_owned(),
         limits: net::Limits::default(),

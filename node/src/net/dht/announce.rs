@@ -119,7 +119,7 @@ impl<Q: Copy + Eq + Hash> Announcements<Q> {
     }
 
     /// `query` has ended, and `reached` says whether anybody was told; `spread` (0 to 1) spreads the next one over
-    /// a tenth of the time. Returns what it announced, unless that is gone.
+    /// a tenth of the time. Returns what it announced, unless that is gone or there is something newer to say.
     pub(super) fn ended(&mut self, query: Q, reached: bool, now: Instant, spread: f64) -> Option<Item> {
         let (item, entry) = self
             .items
@@ -136,7 +136,7 @@ impl<Q: Copy + Eq + Hash> Announcements<Q> {
             RETRY.saturating_mul(1 << (entry.failures - 1).min(16)).min(every)
         };
         entry.due = if entry.again { now } else { now + wait };
-        Some(item.clone())
+        (!entry.again).then(|| item.clone())
     }
 
     /// When something is due next.
@@ -208,14 +208,10 @@ mod tests {
         all.ended(2, true, now, 0.0);
         assert_eq!(all.replace([Item::Record, skill("sum"), skill("sort")], now), [1]);
         assert_eq!(all.due(now), [skill("sort")], "the record's query still runs");
-        all.ended(0, true, now, 0.0);
-        assert_eq!(
-            all.due(now),
-            [Item::Record, skill("sort")],
-            "and tells the old news"
-        );
+        assert_eq!(all.ended(0, true, now, 0.0), None, "it has told the old news");
+        assert_eq!(all.due(now), [Item::Record, skill("sort")]);
         all.started(&Item::Record, 3);
-        all.ended(3, true, now, 0.0);
+        assert_eq!(all.ended(3, true, now, 0.0), Some(Item::Record));
         all.renew_record(now + Duration::from_secs(1));
         assert_eq!(
             all.due(now + Duration::from_secs(1)),

@@ -26,7 +26,7 @@ use libp2p::{
 };
 use lru::LruCache;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     time::{Sleep, sleep_until},
 };
 
@@ -69,6 +69,8 @@ pub(in super::super) struct Behaviour {
     announcements: Announcements<QueryId>,
     /// What is announced; without skills when an agent was taken back and others have yet to be told.
     agent: Option<AgentRecord>,
+    /// Who waits until others have been told that the agent was taken back.
+    retracting: Option<oneshot::Sender<()>>,
     external: ExternalAddresses,
     listening: ListenAddresses,
     horizon: Horizon,
@@ -118,6 +120,7 @@ impl Behaviour {
             searches: Searches::new(local),
             announcements: Announcements::new(pace),
             agent: None,
+            retracting: None,
             external: ExternalAddresses::default(),
             listening: ListenAddresses::default(),
             horizon: Horizon::default(),
@@ -164,6 +167,14 @@ impl Behaviour {
                 self.provide(agent);
                 // Whoever has gone away needs no answer.
                 let _ = reply.send(());
+            }
+            Command::Retract { reply } => {
+                self.provide(None);
+                if self.agent.is_some() {
+                    self.retracting = Some(reply);
+                } else {
+                    let _ = reply.send(());
+                }
             }
             Command::Find { skill, asker } => self.searches.ask(skill, asker, &mut self.kad),
         }

@@ -188,6 +188,18 @@ impl Host {
         let reason = DialError::Unreachable {
             attempts: attempts(error),
         };
+        if let (Target::Peer(peer), true) = (target, self.dialer.is_pinned(target)) {
+            let whom = format!("/p2p/{peer}");
+            let why = attempts(error).into_iter().map(|tried| {
+                match tried.address.strip_suffix(&whom).unwrap_or(&tried.address) {
+                    "" => tried.reason,
+                    place => format!("{} at {place}", tried.reason),
+                }
+            });
+            let why = why.collect::<Vec<_>>().join("; ");
+            self.reservations.not_reached(*peer, why);
+            self.reach_changed = true;
+        }
         if failures == 1 && self.dialer.is_pinned(target) {
             tracing::warn!(?target, %reason, "bootstrap peer not reached; it is tried again from time to time");
         } else {

@@ -177,7 +177,8 @@ impl Host {
             id,
             remote: remote.clone(),
             relayed,
-            from_listen_port: from_listen_port && !relayed,
+            // A WebSocket has no listen port of its kind, and a proxy in front of the relay would be seen instead of us.
+            from_listen_port: from_listen_port && !relayed && !addresses::is_websocket(&remote),
             local: moves::made_from(endpoint),
             rtt: None,
         };

@@ -103,7 +103,10 @@ impl Host {
             return;
         };
         let mut other = self.book.of(relay.into());
-        other.retain(|address| !addresses::is_relayed(address) && by_quic(address) != by_quic(&used));
+        other.retain(|address| {
+            let elsewhere = addresses::is_relayed(address) || addresses::is_websocket(address);
+            !elsewhere && by_quic(address) != by_quic(&used)
+        });
         let listening = {
             let listeners = self.shared.listeners();
             listeners

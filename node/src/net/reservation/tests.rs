@@ -38,6 +38,32 @@ fn states(places: &Reservations, now: Instant) -> Vec<ReservationState> {
 }
 
 #[test]
+fn a_bootstrap_peer_that_was_not_reached_is_shown_until_it_is() {
+    use ReservationState::{Asking, Away};
+    let now = Instant::now();
+    let mut places = Reservations::default();
+    places.offered(peer(1));
+    places.not_reached(peer(2), "another peer is there".to_owned());
+    ask(&mut places, now);
+    assert_eq!(states(&places, now), [Asking, Away]);
+    assert!(places.due(now).is_empty(), "it is not asked");
+    let shown = |places: &Reservations, at: usize| {
+        places.snapshot(now, SystemTime::UNIX_EPOCH)[at]
+            .last_error
+            .clone()
+    };
+    assert_eq!(shown(&places, 1).as_deref(), Some("another peer is there"));
+    // One that was there before, too.
+    places.disconnected(peer(1), now, MIDDLE);
+    places.not_reached(peer(1), "refused".to_owned());
+    assert_eq!(shown(&places, 0).as_deref(), Some("refused"));
+    places.offered(peer(1));
+    places.withdrawn(peer(2));
+    assert_eq!(places.snapshot(now, SystemTime::UNIX_EPOCH).len(), 1);
+    assert_ne!(shown(&places, 0).as_deref(), Some("refused"));
+}
+
+#[test]
 fn two_are_kept_and_a_spare_one_takes_over() {
     use ReservationState::{Asking, Held, Spare, Waiting};
     let now = Instant::now();

@@ -111,6 +111,29 @@ async fn an_agent_is_found_by_its_skill_through_others() {
 }
 
 #[tokio::test]
+async fn a_node_that_stops_takes_its_agent_back_first() {
+    let times = DhtTimes::default();
+    let first = node(DhtMode::Server, times, &[]).await;
+    let second = node(DhtMode::Server, times, &[&first]).await;
+    let provider = node(DhtMode::Client, times, &[&first]).await;
+    let asker = node(DhtMode::Client, times, &[&second]).await;
+    provider.handle.provide(Some(&offering(&["echo"]))).await.unwrap();
+    find(&asker, "echo", described).await;
+    timeout(DEADLINE, provider.handle.retract())
+        .await
+        .unwrap()
+        .unwrap();
+    provider.handle.shutdown().await;
+    // No wait: whoever keeps the record has been told.
+    assert_eq!(asker.handle.find_providers("echo", 10, WAIT).await, Ok(vec![]));
+    // Who has announced nothing, or is alone, is not held up.
+    timeout(DEADLINE, asker.handle.retract()).await.unwrap().unwrap();
+    let alone = node(DhtMode::Client, times, &[]).await;
+    alone.handle.provide(Some(&offering(&["echo"]))).await.unwrap();
+    timeout(DEADLINE, alone.handle.retract()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn an_agent_announced_before_anybody_was_there_is_found() {
     let times = DhtTimes::default();
     let provider = node(DhtMode::Client, times, &[]).await;

@@ -4,6 +4,7 @@ use futures::StreamExt;
 use libp2p::{
     Multiaddr, Swarm, identify, relay,
     swarm::{self, NetworkBehaviour, SwarmEvent},
+    websocket::tls,
 };
 
 use super::*;
@@ -26,7 +27,7 @@ async fn relay(keypair: &Keypair, at: &str, places: usize) -> (Multiaddr, JoinHa
 
 async fn relay_with(keypair: &Keypair, at: &str, config: relay::Config) -> (Multiaddr, JoinHandle<()>) {
     let peer = keypair.public().to_peer_id();
-    let (transport, _) = transport::build(keypair, false, false).unwrap();
+    let (transport, _) = transport::build(keypair, false, false, &tls::Config::client()).unwrap();
     let behaviour = Behaviour {
         relay: relay::Behaviour::new(peer, config),
         identify: identify::Behaviour::new(identify::Config::new("test/1".to_owned(), keypair.public())),
@@ -91,6 +92,30 @@ async fn a_node_is_reached_through_its_relay_also_after_a_restart() {
     assert_eq!(circuits(&a, 1).await, told);
     let c = Node::start(config(&[TCP])).await;
     assert!(!c.handle.dial(a.peer(), vec![road]).await.unwrap().direct);
+}
+
+#[tokio::test]
+async fn a_bootstrap_address_with_another_peers_id_is_told() {
+    let (at, _running) = relay(&Keypair::generate_ed25519(), TCP, 8).await;
+    let text = at.to_string();
+    let (place, there) = text.split_once("/p2p/").unwrap();
+    let meant = Keypair::generate_ed25519().public().to_peer_id();
+    let node = behind(&[&format!("{place}/p2p/{meant}").parse().unwrap()]).await;
+    let told = async {
+        loop {
+            if let Some(away) = node.handle.relays().pop() {
+                return away;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let away = timeout(DEADLINE, told).await.unwrap();
+    assert_eq!((away.relay, away.state), (meant.into(), ReservationState::Away));
+    let why = away.last_error.unwrap();
+    assert!(
+        why.contains("another peer is there") && why.contains(there),
+        "{why}"
+    );
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use futures::{AsyncReadExt, StreamExt};
 use libp2p::{
     Multiaddr, Swarm, relay,
     swarm::{self, NetworkBehaviour, SwarmEvent, dial_opts::DialOpts},
+    websocket::tls,
 };
 
 use super::*;
@@ -30,7 +31,7 @@ async fn listen<B: NetworkBehaviour>(swarm: &mut Swarm<B>) -> Multiaddr {
 async fn relay() -> Multiaddr {
     let keypair = Keypair::generate_ed25519();
     let peer = keypair.public().to_peer_id();
-    let (transport, _) = transport::build(&keypair, false, false).unwrap();
+    let (transport, _) = transport::build(&keypair, false, false, &tls::Config::client()).unwrap();
     let behaviour = relay::Behaviour::new(peer, relay::Config::default());
     let mut swarm = Swarm::new(transport, behaviour, peer, swarm::Config::with_tokio_executor());
     let address = listen(&mut swarm).await;
@@ -43,7 +44,7 @@ async fn relay() -> Multiaddr {
 async fn hidden(relay: &Multiaddr) -> (Swarm<Hidden>, mpsc::Receiver<streams::InboundStream>) {
     let keypair = Keypair::generate_ed25519();
     let peer = keypair.public().to_peer_id();
-    let (transport, relay_client) = transport::build(&keypair, false, true).unwrap();
+    let (transport, relay_client) = transport::build(&keypair, false, true, &tls::Config::client()).unwrap();
     let (streams, inbound) = streams::Behaviour::new(Arc::default(), 8);
     let behaviour = Hidden {
         relay: relay_client.unwrap(),

@@ -118,10 +118,17 @@ impl Behaviour {
             .announcements
             .ended(query, reached, Instant::now(), rand::random());
         let taken_back = self.agent.as_ref().is_some_and(|agent| agent.skills.is_empty());
-        if reached && taken_back && item == Some(Item::Record) {
+        if !taken_back || item != Some(Item::Record) {
+            return;
+        }
+        if reached {
             // Others have been told, and what they were told before expires.
             self.agent = None;
             self.announcements.replace([], Instant::now());
+        }
+        if let Some(waiting) = self.retracting.take() {
+            // Whoever has gone away needs no answer.
+            let _ = waiting.send(());
         }
     }
 

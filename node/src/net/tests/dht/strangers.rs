@@ -7,6 +7,7 @@ use libp2p::{
     Swarm, identify, kad,
     kad::store::{MemoryStore, RecordStore},
     swarm::{self, NetworkBehaviour},
+    websocket::tls,
 };
 
 use super::*;
@@ -22,7 +23,7 @@ struct Stranger {
 async fn stranger() -> Swarm<Stranger> {
     let keypair = Keypair::generate_ed25519();
     let peer = keypair.public().to_peer_id();
-    let (transport, _) = transport::build(&keypair, false, false).unwrap();
+    let (transport, _) = transport::build(&keypair, false, false, &tls::Config::client()).unwrap();
     let protocol = libp2p::StreamProtocol::new("/agentanycast/kad/1.0.0");
     let mut kad = kad::Behaviour::with_config(peer, MemoryStore::new(peer), kad::Config::new(protocol));
     kad.set_mode(Some(kad::Mode::Server));

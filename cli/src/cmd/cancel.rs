@@ -1,0 +1,16 @@
+//! `anycast cancel`: ends a task that is still open, at both sides.
+
+use crate::{args::CancelArgs, context::Context, failure::Failure, json, output};
+
+pub(crate) async fn run(context: &Context, args: CancelArgs) -> Result<(), Failure> {
+    let node = context.connect().await?;
+    let task = node.task_handle(args.task).cancel().await?;
+    if context.json {
+        return Ok(output::json(&json::summary(&task).into())?);
+    }
+    Ok(output::line(&format!(
+        "task {} {}",
+        output::brief(&task.id),
+        task.status
+    ))?)
+}

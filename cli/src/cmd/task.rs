@@ -1,0 +1,97 @@
+//! `anycast task`: one task, with what was said and what came out; on demand after its end.
+
+use agentanycast::{Message, Role, Task, TaskHandle};
+
+use super::send::whole;
+use crate::{
+    args::TaskArgs,
+    context::Context,
+    failure::{Code, Failure},
+    interrupt::Interrupt,
+    json, output,
+};
+
+pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new()?;
+    let handle = context.connect().await?.task_handle(&args.task);
+    if args.wait {
+        tokio::select! {
+            ended = until_ended(&handle, &args) => ended?,
+            () = interrupt.wait() => {
+                let message = format!("interrupted; task {} goes on", args.task);
+                return Err(Failure::new(Code::General, "Interrupted", message));
+            }
+        }
+    }
+    let task = handle.snapshot().await?;
+    if context.json {
+        let mut saved = Vec::new();
+        if let Some(directory) = &args.output {
+            for artifact in &task.artifacts {
+                saved.extend(whole::save(&handle, artifact, directory).await?);
+            }
+        }
+        output::json(&json::task(&task, &saved))?;
+    } else {
+        show(&task)?;
+        for artifact in &task.artifacts {
+            output::line("")?;
+            whole::print(&handle, artifact, args.output.as_deref()).await?;
+        }
+    }
+    if args.wait {
+        task.into_result().map_err(|error| Failure::from(error).told())?;
+    }
+    Ok(())
+}
+
+/// Waits for the end; whatever that is, the task is shown.
+async fn until_ended(handle: &TaskHandle, args: &TaskArgs) -> Result<(), Failure> {
+    let waiting = async {
+        match handle.wait().await {
+            Err(agentanycast::TaskError::Node(error)) => Err(error.into()),
+            _ => Ok(()),
+        }
+    };
+    if args.timeout.is_zero() {
+        return waiting.await;
+    }
+    tokio::time::timeout(args.timeout, waiting)
+        .await
+        .unwrap_or_else(|_| {
+            let message = format!("task {} has not ended within {:?}", args.task, args.timeout);
+            Err(Failure::new(Code::Timeout, "Timeout", message))
+        })
+}
+
+fn show(task: &Task) -> Result<(), Failure> {
+    let peer =
+        |peer: &Option<agentanycast::PeerId>| peer.as_ref().map(ToString::to_string).unwrap_or_default();
+    let mut fields = vec![
+        ("task", task.id.clone()),
+        ("state", task.status.to_string()),
+        ("reason", output::brief(&task.reason())),
+        ("skill", output::brief(&task.skill)),
+        ("from", peer(&task.originator)),
+        ("to", peer(&task.assignee)),
+        ("came", output::ago(task.created_at)),
+        ("changed", output::ago(task.updated_at)),
+    ];
+    let labels = task.metadata.iter().map(|(key, value)| format!("{key}={value}"));
+    fields.extend(labels.map(|label| ("label", output::brief(&label))));
+    let before = task
+        .attempts
+        .iter()
+        .map(|attempt| format!("{} {}", peer(&attempt.peer), output::flat(&attempt.reason)));
+    fields.extend(before.map(|attempt| ("asked before", attempt)));
+    fields.extend(task.messages.iter().map(said));
+    Ok(output::fields(&fields)?)
+}
+
+fn said(message: &Message) -> (&'static str, String) {
+    let role = match message.role {
+        Role::User => "user",
+        _ => "agent",
+    };
+    (role, output::brief(&message.text_content()))
+}
