@@ -308,16 +308,13 @@ impl Anycast {
         let now = || inner.routes.start.elapsed();
         let believed = lock(&inner.cache).believed(now(), skill);
         // An answer of whom everybody is left out may be out of date.
-        let kept = match believed.filter(|kept| self.somebody_is_open(kept)) {
-            Some(kept) => {
-                inner.resolved.cached.fetch_add(1, Relaxed);
-                kept
-            }
-            None => {
-                let answer = self.look_again(skill).await;
-                inner.resolved.count(&answer);
-                answer?
-            }
+        let kept = if let Some(kept) = believed.filter(|kept| self.somebody_is_open(kept)) {
+            inner.resolved.cached.fetch_add(1, Relaxed);
+            kept
+        } else {
+            let answer = self.look_again(skill).await;
+            inner.resolved.count(&answer);
+            answer?
         };
         // Who has proven who it is, is there, or has taken tasks goes before those of whom somebody says something.
         let is_known = |found: &&Candidate| found.verified || inner.net.is_connected(found.peer);

@@ -207,7 +207,7 @@ impl TaskHandle for LocalTask {
             let mut pieces = read.into_inner();
             while let Some(piece) = pieces.next().await {
                 match piece.map_err(no_task)?.event {
-                    Some(Piece::StreamChunk(chunk)) => yield Bytes::from(chunk.data),
+                    Some(Piece::StreamChunk(chunk)) => yield chunk.data,
                     Some(Piece::StreamEnd(end)) if end.reason() != StreamEndReason::Complete => {
                         let text = format!("the artifact was not finished: {}", end.error_message);
                         Err(GatewayError::new(ErrorKind::Internal, text))?;

@@ -159,9 +159,8 @@ impl Connector {
             .filter_map(|(address, refusal)| refusal.is_none().then_some(*address))
             .take(MOST_ADDRESSES)
             .collect();
-        let refused = screened
-            .filter_map(|(address, refusal)| Some((address.ip(), refusal?)))
-            .next();
+        let mut screened = screened;
+        let refused = screened.find_map(|(address, refusal)| Some((address.ip(), refusal?)));
         match refused {
             Some((address, what)) if allowed.is_empty() => Err(ConnectError::Refused {
                 host: host.to_owned(),

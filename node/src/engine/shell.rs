@@ -518,7 +518,9 @@ impl Shell {
             Progress::Durable { batches, took } => {
                 self.durable = batches;
                 self.core.on_durable(batches);
-                took.into_iter().for_each(|took| self.core.on_barrier(took));
+                if let Some(took) = took {
+                    self.core.on_barrier(took);
+                }
                 self.release_durable();
             }
             Progress::Failed(error) => self.fail(&error),

@@ -279,7 +279,10 @@ impl Figures {
     }
 }
 
-fn labelled(name: &'static str) -> impl Fn((&'static str, u64)) -> ([(&'static str, &'static str); 1], u64) {
+/// A label and its value.
+type Label = (&'static str, &'static str);
+
+fn labelled(name: &'static str) -> impl Fn((&'static str, u64)) -> ([Label; 1], u64) {
     move |(value, count)| ([(name, value)], count)
 }
 

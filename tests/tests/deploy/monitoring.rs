@@ -91,7 +91,9 @@ impl Prometheus {
 
     /// What an expression comes to.
     async fn query(&self, expression: &str) -> Value {
-        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let encoded = expression
+            .bytes()
+            .fold(String::new(), |text, byte| format!("{text}%{byte:02X}"));
         let answer = self.client.get(&format!("/api/v1/query?query={encoded}")).await;
         assert_eq!(answer.body["status"], "success", "{expression}: {}", answer.body);
         answer.body["data"]["result"].clone()
