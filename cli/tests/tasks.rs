@@ -114,9 +114,10 @@ fn what_came_out_is_shown_again() {
     let status = json(there.path(), &["status"]);
     let address = status["listen_addresses"][0].as_str().unwrap();
     let peer = status["peer_id"].as_str().unwrap();
-    let target = match address.contains("/p2p/") {
-        true => address.to_owned(),
-        false => format!("{address}/p2p/{peer}"),
+    let target = if address.contains("/p2p/") {
+        address.to_owned()
+    } else {
+        format!("{address}/p2p/{peer}")
     };
     let (text, code) = run(here.path(), &["send", &target, "good morning"]);
     assert_eq!(code, Some(0), "{text}");

@@ -73,13 +73,12 @@ pub(super) async fn gather<A: Asked, T>(
             }
         }
     }
-    let in_dht = match in_dht {
-        Some(found) => found,
-        None => {
-            let wait = if answers.is_empty() { DHT_ALONE } else { BESIDE };
-            let until = deadline.unwrap_or_else(|| Instant::now() + wait);
-            timeout_at(until, dht).await.unwrap_or_default()
-        }
+    let in_dht = if let Some(found) = in_dht {
+        found
+    } else {
+        let wait = if answers.is_empty() { DHT_ALONE } else { BESIDE };
+        let until = deadline.unwrap_or_else(|| Instant::now() + wait);
+        timeout_at(until, dht).await.unwrap_or_default()
     };
     Gathered {
         answers,
