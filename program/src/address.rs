@@ -1,4 +1,4 @@
-//! Ports in multiaddrs.
+//! Ports and transports in multiaddrs.
 //!
 //! PURE.
 
@@ -23,6 +23,26 @@ pub fn with_port(address: &Multiaddr, port: u16) -> Multiaddr {
     address.iter().map(set).collect()
 }
 
+/// What follows the transport in the parts behind a host; none where that is no transport that our programs dial: TCP,
+/// WebSocket over it (plain or in TLS) or QUIC v1, at a port that is not 0.
+pub fn behind_transport<'a, 'b>(parts: &'a [Protocol<'b>]) -> Option<&'a [Protocol<'b>]> {
+    match parts {
+        [Protocol::Tcp(0) | Protocol::Udp(0), ..] => None,
+        [Protocol::Tcp(_), Protocol::Tls, Protocol::Ws(_), rest @ ..]
+        | [
+            Protocol::Tcp(_),
+            Protocol::Tls,
+            Protocol::Sni(_),
+            Protocol::Ws(_),
+            rest @ ..,
+        ]
+        | [Protocol::Tcp(_), Protocol::Ws(_) | Protocol::Wss(_), rest @ ..]
+        | [Protocol::Udp(_), Protocol::QuicV1, rest @ ..]
+        | [Protocol::Tcp(_), rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +61,28 @@ mod tests {
         ] {
             assert_eq!(port(&address(text)), port_of);
             assert_eq!(with_port(&address(text), 7), address(with_seven));
+        }
+    }
+
+    #[test]
+    fn transports_are_known_by_their_parts() {
+        for (text, behind) in [
+            ("/tcp/1", Some(0)),
+            ("/tcp/1/ws", Some(0)),
+            ("/tcp/443/wss", Some(0)),
+            ("/tcp/443/tls/ws", Some(0)),
+            ("/tcp/443/tls/sni/relay.example/ws/p2p-circuit", Some(1)),
+            ("/udp/1/quic-v1", Some(0)),
+            ("/tcp/1/http", Some(1)),
+            ("/tcp/443/tls", Some(1)),
+            ("/tcp/0", None),
+            ("/udp/0/quic-v1", None),
+            ("/udp/1", None),
+            ("/p2p-circuit", None),
+        ] {
+            let address: Multiaddr = text.parse().unwrap();
+            let parts: Vec<_> = address.iter().collect();
+            assert_eq!(behind_transport(&parts).map(<[_]>::len), behind, "{text}");
         }
     }
 }

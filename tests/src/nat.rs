@@ -73,6 +73,16 @@ pub struct Internet {
 impl Internet {
     /// With a relay; none, after saying so, where there can be no laboratory.
     pub async fn open() -> Option<Self> {
+        Self::open_with(|relay, _| relay).await
+    }
+
+    /// As [`Internet::open`], with a relay that listens on a WebSocket too, at the port of the web.
+    pub async fn open_with_web() -> Option<Self> {
+        Self::open_with(|relay, ip| relay.listen(format!("/ip4/{ip}/tcp/{RELAY_PORT},/ip4/{ip}/tcp/80/ws")))
+            .await
+    }
+
+    async fn open_with(set_up: impl FnOnce(relay::Builder, &str) -> relay::Builder) -> Option<Self> {
         let lab = Lab::open()?;
         let core = lab.namespace("core");
         core.forward();
@@ -84,7 +94,8 @@ impl Internet {
             &format!("{RELAY_NET}.2/24"),
         );
         host.default_route(&format!("{RELAY_NET}.1"));
-        let relay = relay_at(&host, &format!("{RELAY_NET}.2")).start().await;
+        let ip = format!("{RELAY_NET}.2");
+        let relay = set_up(relay_at(&host, &ip), &ip).start().await;
         Some(Self {
             lab,
             core,
@@ -216,6 +227,14 @@ impl Site {
     pub fn block_udp(&self) {
         self.router.nft(
             "table inet block { chain forward { type filter hook forward priority 0; meta l4proto udp drop; }; }",
+        );
+    }
+
+    /// Nothing but connections to the ports of the web passes the router any more.
+    pub fn only_web(&self) {
+        self.router.nft(
+            "table inet block { chain forward { type filter hook forward priority 0; \
+               ct state established,related accept; tcp dport { 80, 443 } accept; drop; }; }",
         );
     }
 

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::Path, time::Duration};
 
-use agentanycast_program::settings::quoted;
+use agentanycast_program::{address::behind_transport, settings::quoted};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
@@ -333,18 +333,6 @@ fn can_dial(address: &Multiaddr) -> bool {
         Some(Protocol::Dnsaddr(_)) => return true,
         _ => false,
     };
-    let transport = match parts.get(1..) {
-        Some([Protocol::Udp(port), Protocol::QuicV1, ..]) => *port != 0,
-        Some([Protocol::Tcp(port), rest @ ..]) => {
-            let known = matches!(
-                rest,
-                [] | [Protocol::P2p(_) | Protocol::Ws(_) | Protocol::Wss(_), ..]
-                    | [Protocol::Tls, Protocol::Ws(_), ..]
-                    | [Protocol::Tls, Protocol::Sni(_), Protocol::Ws(_), ..]
-            );
-            known && *port != 0
-        }
-        _ => false,
-    };
-    host && transport
+    let behind = parts.get(1..).and_then(behind_transport);
+    host && behind.is_some_and(|behind| matches!(behind, [] | [Protocol::P2p(_), ..]))
 }

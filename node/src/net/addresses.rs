@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, net::IpAddr, num::NonZeroUsize};
 
+use agentanycast_program::address::behind_transport;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 use lru::LruCache;
 
@@ -120,28 +121,10 @@ pub(super) fn scope(address: &Multiaddr) -> Option<Scope> {
         Protocol::Dnsaddr(_) => return Some(Scope::Public),
         _ => return None,
     };
-    let dialled = match (parts.next()?, parts.next()) {
-        (Protocol::Tcp(0) | Protocol::Udp(0), _) => return None,
-        (Protocol::Tcp(_), None | Some(Protocol::P2p(_))) => true,
-        (Protocol::Tcp(_), Some(Protocol::Ws(_) | Protocol::Wss(_)))
-        | (Protocol::Udp(_), Some(Protocol::QuicV1)) => is_end(parts.next().as_ref()),
-        (Protocol::Tcp(_), Some(Protocol::Tls)) => {
-            let next = parts.next();
-            let next = if matches!(next, Some(Protocol::Sni(_))) {
-                parts.next()
-            } else {
-                next
-            };
-            matches!(next, Some(Protocol::Ws(_))) && is_end(parts.next().as_ref())
-        }
-        _ => false,
-    };
-    dialled.then_some(scope)
-}
-
-/// Whether what follows the transport is nothing, or who is there.
-fn is_end(next: Option<&Protocol<'_>>) -> bool {
-    matches!(next, None | Some(Protocol::P2p(_)))
+    let behind = parts.collect::<Vec<_>>();
+    behind_transport(&behind)
+        .is_some_and(|behind| matches!(behind, [] | [Protocol::P2p(_), ..]))
+        .then_some(scope)
 }
 
 fn ip_scope(ip: IpAddr) -> Option<Scope> {

@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use agentanycast_program::settings::{ConfigError, Sources, find, host_port, quoted};
+use agentanycast_program::{
+    address::behind_transport,
+    settings::{ConfigError, Sources, find, host_port, quoted},
+};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, keys::KEYS};
@@ -250,10 +253,9 @@ fn can_announce(address: &Multiaddr) -> bool {
         Some(Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_) | Protocol::Dnsaddr(_)) => true,
         _ => false,
     };
-    let port = match parts.get(1) {
-        Some(Protocol::Tcp(port) | Protocol::Udp(port)) => *port != 0,
-        None => matches!(parts.first(), Some(Protocol::Dnsaddr(_))),
-        _ => false,
+    let known = match parts.get(1..) {
+        Some([]) => matches!(parts.first(), Some(Protocol::Dnsaddr(_))),
+        behind => behind.and_then(behind_transport).is_some_and(<[_]>::is_empty),
     };
-    host && port && !parts.iter().any(|part| matches!(part, Protocol::P2p(_)))
+    host && known
 }

@@ -108,10 +108,14 @@ fn every_setting_is_read_from_every_layer() {
 
 #[test]
 fn what_cannot_work_is_refused_in_one_line() {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--listen=/ip4/0.0.0.0/udp/4001/quic-v1"], "listen"),
         (&["--listen="], "at least one"),
         (&["--announce=/ip4/0.0.0.0/tcp/1"], "announce"),
+        (&["--announce=/ip4/192.0.2.1/tcp/1/http"], "announce"),
+        (&["--announce=/dns4/relay.example"], "announce"),
+        (&["--max-reservations-per-ip=0"], "from 1"),
+        (&["--federation-peers=user:pw@relay.example:1"], "HOST:PORT"),
         (&["--circuit-duration=0"], "end at once"),
         (&["--circuit-duration=4294967296s"], "100 years"),
         (&["--circuit-bytes=0"], "at least 1 byte"),
@@ -133,6 +137,17 @@ fn what_cannot_work_is_refused_in_one_line() {
             "{args:?}: {error}"
         );
     }
+    for announced in [
+        "/dns4/relay.example/tcp/443/wss",
+        "/ip4/192.0.2.1/udp/1/quic-v1",
+        "/dnsaddr/relay.example",
+    ] {
+        assert_eq!(config(&[&format!("--announce={announced}")]).announce.len(), 1);
+    }
+    let one = config(&["--max-reservations=9"]);
+    assert_eq!(one.max_reservations_per_ip, 5, "half of it");
+    let both = config(&["--max-reservations=9", "--max-reservations-per-ip=9"]);
+    assert_eq!(both.max_reservations_per_ip, 9);
     // Deployed scripts ask for it; the relay says so and runs.
     assert_eq!(
         config(&["--mcp-listen=:8080"]).mcp_listen,

@@ -6,6 +6,8 @@ import { arrange, by, bytes, clockIs, copy, element, id, line, set, span, until 
 
 // Figures that the small lines are drawn of: about five minutes on a quiet relay.
 const HISTORY = 60;
+// How long a browser waits that may not follow, in milliseconds.
+const AGAIN = 5000;
 
 const circuits = [];
 const rates = [];
@@ -95,9 +97,24 @@ async function refresh() {
   }
 }
 
+async function look() {
+  const answer = await fetch("/api/v1/stats").catch(() => undefined);
+  if (!answer?.ok) return;
+  showStats(await answer.json());
+  await refresh();
+  live("bad", "Not live; trying again");
+}
+
 function follow() {
   const events = new EventSource("/api/v1/events");
-  events.addEventListener("error", () => live("bad", "No answer; trying again"));
+  events.addEventListener("error", () => {
+    live("bad", "No answer; trying again");
+    // Refused, as when too many follow: the browser gives up by itself then. What can be had is shown meanwhile.
+    if (events.readyState === EventSource.CLOSED) {
+      look();
+      setTimeout(follow, AGAIN);
+    }
+  });
   events.addEventListener("stats", (event) => {
     live("good", "Live");
     showStats(JSON.parse(event.data));

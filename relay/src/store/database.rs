@@ -46,7 +46,7 @@ impl Database {
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .map_err(failed)?;
+            .map_err(|error| format!("{error}; give a directory that can be made or written"))?;
         let lock = lock(directory)?;
         let path = directory.join("registry");
         let db = match open_sled(&path) {

@@ -11,7 +11,11 @@ use agentanycast_tests::{
     eventually,
 };
 use libp2p::{Multiaddr, futures::StreamExt as _};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::{JoinHandle, JoinSet},
+};
 
 use crate::{
     agents::{Signer, heartbeat, now_ms, registration},
@@ -120,6 +124,46 @@ fn company() -> Vec<RegisterSkillsRequest> {
             &[("<script>alert(1)</script>", &[("a", "'\"")])],
         ),
     ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_that_may_not_follow_shows_what_is_there_until_it_may() {
+    let relay = Relay::builder().start().await;
+    let _agent = lives(&relay, registration("p", "s")).await;
+    // All places of this address.
+    let mut following = Vec::new();
+    loop {
+        let mut stream = TcpStream::connect(relay.api).await.unwrap();
+        let request = b"GET /api/v1/events HTTP/1.1\r\nHost: relay\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        if answer != *b"HTTP/1.1 200" {
+            assert_eq!(answer, *b"HTTP/1.1 429");
+            break;
+        }
+        following.push(stream);
+    }
+    let Some(mut browser) = Browser::open().await else {
+        return;
+    };
+    browser.goto(&format!("http://{}/", relay.api)).await;
+    browser
+        .eventually("its agent is shown", &format!("{LISTED} === 1"))
+        .await;
+    browser
+        .eventually(
+            "it says that it does not follow",
+            "document.getElementById('live').textContent.startsWith('Not live')",
+        )
+        .await;
+    drop(following);
+    browser
+        .eventually(
+            "it follows by itself",
+            "document.getElementById('live').textContent === 'Live'",
+        )
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,10 +49,8 @@ async fn ordinary_nats_are_punched_over_tcp() {
 }
 
 /// The pair of kinds stays relayed, and works.
-async fn relayed(case: &str, kinds: [Nat; 2], prepare: impl Fn(&Site, &Site)) {
-    let Some(internet) = Internet::open().await else {
-        return;
-    };
+async fn relayed(case: &str, internet: Option<Internet>, kinds: [Nat; 2], prepare: impl Fn(&Site, &Site)) {
+    let Some(internet) = internet else { return };
     let [alice, bob] = kinds.map(|kind| internet.site(kind));
     prepare(&alice, &bob);
     let two = Two::start(&alice, &bob).await;
@@ -66,6 +64,7 @@ async fn relayed(case: &str, kinds: [Nat; 2], prepare: impl Fn(&Site, &Site)) {
 async fn a_symmetric_nat_on_one_side_is_relayed() {
     relayed(
         "symmetric NAT one side",
+        Internet::open().await,
         [Nat::Independent, Nat::Symmetric],
         |_, _| {},
     )
@@ -74,7 +73,24 @@ async fn a_symmetric_nat_on_one_side_is_relayed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn symmetric_nats_on_both_sides_are_relayed() {
-    relayed("symmetric NAT both sides", [Nat::Symmetric; 2], |_, _| {}).await;
+    relayed(
+        "symmetric NAT both sides",
+        Internet::open().await,
+        [Nat::Symmetric; 2],
+        |_, _| {},
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_lets_only_the_web_through_is_relayed() {
+    relayed(
+        "only ports of the web one side",
+        Internet::open_with_web().await,
+        [Nat::Independent; 2],
+        |alice, _| alice.only_web(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
