@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, path::Path, process::Stdio};
 
 use agentanycast::Target;
+use agentanycast_proto::v1::DiscoverBySkillRequest;
 use agentanycast_tests::{
     Builder, Daemon, Pair, Relay, Transport, agent::Agent, ending::completed, eventually, http::Client,
     lacking,
@@ -82,8 +83,13 @@ impl Prometheus {
             (tokio::net::TcpStream::connect(address).await.is_ok()).then_some(())
         })
         .await;
+        let client = Client::new(format!("http://{address}"));
+        eventually("Prometheus answers", || async {
+            (client.text("/-/ready").await.0 == http::StatusCode::OK).then_some(())
+        })
+        .await;
         Self {
-            client: Client::new(format!("http://{address}")),
+            client,
             _home: home,
             _process: process,
         }
@@ -177,6 +183,11 @@ async fn every_expression_finds_its_figures() {
         .await
         .unwrap();
     completed(&task).await;
+    let question = DiscoverBySkillRequest {
+        skill_id: "watch".to_owned(),
+        ..DiscoverBySkillRequest::default()
+    };
+    relay.client().await.discover_by_skill(question).await.unwrap();
 
     let targets =
         [pair.alice.metrics_addr(), pair.bob.metrics_addr(), relay.metrics].map(|at| at.to_string());
