@@ -76,6 +76,8 @@ pub(super) struct Host {
     dialer: Dialer,
     redials: HashMap<ConnectionId, Target>,
     asked: HashMap<ConnectionId, Asked>,
+    /// Callers who wait until the way to a relay has been dialled, or not.
+    held_back: Vec<(PeerId, Asked)>,
     /// Peers that got a direct connection beside a relayed one, by when the latter is closed.
     upgraded: VecDeque<(Instant, PeerId)>,
     upgrades: Upgrades,
@@ -130,6 +132,7 @@ impl Host {
             dialer: Dialer::new(config.limits.wanted_peers),
             redials: HashMap::new(),
             asked: HashMap::new(),
+            held_back: Vec::new(),
             upgraded: VecDeque::new(),
             upgrades: Upgrades::default(),
             retries: HashSet::new(),

@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use agentanycast::{PlaceState, Road, Target};
+use agentanycast::{Node, PlaceState, Road, Target};
 use agentanycast_tests::{Daemon, Relay, agent::Agent, ending::completed, eventually};
 use tokio::{
     io::copy_bidirectional,
@@ -25,6 +25,16 @@ const STAY: &str = "enable_hole_punching = false\n";
 /// More than one message of a WebSocket carries.
 const LONG: usize = 3 << 20;
 
+/// Where a node is reached, once it has a place at its relay.
+async fn place(node: &Node) -> Vec<String> {
+    eventually("the node has a place at the relay", || async {
+        let network = node.network().await.unwrap();
+        let held = network.relays.iter().any(|relay| relay.state == PlaceState::Held);
+        held.then_some(network.relayed_addresses)
+    })
+    .await
+}
+
 /// Two nodes know each other through this relay only, and a long task goes the way.
 async fn meet(relay: &Relay, at: &str, config: &str) {
     let bob = Daemon::builder().bootstrap(at).config(config).start().await;
@@ -35,12 +45,9 @@ async fn meet(relay: &Relay, at: &str, config: &str) {
         task.complete([agentanycast::Artifact::text(answer)]).await?;
         Ok(())
     });
-    let circuits = eventually("bob has a place at the relay", || async {
-        let network = node.network().await.unwrap();
-        let held = network.relays.iter().any(|relay| relay.state == PlaceState::Held);
-        held.then_some(network.relayed_addresses)
-    })
-    .await;
+    let circuits = place(&node).await;
+    // A circuit that is asked for while the way to its relay is being dialled fails.
+    place(&asker).await;
     let bare = at.split("/p2p/").next().unwrap();
     assert!(
         circuits.iter().all(|circuit| circuit.starts_with(bare)),

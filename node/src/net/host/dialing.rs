@@ -253,6 +253,11 @@ impl Host {
 
     fn try_next(&mut self, mut asked: Asked) {
         while let Some(group) = asked.groups.pop_front() {
+            if let Some(relay) = self.relay_in_the_making(&group) {
+                asked.groups.push_front(group);
+                self.held_back.push((relay, asked));
+                return;
+            }
             let opts = DialOpts::peer_id(asked.peer.into())
                 .condition(PeerCondition::Always)
                 .addresses(group)
@@ -272,6 +277,30 @@ impl Host {
         }));
     }
 
+    /// A relay of these circuits that is being dialled: the relay client dials it again then, is refused, and gives up.
+    fn relay_in_the_making(&self, group: &[Multiaddr]) -> Option<PeerId> {
+        if !group.iter().all(is_relayed) {
+            return None;
+        }
+        let relays = group.iter().filter_map(relay_of);
+        let mut dialled = relays.filter(|relay| {
+            let target = Target::Peer(*relay);
+            !self.shared.roster().is_connected(*relay) && self.redials.values().any(|other| *other == target)
+        });
+        dialled.next()
+    }
+
+    /// The way to `relay` has been dialled, whatever came of it.
+    fn go_on(&mut self, relay: PeerId) {
+        let waiting: Vec<_> = self
+            .held_back
+            .extract_if(.., |(other, _)| *other == relay)
+            .collect();
+        for (_, asked) in waiting {
+            self.try_next(asked);
+        }
+    }
+
     /// A peer is connected: everyone who waits for it hears of it, and the dialler that `connection`
     /// belongs to.
     pub(super) fn reached(&mut self, peer: PeerId, connection: ConnectionId) {
@@ -280,13 +309,19 @@ impl Host {
             self.dialer.attached(&target, peer, now);
         }
         self.dialer.connected(peer, now);
-        let waiting: Vec<_> = self.asked.extract_if(|_, asked| asked.peer == peer).collect();
-        for (_, asked) in waiting {
+        let asked = self
+            .asked
+            .extract_if(|_, asked| asked.peer == peer)
+            .map(|(_, asked)| asked);
+        let held_back = self.held_back.extract_if(.., |(_, asked)| asked.peer == peer);
+        let waiting: Vec<_> = asked.chain(held_back.map(|(_, asked)| asked)).collect();
+        for asked in waiting {
             let snapshot = self.shared.roster().snapshot(peer);
             let _ = asked.reply.send(snapshot.ok_or(DialError::Unreachable {
                 attempts: asked.attempts,
             }));
         }
+        self.go_on(peer);
     }
 
     /// A dial led nowhere.
@@ -294,6 +329,9 @@ impl Host {
         self.shared.counters.dial_failures.increment();
         if let Some(target) = self.redials.remove(&connection) {
             self.redial_failed(&target, error);
+            if let Target::Peer(peer) = target {
+                self.go_on(peer);
+            }
         }
         if let Some(mut asked) = self.asked.remove(&connection) {
             asked.attempts.extend(attempts(error));
@@ -351,6 +389,15 @@ fn parse_given(peer: PeerId, addresses: &[String]) -> Result<Vec<Multiaddr>, Dia
         });
     }
     Ok(parsed)
+}
+
+/// The relay of a circuit.
+fn relay_of(address: &Multiaddr) -> Option<PeerId> {
+    let parts: Vec<_> = address.iter().collect();
+    parts.windows(2).find_map(|pair| match pair {
+        [Part::P2p(relay), Part::P2pCircuit] => Some((*relay).into()),
+        _ => None,
+    })
 }
 
 /// What was tried and why it led nowhere.

@@ -94,6 +94,44 @@ async fn a_node_is_reached_through_its_relay_also_after_a_restart() {
     assert!(!c.handle.dial(a.peer(), vec![road]).await.unwrap().direct);
 }
 
+/// Another way to a place, which takes its time.
+async fn slow_way(to: &Multiaddr) -> Multiaddr {
+    let text = to.to_string();
+    let mut parts = text.split('/').skip(4);
+    let (port, relay) = (
+        parts.next().unwrap().parse::<u16>().unwrap(),
+        parts.nth(1).unwrap(),
+    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = format!(
+        "/ip4/127.0.0.1/tcp/{}/p2p/{relay}",
+        listener.local_addr().unwrap().port()
+    );
+    tokio::spawn(async move {
+        while let Ok((mut outside, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(300)).await;
+                let mut inside = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
+            });
+        }
+    });
+    at.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_circuit_waits_for_the_way_to_its_relay() {
+    let (at, _running) = relay(&Keypair::generate_ed25519(), TCP, 8).await;
+    let a = behind(&[&at]).await;
+    circuits(&a, 1).await;
+    let slow = slow_way(&at).await;
+    let b = behind(&[&slow]).await;
+    // Its relay is being dialled now.
+    let road = format!("{slow}/p2p-circuit/p2p/{}", a.peer());
+    let snapshot = b.handle.dial(a.peer(), vec![road]).await.unwrap();
+    assert_eq!(snapshot.peer, a.peer());
+}
+
 #[tokio::test]
 async fn a_bootstrap_address_with_another_peers_id_is_told() {
     let (at, _running) = relay(&Keypair::generate_ed25519(), TCP, 8).await;
