@@ -6,7 +6,7 @@ use agentanycast_program::settings::quoted;
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
-use crate::anycast::endpoint;
+use crate::{anycast::endpoint, policy::Rules};
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
 const MAX_RETRIES: usize = 16;
@@ -20,6 +20,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
     check.paths()?;
     check.access()?;
     check.limits()?;
+    check.policy()?;
     check.words()
 }
 
@@ -57,25 +58,6 @@ impl Check<'_> {
             ),
             (c.metrics.enabled, "metrics.enabled", "the metrics listener", OFF),
             (c.telemetry.enabled, "telemetry.enabled", "OTLP tracing", OFF),
-            (!c.policy.acl.is_empty(), "policy.acl", "access rules", OFF),
-            (
-                c.policy.default_rps > 0.0,
-                "policy.rate_limit.default_rps",
-                "rate limits",
-                OFF,
-            ),
-            (
-                !c.policy.overrides.is_empty(),
-                "policy.rate_limit.overrides",
-                "rate limits",
-                OFF,
-            ),
-            (
-                c.policy.audit_log_path.is_some(),
-                "policy.audit_log_path",
-                "the audit log",
-                OFF,
-            ),
             (
                 !c.identity.did_web.is_empty(),
                 "identity.did_web",
@@ -151,6 +133,7 @@ impl Check<'_> {
             ("grpc_token_file", &c.grpc.token_file),
             ("grpc_tls_cert", &c.grpc.tls_cert),
             ("grpc_tls_key", &c.grpc.tls_key),
+            ("policy.audit_log_path", &c.policy.audit_log_path),
         ];
         let access = access
             .into_iter()
@@ -237,6 +220,22 @@ impl Check<'_> {
             Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),
             None => Ok(()),
         }
+    }
+
+    fn policy(&self) -> Result<(), ConfigError> {
+        let Err(bad) = Rules::read(&self.config.policy) else {
+            return Ok(());
+        };
+        let origin = bad.entry.map_or_else(
+            || self.sources.of(bad.key),
+            |entry| self.sources.of_entry(bad.key, entry),
+        );
+        Err(ConfigError::BadValue {
+            key: bad.key.to_owned(),
+            value: quoted(&bad.value),
+            origin,
+            allowed: bad.allowed,
+        })
     }
 
     fn words(&self) -> Result<(), ConfigError> {
