@@ -2,6 +2,7 @@
 
 use crate::{args::Command, context::Context, failure::Failure};
 
+mod audit;
 mod card;
 pub(crate) mod daemon;
 mod demo;
@@ -9,6 +10,7 @@ mod discover;
 mod id;
 mod pair;
 mod peers;
+mod policy;
 mod relays;
 mod send;
 mod status;
@@ -27,6 +29,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Card(card) => card::run(context, card).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,
+        Command::Policy(command) => policy::run(context, command),
+        Command::Audit(command) => audit::run(context, command),
         Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),
     }
 }
