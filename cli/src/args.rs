@@ -63,6 +63,12 @@ pub(crate) enum Command {
     Cancel(CancelArgs),
     /// Show who this node is: peer id and did:key
     Id,
+    /// Look at who may send which task, as the daemon's settings say
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Look at audit logs
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Run the daemon in the foreground; takes the options of agentanycastd
     #[command(disable_help_flag = true)]
     Daemon(DaemonArgs),
@@ -130,6 +136,43 @@ pub(crate) struct TasksArgs {
     /// At most this many; 0 = all
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
+    Check {
+        /// Who sends it: a peer id, did:key:…, did:web:… (taken as proven), http:CALLER, or local
+        #[arg(long)]
+        source: String,
+        /// The skill it is for; tasks sent to a peer by name have none
+        #[arg(long, default_value = "")]
+        skill: String,
+        #[command(flatten)]
+        file: PolicyFile,
+    },
+    /// Show the rules in their order
+    Show(PolicyFile),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PolicyFile {
+    /// The daemon's settings [default: ~/.agentanycast/config.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was
+    Verify {
+        /// The log; of one that was rotated all its files, oldest first
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// The last hash of the log before these files
+        #[arg(long, value_name = "HASH")]
+        before: Option<String>,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

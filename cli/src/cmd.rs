@@ -2,6 +2,7 @@
 
 use crate::{args::Command, context::Context, failure::Failure};
 
+mod audit;
 mod cancel;
 mod card;
 pub(crate) mod daemon;
@@ -10,6 +11,7 @@ mod discover;
 mod id;
 mod pair;
 mod peers;
+mod policy;
 mod relays;
 mod send;
 mod status;
@@ -31,6 +33,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Cancel(cancel) => cancel::run(context, cancel).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,
+        Command::Policy(command) => policy::run(context, command),
+        Command::Audit(command) => audit::run(context, command),
         Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),
     }
 }

@@ -1,7 +1,10 @@
 //! Who may come in to a swarm: as many connections from one address as a site behind it may need, and few that do not
 //! say who they are. The one rule: whoever holds up the door does so for its own address only.
 //!
-//! Connections through a relay have the relay's address and are the relay's to limit.
+//! Connections through a relay have the relay's address and are the relay's to limit. How many requests may come in,
+//! by whatever source, is [`rate`].
+
+pub mod rate;
 
 use std::{
     collections::HashMap,

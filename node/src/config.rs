@@ -10,6 +10,7 @@ mod keys;
 mod rules;
 
 use std::{
+    cell::RefCell,
     ffi::OsString,
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ pub use agentanycast_program::settings::{
     ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Source, Sources,
 };
 pub use grpc::{GrpcAccess, GrpcListen};
-pub use rules::{AclRule, RateOverride};
+pub use rules::{AclRule, Groups, RateOverride};
 
 use keys::KEYS;
 
@@ -106,7 +107,7 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// `[transport.nats]`. Not built yet.
     pub nats: Nats,
-    /// `[policy]`. Not built yet.
+    /// `[policy]`: who may send which task here, and what is written down of it.
     pub policy: Policy,
 }
 
@@ -206,16 +207,63 @@ pub struct Nats {
 }
 
 /// `[policy]` and `[policy.rate_limit]`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Default: none.
+    /// A line for each decision goes there, mode 0600. Default: none.
     pub audit_log_path: Option<PathBuf>,
-    /// `[[policy.acl]]`. Default: none.
+    /// Each line has the SHA-256 of the one before. Default: false.
+    pub audit_chain: bool,
+    /// A task is accepted when its line is on the disk, and not only handed over. Default: false.
+    pub audit_sync: bool,
+    /// No new task is taken while the log cannot be written. Default: true.
+    pub audit_required: bool,
+    /// `[[policy.acl]]`: the first that matches decides; where there are some, the rest is denied. Default: none.
     pub acl: Vec<AclRule>,
-    /// `rate_limit.default_rps`: requests per second and peer, 0 for no limit. Default: 0.
+    /// `[policy.groups]`: names for several sources. Default: none.
+    pub groups: Groups,
+    /// Which peers may send tasks at all. Default: open.
+    pub trust: TrustMode,
+    /// The peers of `trust = "known"` and `"pinned"`. Default: none.
+    pub trusted_peers: Vec<String>,
+    /// `rate_limit.default_rps`: new tasks a second of one source, 0 for no limit. Default: 0.
     pub default_rps: f64,
-    /// `[[policy.rate_limit.overrides]]`. Default: none.
+    /// `rate_limit.max_in_flight`: open tasks of one source, 0 for no limit. Default: 0.
+    pub max_in_flight: u64,
+    /// `rate_limit.max_bytes`: bytes of the open tasks of one source, 0 for no limit. Default: 0.
+    pub max_bytes: ByteSize,
+    /// `[[policy.rate_limit.overrides]]`: the first that matches counts. Default: none.
     pub overrides: Vec<RateOverride>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            audit_log_path: None,
+            audit_chain: false,
+            audit_sync: false,
+            audit_required: true,
+            acl: Vec::new(),
+            groups: Groups::default(),
+            trust: TrustMode::Open,
+            trusted_peers: Vec::new(),
+            default_rps: 0.0,
+            max_in_flight: 0,
+            max_bytes: ByteSize(0),
+            overrides: Vec::new(),
+        }
+    }
+}
+
+words! {
+    /// Which peers may send tasks at all.
+    TrustMode {
+        /// All.
+        Open = "open",
+        /// Those of a list, and those that a credential vouches for.
+        Known = "known",
+        /// Those of a list of keys.
+        Pinned = "pinned",
+    }
 }
 
 words! {
@@ -266,6 +314,26 @@ static PROGRAM: Program<Config> = Program {
     },
     check: check::check,
 };
+
+/// The configuration as the process has it again, such as after its file has changed. `args` are those it was started
+/// with; the file that counts is told too, also if it cannot be read or is not there.
+pub fn load_again(args: &[OsString]) -> (Option<PathBuf>, Result<Loaded, ConfigError>) {
+    let file = RefCell::new(None);
+    let read_file = |path: &Path| {
+        *file.borrow_mut() = Some(path.to_owned());
+        settings::read_file(path)
+    };
+    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let home = std::env::home_dir();
+    let loaded = settings::load(
+        &PROGRAM,
+        args.iter().cloned(),
+        variable,
+        read_file,
+        home.as_deref(),
+    );
+    (file.into_inner(), loaded)
+}
 
 /// The configuration from the arguments, environment, files and home directory of this process.
 pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded, ConfigError> {

@@ -45,6 +45,11 @@ use crate::{
     config::{self, Config},
     engine::{self, Engine},
     net,
+    policy::{
+        Rules,
+        audit::{self, Audit},
+    },
+    reload::{Health, Reload, warn_of_silence},
     spool::Spool,
     store::disk::DiskStore,
     telemetry::{self, Face, Traces},
@@ -97,10 +102,12 @@ const PROGRAM: &str = "agentanycastd";
 /// Runs the daemon as the command line says; the whole of `agentanycastd` and of `anycast daemon`.
 /// `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    process::main(PROGRAM, config::load_from_process(args), run_process)
+    let args: Vec<OsString> = args.collect();
+    let loaded = config::load_from_process(args.clone().into_iter());
+    process::main(PROGRAM, loaded, |config| run_process(config, args))
 }
 
-fn run_process(config: Config) -> anyhow::Result<()> {
+fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     process::begin(PROGRAM, config.log_level, config.log_format);
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
@@ -110,12 +117,12 @@ fn run_process(config: Config) -> anyhow::Result<()> {
         .max_blocking_threads(BLOCKING)
         .enable_all()
         .build()?;
-    process::block_on(runtime, run(config))
+    process::block_on(runtime, run(config, args))
 }
 
-async fn run(config: Config) -> anyhow::Result<()> {
+async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
-    let mut node = Node::start(&config).await?;
+    let mut node = Node::start(&config, args).await?;
     node.announce()?;
     tokio::select! {
         () = stop.asked() => {}
@@ -146,7 +153,7 @@ struct Node {
 }
 
 impl Node {
-    async fn start(config: &Config) -> anyhow::Result<Self> {
+    async fn start(config: &Config, args: Vec<OsString>) -> anyhow::Result<Self> {
         let keypair = identity::load_or_create(&config.key_path)?;
         let me = identity::peer_id(&keypair);
         let routes = Routes::new();
@@ -156,12 +163,21 @@ impl Node {
         } else {
             Traces::off()
         };
-        let loaded = load_engine(config, me, routes.clone(), traces.hear)?;
+        let audit = open_audit(&config.policy)?;
+        let audit_state = audit.as_ref().map(Audit::state);
+        let reload = Reload::new(args, config, audit.as_ref().and_then(Audit::reopener))?;
+        let health = Health {
+            policy: reload.trouble(),
+            audit: audit_state,
+        };
+        let mut loaded = load_engine(config, me, routes.clone(), traces.hear)?;
+        guard(&mut loaded, &config.policy, audit)?;
 
         let (events, inbox) = mpsc::channel(EVENTS);
         let (net, net_task) = net::start(net_config(config, keypair.clone(), &loaded)?, events).await?;
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
+        tokio::spawn(reload.run(engine.clone()));
         let anycast_stop = CancellationToken::new();
         let parts = anycast_parts(config, keypair.clone(), net.clone(), routes, engine.listening());
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
@@ -173,7 +189,7 @@ impl Node {
             .connections()
             .on_closed(move |connection| agents.caller_gone(connection.0));
         let face_stop = CancellationToken::new();
-        let face = Face::new(engine.clone(), net.clone(), anycast.clone());
+        let face = Face::new(engine.clone(), net.clone(), anycast.clone(), health.clone());
         let shown = bind_metrics(&config.metrics).await;
         let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
         let face = tokio::spawn(show(shown, face, face_stop.clone()));
@@ -187,7 +203,7 @@ impl Node {
             }
             _ => None,
         };
-        let server = serve(api, gate, listener, &engine, server_stop.clone())?;
+        let server = serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
             net,
             net_task,
@@ -283,6 +299,28 @@ async fn ended(bridge: &mut Option<Bridge>) {
         Some(bridge) => bridge.ended_by_itself().await,
         None => std::future::pending().await,
     }
+}
+
+/// Opens the audit log, if there is to be one.
+fn open_audit(policy: &config::Policy) -> anyhow::Result<Option<Audit>> {
+    let Some(path) = policy.audit_log_path.clone() else {
+        return Ok(None);
+    };
+    let cannot = format!("cannot open the audit log {}", path.display());
+    let settings = audit::Settings {
+        path,
+        chain: policy.audit_chain,
+        sync: policy.audit_sync,
+    };
+    Audit::start(&settings).map(Some).context(cannot)
+}
+
+/// Shuts the door to whom the settings do not let in.
+fn guard(loaded: &mut engine::Loaded, policy: &config::Policy, audit: Option<Audit>) -> anyhow::Result<()> {
+    let rules = Rules::read(policy).map_err(|bad| anyhow::anyhow!("{} must be {}", bad.key, bad.allowed))?;
+    warn_of_silence(&rules);
+    loaded.guard(rules, audit, policy.audit_required)?;
+    Ok(())
 }
 
 fn load_engine(
@@ -468,7 +506,7 @@ fn serve(
     api: Api,
     gate: Gate,
     listener: GrpcListener,
-    engine: &Engine,
+    (engine, mut wellbeing): (Engine, Health),
     stop: CancellationToken,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -509,12 +547,16 @@ fn serve(
         .add_service(task_list)
         .add_service(task_notes)
         .add_service(network);
-    let engine = engine.clone();
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;
         let watch_health = async {
-            engine.failed().await;
-            health.set_not_serving::<NodeServiceServer<Api>>().await;
+            tokio::join!(
+                async {
+                    engine.failed().await;
+                    health.set_not_serving::<NodeServiceServer<Api>>().await;
+                },
+                wellbeing.tell(&health),
+            );
             std::future::pending::<()>().await;
         };
         tokio::select! {

@@ -11,6 +11,7 @@ mod attempts;
 mod clockwork;
 pub mod core;
 mod courier;
+mod door;
 mod failover;
 mod feed;
 mod idempotency;
@@ -57,6 +58,7 @@ pub use self::{
 };
 use crate::{
     net,
+    policy::Rules,
     spool::Spool,
     task::{Ended, Status, Task},
 };
@@ -93,6 +95,8 @@ pub struct Engine {
     me: PeerId,
     /// Most bytes that all streamed artifacts may take: the store's quota.
     max_stream_bytes: u64,
+    /// Whether decisions are written down.
+    audited: bool,
     failed: watch::Receiver<Option<String>>,
     listening: watch::Receiver<bool>,
     note_turn: noted::NoteTurn,
@@ -133,6 +137,13 @@ impl Engine {
     /// This node.
     pub fn me(&self) -> PeerId {
         self.me
+    }
+
+    /// Holds new tasks against these rules from now on.
+    pub async fn set_rules(&self, rules: Rules) -> Result<(), EngineError> {
+        let audited = self.audited;
+        self.call(move |core, _| Ok(core.set_rules(rules, audited)?))
+            .await
     }
 
     /// The turns of all that moves much data on this node.

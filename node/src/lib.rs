@@ -8,6 +8,8 @@ mod daemon;
 pub mod delivery;
 pub mod engine;
 pub mod net;
+pub mod policy;
+mod reload;
 pub mod spool;
 pub mod store;
 pub mod task;

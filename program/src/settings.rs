@@ -190,12 +190,22 @@ pub fn find<C>(keys: &'static [Key<C>], name: &str) -> Option<&'static Key<C>> {
 
 /// Where each value came from: the names of settings that are not defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources(BTreeMap<&'static str, Source>);
+pub struct Sources {
+    origins: BTreeMap<&'static str, Source>,
+    /// Of lists of tables, the line of each.
+    lines: BTreeMap<&'static str, Vec<usize>>,
+}
 
 impl Sources {
     /// Where the setting of this TOML name came from.
     pub fn of(&self, name: &str) -> Source {
-        self.0.get(name).cloned().unwrap_or(Source::Default)
+        self.origins.get(name).cloned().unwrap_or(Source::Default)
+    }
+
+    /// Where one entry of a list came from, from 0.
+    pub fn of_entry(&self, name: &str, entry: usize) -> Source {
+        let line = self.lines.get(name).and_then(|lines| lines.get(entry));
+        self.of(name).at(line.copied())
     }
 }
 
@@ -260,10 +270,15 @@ pub fn load<C>(
             } else {
                 quoted(&refusal.value)
             },
-            origin: origin.clone(),
+            origin: origin.clone().at(refusal.line),
             allowed: refusal.allowed,
         })?;
-        sources.0.insert(key.name, origin);
+        if let Raw::List(items) = &raw {
+            sources
+                .lines
+                .insert(key.name, items.iter().filter_map(Raw::line).collect());
+        }
+        sources.origins.insert(key.name, origin);
     }
     (program.settle)(&mut config, &sources);
     if flags.print_config {

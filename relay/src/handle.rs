@@ -5,12 +5,15 @@
 use std::{
     collections::HashSet,
     net::IpAddr,
+    num::NonZeroUsize,
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
+use agentanycast_door::rate::{Rate, Rates};
 use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -20,13 +23,18 @@ use crate::{
     federation::{merge::Nanos, record},
     metrics::Metrics,
     proofs::{self, BadProof, Seen, Signature},
-    rate::Rates,
     registry::{Agent, Caller, Figures, Limits, Merged, Page, Query, Reader, Refused, Registry, Source},
     store::{Store, StoreError},
 };
 
 /// Records that are forgotten at a time, so that nobody waits long for the lock.
 const EXPIRE_AT_ONCE: usize = 2000;
+
+/// Sources whose requests are counted.
+const SOURCES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+
+/// How much of their rate may come at once.
+const BURST: Duration = Duration::from_secs(10);
 
 /// Addresses of relays that are remembered; names that resolve to more are cut off.
 const MAX_RELAY_IPS: usize = 4096;
@@ -40,7 +48,9 @@ struct Shared {
     registry: RwLock<Registry>,
     limits: Limits,
     seen: Mutex<Seen>,
-    rates: Mutex<Rates>,
+    /// Requests of one source; None: no limit.
+    rate: Option<Rate>,
+    rates: Mutex<Rates<Source>>,
     seed: AtomicU64,
     store: Option<Store>,
     changed: watch::Sender<()>,
@@ -81,7 +91,8 @@ impl Handle {
             registry: RwLock::new(registry),
             limits,
             seen: Mutex::default(),
-            rates: Mutex::new(Rates::new(rate)),
+            rate: Rate::new(rate as f64, BURST),
+            rates: Mutex::new(Rates::new(SOURCES)),
             seed: AtomicU64::new(rand::random()),
             store,
             changed: watch::Sender::new(()),
@@ -127,8 +138,11 @@ impl Handle {
 
     /// Whether `source` may make one more request, or one that costs as much as several.
     pub fn may_ask(&self, source: Source, cost: u64) -> bool {
+        let Some(rate) = self.0.rate else {
+            return true;
+        };
         let mut rates = self.0.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.take(now(), source, cost)
+        rates.take(now(), source, rate, cost)
     }
 
     /// Checks and counts the signature of a request.

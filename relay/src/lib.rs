@@ -10,7 +10,6 @@ mod listen;
 pub mod metrics;
 pub mod net;
 pub mod proofs;
-pub mod rate;
 pub mod registry;
 mod seats;
 mod server;

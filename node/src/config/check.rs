@@ -6,7 +6,7 @@ use agentanycast_program::{address::behind_transport, settings::quoted};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
-use crate::anycast::endpoint;
+use crate::{anycast::endpoint, policy::Rules};
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
 const MAX_RETRIES: usize = 16;
@@ -21,6 +21,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
     check.access()?;
     check.limits()?;
     check.words()?;
+    check.policy()?;
     check.bridge()
 }
 
@@ -32,7 +33,6 @@ struct Check<'a> {
 impl Check<'_> {
     /// Refuses what is switched on and not built.
     fn built(&self) -> Result<(), ConfigError> {
-        const OFF: &str = "leave it out";
         const HTTP: &str = "leave it out; agents connect over grpc_listen";
         let c = self.config;
         let foreign = !matches!(c.transport.as_str(), "" | "auto" | "libp2p");
@@ -54,25 +54,6 @@ impl Check<'_> {
                 "enable_webtransport",
                 "a WebTransport listener",
                 "listen with QUIC or TCP",
-            ),
-            (!c.policy.acl.is_empty(), "policy.acl", "access rules", OFF),
-            (
-                c.policy.default_rps > 0.0,
-                "policy.rate_limit.default_rps",
-                "rate limits",
-                OFF,
-            ),
-            (
-                !c.policy.overrides.is_empty(),
-                "policy.rate_limit.overrides",
-                "rate limits",
-                OFF,
-            ),
-            (
-                c.policy.audit_log_path.is_some(),
-                "policy.audit_log_path",
-                "the audit log",
-                OFF,
             ),
             (
                 !c.identity.did_web.is_empty(),
@@ -150,6 +131,7 @@ impl Check<'_> {
             ("grpc_tls_cert", &c.grpc.tls_cert),
             ("grpc_tls_key", &c.grpc.tls_key),
             ("wss_ca_file", &c.wss_ca_file),
+            ("policy.audit_log_path", &c.policy.audit_log_path),
         ];
         let access = access
             .into_iter()
@@ -236,6 +218,22 @@ impl Check<'_> {
             Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),
             None => Ok(()),
         }
+    }
+
+    fn policy(&self) -> Result<(), ConfigError> {
+        let Err(bad) = Rules::read(&self.config.policy) else {
+            return Ok(());
+        };
+        let origin = bad.entry.map_or_else(
+            || self.sources.of(bad.key),
+            |entry| self.sources.of_entry(bad.key, entry),
+        );
+        Err(ConfigError::BadValue {
+            key: bad.key.to_owned(),
+            value: quoted(&bad.value),
+            origin,
+            allowed: bad.allowed,
+        })
     }
 
     fn words(&self) -> Result<(), ConfigError> {

@@ -75,8 +75,16 @@ const OWN: &[Key] = &[
     key!(Config, "transport.nats.tls_cert_file", nats.tls_cert_file),
     key!(Config, "transport.nats.tls_key_file", nats.tls_key_file),
     key!(Config, "policy.audit_log_path", policy.audit_log_path),
+    key!(Config, "policy.audit_chain", policy.audit_chain),
+    key!(Config, "policy.audit_sync", policy.audit_sync),
+    key!(Config, "policy.audit_required", policy.audit_required),
     key!(Config, "policy.acl", policy.acl),
+    key!(Config, "policy.groups", policy.groups),
+    key!(Config, "policy.trust", policy.trust),
+    key!(Config, "policy.trusted_peers", policy.trusted_peers),
     key!(Config, "policy.rate_limit.default_rps", policy.default_rps),
+    key!(Config, "policy.rate_limit.max_in_flight", policy.max_in_flight),
+    key!(Config, "policy.rate_limit.max_bytes", policy.max_bytes),
     key!(Config, "policy.rate_limit.overrides", policy.overrides),
 ];
 

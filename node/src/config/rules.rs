@@ -1,15 +1,16 @@
-//! `[[policy.acl]]` and `[[policy.rate_limit.overrides]]`: entries that are tables of their own.
+//! `[[policy.acl]]`, `[[policy.rate_limit.overrides]]` and `[policy.groups]`: entries that are tables of their own.
+//! Only values: `policy` says what they mean.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
-use agentanycast_program::settings::{Raw, Refusal, Setting, literal};
+use agentanycast_program::settings::{ByteSize, Raw, Refusal, Setting, literal};
 
 /// One `[[policy.acl]]` entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
-    /// Who calls: a peer id, a DID, or `*`. Default: `*`.
+    /// Who calls: a pattern over peer ids, DIDs, `http:CALLER`, `local` and groups. Default: `*`.
     pub source: String,
-    /// What they call: a skill, or `*`. Default: `*`.
+    /// What they call: a pattern over skills. Default: `*`.
     pub skill: String,
     /// Whether they may. No default.
     pub allow: bool,
@@ -18,14 +19,31 @@ pub struct AclRule {
 /// One `[[policy.rate_limit.overrides]]` entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateOverride {
-    /// Who calls: a peer id or a DID. No default.
+    /// Who calls: a pattern as in a rule. No default.
     pub source: String,
-    /// Requests per second. No default.
-    pub rps: f64,
+    /// New tasks a second, 0 for no limit. Default: `default_rps`.
+    pub rps: Option<f64>,
+    /// Open tasks at once, 0 for no limit. Default: that of `[policy.rate_limit]`.
+    pub max_in_flight: Option<u64>,
+    /// Bytes of open tasks, 0 for no limit. Default: that of `[policy.rate_limit]`.
+    pub max_bytes: Option<ByteSize>,
+}
+
+/// `[policy.groups]`: names for several sources each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups(pub BTreeMap<String, Vec<String>>);
+
+impl AclRule {
+    /// As a table of TOML on one line.
+    pub fn written(&self) -> String {
+        self.show()
+    }
 }
 
 const ACL: &str = r#"{ source = "…", skill = "…", allow = true|false }"#;
-const OVERRIDE: &str = r#"{ source = "…", rps = NUMBER }"#;
+const OVERRIDE: &str =
+    r#"{ source = "…" } with any of rps = NUMBER, max_in_flight = NUMBER, max_bytes = "SIZE""#;
+const GROUPS: &str = r#"{ NAME = ["…", "…"] }"#;
 
 impl Setting for AclRule {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
@@ -50,30 +68,67 @@ impl Setting for AclRule {
 
 impl Setting for RateOverride {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
-        let (mut source, mut rps) = (None, None);
+        let mut source = None;
+        let (mut rps, mut max_in_flight, mut max_bytes) = (None, None, None);
         for (key, value) in entries(raw, OVERRIDE)? {
             match key.as_str() {
                 "source" => source = Some(String::read(value, home)?),
                 "rps" => rps = Some(f64::read(value, home)?),
+                "max_in_flight" => max_in_flight = Some(u64::read(value, home)?),
+                "max_bytes" => max_bytes = Some(ByteSize::read(value, home)?),
                 _ => return Err(raw.refuse(OVERRIDE)),
             }
         }
-        let (source, rps) = source.zip(rps).ok_or_else(|| raw.refuse(OVERRIDE))?;
-        Ok(Self { source, rps })
+        let is_any = rps.is_some() || max_in_flight.is_some() || max_bytes.is_some();
+        let source = source.filter(|_| is_any).ok_or_else(|| raw.refuse(OVERRIDE))?;
+        Ok(Self {
+            source,
+            rps,
+            max_in_flight,
+            max_bytes,
+        })
     }
 
     fn show(&self) -> String {
-        format!(
-            "{{ source = {}, rps = {} }}",
-            literal(&self.source),
-            self.rps.show()
-        )
+        let values = [
+            ("source", Some(literal(&self.source))),
+            ("rps", self.rps.map(|value| value.show())),
+            ("max_in_flight", self.max_in_flight.map(|value| value.show())),
+            ("max_bytes", self.max_bytes.map(|value| value.show())),
+        ];
+        let written = |(name, value): (&str, Option<String>)| Some(format!("{name} = {}", value?));
+        let shown: Vec<String> = values.into_iter().filter_map(written).collect();
+        format!("{{ {} }}", shown.join(", "))
+    }
+}
+
+impl Setting for Groups {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+        let group = |(name, members): &(String, Raw)| Ok((name.clone(), Vec::read(members, home)?));
+        Ok(Self(
+            entries(raw, GROUPS)?
+                .iter()
+                .map(group)
+                .collect::<Result<_, _>>()?,
+        ))
+    }
+
+    fn show(&self) -> String {
+        let groups: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, members)| format!("{} = {}", literal(name), members.show()))
+            .collect();
+        if groups.is_empty() {
+            return "{}".to_owned();
+        }
+        format!("{{ {} }}", groups.join(", "))
     }
 }
 
 fn entries<'a>(raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], Refusal> {
     match raw {
-        Raw::Table(entries) => Ok(entries),
+        Raw::Table { entries, .. } => Ok(entries),
         _ => Err(raw.refuse(allowed)),
     }
 }

@@ -220,12 +220,14 @@ fn other_value(key: &Key) -> String {
         ("retry_delays", _) => "1s,90s",
         ("bridge.card", _) => "1.0",
         ("bridge.max_body", _) => "1MiB",
-        ("policy.acl" | "policy.rate_limit.overrides", _) => "",
+        ("policy.acl" | "policy.rate_limit.overrides" | "policy.groups", _) => "",
+        ("policy.trust", _) => "known",
+        ("policy.trusted_peers", _) => "did:web:a,http:b",
         (name, _) if name.ends_with(".listen") => "localhost:9",
         (_, "true") => "false",
         (_, "false") => "true",
         (_, "1.0" | "0.0") => "0.25",
-        (_, "100000") => "7",
+        (_, "100000" | "0") => "7",
         (name, _) if name.contains("bytes") || name.contains("quota") => "1536B",
         (_, shown) if shown.ends_with("h\"") || shown.ends_with("m\"") || shown.ends_with("d\"") => "90m",
         ("anycast.cache_ttl", _) => "1500ms",
@@ -245,8 +247,11 @@ fn toml_value(key: &Key, word: &str) -> String {
 fn every_setting_is_read_from_every_layer_it_has() {
     for key in KEYS {
         let word = other_value(key);
+        if key.name == "policy.groups" {
+            continue; // A table; `a_policy_is_read_and_shown` has it.
+        }
         let expected = toml_value(key, &word);
-        let is_rule = key.name == "policy.acl" || key.name == "policy.rate_limit.overrides";
+        let is_rule = ["policy.acl", "policy.rate_limit.overrides", "policy.groups"].contains(&key.name);
         assert!(
             is_rule || expected != (key.show)(&Config::defaults(None)),
             "{}",
@@ -286,6 +291,53 @@ fn every_setting_is_read_from_every_layer_it_has() {
             );
         }
     }
+}
+
+#[test]
+fn a_policy_is_read_and_shown() {
+    let text = "[policy]\naudit_log_path = '~/audit.jsonl'\ntrust = 'known'\ntrusted_peers = ['ops']\n\
+                [policy.groups]\nops = ['did:web:example.org*', 'http:olga']\n\
+                [[policy.acl]]\nsource = 'ops'\nallow = true\n\
+                [[policy.acl]]\nskill = 'admin/*'\nallow = false\n\
+                [policy.rate_limit]\ndefault_rps = 5\nmax_in_flight = 100\nmax_bytes = '1MiB'\n\
+                [[policy.rate_limit.overrides]]\nsource = 'local'\nrps = 0\nmax_in_flight = 0\n";
+    let (config, _) = Given::file(text).run();
+    let policy = &config.policy;
+    assert_eq!(
+        policy.audit_log_path.as_deref(),
+        Some(Path::new("/home/u/audit.jsonl"))
+    );
+    assert_eq!((policy.trust, policy.default_rps), (TrustMode::Known, 5.0));
+    assert_eq!(policy.groups.0["ops"], ["did:web:example.org*", "http:olga"]);
+    let rule = |source: &str, skill: &str, allow| AclRule {
+        source: source.to_owned(),
+        skill: skill.to_owned(),
+        allow,
+    };
+    assert_eq!(policy.acl, [rule("ops", "*", true), rule("*", "admin/*", false)]);
+    assert_eq!(
+        (policy.overrides[0].rps, policy.overrides[0].max_bytes),
+        (Some(0.0), None)
+    );
+    // What is shown is a file that says the same.
+    let mut given = Given::file(text);
+    given.args.push("--print-config".to_owned());
+    let (again, _) = Given::file(&given.printed()).run();
+    assert_eq!(&again.policy, policy);
+}
+
+#[test]
+fn the_policy_of_the_documentation_is_one() {
+    let text = include_str!("../../../docs/operating.md");
+    let (_, rest) = text.split_once("```toml\n[policy]").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+    let example = format!("[policy]{example}").replace("12D3KooW…", peer).replace(
+        "did:key:z6Mk…",
+        "did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH",
+    );
+    let (config, _) = Given::file(&example).run();
+    assert_eq!((config.policy.acl.len(), config.policy.overrides.len()), (3, 1));
 }
 
 #[test]

@@ -182,7 +182,7 @@ impl Outbox {
     }
 
     /// The entries, oldest first.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.waiting.iter().map(|waiting| &waiting.entry)
     }
 

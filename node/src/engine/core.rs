@@ -68,6 +68,8 @@ pub struct Core {
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
     pub(super) tally: Tally,
+    /// Who may send tasks; None: everybody, and nothing is written down.
+    pub(super) door: Option<Box<super::door::Door>>,
     pub(super) last_collection: Duration,
     /// The last collection had to leave some for the next turn.
     pub(super) more_to_collect: bool,
@@ -118,6 +120,7 @@ impl Core {
             peers: super::peers::Peers::load(&*store)?,
             idempotency: super::idempotency::Keys::load(&*store)?,
             tally: Tally::default(),
+            door: None,
             last_collection: now.mono,
             more_to_collect: false,
             marks: super::marks::Sweep::new(now.mono),
@@ -310,6 +313,9 @@ impl Core {
         let streaming = task.open_streams().next().is_some();
         let routed_to = task.route.as_ref().and(task.role.peer());
         self.put(slot);
+        if self.door.is_some() {
+            self.count_changed(&id);
+        }
         self.effect(Effect::Changed(Arc::new(change)));
         if self.notes.is_open(&id) {
             self.effect(Effect::Noted { task_id: id.clone() });

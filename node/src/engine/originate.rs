@@ -125,6 +125,7 @@ impl Core {
         }
         let deadline = deadline_of(&request.metadata)?;
         self.room_for_task()?;
+        let admitted = self.admit_own(now, peer, &request.skill, &request.metadata)?;
         let id = self.new_id();
         let context_id = if request.context_id.is_empty() {
             self.new_id()
@@ -162,6 +163,9 @@ impl Core {
             self.send_message_of(now, peer, &task)?;
         }
         self.put(Slot::new(task.clone()));
+        if let Some(admitted) = admitted {
+            self.admitted_own(now, &admitted, peer, &task);
+        }
         self.begin_attempt(now, &task);
         if task.role == Role::Both {
             self.tell_agent(&task.id)?;

@@ -99,6 +99,7 @@ impl Core {
             }
             return Ok(());
         }
+        let admitted = self.admit_envelope(now, peer, &inbound);
         let Inbound {
             id,
             place,
@@ -111,6 +112,9 @@ impl Core {
             Payload::SendTask(send) => Some(send.task_id.clone()),
             _ => None,
         };
+        if let Err(error) = admitted {
+            return self.refuse(now, peer, id, place, sent_task, &error.to_string());
+        }
         let mut held = false;
         let refusal = match self.apply(now, peer, Trace::new(&trace_parent, &trace_state), payload) {
             Ok(Verdict::Later) => return Ok(()),

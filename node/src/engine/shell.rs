@@ -26,6 +26,10 @@ use super::{
 };
 use crate::{
     net,
+    policy::{
+        Rules,
+        audit::{self, Audit},
+    },
     spool::Spool,
     store::{
         Store, StoreError,
@@ -95,6 +99,8 @@ pub struct Loaded {
     spool: Spool,
     on_route: OnRoute,
     on_span: OnSpan,
+    audit: Option<Audit>,
+    audit_is_required: bool,
 }
 
 /// Everyone who is told of changes.
@@ -170,6 +176,8 @@ pub fn start(parts: Parts) -> Result<Loaded, StartError> {
         spool: parts.spool,
         on_route: parts.on_route,
         on_span: parts.on_span,
+        audit: None,
+        audit_is_required: false,
     })
 }
 
@@ -177,6 +185,15 @@ impl Loaded {
     /// The state, to be asked what the last run left.
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// Holds new tasks against these rules, and writes each decision down if there is a log for it. `required`: no new
+    /// task is taken while that cannot be written.
+    pub fn guard(&mut self, rules: Rules, audit: Option<Audit>, required: bool) -> Result<(), StoreError> {
+        self.core.set_rules(rules, audit.is_some())?;
+        self.audit = audit;
+        self.audit_is_required = required;
+        Ok(())
     }
 
     /// Runs the engine on this network until `stop`, then drains what is pending.
@@ -198,6 +215,7 @@ impl Loaded {
             net: net.clone(),
             clock: self.clock,
             max_stream_bytes: self.core.limits().quota,
+            audited: self.audit.is_some(),
             failed,
             listening,
             note_turn: Arc::new(Semaphore::new(1)),
@@ -227,6 +245,8 @@ impl Loaded {
             reports,
             on_route: self.on_route,
             on_span: self.on_span,
+            audit: self.audit,
+            audit_is_required: self.audit_is_required,
             failure: None,
             failed: failed_sender,
         };
@@ -246,6 +266,8 @@ struct Step {
 /// A turn whose batch is not durable yet.
 struct Pending {
     commit: u64,
+    /// Lines of the audit log that have to be on the disk too.
+    audited: u64,
     bytes: usize,
     steps: Vec<Step>,
 }
@@ -253,6 +275,11 @@ struct Pending {
 struct Link {
     stream: u64,
     frames: mpsc::Sender<bytes::Bytes>,
+}
+
+/// Waits until the audit log is doing otherwise; None: nobody tells.
+async fn changed(audited: &mut Option<watch::Receiver<audit::State>>) -> Option<()> {
+    audited.as_mut()?.changed().await.ok()
 }
 
 struct Shell {
@@ -275,6 +302,8 @@ struct Shell {
     reports: mpsc::Sender<Report>,
     on_route: OnRoute,
     on_span: OnSpan,
+    audit: Option<Audit>,
+    audit_is_required: bool,
     failure: Option<EngineError>,
     failed: watch::Sender<Option<String>>,
 }
@@ -289,6 +318,7 @@ impl Shell {
         stop: CancellationToken,
     ) {
         self.finish_turn();
+        let mut audited = self.audit.as_ref().map(Audit::state);
         let mut last_tick = tokio::time::Instant::now();
         loop {
             let period = if self.core.needs_clock() { TICK } else { SLOW_TICK };
@@ -296,6 +326,11 @@ impl Shell {
             tokio::select! {
                 Some(progress) = progress.recv() => {
                     self.on_progress(progress);
+                    continue;
+                }
+                Some(()) = changed(&mut audited), if audited.is_some() => {
+                    self.look_at_audit();
+                    self.release_durable();
                     continue;
                 }
                 Some(report) = reports.recv() => self.on_report(&report),
@@ -315,7 +350,7 @@ impl Shell {
             }
             self.finish_turn();
         }
-        self.drain(&mut progress).await;
+        self.drain(&mut progress, audited).await;
     }
 
     /// What has come meanwhile becomes part of the running turn: one batch, one barrier.
@@ -335,18 +370,25 @@ impl Shell {
     }
 
     /// Waits for what was promised to become durable, so that every caller gets its answer.
-    async fn drain(mut self, progress: &mut mpsc::UnboundedReceiver<Progress>) {
+    async fn drain(
+        mut self,
+        progress: &mut mpsc::UnboundedReceiver<Progress>,
+        mut audited: Option<watch::Receiver<audit::State>>,
+    ) {
         while !self.pending.is_empty() && self.failure.is_none() {
-            match progress.recv().await {
-                Some(news) => self.on_progress(news),
-                None => break,
+            tokio::select! {
+                news = progress.recv() => match news {
+                    Some(news) => self.on_progress(news),
+                    None => break,
+                },
+                Some(()) = changed(&mut audited) => self.release_durable(),
             }
         }
         self.audience.subscribers.close();
         self.audience.noted.close();
-        // Joining the writer's thread ends the last barrier.
-        let committer = self.committer;
-        let _ = tokio::task::spawn_blocking(move || drop(committer)).await;
+        // Joining the writers' threads ends the last barrier, and writes the last lines.
+        let writers = (self.committer, self.audit);
+        let _ = tokio::task::spawn_blocking(move || drop(writers)).await;
     }
 
     fn on_call(&mut self, call: Call) {
@@ -393,6 +435,7 @@ impl Shell {
 
     fn on_tick(&mut self) {
         let now = self.clock.now();
+        self.look_at_audit();
         let done = self.core.tick(now);
         self.note(done);
     }
@@ -505,8 +548,10 @@ impl Shell {
         }
         self.pending_bytes += bytes;
         self.pending_steps += steps.len();
+        let audited = self.audit.as_ref().map_or(0, Audit::awaited);
         self.pending.push_back(Pending {
             commit: self.submitted,
+            audited,
             bytes,
             steps,
         });
@@ -531,7 +576,7 @@ impl Shell {
         while self
             .pending
             .front()
-            .is_some_and(|pending| pending.commit <= self.durable)
+            .is_some_and(|pending| pending.commit <= self.durable && self.is_audited(pending.audited))
         {
             let Some(pending) = self.pending.pop_front() else {
                 return;
@@ -546,6 +591,17 @@ impl Shell {
                     self.let_out(effect, &mut step.frame);
                 }
             }
+        }
+    }
+
+    fn is_audited(&self, lines: u64) -> bool {
+        lines == 0 || self.audit.as_ref().is_none_or(|audit| audit.passed(lines))
+    }
+
+    /// Shuts the door for new tasks while their decisions cannot be written down.
+    fn look_at_audit(&mut self) {
+        if let Some(audit) = self.audit.as_ref().filter(|_| self.audit_is_required) {
+            self.core.block_door(audit.trouble().is_some());
         }
     }
 
@@ -582,6 +638,11 @@ impl Shell {
             } => {
                 let permit = frame.take().map(|frame| frame.permit);
                 self.plane.on_piece(peer, envelope_id, *payload, permit);
+            }
+            Effect::Audit(entry) => {
+                if let Some(audit) = &mut self.audit {
+                    audit.submit(*entry);
+                }
             }
             Effect::Routed(news) => (self.on_route)(news),
             Effect::Traced(span) => (self.on_span)(*span),

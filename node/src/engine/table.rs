@@ -53,6 +53,13 @@ pub(super) struct Indexed {
     pub(super) routed: bool,
 }
 
+impl Indexed {
+    /// Whether another node sent it here.
+    pub(super) fn is_peers(&self) -> bool {
+        self.is_assignee && self.peer.is_some()
+    }
+}
+
 /// A task taken out of the table; [`TaskTable::put`] brings it back.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::{feed::ListenerId, spans::Span};
 use crate::{
+    policy::audit::line::Entry,
     store::{Batch, StoreError},
     task::{Output, Refused, Status, Task},
 };
@@ -119,6 +120,8 @@ pub enum Effect {
         /// What it says.
         ack: AckPayload,
     },
+    /// A new task was let in, or not: to be written down.
+    Audit(Box<Entry>),
     /// Something became of a task that was sent by skill: how its peer is doing.
     Routed(RouteNews),
     /// A piece of work is over, to be told to whoever collects traces.

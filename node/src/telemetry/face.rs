@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Duration, timeout};
 
 use super::figures::{EngineFigures, Figures, NetFigures, Peers};
-use crate::{anycast::Anycast, engine::Engine, net};
+use crate::{anycast::Anycast, engine::Engine, net, reload::Health};
 
 /// How long the engine may take to answer before it counts as stuck.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -31,17 +31,19 @@ struct Parts {
     engine: Engine,
     net: net::Handle,
     anycast: Anycast,
+    wellbeing: Health,
     started: Instant,
 }
 
 impl Face {
     /// Of a node that starts now.
-    pub fn new(engine: Engine, net: net::Handle, anycast: Anycast) -> Self {
+    pub(crate) fn new(engine: Engine, net: net::Handle, anycast: Anycast, wellbeing: Health) -> Self {
         let started = Instant::now();
         Self(Arc::new(Parts {
             engine,
             net,
             anycast,
+            wellbeing,
             started,
         }))
     }
@@ -97,22 +99,32 @@ async fn metrics(State(face): State<Face>) -> Response {
 async fn health(State(face): State<Face>) -> Response {
     let store_failure = face.0.engine.failure();
     let answers = face.engine().await.is_some();
-    let problem = match &store_failure {
+    let fatal = match &store_failure {
         Some(error) => Some(format!(
-            "the store failed: {error}; restart the daemon once it has room and works"
+            "the store failed: {error}; restart the daemon once the disk has room and works"
         )),
-        None if !answers => Some(format!("the engine did not answer within {} s", ANSWER.as_secs())),
+        None if !answers => Some(format!(
+            "the engine did not answer within {} s; restart the daemon",
+            ANSWER.as_secs()
+        )),
         None => None,
     };
-    let status = if problem.is_none() { "healthy" } else { "unhealthy" };
+    let is_alive = fatal.is_none();
+    let mut problems = face.0.wellbeing.problems();
+    let status = match (is_alive, problems.is_empty()) {
+        (false, _) => "unhealthy",
+        (true, false) => "degraded",
+        (true, true) => "healthy",
+    };
+    problems.extend(fatal);
     let body = json!({
         "status": status,
         "version": env!("CARGO_PKG_VERSION"),
         "peer_id": face.0.net.local_peer().to_string(),
         "uptime_seconds": face.0.started.elapsed().as_secs(),
-        "problem": problem,
+        "problems": problems,
     });
-    (code(problem.is_none()), Json(body)).into_response()
+    (code(is_alive), Json(body)).into_response()
 }
 
 async fn ready(State(face): State<Face>) -> Response {

@@ -23,6 +23,16 @@ pub enum Source {
     Flag(String),
 }
 
+impl Source {
+    /// The same, at another line if it is a file.
+    pub(super) fn at(self, other: Option<usize>) -> Self {
+        match (self, other) {
+            (Self::File { path, .. }, Some(line)) => Self::File { path, line },
+            (source, _) => source,
+        }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -92,7 +92,7 @@ impl<C: 'static> Walk<'_, C> {
             match (value.get_ref(), find(self.keys, &name).filter(|key| key.in_file)) {
                 (_, Some(key)) => self.entries.push(Entry {
                     key,
-                    raw: raw(value),
+                    raw: self.raw(value),
                     origin,
                 }),
                 (DeValue::Table(table), None) if self.names().any(|name| name.starts_with(&inside)) => {
@@ -119,27 +119,28 @@ impl<C: 'static> Walk<'_, C> {
     fn line(&self, at: usize) -> usize {
         self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
     }
-}
 
-fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
-    match value.get_ref() {
-        DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Boolean(value) => Raw::Truth(*value),
-        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => Raw::Integer(number),
-            Err(_) => Raw::Other(number.to_string()),
-        },
-        DeValue::Float(number) => match number.as_str().parse() {
-            Ok(number) => Raw::Float(number),
-            Err(_) => Raw::Other(number.to_string()),
-        },
-        DeValue::Array(items) => Raw::List(items.iter().map(raw).collect()),
-        DeValue::Table(table) => Raw::Table(
-            table
-                .iter()
-                .map(|(key, value)| (key.get_ref().to_string(), raw(value)))
-                .collect(),
-        ),
-        DeValue::Datetime(date) => Raw::Other(date.to_string()),
+    fn raw(&self, value: &Spanned<DeValue<'_>>) -> Raw {
+        match value.get_ref() {
+            DeValue::String(text) => Raw::Text(text.to_string()),
+            DeValue::Boolean(value) => Raw::Truth(*value),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Raw::Integer(number),
+                Err(_) => Raw::Other(number.to_string()),
+            },
+            DeValue::Float(number) => match number.as_str().parse() {
+                Ok(number) => Raw::Float(number),
+                Err(_) => Raw::Other(number.to_string()),
+            },
+            DeValue::Array(items) => Raw::List(items.iter().map(|item| self.raw(item)).collect()),
+            DeValue::Table(table) => Raw::Table {
+                line: self.line(value.span().start),
+                entries: table
+                    .iter()
+                    .map(|(key, value)| (key.get_ref().to_string(), self.raw(value)))
+                    .collect(),
+            },
+            DeValue::Datetime(date) => Raw::Other(date.to_string()),
+        }
     }
 }

@@ -27,7 +27,12 @@ pub enum Raw {
     /// A TOML array.
     List(Vec<Raw>),
     /// A TOML table inside an array.
-    Table(Vec<(String, Raw)>),
+    Table {
+        /// Its line in the file, from 1.
+        line: usize,
+        /// Its keys with their values.
+        entries: Vec<(String, Raw)>,
+    },
     /// Anything else in TOML (dates), as written.
     Other(String),
 }
@@ -39,6 +44,8 @@ pub struct Refusal {
     pub value: String,
     /// What is allowed.
     pub allowed: String,
+    /// The line of the table that it stands in, where several make a list.
+    pub line: Option<usize>,
 }
 
 /// A type that a setting can have.
@@ -63,6 +70,15 @@ impl Raw {
         Refusal {
             value: self.to_string(),
             allowed: allowed.into(),
+            line: self.line(),
+        }
+    }
+
+    /// Its line in the file, if it is a table of a list.
+    pub(super) fn line(&self) -> Option<usize> {
+        match self {
+            Self::Table { line, .. } => Some(*line),
+            _ => None,
         }
     }
 }
@@ -78,7 +94,7 @@ impl fmt::Display for Raw {
                 let items: Vec<String> = items.iter().map(ToString::to_string).collect();
                 write!(f, "[{}]", items.join(", "))
             }
-            Self::Table(entries) => {
+            Self::Table { entries, .. } => {
                 let entries: Vec<String> = entries
                     .iter()
                     .map(|(key, value)| format!("{key} = {value}"))
@@ -216,7 +232,15 @@ impl<T: Setting> Setting for Vec<T> {
                 .filter(|word| !word.is_empty())
                 .map(|word| T::read(&Raw::Word(word.to_owned()), home))
                 .collect(),
-            Raw::List(items) => items.iter().map(|item| T::read(item, home)).collect(),
+            Raw::List(items) => {
+                let read = |item: &Raw| {
+                    T::read(item, home).map_err(|refusal| Refusal {
+                        line: refusal.line.or(item.line()),
+                        ..refusal
+                    })
+                };
+                items.iter().map(read).collect()
+            }
             _ => Err(raw.refuse("a list in brackets")),
         }
     }

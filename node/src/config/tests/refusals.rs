@@ -131,6 +131,19 @@ const NOT_ALLOWED: &str = r#"
     enable_quic = false;listen_addrs = ['/ip4/0.0.0.0/udp/1/quic-v1'] | listen_addrs | quic-v1 | config.toml:2 | enable_quic
     [[policy.acl]];source = '*'         | policy.acl            | source = *    | config.toml:1       | allow
     [[policy.acl]];sorce = '*'          | policy.acl            | sorce = *     | config.toml:1       | allow
+    [[policy.acl]];source = 'opps';allow = true | policy.acl    | "opps"        | config.toml:1       | the name of a group
+    [[policy.acl]];allow = true;source = '' | policy.acl        | ""            | config.toml:1       | a pattern
+    [[policy.acl]];allow = true;;[[policy.acl]];allow = true;source = 'opps' | policy.acl | "opps" | config.toml:4 | a group
+    [[policy.acl]];allow = true;;[[policy.acl]];source = '*' | policy.acl | source = * | config.toml:4           | allow
+    [[policy.acl]];allow = true;[[policy.acl]];allow = 'maybe' | policy.acl | "maybe" | config.toml:3            | true or false
+    [policy.groups];Ops = ['*']         | policy.groups         | "Ops"         | config.toml:1       | a-z
+    [policy.groups];ops = ['bob']       | policy.groups         | "bob"         | config.toml:1       | a peer id
+    [policy.groups];ops = 'bob'         | policy.groups         | "bob"         | config.toml:1       | a list
+    [policy];trust = 'closed'           | policy.trust          | "closed"      | config.toml:2       | open known pinned
+    [policy];trust = 'pinned';trusted_peers = ['*'] | policy.trusted_peers | "*" | config.toml:3      | did:key
+    [[policy.rate_limit.overrides]];source = 'local' | policy.rate_limit.overrides | source = local | config.toml:1 | max_in_flight
+    [[policy.rate_limit.overrides]];source = 'local';rps = 1;x = 1 | policy.rate_limit.overrides | x = 1 | config.toml:1 | max_in_flight
+    [[policy.rate_limit.overrides]];source = 'a';rps = 1 | policy.rate_limit.overrides | "a" | config.toml:1 | a peer id
     [[policy.rate_limit.overrides]];source = 'a';rps = 'b' | policy.rate_limit.overrides | "b" | config.toml:1 | a number
 "#;
 
@@ -150,10 +163,6 @@ const NOT_BUILT: &str = "
     $NATS_ENABLED=1                      | transport.nats.enabled | environment AGENTANYCAST_NATS_ENABLED
     $DID_WEB=did:web:x                   | identity.did_web       | environment AGENTANYCAST_DID_WEB
     $DID_DNS_DOMAIN=x                    | identity.did_dns_domain | environment AGENTANYCAST_DID_DNS_DOMAIN
-    [[policy.acl]];allow = true          | policy.acl             | config.toml:1
-    [policy];audit_log_path = '/a'       | policy.audit_log_path  | config.toml:2
-    [policy.rate_limit];default_rps = 5  | policy.rate_limit.default_rps | config.toml:2
-    [[policy.rate_limit.overrides]];source = 'a';rps = 1 | policy.rate_limit.overrides | config.toml:1
 ";
 
 /// The rows of a table; what is given is a command line, `$VARIABLE=value`, or a file with `;` for line ends.

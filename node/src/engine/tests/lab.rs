@@ -19,6 +19,7 @@ use crate::{
         originate::SendTask,
         turn::{Change, Effect, EngineError, Limits, Now},
     },
+    policy::audit::line::Entry,
     task::{Status, Task},
 };
 
@@ -36,6 +37,7 @@ pub(super) struct Lab {
     pub(super) wire: Vec<(PeerId, PeerId, A2aEnvelope)>,
     pub(super) changes: Vec<(usize, Arc<Change>)>,
     pub(super) incoming: Vec<(usize, ListenerId, Arc<Task>)>,
+    pub(super) audited: Vec<(usize, Box<Entry>)>,
     /// Joined pairs, by node and peer.
     joined: BTreeSet<(usize, PeerId)>,
     /// True while acknowledgements are lost.
@@ -68,6 +70,7 @@ impl Lab {
             wire: Vec::new(),
             changes: Vec::new(),
             incoming: Vec::new(),
+            audited: Vec::new(),
             joined: BTreeSet::new(),
             acks_are_lost: false,
             listeners: 0,
@@ -256,6 +259,7 @@ impl Lab {
             Effect::Ack { peer, frame } if !self.acks_are_lost => self.transmit(at, peer, &frame),
             Effect::Changed(change) => self.changes.push((at, change)),
             Effect::Incoming { listener, task, .. } => self.incoming.push((at, listener, task)),
+            Effect::Audit(entry) => self.audited.push((at, entry)),
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     engine::turn::Change,
+    policy::{Outcome, audit::line::Entry},
     task::{Ended, Output, Status, Task},
 };
 
@@ -114,6 +115,9 @@ pub(super) struct Ledger {
     /// Connections that are gone, since when.
     gone: BTreeMap<u64, Duration>,
     messages: usize,
+    /// How often a new task was decided on, by node and task.
+    decided: BTreeMap<(usize, String), usize>,
+    crashes: Vec<usize>,
 }
 
 impl Ledger {
@@ -126,6 +130,28 @@ impl Ledger {
             idle: vec![Some(Duration::ZERO); hosts],
             gone: BTreeMap::new(),
             messages: 0,
+            decided: BTreeMap::new(),
+            crashes: vec![0; hosts],
+        }
+    }
+
+    pub(super) fn crashed(&mut self, host: usize) {
+        self.crashes[host] += 1;
+    }
+
+    /// A node let a task in: once, and once more for each crash that may have taken the first time back.
+    pub(super) fn decided(&mut self, host: usize, entry: &Entry) {
+        let times = self.decided.entry((host, entry.task.clone())).or_default();
+        *times += 1;
+        if *times > 1 + self.crashes[host] {
+            let (times, task) = (*times, &entry.task);
+            self.wrong(format!("node {host} decided on {task} {times} times"));
+        }
+        if entry.decision.outcome != Outcome::Allow {
+            self.wrong(format!(
+                "node {host} did not let {} in, and has no rule against it",
+                entry.task
+            ));
         }
     }
 
@@ -340,6 +366,10 @@ impl Ledger {
     /// A task goes to a listener.
     pub(super) fn hand_over(&mut self, host: usize, task: &Task) {
         self.observe(host, task, "handed over");
+        // A crash may have taken the line with it.
+        if self.crashes[host] == 0 && !self.decided.contains_key(&(host, task.id.clone())) {
+            self.wrong(format!("{} was handed over, and nobody let it in", task.id));
+        }
         let heard = from_originator(task);
         let claim = self.stories.get(&task.id).and_then(|story| story.claim);
         if !task.status.is_terminal() && claim.is_some_and(|claim| heard <= claim.heard) {

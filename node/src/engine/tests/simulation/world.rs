@@ -408,9 +408,9 @@ impl World {
             } => self.stream_piece(at, self.host_of(peer), envelope_id, *payload),
             Effect::StreamAck { peer, ack } => self.stream_ack(at, self.host_of(peer), &ack),
             Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
-            Effect::Noted { .. } => {}
             Effect::Forget { task_id } => self.nodes[at].plane.forget(&task_id),
-            Effect::Wanted { .. } | Effect::Routed(_) | Effect::Traced(_) => {}
+            Effect::Audit(entry) => self.ledger.decided(at, &entry),
+            Effect::Noted { .. } | Effect::Wanted { .. } | Effect::Routed(_) | Effect::Traced(_) => {}
         }
     }
 
@@ -538,6 +538,7 @@ impl World {
             return;
         }
         self.note(|| format!("node {at}: crash"));
+        self.ledger.crashed(at);
         self.ledger.note_absence(at, self.time);
         self.nodes[at].machine.crash(&mut self.dice);
         let cut = self.plan.power_cuts && self.dice.chance(30);

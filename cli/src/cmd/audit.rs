@@ -1,0 +1,56 @@
+//! `anycast audit`: looks at audit logs, without a daemon.
+
+use std::{fs::File, io::BufReader, path::PathBuf};
+
+use agentanycast_node::policy::audit::verify::{Verified, verify};
+use serde_json::json;
+
+use crate::{
+    args::AuditCommand,
+    context::Context,
+    failure::{Code, Failure},
+    output,
+};
+
+pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failure> {
+    let AuditCommand::Verify { files, before } = command;
+    let mut before = before;
+    let mut whole = Verified::default();
+    for path in &files {
+        let read = one(path, before.as_deref())?;
+        whole.lines += read.lines;
+        whole.chained += read.chained;
+        whole.first_prev = whole.first_prev.or(read.first_prev);
+        whole.last = read.last.or(whole.last);
+        before.clone_from(&whole.last);
+    }
+    if context.json {
+        return Ok(output::json(&json!({
+            "lines": whole.lines,
+            "chained": whole.chained,
+            "first_prev": whole.first_prev,
+            "last": whole.last,
+        }))?);
+    }
+    let begins = match &whole.first_prev {
+        None => "no line has the hash of the one before it (audit_chain is off): changes cannot be seen"
+            .to_owned(),
+        Some(prev) if prev.bytes().all(|byte| byte == b'0') => {
+            "at the first line that was ever written".to_owned()
+        }
+        Some(prev) => format!("behind a line with the hash {prev}"),
+    };
+    Ok(output::fields(&[
+        ("lines", whole.lines.to_string()),
+        ("chained", whole.chained.to_string()),
+        ("begins", begins),
+        ("last hash", whole.last.unwrap_or_default()),
+    ])?)
+}
+
+fn one(path: &PathBuf, before: Option<&str>) -> Result<Verified, Failure> {
+    let shown = path.display();
+    let failed = |why: String| Failure::new(Code::General, "Audit", format!("{shown}: {why}"));
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    verify(BufReader::new(file), before).map_err(|broken| failed(broken.to_string()))
+}

@@ -1,0 +1,310 @@
+//! The one place where new tasks are let in or not, whatever way they come: from peers, from bridges, from the agent
+//! beside this node.
+//!
+//! The policy is pure and decides; this file asks it, knows how much each source has here, and says what is to be
+//! written down. The one rule: a task is asked about once, before anything is kept of it. What belongs to a task that
+//! is here was allowed with it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
+
+use super::{
+    core::Core,
+    table::unless_damaged,
+    turn::{Effect, EngineError, Now},
+};
+use crate::{
+    delivery::inbox::Inbound,
+    policy::{
+        By, Decision, HTTP, LOCAL, MAX_CALLER, Outcome, Policy, Rules, Source, Standing,
+        audit::line::{Entry, Transport},
+        key,
+        limits::{Key, Usage},
+    },
+    store::StoreError,
+    task::Task,
+};
+
+/// The label by which a bridge tells who its caller is.
+const CALLER: &str = "a2a.caller";
+
+/// The policy, and what it has to be told.
+pub(super) struct Door {
+    policy: Policy,
+    /// Whether decisions are written down.
+    is_audited: bool,
+    /// They cannot be, and have to.
+    is_blocked: bool,
+    /// Open tasks of this node's own agent and bridges, where limits count them. Those of peers are in the table.
+    own: HashMap<String, (Key, u64)>,
+    has: HashMap<Key, Usage>,
+}
+
+/// A task of this node's own agent or bridge that was let in.
+pub(super) struct Admitted {
+    decision: Decision,
+    caller: Option<String>,
+}
+
+impl From<Decision> for EngineError {
+    fn from(decision: Decision) -> Self {
+        let reason = decision.by.reason();
+        match decision.outcome {
+            Outcome::RateLimit => Self::Exhausted(reason),
+            // There is no room to write it down. Another try does not help at once, so it is not Unavailable.
+            _ if decision.by == By::Audit => Self::Exhausted(reason),
+            _ => Self::Denied(reason),
+        }
+    }
+}
+
+impl Core {
+    /// New tasks are held against these rules from now on; what was used of the limits stays used. `audited`: each
+    /// decision is to be written down.
+    pub fn set_rules(&mut self, rules: Rules, audited: bool) -> Result<(), StoreError> {
+        let counts = rules.limits.count_tasks();
+        match &mut self.door {
+            None if rules.is_open() && !audited => return Ok(()),
+            None => self.door = Some(Box::new(Door::new(rules, audited))),
+            Some(door) => {
+                door.policy.replace(rules);
+                door.is_audited = audited;
+            }
+        }
+        self.count_own(counts)
+    }
+
+    /// What is known of a peer besides its key from now on.
+    pub fn set_standing(&mut self, peer: PeerId, standing: Standing) {
+        let open = || Box::new(Door::new(Rules::default(), false));
+        let door = self.door.get_or_insert_with(open);
+        door.policy.set_standing(peer, standing);
+    }
+
+    /// Whether new tasks are refused since their decisions cannot be written down.
+    pub fn block_door(&mut self, blocked: bool) {
+        if let Some(door) = &mut self.door {
+            door.is_blocked = blocked;
+        }
+    }
+
+    /// Whether this envelope of a peer may begin a task, if it does.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn admit_envelope(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        inbound: &Inbound,
+    ) -> Result<(), EngineError> {
+        let (Some(door), Payload::SendTask(send)) = (&mut self.door, &inbound.payload) else {
+            return Ok(());
+        };
+        // What belongs to a task that is here, or was, is none of the policy's.
+        if send.further || self.tasks.indexed(&send.task_id).is_some() {
+            return Ok(());
+        }
+        let (tasks, bytes) = self.tasks.open_from(peer);
+        let has = Usage {
+            tasks: tasks as u64,
+            bytes,
+        };
+        let decision = door.decide(now, Source::Peer(peer), &send.target_skill_id, has);
+        self.record_inbound(now, peer, decision, send, &inbound.id);
+        match decision.outcome {
+            Outcome::Allow => Ok(()),
+            _ => Err(decision.into()),
+        }
+    }
+
+    fn record_inbound(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        decision: Decision,
+        send: &SendTaskPayload,
+        envelope: &str,
+    ) {
+        self.record(|me| Entry {
+            at: now.unix,
+            decision,
+            source: peer.to_string(),
+            target: me.to_string(),
+            skill: send.target_skill_id.clone(),
+            task: send.task_id.clone(),
+            envelope: envelope.to_owned(),
+            transport: Transport::P2p,
+        });
+    }
+
+    /// Whether this node's own agent, or the bridge's caller that the labels name, may send such a task.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn admit_own(
+        &mut self,
+        now: Now,
+        target: PeerId,
+        skill: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Option<Admitted>, EngineError> {
+        let Some(door) = &mut self.door else {
+            return Ok(None);
+        };
+        let caller = labels.get(CALLER);
+        if let Some(name) = caller.filter(|name| name.len() > MAX_CALLER) {
+            return Err(EngineError::Invalid(format!(
+                "the label {CALLER} has {} bytes, it may have {MAX_CALLER}",
+                name.len()
+            )));
+        }
+        let source = source_of(caller.map(String::as_str));
+        let has = door.has.get(&key(source)).copied().unwrap_or_default();
+        let decision = door.decide(now, source, skill, has);
+        let admitted = Admitted {
+            decision,
+            caller: caller.cloned(),
+        };
+        if decision.outcome == Outcome::Allow {
+            return Ok(Some(admitted));
+        }
+        self.record_own(now, &admitted, target, skill, "", "");
+        Err(decision.into())
+    }
+
+    /// A task that was let in is here now: it is counted, and the decision written down.
+    pub(super) fn admitted_own(&mut self, now: Now, admitted: &Admitted, target: PeerId, task: &Task) {
+        let queue = self.queues.get(&target).filter(|_| target != self.me);
+        let envelope = queue.and_then(|queue| queue.outbox.entries().next_back());
+        let envelope = envelope.map_or_else(String::new, |entry| entry.id.clone());
+        self.record_own(now, admitted, target, &task.skill, &task.id, &envelope);
+        self.count(&task.id, admitted.caller.as_deref());
+    }
+
+    fn record_own(
+        &mut self,
+        now: Now,
+        admitted: &Admitted,
+        target: PeerId,
+        skill: &str,
+        task: &str,
+        envelope: &str,
+    ) {
+        let caller = admitted.caller.as_deref();
+        self.record(|_| Entry {
+            at: now.unix,
+            decision: admitted.decision,
+            source: caller.map_or_else(|| LOCAL.to_owned(), |name| format!("{HTTP}{name}")),
+            target: target.to_string(),
+            skill: skill.to_owned(),
+            task: task.to_owned(),
+            envelope: envelope.to_owned(),
+            transport: caller.map_or(Transport::Local, |_| Transport::Bridge),
+        });
+    }
+
+    /// A decision is written down at once: it was taken, whatever becomes of the turn.
+    fn record(&mut self, entry: impl FnOnce(PeerId) -> Entry) {
+        if self.door.as_ref().is_some_and(|door| door.is_audited) {
+            let entry = entry(self.me);
+            self.turn.early.push(Effect::Audit(Box::new(entry)));
+        }
+    }
+
+    /// A task has changed: what its source has here changes with it.
+    pub(super) fn count_changed(&mut self, id: &str) {
+        let Some(door) = self.door.as_mut().filter(|door| !door.own.is_empty()) else {
+            return;
+        };
+        let open = self.tasks.indexed(id).filter(|known| !known.status.is_terminal());
+        door.weigh(id, open.map(|known| known.bytes));
+    }
+
+    fn count(&mut self, id: &str, caller: Option<&str>) {
+        let Some(door) = &mut self.door else { return };
+        if !door.policy.rules().limits.count_tasks() {
+            return;
+        }
+        let Some(known) = self.tasks.indexed(id).filter(|known| !known.status.is_terminal()) else {
+            return;
+        };
+        door.add(id, key(source_of(caller)), known.bytes);
+    }
+
+    /// Counts the open tasks of this node's own agent and bridges anew, if limits ask for it.
+    fn count_own(&mut self, counts: bool) -> Result<(), StoreError> {
+        let Some(door) = &mut self.door else { return Ok(()) };
+        door.own.clear();
+        door.has.clear();
+        if !counts {
+            return Ok(());
+        }
+        let own: Vec<String> = self
+            .tasks
+            .all()
+            .filter(|(_, known)| !known.is_peers() && !known.status.is_terminal())
+            .map(|(id, _)| id.to_owned())
+            .collect();
+        for id in own {
+            let task = unless_damaged(self.tasks.read(&id))?.flatten();
+            if let Some(task) = task {
+                self.count(&id, task.metadata.get(CALLER).map(String::as_str));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn source_of(caller: Option<&str>) -> Source<'_> {
+    caller.map_or(Source::Local, Source::Bridge)
+}
+
+impl Door {
+    fn new(rules: Rules, is_audited: bool) -> Self {
+        Self {
+            policy: Policy::new(rules),
+            is_audited,
+            is_blocked: false,
+            own: HashMap::new(),
+            has: HashMap::new(),
+        }
+    }
+
+    fn decide(&mut self, now: Now, source: Source<'_>, skill: &str, has: Usage) -> Decision {
+        if self.is_blocked {
+            return Decision {
+                outcome: Outcome::Deny,
+                by: By::Audit,
+            };
+        }
+        self.policy.decide(now.mono, source, skill, has)
+    }
+
+    fn add(&mut self, id: &str, key: Key, bytes: u64) {
+        let has = self.has.entry(key.clone()).or_default();
+        has.tasks += 1;
+        has.bytes += bytes;
+        self.own.insert(id.to_owned(), (key, bytes));
+    }
+
+    /// A task has so many bytes now; None: it has ended.
+    fn weigh(&mut self, id: &str, now: Option<u64>) {
+        let Some((key, bytes)) = self.own.get_mut(id) else {
+            return;
+        };
+        let Some(has) = self.has.get_mut(key) else { return };
+        has.bytes = has.bytes - *bytes + now.unwrap_or(0);
+        if let Some(now) = now {
+            *bytes = now;
+            return;
+        }
+        has.tasks -= 1;
+        if has.tasks == 0 {
+            self.has.remove(key);
+        }
+        self.own.remove(id);
+    }
+}

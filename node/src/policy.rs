@@ -1,0 +1,336 @@
+//! Who may send which task here: what the operator has written down, as a question with an answer.
+//!
+//! PURE: no I/O and no clock of its own. [`Rules`] are what is written, [`Policy`] is these with what has been used of
+//! them so far. The engine asks once for each new task, whatever way it comes, and never for anything else: messages,
+//! replies and ends of a task that was let in belong to it. `audit` writes the answers down.
+//!
+//! The order of questions: is the peer one that may come at all (trust), may it use the skill (rules), has it not had
+//! too much (limits). The first no is the answer, and says what decided.
+
+pub mod acl;
+pub mod audit;
+pub mod glob;
+pub mod limits;
+mod read;
+
+use std::{collections::HashSet, fmt, num::NonZeroUsize, time::Duration};
+
+use agentanycast_identity::{PeerId, did_key_of};
+use lru::LruCache;
+
+use self::{
+    acl::{Acl, Ruling},
+    glob::Glob,
+    limits::{Bounds, Full, Key, Limits, Meter, Usage},
+};
+pub use read::BadRule;
+
+/// The name of the agent beside this node.
+pub const LOCAL: &str = "local";
+
+/// What the names of bridge callers begin with.
+pub const HTTP: &str = "http:";
+
+/// Longest name of a bridge caller, in bytes.
+pub const MAX_CALLER: usize = 1024;
+
+/// Peers of which more is known than their id.
+const STANDINGS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+
+/// Which peers may send tasks at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// All.
+    #[default]
+    Open,
+    /// Those that one of these patterns matches, by a name that they have proven or a group, and those that a
+    /// credential vouches for.
+    Known(Vec<Glob>),
+    /// These, by their keys.
+    Pinned(HashSet<PeerId>),
+}
+
+/// What the operator has written down.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Which peers may come.
+    pub trust: Trust,
+    /// Who may use which skill.
+    pub acl: Acl,
+    /// How much of it.
+    pub limits: Limits,
+}
+
+/// Who sends a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// Another node, by the key that it has proven.
+    Peer(PeerId),
+    /// A caller of a bridge beside this node, by the name that the bridge has given it.
+    Bridge(&'a str),
+    /// The agent beside this node.
+    Local,
+}
+
+/// What is known of a peer besides its key, proven elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Names that it has proven to have, such as `did:web:example.org`.
+    pub names: Vec<String>,
+    /// A credential says that it may be trusted.
+    pub vouched: bool,
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The task is let in.
+    Allow,
+    /// It is not.
+    Deny,
+    /// It is not, now: its source has had too much.
+    RateLimit,
+}
+
+impl Outcome {
+    /// The word that stands for it in the audit log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::RateLimit => "rate_limit",
+        }
+    }
+}
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum By {
+    /// There are no rules.
+    NoRules,
+    /// This rule, from 1.
+    Rule(usize),
+    /// That no rule matches.
+    NoMatch,
+    /// That the peer is not known.
+    Unknown,
+    /// That the peer's key is not pinned.
+    NotPinned,
+    /// A bound of the source.
+    Limit(Full),
+    /// That the audit log cannot be written.
+    Audit,
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRules => f.write_str("no rules"),
+            Self::Rule(number) => write!(f, "acl {number}"),
+            Self::NoMatch => f.write_str("acl default"),
+            Self::Unknown => f.write_str("trust known"),
+            Self::NotPinned => f.write_str("trust pinned"),
+            Self::Limit(Full::Rate(rps)) => write!(f, "rate_limit rps {rps}"),
+            Self::Limit(Full::InFlight(most)) => write!(f, "rate_limit max_in_flight {most}"),
+            Self::Limit(Full::Bytes(most)) => write!(f, "rate_limit max_bytes {most}"),
+            Self::Audit => f.write_str("audit log"),
+        }
+    }
+}
+
+impl By {
+    /// Why a task is refused, for whoever sent it.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::NoRules => "allowed".to_owned(),
+            Self::Rule(_) => format!("not allowed by this node's policy ({self})"),
+            Self::NoMatch => "not allowed by this node's policy (no rule allows it)".to_owned(),
+            Self::Unknown => "this node takes tasks of peers that it knows only".to_owned(),
+            Self::NotPinned => "this node takes tasks of pinned peers only".to_owned(),
+            Self::Limit(Full::Rate(rps)) => {
+                format!("more than {rps} tasks a second, the limit of one source here; send it again later")
+            }
+            Self::Limit(Full::InFlight(most)) => {
+                format!("{most} tasks of this source are open here, its limit; wait until some have ended")
+            }
+            Self::Limit(Full::Bytes(most)) => format!(
+                "open tasks of this source take {most} bytes here or more, its limit; wait until some have ended"
+            ),
+            Self::Audit => "this node cannot write its audit log and takes no tasks meanwhile".to_owned(),
+        }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// What becomes of the task.
+    pub outcome: Outcome,
+    /// Why.
+    pub by: By,
+}
+
+/// A source as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// All its names, groups left out.
+    pub names: &'a [&'a str],
+    /// Its key, if it is a peer.
+    pub peer: Option<PeerId>,
+    /// Whether it has to be trusted: it comes from another node.
+    pub is_remote: bool,
+    /// Whether a credential vouches for it.
+    pub vouched: bool,
+}
+
+impl Rules {
+    /// Whether everything is allowed to everybody.
+    pub fn is_open(&self) -> bool {
+        self.trust == Trust::Open && self.acl.rules.is_empty() && self.limits.is_none()
+    }
+
+    /// Whether there is a skill that this node's own agent may use, also of another node.
+    pub fn may_local_send(&self) -> bool {
+        let names = self.acl.with_groups(&[LOCAL]);
+        let mut allowing = self.acl.rules.iter().filter(|rule| rule.allow);
+        self.acl.rules.is_empty() || allowing.any(|rule| names.iter().any(|name| rule.source.matches(name)))
+    }
+
+    /// What trust and rules say, and the bounds of this source.
+    pub fn judge(&self, asker: Asker<'_>, skill: &str) -> (Decision, Bounds) {
+        let names = self.acl.with_groups(asker.names);
+        let bounds = self.limits.of(&names);
+        let no = |by| Decision {
+            outcome: Outcome::Deny,
+            by,
+        };
+        if asker.is_remote {
+            match &self.trust {
+                Trust::Known(patterns) if !asker.vouched && !any_matches(patterns, &names) => {
+                    return (no(By::Unknown), bounds);
+                }
+                Trust::Pinned(peers) if !asker.peer.is_some_and(|peer| peers.contains(&peer)) => {
+                    return (no(By::NotPinned), bounds);
+                }
+                _ => {}
+            }
+        }
+        let ruling = self.acl.ruling(&names, skill);
+        let by = match ruling {
+            Ruling::NoRules => By::NoRules,
+            Ruling::Rule(number) => By::Rule(number),
+            Ruling::NoMatch => By::NoMatch,
+        };
+        let outcome = if self.acl.allows(ruling) {
+            Outcome::Allow
+        } else {
+            Outcome::Deny
+        };
+        (Decision { outcome, by }, bounds)
+    }
+}
+
+fn any_matches(patterns: &[Glob], names: &[&str]) -> bool {
+    patterns
+        .iter()
+        .any(|pattern| names.iter().any(|name| pattern.matches(name)))
+}
+
+/// The rules, with what has been used of their limits.
+#[derive(Debug)]
+pub struct Policy {
+    rules: Rules,
+    meter: Meter,
+    standings: LruCache<PeerId, Standing>,
+}
+
+impl Policy {
+    /// With nothing used yet.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            meter: Meter::default(),
+            standings: LruCache::new(STANDINGS),
+        }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Other rules from now on. What was used stays used.
+    pub fn replace(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// What is known of a peer from now on; of 65 536 peers, the latest.
+    pub fn set_standing(&mut self, peer: PeerId, standing: Standing) {
+        self.standings.put(peer, standing);
+    }
+
+    /// Whether a source that has so much here may send a task for this skill; `now` is since any fixed moment.
+    pub fn decide(&mut self, now: Duration, source: Source<'_>, skill: &str, has: Usage) -> Decision {
+        let (decision, bounds) = self.judge(source, skill);
+        if decision.outcome != Outcome::Allow {
+            return decision;
+        }
+        match self.meter.take(now, key(source), &bounds, has) {
+            Ok(()) => decision,
+            Err(full) => Decision {
+                outcome: Outcome::RateLimit,
+                by: By::Limit(full),
+            },
+        }
+    }
+
+    fn judge(&mut self, source: Source<'_>, skill: &str) -> (Decision, Bounds) {
+        let peer = match source {
+            Source::Peer(peer) => peer,
+            Source::Bridge(caller) => return self.rules.judge_caller(&format!("{HTTP}{caller}"), skill),
+            Source::Local => return self.rules.judge_caller(LOCAL, skill),
+        };
+        let (id, did) = (peer.to_string(), did_key_of(peer));
+        let standing = self.standings.get(&peer);
+        let mut names: Vec<&str> = vec![&id];
+        names.extend(did.as_deref());
+        names.extend(
+            standing
+                .into_iter()
+                .flat_map(|known| &known.names)
+                .map(String::as_str),
+        );
+        let asker = Asker {
+            names: &names,
+            peer: Some(peer),
+            is_remote: true,
+            vouched: standing.is_some_and(|known| known.vouched),
+        };
+        self.rules.judge(asker, skill)
+    }
+}
+
+impl Rules {
+    /// [`Rules::judge`] for a caller of this node, who has one name.
+    fn judge_caller(&self, name: &str, skill: &str) -> (Decision, Bounds) {
+        let asker = Asker {
+            names: &[name],
+            peer: None,
+            is_remote: false,
+            vouched: false,
+        };
+        self.judge(asker, skill)
+    }
+}
+
+/// Whom limits are counted for.
+pub fn key(source: Source<'_>) -> Key {
+    match source {
+        Source::Peer(peer) => Key::Peer(peer),
+        Source::Bridge(caller) => Key::Bridge(caller.to_owned()),
+        Source::Local => Key::Local,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! The audit log: a line for each decision, written by a thread of its own.
+//!
+//! The engine hands a line over when it decides, and goes on; what comes together is written together. By default
+//! nobody waits: a crash of the process can lose the lines of its last moments. With `sync` the answers to a turn wait
+//! until its lines are on the disk, beside the store's barrier and not after it.
+//!
+//! When the log cannot be written, what waits is kept, some 20 000 lines, and tried again until it can; lines
+//! beyond that are counted, and a line says how many there were. The file always ends with a whole line.
+
+mod file;
+pub mod line;
+pub mod verify;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use self::{
+    file::LogFile,
+    line::{Chain, Entry},
+};
+
+/// Lines that wait to be written, some half a KiB each.
+const WAITING: usize = 16_384;
+
+/// Lines that wait when the log counts as stuck: new tasks are refused from then on, and the lines of these refusals
+/// still have room.
+const STUCK: u64 = WAITING as u64 / 2;
+
+/// Bytes that are written at once, about.
+const AT_ONCE: usize = 1 << 20;
+
+/// How long until what could not be written is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// How the log is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The file. It is made, with mode 0600, if it is not there.
+    pub path: PathBuf,
+    /// Whether each line has the hash of the one before.
+    pub chain: bool,
+    /// Whether answers wait until lines are on the disk.
+    pub sync: bool,
+}
+
+/// How the log is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Lines that are on the disk; only counted with `sync`. Those that cannot be written count too, so that nothing
+    /// that runs waits for them.
+    pub passed: u64,
+    /// Why the log cannot be written.
+    pub trouble: Option<String>,
+}
+
+/// The log, for the engine. Dropping it writes what waits, if that can be written.
+#[derive(Debug)]
+pub struct Audit {
+    lines: Option<SyncSender<Order>>,
+    shared: Arc<Shared>,
+    state: watch::Receiver<State>,
+    sync: bool,
+    submitted: u64,
+    lost: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Tells the log that its file was moved away.
+#[derive(Clone, Debug)]
+pub struct Reopen {
+    shared: Arc<Shared>,
+    lines: SyncSender<Order>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Lines that are no longer in the channel.
+    taken: AtomicU64,
+    reopen: AtomicBool,
+    closing: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Order {
+    Line(Box<Entry>),
+    /// So many decisions could not even wait.
+    Lost(u64),
+    /// Look at what is asked besides.
+    Wake,
+}
+
+impl Audit {
+    /// Opens the log and starts its thread.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or the thread not be started.
+    pub fn start(settings: &Settings) -> io::Result<Self> {
+        let (file, chain) = LogFile::open(&settings.path, settings.chain)?;
+        let (lines, orders) = sync_channel(WAITING);
+        let (tell, state) = watch::channel(State::default());
+        let shared = Arc::new(Shared::default());
+        let writer = Writer {
+            file,
+            chain,
+            sync: settings.sync,
+            orders,
+            shared: Arc::clone(&shared),
+            tell,
+            buffer: Vec::new(),
+            in_buffer: 0,
+        };
+        let thread = std::thread::Builder::new()
+            .name("audit".into())
+            .spawn(move || writer.run())?;
+        Ok(Self {
+            lines: Some(lines),
+            shared,
+            state,
+            sync: settings.sync,
+            submitted: 0,
+            lost: 0,
+            thread: Some(thread),
+        })
+    }
+
+    /// Hands a line over.
+    pub fn submit(&mut self, entry: Entry) {
+        let Some(lines) = &self.lines else { return };
+        if self.lost > 0 && lines.try_send(Order::Lost(self.lost)).is_ok() {
+            self.lost = 0;
+            self.submitted += 1;
+        }
+        match lines.try_send(Order::Line(Box::new(entry))) {
+            Ok(()) => self.submitted += 1,
+            Err(_) => self.lost += 1,
+        }
+    }
+
+    /// What a turn has to wait for that begins now; see [`Audit::passed`].
+    pub fn awaited(&self) -> u64 {
+        if self.sync { self.submitted } else { 0 }
+    }
+
+    /// Whether what was awaited is on the disk, or cannot get there.
+    pub fn passed(&self, awaited: u64) -> bool {
+        awaited <= self.state.borrow().passed
+    }
+
+    /// Why no line can be written now.
+    pub fn trouble(&self) -> Option<String> {
+        let waiting = self.submitted - self.shared.taken.load(Ordering::Relaxed).min(self.submitted);
+        if waiting > STUCK {
+            return Some(format!("{waiting} lines wait to be written"));
+        }
+        self.state.borrow().trouble.clone()
+    }
+
+    /// How the log is doing, from now on.
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    /// What reopens it.
+    pub fn reopener(&self) -> Option<Reopen> {
+        let lines = self.lines.clone()?;
+        let shared = Arc::clone(&self.shared);
+        Some(Reopen { shared, lines })
+    }
+}
+
+impl Reopen {
+    /// Closes the file and opens what is at its path now, or makes a new one there.
+    pub fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        // If there is no room, there are lines, which wake it as well.
+        let _ = self.lines.try_send(Order::Wake);
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        if let Some(lines) = self.lines.take() {
+            let _ = lines.try_send(Order::Wake);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Writer {
+    file: LogFile,
+    chain: Chain,
+    sync: bool,
+    orders: Receiver<Order>,
+    shared: Arc<Shared>,
+    tell: watch::Sender<State>,
+    /// Whole lines that are not written yet.
+    buffer: Vec<u8>,
+    /// How many there are.
+    in_buffer: u64,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let closing = self.wait();
+            let is_all = self.gather();
+            if self.shared.reopen.swap(false, Ordering::AcqRel) {
+                self.reopen();
+            }
+            self.write();
+            let failed = !self.buffer.is_empty();
+            if closing && (is_all || failed) {
+                if failed {
+                    tracing::error!("the audit log could not be written; its last lines are lost");
+                }
+                return;
+            }
+        }
+    }
+
+    /// Waits for something to do; true when this is the last.
+    fn wait(&mut self) -> bool {
+        // Reopeners keep the channel open, so its closing is a flag.
+        let closing = self.shared.closing.load(Ordering::Acquire);
+        if closing {
+            return true;
+        }
+        if !self.buffer.is_empty() {
+            std::thread::sleep(TRY_AGAIN);
+        } else if let Ok(order) = self.orders.recv() {
+            self.take(&order);
+        }
+        self.shared.closing.load(Ordering::Acquire)
+    }
+
+    /// What has come meanwhile is written together; true when that is all.
+    fn gather(&mut self) -> bool {
+        while self.buffer.len() < AT_ONCE {
+            match self.orders.try_recv() {
+                Ok(order) => self.take(&order),
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
+    fn take(&mut self, order: &Order) {
+        match order {
+            Order::Line(entry) => self.chain.write(entry, &mut self.buffer),
+            Order::Lost(count) => self.chain.write_lost(now(), *count, &mut self.buffer),
+            Order::Wake => return,
+        }
+        self.in_buffer += 1;
+        self.shared.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn reopen(&mut self) {
+        match self.file.reopen() {
+            Ok(()) => tracing::info!(path = %self.file.path().display(), "the audit log was reopened"),
+            Err(error) => {
+                tracing::error!(%error, "the audit log could not be reopened; it goes on in the file that was open");
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let (written, done) = self.file.append(&self.buffer);
+        self.buffer.drain(..written);
+        let done = done.and_then(|()| if self.sync { self.file.sync() } else { Ok(()) });
+        match done {
+            Ok(()) => self.well(),
+            Err(error) => self.trouble(&error),
+        }
+    }
+
+    fn well(&mut self) {
+        let lines = std::mem::take(&mut self.in_buffer);
+        let sync = self.sync;
+        self.tell.send_if_modified(|state| {
+            let was_trouble = state.trouble.take().is_some();
+            if was_trouble {
+                tracing::warn!("the audit log can be written again");
+            }
+            state.passed += lines;
+            was_trouble || (sync && lines > 0)
+        });
+    }
+
+    fn trouble(&mut self, error: &io::Error) {
+        let path = self.file.path().display();
+        let said = format!("the audit log {path} cannot be written: {error}");
+        // What waits is waited for no longer; it is written all the same, when that is possible.
+        let lines = std::mem::take(&mut self.in_buffer);
+        self.tell.send_if_modified(|state| {
+            let is_new = state.trouble.as_ref() != Some(&said);
+            if is_new {
+                tracing::error!("{said}");
+                state.trouble = Some(said);
+            }
+            state.passed += lines;
+            is_new || lines > 0
+        });
+    }
+}
+
+fn now() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! One line of the audit log: a decision as a JSON object, and the chain that ties it to the line before.
+//!
+//! PURE. A line is what `serde_json` writes, in this order of fields; the chain is over its bytes without the newline.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::policy::{Decision, Outcome};
+
+/// How a task came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// From another node, over libp2p.
+    P2p,
+    /// By a bridge beside this node.
+    Bridge,
+    /// From the agent beside this node.
+    Local,
+}
+
+/// A decision, with what it was about. Ids that there are not are empty.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// When, Unix milliseconds.
+    pub at: u64,
+    /// What was decided, and by what.
+    pub decision: Decision,
+    /// Who asked: a peer id, `http:CALLER` or `local`.
+    pub source: String,
+    /// Whose agent was asked: a peer id.
+    pub target: String,
+    /// The skill.
+    pub skill: String,
+    /// The task.
+    pub task: String,
+    /// The envelope that brought it, or takes it away.
+    pub envelope: String,
+    /// How it came.
+    pub transport: Transport,
+}
+
+/// What is written: the fields of a line, in order.
+#[derive(Serialize)]
+struct Written<'a> {
+    time: String,
+    decision: &'static str,
+    source: &'a str,
+    target: &'a str,
+    skill: &'a str,
+    task: &'a str,
+    envelope: &'a str,
+    transport: Transport,
+    rule: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prev: Option<String>,
+}
+
+/// What is written in place of decisions that could not be.
+#[derive(Serialize)]
+struct Lost {
+    time: String,
+    decision: &'static str,
+    count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prev: Option<String>,
+}
+
+/// The SHA-256 of a line.
+pub type Hash = [u8; 32];
+
+/// Where a chain stands: the hash of the last line, zeros before the first. None: lines are not chained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chain(pub Option<Hash>);
+
+impl Chain {
+    /// Adds a decision to `lines`, with its newline.
+    pub fn write(&mut self, entry: &Entry, lines: &mut Vec<u8>) {
+        let Decision { outcome, by } = entry.decision;
+        let written = Written {
+            time: time(entry.at),
+            decision: outcome.word(),
+            source: &entry.source,
+            target: &entry.target,
+            skill: &entry.skill,
+            task: &entry.task,
+            envelope: &entry.envelope,
+            transport: entry.transport,
+            rule: by.to_string(),
+            reason: (outcome != Outcome::Allow).then(|| by.reason()),
+            prev: self.0.as_ref().map(hex),
+        };
+        self.push(&written, lines);
+    }
+
+    /// Adds that so many decisions were not written.
+    pub fn write_lost(&mut self, at: u64, count: u64, lines: &mut Vec<u8>) {
+        let lost = Lost {
+            time: time(at),
+            decision: "lost",
+            count,
+            prev: self.0.as_ref().map(hex),
+        };
+        self.push(&lost, lines);
+    }
+
+    fn push(&mut self, line: &impl Serialize, lines: &mut Vec<u8>) {
+        let begin = lines.len();
+        // Texts and numbers always have a form in JSON, and memory takes every byte.
+        if serde_json::to_writer(&mut *lines, line).is_err() {
+            lines.truncate(begin);
+            return;
+        }
+        if let Some(last) = &mut self.0 {
+            *last = hash(&lines[begin..]);
+        }
+        lines.push(b'\n');
+    }
+}
+
+/// The hash of a line without its newline.
+pub fn hash(line: &[u8]) -> Hash {
+    Sha256::digest(line).into()
+}
+
+/// A hash as lines have it.
+pub fn hex(hash: &Hash) -> String {
+    let mut text = String::with_capacity(64);
+    for byte in hash {
+        let _ = write!(text, "{byte:02x}"); // A String takes everything.
+    }
+    text
+}
+
+fn time(unix_ms: u64) -> String {
+    jiff::Timestamp::from_millisecond(unix_ms as i64).map_or_else(|_| String::new(), |time| time.to_string())
+}

@@ -1,0 +1,167 @@
+//! The log as a file: whole after crashes, full disks and being moved away.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::{
+    line::{Entry, Transport},
+    verify::verify,
+    *,
+};
+use crate::policy::{By, Decision, Outcome};
+
+/// Far beyond what any step takes.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+fn settings(path: &Path) -> Settings {
+    Settings {
+        path: path.to_owned(),
+        chain: true,
+        sync: true,
+    }
+}
+
+fn entry(task: &str) -> Entry {
+    Entry {
+        at: 0,
+        decision: Decision {
+            outcome: Outcome::Allow,
+            by: By::NoRules,
+        },
+        source: "local".into(),
+        target: String::new(),
+        skill: String::new(),
+        task: task.into(),
+        envelope: String::new(),
+        transport: Transport::Local,
+    }
+}
+
+/// The tasks in a log that is whole.
+fn tasks(path: &Path) -> Vec<String> {
+    let text = fs::read(path).unwrap();
+    verify(&*text, None).unwrap();
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+            line["task"].as_str().unwrap().to_owned()
+        })
+        .collect()
+}
+
+fn wait(what: &str, condition: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < DEADLINE, "this did not come about: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn lines_are_written_in_order_and_the_chain_goes_on_after_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    for round in 0..3 {
+        let mut audit = Audit::start(&settings(&path)).unwrap();
+        for number in 0..100 {
+            audit.submit(entry(&format!("{round}-{number}")));
+        }
+        let awaited = audit.awaited();
+        wait("all is on the disk", || audit.passed(awaited));
+        assert_eq!(tasks(&path).len(), 100 * (round + 1));
+    }
+    let expected: Vec<String> = (0..300).map(|n| format!("{}-{}", n / 100, n % 100)).collect();
+    assert_eq!(tasks(&path), expected);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_log_that_others_could_read_is_closed_to_them_and_a_cut_line_is_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    drop({
+        let mut audit = Audit::start(&settings(&path)).unwrap();
+        audit.submit(entry("one"));
+        audit
+    });
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"{\"time\":\"20").unwrap();
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    audit.submit(entry("two"));
+    drop(audit);
+    assert_eq!(tasks(&path), ["one", "two"]);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, old) = (home.path().join("audit.jsonl"), home.path().join("audit.jsonl.1"));
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    audit.submit(entry("one"));
+    wait("it is written", || audit.passed(1));
+    fs::rename(&path, &old).unwrap();
+    audit.reopener().unwrap().reopen();
+    wait("a new one is there", || path.exists());
+    audit.submit(entry("two"));
+    drop(audit);
+    assert_eq!(
+        (tasks(&old), tasks(&path)),
+        (vec!["one".to_owned()], vec!["two".to_owned()])
+    );
+    let first = verify(&*fs::read(&old).unwrap(), None).unwrap();
+    let second = verify(&*fs::read(&path).unwrap(), first.last.as_deref()).unwrap();
+    assert_eq!(second.first_prev, first.last);
+}
+
+/// `/dev/full` takes no byte: what is awaited passes, and the trouble is told; nothing hangs, also not the end.
+#[test]
+fn a_full_disk_is_told_and_holds_nobody_up() {
+    let mut audit = Audit::start(&settings(Path::new("/dev/full"))).unwrap();
+    assert_eq!(audit.trouble(), None);
+    audit.submit(entry("one"));
+    let awaited = audit.awaited();
+    wait("nobody waits any longer", || audit.passed(awaited));
+    let trouble = audit.trouble().unwrap();
+    assert!(
+        trouble.contains("/dev/full") && trouble.contains("No space"),
+        "{trouble}"
+    );
+    // Lines beyond what may wait are counted, and the log is stuck long before.
+    for number in 0..2 * WAITING {
+        audit.submit(entry(&number.to_string()));
+    }
+    assert!(audit.lost > 0);
+}
+
+/// A disk that is full for a while: nothing is lost, nothing is doubled, and no line is torn.
+#[test]
+fn what_could_not_be_written_is_written_later() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    audit.submit(entry("one"));
+    wait("it fails", || audit.trouble().is_some());
+    audit.submit(entry("two"));
+    fs::remove_file(&path).unwrap();
+    audit.reopener().unwrap().reopen();
+    wait("it is well again", || audit.trouble().is_none());
+    audit.submit(entry("three"));
+    drop(audit);
+    assert_eq!(tasks(&path), ["one", "two", "three"]);
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_an_error() {
+    let home = tempfile::tempdir().unwrap();
+    assert!(Audit::start(&settings(home.path())).is_err());
+    assert!(Audit::start(&settings(&home.path().join("no/such"))).is_err());
+}

@@ -1,0 +1,272 @@
+//! Is an audit log whole? Each line a JSON object, and in a chained one each tied to the line before it.
+//!
+//! The rule: a line that was changed, removed, added or moved breaks the chain at the line after it, so only lines at
+//! the very end can go unnoticed; who keeps the last hash elsewhere notices these too.
+
+use std::io::{self, BufRead};
+
+use super::line::{Hash, hash, hex};
+
+/// Longest line that is read, in bytes: many times what is ever written.
+const MAX_LINE: u64 = 1 << 20;
+
+/// A log that is whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Its lines.
+    pub lines: u64,
+    /// Lines that have the hash of the one before.
+    pub chained: u64,
+    /// What the first line says the hash of the line before it is; None: it is not chained. Zeros: there was none.
+    pub first_prev: Option<String>,
+    /// The hash of the last line, which the next one will have.
+    pub last: Option<String>,
+}
+
+/// Why a log is not whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Broken {
+    /// It cannot be read.
+    #[error("line {line}: {error}")]
+    Unreadable {
+        /// Where, from 1.
+        line: u64,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// This line is none that was written.
+    #[error("line {line} is no line of an audit log: {why}")]
+    NoEntry {
+        /// Where, from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The line before this one is not the one that was there.
+    #[error(
+        "line {line}: its prev is {found}, the line before has {expected}; that line was changed, or lines between \
+         them removed or added"
+    )]
+    Chain {
+        /// Where, from 1.
+        line: u64,
+        /// What it says.
+        found: String,
+        /// What the line before has.
+        expected: String,
+    },
+    /// A line without a hash follows on one with.
+    #[error("line {line} has no prev, and the lines before it have")]
+    Unchained {
+        /// Where, from 1.
+        line: u64,
+    },
+}
+
+/// Reads a log from its beginning to its end. `before` is the hash of the last line of the log before it, if that is
+/// known.
+///
+/// # Errors
+/// At the first line that is not as it should be.
+pub fn verify(mut log: impl BufRead, before: Option<&str>) -> Result<Verified, Broken> {
+    let mut verified = Verified::default();
+    let mut last: Option<Hash> = None;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let number = verified.lines + 1;
+        let unreadable = |error| Broken::Unreadable { line: number, error };
+        let read = io::Read::take(&mut log, MAX_LINE)
+            .read_until(b'\n', &mut line)
+            .map_err(unreadable)?;
+        if read == 0 {
+            verified.last = last.map(|hash| hex(&hash));
+            return Ok(verified);
+        }
+        let no_entry = |why: &str| Broken::NoEntry {
+            line: number,
+            why: why.to_owned(),
+        };
+        let Some(entry) = line.strip_suffix(b"\n") else {
+            return Err(no_entry("it is cut off, or longer than 1 MiB"));
+        };
+        match prev(entry).map_err(|why| no_entry(&why))? {
+            Some(found) => {
+                let expected = last.map(|hash| hex(&hash));
+                if let Some(expected) = expected.as_deref().or(before.filter(|_| number == 1))
+                    && expected != found
+                {
+                    return Err(Broken::Chain {
+                        line: number,
+                        found,
+                        expected: expected.to_owned(),
+                    });
+                }
+                if number == 1 {
+                    verified.first_prev = Some(found);
+                }
+                verified.chained += 1;
+            }
+            None if verified.chained > 0 => return Err(Broken::Unchained { line: number }),
+            None => {}
+        }
+        last = Some(hash(entry));
+        verified.lines = number;
+    }
+}
+
+/// What a line says the hash of the one before is.
+fn prev(entry: &[u8]) -> Result<Option<String>, String> {
+    let entry: serde_json::Value = serde_json::from_slice(entry).map_err(|error| error.to_string())?;
+    if entry.get("decision").and_then(|word| word.as_str()).is_none() {
+        return Err("it has no decision".to_owned());
+    }
+    match entry.get("prev") {
+        None => Ok(None),
+        Some(serde_json::Value::String(hash)) => Ok(Some(hash.clone())),
+        Some(_) => Err("its prev is no text".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::line::{Chain, Entry, Transport},
+        *,
+    };
+    use crate::policy::{By, Decision, Outcome};
+
+    fn entry(at: u64, task: &str) -> Entry {
+        Entry {
+            at,
+            decision: Decision {
+                outcome: Outcome::Deny,
+                by: By::Rule(2),
+            },
+            source: "12D3".into(),
+            target: "12D4".into(),
+            skill: "echo".into(),
+            task: task.into(),
+            envelope: "e".into(),
+            transport: Transport::P2p,
+        }
+    }
+
+    fn log(tasks: &[String]) -> Vec<u8> {
+        let mut chain = Chain(Some([0; 32]));
+        let mut lines = Vec::new();
+        for (at, task) in tasks.iter().enumerate() {
+            chain.write(&entry(at as u64 * 1000, task), &mut lines);
+        }
+        lines
+    }
+
+    #[test]
+    fn a_line_says_what_was_decided() {
+        let mut lines = Vec::new();
+        Chain(None).write(&entry(1_800_000_000_123, "a\n\"b"), &mut lines);
+        assert_eq!(
+            String::from_utf8(lines).unwrap(),
+            "{\"time\":\"2027-01-15T08:00:00.123Z\",\"decision\":\"deny\",\"source\":\"12D3\",\"target\":\"12D4\",\
+             \"skill\":\"echo\",\"task\":\"a\\n\\\"b\",\"envelope\":\"e\",\"transport\":\"p2p\",\"rule\":\"acl 2\",\
+             \"reason\":\"not allowed by this node's policy (acl 2)\"}\n"
+        );
+    }
+
+    #[test]
+    fn what_was_lost_is_said_and_chained() {
+        let mut lines = Vec::new();
+        let mut chain = Chain(Some([0; 32]));
+        chain.write(&entry(0, "a"), &mut lines);
+        chain.write_lost(0, 7, &mut lines);
+        chain.write(&entry(0, "b"), &mut lines);
+        let verified = verify(&*lines, None).unwrap();
+        assert_eq!((verified.lines, verified.chained), (3, 3));
+        assert!(
+            String::from_utf8(lines)
+                .unwrap()
+                .contains("\"decision\":\"lost\",\"count\":7")
+        );
+    }
+
+    #[test]
+    fn a_second_file_goes_on_where_the_first_ended() {
+        let (mut chain, mut one, mut two) = (Chain(Some([0; 32])), Vec::new(), Vec::new());
+        chain.write(&entry(0, "a"), &mut one);
+        chain.write(&entry(0, "b"), &mut two);
+        let first = verify(&*one, None).unwrap();
+        assert_eq!(first.first_prev.unwrap(), "0".repeat(64));
+        let second = verify(&*two, first.last.as_deref()).unwrap();
+        assert_eq!(second.first_prev, first.last);
+        assert!(matches!(
+            verify(&*two, Some("00")),
+            Err(Broken::Chain { line: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn what_is_no_log_is_refused() {
+        for (text, at) in [
+            ("x\n", 1),
+            ("{}\n", 1),
+            ("{\"decision\":\"allow\",\"prev\":1}\n", 1),
+        ] {
+            assert!(matches!(verify(text.as_bytes(), None), Err(Broken::NoEntry { line, .. }) if line == at));
+        }
+        let mut cut = log(&["a".to_owned(), "b".to_owned()]);
+        cut.pop();
+        assert!(matches!(
+            verify(&*cut, None),
+            Err(Broken::NoEntry { line: 2, .. })
+        ));
+        let endless = vec![b'x'; 3 << 20];
+        assert!(matches!(
+            verify(&*endless, None),
+            Err(Broken::NoEntry { line: 1, .. })
+        ));
+        let plain = "{\"decision\":\"allow\"}\n";
+        assert_eq!(verify(plain.as_bytes(), None).unwrap().chained, 0);
+        let mixed = [log(&["a".to_owned()]), plain.as_bytes().to_vec()].concat();
+        assert!(matches!(
+            verify(&*mixed, None),
+            Err(Broken::Unchained { line: 2 })
+        ));
+        assert_eq!(verify(&b""[..], None).unwrap(), Verified::default());
+    }
+
+    proptest! {
+        /// Of a log that is whole any one byte is changed, or a line removed, doubled or moved: it is noticed, but at
+        /// the very end.
+        #[test]
+        fn a_change_is_noticed(
+            tasks in prop::collection::vec(".{0,12}", 3..8),
+            line in any::<prop::sample::Index>(),
+            byte in any::<prop::sample::Index>(),
+            how in 0..4_u8,
+        ) {
+            let whole = log(&tasks);
+            prop_assert_eq!(verify(&*whole, None).unwrap().lines, tasks.len() as u64);
+            let mut lines: Vec<Vec<u8>> = whole.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            // Any but the last.
+            let at = line.index(lines.len() - 1);
+            match how {
+                0 => {
+                    let length = lines[at].len() - 1;
+                    lines[at][byte.index(length)] ^= 1;
+                }
+                1 if at > 0 => {
+                    lines.remove(at);
+                }
+                2 => {
+                    let doubled = lines[at].clone();
+                    lines.insert(at, doubled);
+                }
+                _ => lines.swap(at, at + 1),
+            }
+            prop_assert!(verify(&*lines.concat(), Some(&"0".repeat(64))).is_err());
+        }
+    }
+}

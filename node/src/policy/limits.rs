@@ -1,0 +1,232 @@
+//! How much each source may have here: tasks a second, tasks at once, and the bytes of those.
+//!
+//! PURE. The first override that matches a source stands for it; what that leaves out, and every other source, has the
+//! default. A source that is named by several names is still one source.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use agentanycast_door::rate::{Rate, Rates};
+use agentanycast_identity::PeerId;
+
+use super::glob::Glob;
+
+/// Sources whose rates are remembered, some 200 bytes each.
+const SOURCES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+
+/// How much of its rate a source may use at once.
+const BURST: Duration = Duration::from_secs(1);
+
+/// Who sends, as limits are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// Another node.
+    Peer(PeerId),
+    /// A caller of a bridge.
+    Bridge(String),
+    /// The agent beside this node.
+    Local,
+}
+
+/// The bounds of one source; 0 is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// New tasks a second, those of one second at once.
+    pub rps: f64,
+    /// Tasks that have not ended.
+    pub in_flight: u64,
+    /// Bytes of messages and results of those.
+    pub bytes: u64,
+}
+
+/// Bounds of some sources: what is None is as by default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    /// Whose.
+    pub source: Glob,
+    /// See [`Bounds::rps`].
+    pub rps: Option<f64>,
+    /// See [`Bounds::in_flight`].
+    pub in_flight: Option<u64>,
+    /// See [`Bounds::bytes`].
+    pub bytes: Option<u64>,
+}
+
+/// All bounds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Of a source that no override matches.
+    pub default: Bounds,
+    /// First match wins.
+    pub overrides: Vec<Override>,
+}
+
+/// What a source has here now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tasks that have not ended.
+    pub tasks: u64,
+    /// Bytes of their messages and results.
+    pub bytes: u64,
+}
+
+/// A bound that is reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Full {
+    /// New tasks a second.
+    Rate(f64),
+    /// Tasks that have not ended.
+    InFlight(u64),
+    /// Their bytes.
+    Bytes(u64),
+}
+
+impl Limits {
+    /// Whether there is any.
+    pub fn is_none(&self) -> bool {
+        self.default == Bounds::default() && self.overrides.is_empty()
+    }
+
+    /// Whether open tasks have to be counted for it.
+    pub fn count_tasks(&self) -> bool {
+        let counts = |in_flight, bytes| in_flight > 0 || bytes > 0;
+        counts(self.default.in_flight, self.default.bytes)
+            || self
+                .overrides
+                .iter()
+                .any(|one| counts(one.in_flight.unwrap_or(0), one.bytes.unwrap_or(0)))
+    }
+
+    /// Those of a source with these names.
+    pub fn of(&self, names: &[&str]) -> Bounds {
+        let is_meant = |one: &&Override| names.iter().any(|name| one.source.matches(name));
+        let Some(found) = self.overrides.iter().find(is_meant) else {
+            return self.default;
+        };
+        Bounds {
+            rps: found.rps.unwrap_or(self.default.rps),
+            in_flight: found.in_flight.unwrap_or(self.default.in_flight),
+            bytes: found.bytes.unwrap_or(self.default.bytes),
+        }
+    }
+}
+
+/// What all sources have used of their rates.
+#[derive(Debug)]
+pub struct Meter(Rates<Key>);
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self(Rates::new(SOURCES))
+    }
+}
+
+impl Meter {
+    /// Whether a source with these bounds, which has so much here, may send one more task; it is counted then.
+    ///
+    /// # Errors
+    /// The first bound that is reached: of tasks, of bytes, of the rate. Nothing is counted.
+    pub fn take(&mut self, now: Duration, source: Key, bounds: &Bounds, has: Usage) -> Result<(), Full> {
+        if bounds.in_flight > 0 && has.tasks >= bounds.in_flight {
+            return Err(Full::InFlight(bounds.in_flight));
+        }
+        if bounds.bytes > 0 && has.bytes >= bounds.bytes {
+            return Err(Full::Bytes(bounds.bytes));
+        }
+        let Some(rate) = Rate::new(bounds.rps, BURST) else {
+            return Ok(());
+        };
+        if self.0.take(now.as_nanos() as u64, source, rate, 1) {
+            Ok(())
+        } else {
+            Err(Full::Rate(bounds.rps))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            default: Bounds {
+                rps: 5.0,
+                in_flight: 10,
+                bytes: 0,
+            },
+            overrides: vec![
+                Override {
+                    source: Glob::new("local").unwrap(),
+                    rps: Some(0.0),
+                    in_flight: Some(0),
+                    bytes: None,
+                },
+                Override {
+                    source: Glob::new("http:*").unwrap(),
+                    rps: None,
+                    in_flight: Some(2),
+                    bytes: Some(100),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn the_first_override_stands_and_leaves_the_rest_as_it_is() {
+        let limits = limits();
+        assert_eq!(limits.of(&["local"]), Bounds::default());
+        let http = limits.of(&["http:a"]);
+        assert_eq!((http.rps, http.in_flight, http.bytes), (5.0, 2, 100));
+        assert_eq!(limits.of(&["12D3"]), limits.default);
+        assert!(limits.count_tasks() && !limits.is_none() && Limits::default().is_none());
+    }
+
+    #[test]
+    fn a_full_quota_costs_no_rate() {
+        let (mut meter, bounds) = (
+            Meter::default(),
+            Bounds {
+                rps: 1.0,
+                in_flight: 1,
+                bytes: 0,
+            },
+        );
+        let full = Usage { tasks: 1, bytes: 9 };
+        let now = Duration::from_secs(9);
+        assert_eq!(meter.take(now, Key::Local, &bounds, full), Err(Full::InFlight(1)));
+        assert_eq!(meter.take(now, Key::Local, &bounds, Usage::default()), Ok(()));
+        assert_eq!(
+            meter.take(now, Key::Local, &bounds, Usage::default()),
+            Err(Full::Rate(1.0))
+        );
+        let bytes = Bounds {
+            bytes: 9,
+            ..Bounds::default()
+        };
+        assert_eq!(meter.take(now, Key::Local, &bytes, full), Err(Full::Bytes(9)));
+    }
+
+    proptest! {
+        /// Open tasks never pass their bound, and one source's use takes nothing from another.
+        #[test]
+        fn quotas_hold(bound in 1..5_u64, steps in prop::collection::vec((0..3_u8, any::<bool>()), 1..60)) {
+            let mut meter = Meter::default();
+            let bounds = Bounds { rps: 0.0, in_flight: bound, bytes: 0 };
+            let mut open = [0_u64; 3];
+            for (source, ends) in steps {
+                let has = &mut open[usize::from(source)];
+                if ends {
+                    *has = has.saturating_sub(1);
+                    continue;
+                }
+                let usage = Usage { tasks: *has, bytes: 0 };
+                let taken = meter.take(Duration::ZERO, Key::Bridge(source.to_string()), &bounds, usage);
+                prop_assert_eq!(taken.is_ok(), *has < bound);
+                *has += u64::from(taken.is_ok());
+            }
+            prop_assert!(open.iter().all(|has| *has <= bound));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Rules from the settings they are written in, each checked: a pattern that can match nobody is a mistake, and a rule
+//! with one would be a hole that nobody sees.
+//!
+//! PURE.
+
+use std::collections::{BTreeMap, HashSet};
+
+use agentanycast_identity::{PeerId, peer_of_did_key};
+
+use super::{
+    HTTP, LOCAL, Rules, Trust,
+    acl::{Acl, Group, Rule},
+    glob::{Glob, MAX_PATTERN},
+    limits::{Bounds, Limits, Override},
+};
+use crate::config::{self, TrustMode};
+
+/// Most rules, overrides, groups and members of all groups: each task is held against all of them.
+const MOST: usize = 4096;
+
+/// Longest name of a group, in bytes.
+const MAX_GROUP: usize = 64;
+
+/// A setting that no policy can be made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRule {
+    /// The setting.
+    pub key: &'static str,
+    /// Which entry of it, from 0, if it is a list of tables.
+    pub entry: Option<usize>,
+    /// Its value, or the part of it that is wrong.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+const SOURCES: &str =
+    "a peer id, did:key:…, did:web:…, http:CALLER, local, the name of a group, or a pattern with *";
+
+impl Rules {
+    /// What these settings say.
+    ///
+    /// # Errors
+    /// The first value that makes no rule.
+    pub fn read(policy: &config::Policy) -> Result<Self, BadRule> {
+        let groups = groups(&policy.groups.0)?;
+        let rules = bounded("policy.acl", &policy.acl)?.iter().map(|rule| {
+            Ok(Rule {
+                source: source("policy.acl", &rule.source, &groups)?,
+                skill: pattern("policy.acl", &rule.skill)?,
+                allow: rule.allow,
+            })
+        });
+        let rules = entries(rules)?;
+        let overrides = bounded("policy.rate_limit.overrides", &policy.overrides)?
+            .iter()
+            .map(|one| {
+                Ok(Override {
+                    source: source("policy.rate_limit.overrides", &one.source, &groups)?,
+                    rps: one.rps,
+                    in_flight: one.max_in_flight,
+                    bytes: one.max_bytes.map(|size| size.0),
+                })
+            });
+        let overrides = entries(overrides)?;
+        Ok(Self {
+            trust: trust(policy, &groups)?,
+            acl: Acl { rules, groups },
+            limits: Limits {
+                default: Bounds {
+                    rps: policy.default_rps,
+                    in_flight: policy.max_in_flight,
+                    bytes: policy.max_bytes.0,
+                },
+                overrides,
+            },
+        })
+    }
+}
+
+/// All entries of a list; the first bad one is told by its place.
+fn entries<T>(read: impl Iterator<Item = Result<T, BadRule>>) -> Result<Vec<T>, BadRule> {
+    let placed = |(at, entry): (usize, Result<T, BadRule>)| {
+        entry.map_err(|bad| BadRule {
+            entry: Some(at),
+            ..bad
+        })
+    };
+    read.enumerate().map(placed).collect()
+}
+
+fn trust(policy: &config::Policy, groups: &[Group]) -> Result<Trust, BadRule> {
+    let peers = bounded("policy.trusted_peers", &policy.trusted_peers)?;
+    let patterns = peers
+        .iter()
+        .map(|peer| source("policy.trusted_peers", peer, groups))
+        .collect::<Result<_, _>>()?;
+    match policy.trust {
+        TrustMode::Open => Ok(Trust::Open),
+        TrustMode::Known => Ok(Trust::Known(patterns)),
+        TrustMode::Pinned => {
+            let keys = peers.iter().map(|peer| {
+                peer_named(peer).ok_or_else(|| BadRule {
+                    key: "policy.trusted_peers",
+                    entry: None,
+                    value: peer.clone(),
+                    allowed: "a peer id or a did:key, since policy.trust is pinned".to_owned(),
+                })
+            });
+            Ok(Trust::Pinned(keys.collect::<Result<HashSet<_>, _>>()?))
+        }
+    }
+}
+
+/// Shortest peer id, in bytes: a SHA-256 with its mark. What is shorter happens to be a multihash, and is nobody's.
+const MIN_PEER_ID: usize = 34;
+
+/// The peer that a text names by its key.
+fn peer_named(text: &str) -> Option<PeerId> {
+    let peer: Option<PeerId> = text.parse().ok().or_else(|| peer_of_did_key(text));
+    peer.filter(|peer| peer.to_bytes().len() >= MIN_PEER_ID)
+}
+
+fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<Group>, BadRule> {
+    const KEY: &str = "policy.groups";
+    let bad = |value: &str, allowed: &str| BadRule {
+        key: KEY,
+        entry: None,
+        value: value.to_owned(),
+        allowed: allowed.to_owned(),
+    };
+    let members: usize = written.values().map(Vec::len).sum();
+    if written.len() + members > MOST {
+        return Err(bad(&members.to_string(), "4096 groups and members at most"));
+    }
+    let group = |(name, members): (&String, &Vec<String>)| {
+        let letter =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+        let legal = (1..=MAX_GROUP).contains(&name.len()) && name.bytes().all(letter) && name != LOCAL;
+        if !legal {
+            return Err(bad(
+                name,
+                "named by 1 to 64 of the characters a-z, 0-9, - and _, and not local",
+            ));
+        }
+        let members = members.iter().map(|member| source(KEY, member, &[]));
+        Ok(Group {
+            name: name.clone(),
+            members: members.collect::<Result<_, _>>()?,
+        })
+    };
+    written.iter().map(group).collect()
+}
+
+/// A pattern over sources. Without a star it has to be a name that there can be.
+fn source(key: &'static str, text: &str, groups: &[Group]) -> Result<Glob, BadRule> {
+    let glob = pattern(key, text)?;
+    let can_be = !glob.is_literal()
+        || text == LOCAL
+        || text.starts_with(HTTP)
+        || text.starts_with("did:web:")
+        || peer_named(text).is_some()
+        || groups.iter().any(|group| group.name == text);
+    if can_be {
+        return Ok(glob);
+    }
+    Err(BadRule {
+        key,
+        entry: None,
+        value: text.to_owned(),
+        allowed: SOURCES.to_owned(),
+    })
+}
+
+fn pattern(key: &'static str, text: &str) -> Result<Glob, BadRule> {
+    Glob::new(text).ok_or_else(|| BadRule {
+        key,
+        entry: None,
+        value: text.to_owned(),
+        allowed: format!("a pattern of {MAX_PATTERN} bytes at most; * stands for any text"),
+    })
+}
+
+fn bounded<'a, T>(key: &'static str, list: &'a [T]) -> Result<&'a [T], BadRule> {
+    if list.len() > MOST {
+        return Err(BadRule {
+            key,
+            entry: None,
+            value: format!("{} entries", list.len()),
+            allowed: format!("{MOST} entries at most"),
+        });
+    }
+    Ok(list)
+}

@@ -1,0 +1,214 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::{self, AclRule, Groups, TrustMode};
+
+fn peer(number: u8) -> PeerId {
+    let mut bytes = vec![0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
+    bytes.extend([number; 32]);
+    PeerId::from_bytes(&bytes).unwrap()
+}
+
+fn rule(source: &str, skill: &str, allow: bool) -> AclRule {
+    AclRule {
+        source: source.into(),
+        skill: skill.into(),
+        allow,
+    }
+}
+
+fn policy(settings: &config::Policy) -> Policy {
+    Policy::new(Rules::read(settings).unwrap())
+}
+
+fn ask(policy: &mut Policy, source: Source<'_>, skill: &str) -> Decision {
+    policy.decide(Duration::from_secs(9), source, skill, Usage::default())
+}
+
+fn allows(policy: &mut Policy, source: Source<'_>, skill: &str) -> bool {
+    ask(policy, source, skill).outcome == Outcome::Allow
+}
+
+#[test]
+fn nothing_written_is_open() {
+    let mut open = policy(&config::Policy::default());
+    assert!(open.rules().is_open());
+    let all = [Source::Peer(peer(1)), Source::Bridge("a"), Source::Local];
+    for source in all {
+        let decision = ask(&mut open, source, "x");
+        assert_eq!((decision.outcome, decision.by), (Outcome::Allow, By::NoRules));
+    }
+}
+
+#[test]
+fn every_name_of_a_source_counts() {
+    let did = did_key_of(peer(2)).unwrap();
+    let mut policy = policy(&config::Policy {
+        groups: Groups(BTreeMap::from([(
+            "ops".to_owned(),
+            vec![peer(3).to_string(), "http:o*".to_owned()],
+        )])),
+        acl: vec![
+            rule("ops", "admin/*", true),
+            rule("*", "admin/*", false),
+            rule(&peer(1).to_string(), "*", true),
+            rule(&format!("{}*", &did[..did.len() - 2]), "*", true),
+            rule("did:web:example.org:*", "*", true),
+            rule("http:alice", "*", true),
+            rule("local", "*", true),
+        ],
+        ..config::Policy::default()
+    });
+    for (source, skill, by) in [
+        (Source::Peer(peer(3)), "admin/x", By::Rule(1)),
+        (Source::Bridge("olga"), "admin/x", By::Rule(1)),
+        (Source::Peer(peer(1)), "admin/x", By::Rule(2)),
+        (Source::Local, "admin/x", By::Rule(2)),
+        (Source::Peer(peer(1)), "", By::Rule(3)),
+        (Source::Peer(peer(2)), "echo", By::Rule(4)),
+        (Source::Bridge("alice"), "echo", By::Rule(6)),
+        (Source::Local, "echo", By::Rule(7)),
+        (Source::Bridge("local"), "echo", By::NoMatch),
+        (Source::Peer(peer(4)), "echo", By::NoMatch),
+    ] {
+        let decision = ask(&mut policy, source, skill);
+        let expected = if matches!(by, By::Rule(2) | By::NoMatch) {
+            Outcome::Deny
+        } else {
+            Outcome::Allow
+        };
+        assert_eq!(
+            (decision.outcome, decision.by),
+            (expected, by),
+            "{source:?} {skill}"
+        );
+    }
+    // A name of the web counts once it is proven, and not before.
+    let standing = Standing {
+        names: vec!["did:web:example.org:agents:a".into()],
+        vouched: false,
+    };
+    policy.set_standing(peer(4), standing);
+    assert_eq!(ask(&mut policy, Source::Peer(peer(4)), "echo").by, By::Rule(5));
+}
+
+#[test]
+fn trust_is_asked_first_and_of_peers_only() {
+    let settings = |trust, trusted: &[String]| config::Policy {
+        trust,
+        trusted_peers: trusted.to_vec(),
+        ..config::Policy::default()
+    };
+    let mut known = policy(&settings(
+        TrustMode::Known,
+        &["did:web:*".to_owned(), peer(1).to_string()],
+    ));
+    assert!(allows(&mut known, Source::Peer(peer(1)), "x"));
+    assert_eq!(ask(&mut known, Source::Peer(peer(2)), "x").by, By::Unknown);
+    assert!(allows(&mut known, Source::Local, "x") && allows(&mut known, Source::Bridge("a"), "x"));
+    let standing = |name: &str, vouched| Standing {
+        names: vec![name.to_owned()],
+        vouched,
+    };
+    known.set_standing(peer(2), standing("did:web:a", false));
+    known.set_standing(peer(3), standing("did:key:zOther", true));
+    assert!(allows(&mut known, Source::Peer(peer(2)), "x") && allows(&mut known, Source::Peer(peer(3)), "x"));
+
+    let did = did_key_of(peer(2)).unwrap();
+    let mut pinned = policy(&settings(TrustMode::Pinned, &[peer(1).to_string(), did]));
+    pinned.set_standing(peer(3), standing("did:web:a", true));
+    assert!(
+        allows(&mut pinned, Source::Peer(peer(1)), "x") && allows(&mut pinned, Source::Peer(peer(2)), "x")
+    );
+    assert_eq!(ask(&mut pinned, Source::Peer(peer(3)), "x").by, By::NotPinned);
+    assert!(allows(&mut pinned, Source::Local, "x"));
+}
+
+#[test]
+fn what_is_denied_costs_no_rate() {
+    let mut policy = policy(&config::Policy {
+        acl: vec![rule("*", "secret", false), rule("*", "*", true)],
+        default_rps: 2.0,
+        ..config::Policy::default()
+    });
+    let source = Source::Peer(peer(1));
+    assert!((0..10).all(|_| ask(&mut policy, source, "secret").outcome == Outcome::Deny));
+    assert!(allows(&mut policy, source, "x") && allows(&mut policy, source, "x"));
+    let third = ask(&mut policy, source, "x");
+    assert_eq!(
+        (third.outcome, third.by),
+        (Outcome::RateLimit, By::Limit(Full::Rate(2.0)))
+    );
+    // New rules do not give back what was used.
+    let rules = policy.rules().clone();
+    policy.replace(rules);
+    assert!(!allows(&mut policy, source, "x") && allows(&mut policy, Source::Peer(peer(2)), "x"));
+}
+
+#[test]
+fn what_can_match_nobody_is_refused() {
+    let acl = |source: &str, skill: &str| config::Policy {
+        acl: vec![rule(source, skill, true)],
+        ..config::Policy::default()
+    };
+    let trusted = |trust, peer: &str| config::Policy {
+        trust,
+        trusted_peers: vec![peer.into()],
+        ..config::Policy::default()
+    };
+    let group = |name: &str, member: &str| config::Policy {
+        groups: Groups(BTreeMap::from([(name.to_owned(), vec![member.to_owned()])])),
+        ..config::Policy::default()
+    };
+    let long = "x*".repeat(600);
+    for (settings, key, value) in [
+        (acl("12D3KooWtypo", "*"), "policy.acl", "12D3KooWtypo"),
+        (acl("did:key:z6Mktypo", "*"), "policy.acl", "did:key:z6Mktypo"),
+        (acl("opps", "*"), "policy.acl", "opps"),
+        (acl("", "*"), "policy.acl", ""),
+        (acl("*", &long), "policy.acl", long.as_str()),
+        (acl(&long, "*"), "policy.acl", long.as_str()),
+        (trusted(TrustMode::Known, "bob"), "policy.trusted_peers", "bob"),
+        (trusted(TrustMode::Open, "bob"), "policy.trusted_peers", "bob"),
+        (
+            trusted(TrustMode::Pinned, "12D3*"),
+            "policy.trusted_peers",
+            "12D3*",
+        ),
+        (
+            trusted(TrustMode::Pinned, "did:web:a"),
+            "policy.trusted_peers",
+            "did:web:a",
+        ),
+        (group("local", "*"), "policy.groups", "local"),
+        (group("A", "*"), "policy.groups", "A"),
+        (group("a", "a"), "policy.groups", "a"),
+    ] {
+        let bad = Rules::read(&settings).unwrap_err();
+        assert_eq!((bad.key, bad.value.as_str()), (key, value));
+    }
+    let many = config::Policy {
+        acl: vec![rule("*", "*", true); 4097],
+        ..config::Policy::default()
+    };
+    assert_eq!(Rules::read(&many).unwrap_err().key, "policy.acl");
+}
+
+proptest! {
+    /// No name that a bridge gives, and no skill, is taken for another kind of source.
+    #[test]
+    fn a_callers_name_is_never_a_peers(name in ".{0,40}", skill in ".{0,20}") {
+        let mut policy = policy(&config::Policy {
+            acl: vec![
+                rule(&peer(1).to_string(), "*", true),
+                rule("did:*", "*", true),
+                rule("12D3*", "*", true),
+                rule("local", "*", true),
+            ],
+            ..config::Policy::default()
+        });
+        prop_assert_eq!(ask(&mut policy, Source::Bridge(&name), &skill).by, By::NoMatch);
+    }
+}

@@ -1,0 +1,213 @@
+//! The rules while the daemon runs: read again on SIGHUP and when the file has changed, checked, and only then put in
+//! place of the old ones. A file that is wrong changes nothing, and says so in the log and in the health of `policy`.
+//!
+//! Everything else in the file takes effect at the next start.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use crate::{
+    config::{self, Config, Loaded},
+    engine::Engine,
+    policy::{
+        Rules,
+        audit::{self, Reopen},
+    },
+};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
+const POLICY: &str = "policy";
+const AUDIT: &str = "audit";
+
+/// What tells one version of a file from another.
+type Stamp = (u64, u64, i64, i64);
+
+/// Keeps the rules as the file says.
+pub(crate) struct Reload {
+    /// As the process was started.
+    args: Vec<OsString>,
+    hangup: Signal,
+    file: Option<PathBuf>,
+    seen: Option<Stamp>,
+    /// The settings that are in force, and those that took effect at the start.
+    policy: config::Policy,
+    audit: Option<Reopen>,
+    /// Why the rules are not what the file says.
+    trouble: watch::Sender<Option<String>>,
+}
+
+impl Reload {
+    /// Of a process with these arguments and settings. From here on SIGHUP does nothing else.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn new(args: Vec<OsString>, config: &Config, audit: Option<Reopen>) -> std::io::Result<Self> {
+        let (file, _) = config::load_again(&args);
+        Ok(Self {
+            args,
+            hangup: signal(SignalKind::hangup())?,
+            seen: file.as_deref().and_then(stamp),
+            file,
+            policy: config.policy.clone(),
+            audit,
+            trouble: watch::Sender::new(None),
+        })
+    }
+
+    /// Why the rules are not what the file says, from now on.
+    pub(crate) fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
+    }
+
+    /// Runs until the engine takes no more calls.
+    pub(crate) async fn run(mut self, engine: Engine) {
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                Some(()) = self.hangup.recv() => {
+                    if let Some(audit) = &self.audit {
+                        audit.reopen();
+                    }
+                    self.seen = self.file.as_deref().and_then(stamp);
+                    self.read(&engine).await;
+                }
+                _ = look.tick() => {
+                    let now = self.file.as_deref().and_then(stamp);
+                    if now != self.seen {
+                        self.seen = now;
+                        self.read(&engine).await;
+                    }
+                }
+                () = engine.stopped() => return,
+            }
+        }
+    }
+
+    async fn read(&mut self, engine: &Engine) {
+        let (file, loaded) = config::load_again(&self.args);
+        self.file = file;
+        let trouble = match loaded {
+            Ok(Loaded::Run { config, .. }) => self.put(engine, config.policy).await.err(),
+            Ok(_) => return, // The process was not started to run.
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = &trouble {
+            tracing::error!(error, "the settings cannot be used; the old rules stay");
+        }
+        self.trouble.send_replace(trouble);
+    }
+
+    async fn put(&mut self, engine: &Engine, policy: config::Policy) -> Result<(), String> {
+        if at_start(&policy) != at_start(&self.policy) {
+            tracing::warn!("settings of the audit log have changed; they take effect at the next start");
+        }
+        let rules =
+            Rules::read(&policy).map_err(|bad| format!("{}: {:?} is not allowed", bad.key, bad.value))?;
+        warn_of_silence(&rules);
+        let count = rules.acl.rules.len();
+        engine.set_rules(rules).await.map_err(|error| error.to_string())?;
+        tracing::info!(
+            rules = count,
+            trust = policy.trust.word(),
+            "the policy was read again"
+        );
+        self.policy = policy;
+        Ok(())
+    }
+}
+
+/// How the policy is doing.
+#[derive(Clone)]
+pub(crate) struct Health {
+    /// Why the rules are not what the file says.
+    pub(crate) policy: watch::Receiver<Option<String>>,
+    /// How the audit log is doing, if there is one.
+    pub(crate) audit: Option<watch::Receiver<audit::State>>,
+}
+
+impl Health {
+    /// What does not work as the settings say.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let rules = self.policy.borrow().clone();
+        let rules = rules.map(|why| format!("the settings cannot be used, and the old rules stay: {why}"));
+        let audit = self
+            .audit
+            .as_ref()
+            .and_then(|audit| audit.borrow().trouble.clone());
+        let audit = audit.map(|why| format!("the audit log cannot be written: {why}"));
+        rules.into_iter().chain(audit).collect()
+    }
+
+    /// Tells it, until nobody knows any more.
+    pub(crate) async fn tell(&mut self, health: &HealthReporter) {
+        let status = |is_well| {
+            if is_well {
+                ServingStatus::Serving
+            } else {
+                ServingStatus::NotServing
+            }
+        };
+        let policy = async {
+            loop {
+                let is_well = self.policy.borrow_and_update().is_none();
+                health.set_service_status(POLICY, status(is_well)).await;
+                if self.policy.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let audit = async {
+            let Some(audit) = &mut self.audit else { return };
+            loop {
+                let is_well = audit.borrow_and_update().trouble.is_none();
+                health.set_service_status(AUDIT, status(is_well)).await;
+                let changed = audit.wait_for(|state| state.trouble.is_none() != is_well).await;
+                if changed.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::join!(policy, audit);
+    }
+}
+
+/// The settings that are not taken over while the daemon runs.
+fn at_start(policy: &config::Policy) -> (&Option<PathBuf>, bool, bool, bool) {
+    let config::Policy {
+        audit_log_path,
+        audit_chain,
+        audit_sync,
+        audit_required,
+        ..
+    } = policy;
+    (audit_log_path, *audit_chain, *audit_sync, *audit_required)
+}
+
+/// Says so when the rules leave this node's own agent nothing to send.
+pub(crate) fn warn_of_silence(rules: &Rules) {
+    if !rules.may_local_send() {
+        tracing::warn!(
+            "no rule lets this node's own agent send tasks; add one with source = \"local\" if it shall"
+        );
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let about = fs::metadata(path).ok()?;
+    Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
+}

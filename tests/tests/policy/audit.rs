@@ -1,0 +1,254 @@
+//! The audit log: each decision once, tied together, kept by rotation, and needed where it is required.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use agentanycast::{ErrorKind, Target};
+use agentanycast_proto::v1::{A2aEnvelope, SendTaskPayload, a2a_envelope::Payload};
+use agentanycast_tests::{
+    Builder,
+    agent::Agent,
+    daemon::Home,
+    disk::SmallDisk,
+    ending::completed,
+    eventually, rpc,
+    stranger::{Stranger, envelope, message, numbered},
+};
+use rustix::process::{Signal, kill_process};
+
+use crate::{
+    command::anycast,
+    scene::{Scene, audit_log, audited, ended, is_serving, lines, rejected, send},
+};
+
+fn chained(home: &Home) -> String {
+    format!(
+        "[policy]\n{}audit_chain = true\naudit_sync = true\n",
+        audited(home)
+    )
+}
+
+fn task(id: &str, skill: &str) -> Payload {
+    Payload::SendTask(SendTaskPayload {
+        task_id: id.to_owned(),
+        message: Some(message("x")),
+        target_skill_id: skill.to_owned(),
+        ..SendTaskPayload::default()
+    })
+}
+
+fn acks(heard: &A2aEnvelope, envelope: &str) -> bool {
+    matches!(&heard.payload, Some(Payload::Ack(ack)) if ack.acknowledged_envelope_id == envelope)
+}
+
+/// Envelopes that come again, on the same stream, on another one and after a reconnect, are no new decisions.
+#[tokio::test]
+async fn each_decision_is_a_line_once_however_often_it_comes() {
+    let scene = Scene::new(|_, home| {
+        chained(home) + "[[policy.acl]]\nskill = \"secret\"\nallow = false\n[[policy.acl]]\nallow = true\n"
+    })
+    .await;
+    let stranger = Stranger::new();
+    let envelopes = [
+        envelope(task("a", "")),
+        envelope(task("b", "secret")),
+        numbered(task("c", ""), 7, 1),
+        numbered(task("d", "secret"), 7, 2),
+    ];
+    for _ in 0..3 {
+        let link = stranger.dial(scene.guarded.tcp()).await;
+        for _ in 0..2 {
+            link.send(&envelopes).await;
+        }
+        for envelope in &envelopes {
+            let answers = || {
+                link.heard()
+                    .iter()
+                    .filter(|heard| acks(heard, &envelope.envelope_id))
+                    .count()
+            };
+            eventually("each time it is answered", || async {
+                (answers() >= 2).then_some(())
+            })
+            .await;
+        }
+    }
+    // A line of somebody else is behind them all.
+    scene.ask().await.unwrap();
+    let lines = lines(&scene.guarded, 5).await;
+    let said: Vec<(&str, &str, &str)> = lines
+        .iter()
+        .map(|line| {
+            let field = |name: &str| line[name].as_str().unwrap();
+            (field("task"), field("decision"), field("rule"))
+        })
+        .collect();
+    assert_eq!(
+        said[..4],
+        [
+            ("a", "allow", "acl 2"),
+            ("b", "deny", "acl 1"),
+            ("c", "allow", "acl 2"),
+            ("d", "deny", "acl 1"),
+        ]
+    );
+    assert_eq!(lines.len(), 5);
+    assert_eq!(lines[0]["source"], stranger.id().to_string());
+    assert_eq!(lines[0]["envelope"], envelopes[0].envelope_id);
+    let mode = fs::metadata(audit_log(scene.guarded.home()))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// What the agent sends itself is a line too, with the envelope that takes it away.
+#[tokio::test]
+async fn both_ends_of_a_task_have_a_line_of_it() {
+    let scene = Scene::new(|_, home| format!("[policy]\n{}", audited(home))).await;
+    let own = scene.guarded.node().await;
+    let agent = Agent::echo(&scene.node);
+    let target = Target::Peer(scene.asker.peer_id().clone());
+    let handle = own.send_task(target, "there").await.unwrap();
+    completed(&handle).await;
+    let line = &lines(&scene.guarded, 1).await[0];
+    assert_eq!(
+        (&line["source"], &line["transport"]),
+        (&"local".into(), &"local".into())
+    );
+    assert_eq!(line["task"], handle.id());
+    assert_eq!(line["target"], scene.asker.peer_id().to_string());
+    assert!(!line["envelope"].as_str().unwrap().is_empty());
+    drop(agent);
+}
+
+#[tokio::test]
+async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
+    let mut scene = Scene::new(|_, home| chained(home)).await;
+    for _ in 0..3 {
+        scene.ask().await.unwrap();
+    }
+    scene.guarded.stop().await;
+    scene.guarded.restart().await;
+    let own = scene.guarded.node().await;
+    let _agent = Agent::echo(&own);
+    scene.ask().await.unwrap();
+    let log = audit_log(scene.guarded.home());
+    lines(&scene.guarded, 4).await;
+    let old = log.with_extension("jsonl.1");
+    fs::rename(&log, &old).unwrap();
+    kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+    eventually("the log is reopened", || async { log.exists().then_some(()) }).await;
+    scene.ask().await.unwrap();
+    lines(&scene.guarded, 1).await;
+
+    let verify = |files: &[&std::path::Path]| {
+        let mut args = vec!["audit".into(), "verify".into()];
+        args.extend(files.iter().map(|file| file.as_os_str().to_owned()));
+        anycast(args)
+    };
+    let whole = verify(&[&old, &log]);
+    assert!(whole.status.success(), "{}", whole.said);
+    assert!(
+        whole.said.contains("lines      5") && whole.said.contains("chained    5"),
+        "{}",
+        whole.said
+    );
+    assert!(!verify(&[&log, &old]).status.success(), "in the wrong order");
+    let text = fs::read_to_string(&old).unwrap();
+    let mut edited: Vec<String> = text.lines().map(str::to_owned).collect();
+    edited[1] = edited[1].replace("\"allow\"", "\"deny\"");
+    fs::write(&old, edited.join("\n") + "\n").unwrap();
+    let broken = verify(&[&old, &log]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(broken.said.contains("line 3"), "{}", broken.said);
+}
+
+/// The disk of the log is full: nobody new comes in, what runs goes on, and when there is room all is well.
+#[tokio::test]
+async fn a_full_disk_stops_new_tasks_and_nothing_else() {
+    for sync in [false, true] {
+        let scene = Scene::new(|_, home| {
+            std::os::unix::fs::symlink("/dev/full", audit_log(home)).unwrap();
+            format!("[policy]\n{}audit_sync = {sync}\n", audited(home))
+        })
+        .await;
+        let log = audit_log(scene.guarded.home());
+        // The first one finds out. It was let in before, and goes on.
+        assert_eq!(scene.ask().await.unwrap(), "echo: hello");
+        is_serving(&scene.guarded, "audit", false).await;
+        let reason = eventually("the door is shut", || async { scene.ask().await.err() }).await;
+        assert!(rejected(Err(reason)).contains("audit log"));
+        let own = scene.guarded.node().await;
+        let target = Target::Peer(scene.asker.peer_id().clone());
+        let refused = own.send_task(target, "x").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::LimitExceeded, "{refused}");
+        assert!(scene.guarded.log_tail().contains("No space left"));
+        // There is room again.
+        fs::remove_file(&log).unwrap();
+        kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+        is_serving(&scene.guarded, "audit", true).await;
+        eventually("the door is open", || async { scene.ask().await.ok() }).await;
+        // What was decided meanwhile is there, the first one too.
+        let lines = lines(&scene.guarded, 3).await;
+        assert_eq!(lines[0]["decision"], "allow");
+        assert!(lines.iter().any(|line| line["rule"] == "audit log"));
+    }
+}
+
+/// A real disk that fills up in the middle of a line: the log stays whole, and its chain unbroken.
+#[tokio::test]
+async fn a_log_on_a_disk_that_fills_up_stays_whole() {
+    let home = Home::new();
+    let Some(disk) = SmallDisk::mount(&home.path().join("logs"), 16) else {
+        return;
+    };
+    let log = home.path().join("logs/audit.jsonl");
+    let settings = format!(
+        "[policy]\naudit_log_path = \"{}\"\naudit_chain = true\n",
+        log.display()
+    );
+    let daemon = Builder::new(home).config(&settings).start().await;
+    let node = daemon.node().await;
+    let _agent = Agent::echo(&node);
+    let target = || Target::Peer(daemon.peer_id().clone());
+    completed(&node.send_task(target(), "x").await.unwrap()).await;
+    disk.fill(0);
+    let rpc = daemon.rpc().await;
+    let send = || {
+        let (mut rpc, task) = (rpc.clone(), rpc::to_peer(daemon.peer_id(), rpc::text("x")));
+        async move { rpc.send_task(task).await }
+    };
+    let refusal = eventually("the log finds no room", || async { send().await.err() }).await;
+    assert!(refusal.message().contains("audit log"), "{refusal}");
+    disk.make_room();
+    eventually("there is room again", || async { send().await.ok() }).await;
+    is_serving(&daemon, "audit", true).await;
+    let verified = anycast(vec!["audit".into(), "verify".into(), log.clone().into()]);
+    assert!(verified.status.success(), "{}", verified.said);
+    assert!(fs::read_to_string(&log).unwrap().contains("audit log"));
+}
+
+#[tokio::test]
+async fn where_the_log_is_not_required_a_full_disk_stops_nobody() {
+    let scene = Scene::new(|_, home| {
+        std::os::unix::fs::symlink("/dev/full", audit_log(home)).unwrap();
+        format!("[policy]\n{}audit_required = false\n", audited(home))
+    })
+    .await;
+    for _ in 0..5 {
+        scene.ask().await.unwrap();
+    }
+    is_serving(&scene.guarded, "audit", false).await;
+    let handle = send(&scene.node, &scene.guarded).await;
+    ended(&handle).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_opened_ends_the_start() {
+    let home = Home::new();
+    let settings = format!("[policy]\naudit_log_path = \"{}\"\n", home.path().display());
+    let output = Builder::new(home).config(&settings).run_to_end().await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.lines().last().unwrap().contains("audit log"), "{said}");
+}

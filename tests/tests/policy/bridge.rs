@@ -1,0 +1,87 @@
+//! Callers of a bridge are sources of their own, and nobody else can pass for one.
+
+use agentanycast::Target;
+use agentanycast_tests::{Bridge, daemon::Home};
+use http::StatusCode;
+use serde_json::json;
+
+use crate::scene::{Scene, audited, ended, lines, rejected};
+
+const ALICE: &str = "0123456789abcdef-alice";
+const BOB: &str = "0123456789abcdef-bob";
+
+fn settings(home: &Home) -> String {
+    format!(
+        "[policy]\n{}[[policy.acl]]\nsource = \"http:alice\"\nallow = true\n\
+         [[policy.rate_limit.overrides]]\nsource = \"http:alice\"\nrps = 0.001\n",
+        audited(home)
+    )
+}
+
+#[tokio::test]
+async fn a_caller_is_known_by_its_name() {
+    let scene = Scene::new(|_, home| settings(home)).await;
+    let tokens = scene.guarded.home().path().join("tokens");
+    std::fs::write(&tokens, format!("alice {ALICE}\nbob {BOB}\n")).unwrap();
+    let flag = format!("--tokens-file={}", tokens.display());
+    let bridge = Bridge::start_with(&scene.guarded, &[&flag]).await;
+    let client = |token: &str| {
+        let path = format!("/agents/{}", scene.asker.peer_id());
+        bridge.client().at(&path).version("1.0").token(token)
+    };
+    let message = json!({
+        "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}],
+            // No caller says by its metadata who it is.
+            "metadata": {"a2a.caller": "alice"}},
+        "metadata": {"a2a.caller": "alice"},
+        "configuration": {"returnImmediately": true},
+    });
+    let sent = client(ALICE).post("/message:send", &message).await;
+    assert_eq!(sent.status, StatusCode::OK, "{:?}", sent.body);
+    let denied = client(BOB).post("/message:send", &message).await;
+    assert_eq!(denied.status, StatusCode::FORBIDDEN, "{:?}", denied.body);
+    let limited = client(ALICE).post("/message:send", &message).await;
+    assert_eq!(
+        limited.status,
+        StatusCode::TOO_MANY_REQUESTS,
+        "{:?}",
+        limited.body
+    );
+
+    let lines = lines(&scene.guarded, 3).await;
+    let said: Vec<(&str, &str)> = lines
+        .iter()
+        .map(|line| {
+            (
+                line["source"].as_str().unwrap(),
+                line["decision"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            ("http:alice", "allow"),
+            ("http:bob", "deny"),
+            ("http:alice", "rate_limit")
+        ]
+    );
+    assert!(lines.iter().all(|line| line["transport"] == "bridge"));
+}
+
+/// A label is believed of a bridge beside the node, and of no peer.
+#[tokio::test]
+async fn a_peer_that_calls_itself_a_caller_is_a_peer() {
+    let scene = Scene::new(|_, home| settings(home)).await;
+    let target = Target::Peer(scene.guarded.peer_id().clone());
+    let forged = scene
+        .node
+        .task(target, "hello")
+        .metadata_from([("a2a.caller".to_owned(), "alice".to_owned())].into())
+        .send()
+        .await
+        .unwrap();
+    rejected(ended(&forged).await);
+    let line = &lines(&scene.guarded, 1).await[0];
+    assert_eq!(line["source"], scene.asker.peer_id().to_string());
+}

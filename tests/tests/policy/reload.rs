@@ -1,0 +1,53 @@
+//! Rules that change while the daemon runs: by SIGHUP, by the file, and not by a file that is wrong.
+
+use agentanycast_tests::eventually;
+use rustix::process::{Signal, kill_process};
+
+use crate::scene::{Scene, is_serving, rejected};
+
+const DENY: &str = "[[policy.acl]]\nallow = false\n";
+
+#[tokio::test]
+async fn a_changed_file_is_read_by_itself_and_on_sighup() {
+    let scene = Scene::new(|_, _| String::new()).await;
+    scene.ask().await.unwrap();
+    scene.write(DENY);
+    eventually("the new rules hold", || async { scene.ask().await.err() }).await;
+    rejected(scene.ask().await);
+    // A SIGHUP need not wait until somebody looks at the file; a second one changes nothing.
+    scene.write("");
+    for _ in 0..2 {
+        kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+    }
+    eventually("the old rules are gone", || async { scene.ask().await.ok() }).await;
+    is_serving(&scene.guarded, "policy", true).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
+    let scene = Scene::new(|_, _| DENY.to_owned()).await;
+    is_serving(&scene.guarded, "policy", true).await;
+    for (wrong, named) in [
+        ("[[policy.acl]\nallow = true\n", "config.toml:1"),
+        ("[[policy.acl]]\nsource = \"opps\"\nallow = true\n", "opps"),
+        ("\n\n[policy]\ntrust = \"everybody\"\n", "config.toml:4"),
+        ("log_level = \"loud\"\n", "loud"),
+    ] {
+        scene.write(wrong);
+        kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+        eventually("it is in the log", || async {
+            let log = scene.guarded.log_tail();
+            let line = log.lines().find(|line| line.contains(named))?;
+            line.contains("the old rules stay").then_some(())
+        })
+        .await;
+        is_serving(&scene.guarded, "policy", false).await;
+        rejected(scene.ask().await);
+    }
+    scene.write("");
+    eventually("a file that is right is taken", || async {
+        scene.ask().await.ok()
+    })
+    .await;
+    is_serving(&scene.guarded, "policy", true).await;
+}
