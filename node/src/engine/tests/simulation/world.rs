@@ -408,9 +408,8 @@ impl World {
             } => self.stream_piece(at, self.host_of(peer), envelope_id, *payload),
             Effect::StreamAck { peer, ack } => self.stream_ack(at, self.host_of(peer), &ack),
             Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
-            Effect::Noted { .. } => {}
             Effect::Forget { task_id } => self.nodes[at].plane.forget(&task_id),
-            Effect::Wanted { .. } | Effect::Routed(_) | Effect::Traced(_) => {}
+            Effect::Noted { .. } | Effect::Wanted { .. } | Effect::Routed(_) | Effect::Traced(_) => {}
         }
     }
 
