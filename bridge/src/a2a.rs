@@ -12,6 +12,7 @@ mod labels;
 pub mod mesh;
 pub mod message;
 mod part;
+pub mod push;
 pub mod render;
 pub mod request;
 mod signature;

@@ -27,6 +27,9 @@ const BODIES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 /// How long an answer may wait for its task.
 const WAITS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
 
+/// How long a webhook may be out of reach.
+const PATIENCES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(7 * 24);
+
 words! {
     /// What cards look like.
     CardForm {
@@ -77,6 +80,16 @@ pub struct Settings {
     pub max_body: ByteSize,
     /// How long an answer may wait for its task before it shows the task as it stands. Default: 10 min.
     pub wait_limit: Duration,
+    /// Tell webhooks on private networks and on this host too. Default: false.
+    pub allow_private_webhooks: bool,
+    /// How long a webhook may be out of reach before it is given up. Default: 24 h.
+    pub webhook_patience: Duration,
+    /// What the card of the node's own agent says besides to callers with a token: JSON, fields of 1.0. Default: none.
+    pub extended_card: Option<PathBuf>,
+    /// Extensions of A2A that the agents understand, by their URIs. Default: none.
+    pub extensions: Vec<String>,
+    /// Extensions that clients must declare. Default: none.
+    pub required_extensions: Vec<String>,
 }
 
 /// What the command line asks for.
@@ -126,6 +139,11 @@ impl Default for Settings {
             tokens_file: None,
             max_body: ByteSize(24 << 20),
             wait_limit: Duration::from_mins(10),
+            allow_private_webhooks: false,
+            webhook_patience: Duration::from_hours(24),
+            extended_card: None,
+            extensions: Vec::new(),
+            required_extensions: Vec::new(),
         }
     }
 }
@@ -208,8 +226,41 @@ impl Settings {
         if !WAITS.contains(&self.wait_limit) {
             return bad("wait_limit", "from 1s to 24h".to_owned());
         }
+        if !PATIENCES.contains(&self.webhook_patience) {
+            return bad("webhook_patience", "from 1s to 7d".to_owned());
+        }
+        if self.extended_card.is_some() && self.tokens_file.is_none() {
+            let allowed =
+                format!("left out, or given with {dashes}tokens-file: it is for callers who are known");
+            return bad("extended_card", allowed);
+        }
+        for name in ["extensions", "required_extensions"] {
+            let list = if name == "extensions" {
+                &self.extensions
+            } else {
+                &self.required_extensions
+            };
+            if !list.iter().all(|uri| is_uri(uri)) {
+                return bad(name, "URIs such as urn:example:extension:1".to_owned());
+            }
+        }
         Ok(())
     }
+}
+
+/// A URI as a header can list it.
+fn is_uri(text: &str) -> bool {
+    let is_scheme = |scheme: &str| {
+        !scheme.is_empty()
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    let visible = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    visible
+        && text
+            .split_once(':')
+            .is_some_and(|(scheme, rest)| is_scheme(scheme) && !rest.is_empty())
 }
 
 fn is_origin(origin: &str) -> bool {
@@ -269,6 +320,10 @@ mod tests {
             "--cors-origins=ui.example",
             "--cors-origins=https://ui.example/",
             "--listen=",
+            "--webhook-patience=0s",
+            "--extended-card=/c",
+            "--extensions=x",
+            "--required-extensions=urn:",
         ] {
             assert!(load(&[bad]).is_err(), "{bad}");
         }

@@ -75,6 +75,8 @@ pub struct Update {
     pub message: Option<v1::Message>,
     /// What came out so far.
     pub artifacts: Vec<v1::Artifact>,
+    /// The node was lost before it: what was said meanwhile is in the task, and is no update.
+    pub resumed: bool,
 }
 
 /// A node, as gateways see it.
@@ -94,6 +96,23 @@ pub trait Gateway: Send + Sync {
 
     /// The card of a peer, or of the node's own agent.
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError>;
+
+    /// Whether an agent listens for tasks beside the node; `true` where that is not known.
+    async fn listening(&self) -> Result<bool, GatewayError>;
+
+    /// Writes a note of a task: over this version, else it is a [`ErrorKind::Conflict`]; 0: over whatever there is.
+    /// Its new version. It is durable when this returns.
+    async fn put_note(&self, task: &str, note: v1::TaskNote, if_version: u64) -> Result<u64, GatewayError>;
+
+    /// Removes a note of a task; one that there is not is no error.
+    async fn delete_note(&self, task: &str, name: &str) -> Result<(), GatewayError>;
+
+    /// The notes of a task, by name.
+    async fn notes(&self, task: &str) -> Result<Vec<v1::TaskNote>, GatewayError>;
+
+    /// Tasks with open notes, each again when it or its notes have changed. One reader at a time is served; the others
+    /// wait. Goes on over lost connections, with all of them again.
+    fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>>;
 
     /// Agents with a skill, at most `limit`.
     async fn discover(&self, skill: &str, limit: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError>;

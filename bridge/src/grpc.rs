@@ -4,6 +4,7 @@
 //! what its card tells its clients to send; a tenant of the agent follows behind a slash. The one rule: a request is
 //! read, and an answer rendered, as the JSON that it stands for.
 
+mod card;
 mod json;
 mod status;
 
@@ -32,7 +33,7 @@ use crate::{
         version::Version,
     },
     gateway::Target,
-    http::{Callers, peer},
+    http::{FrontConfig, Host, declared, front, peer},
 };
 
 /// The metadata in which a call says which version it means.
@@ -43,16 +44,16 @@ type Events = Pin<Box<dyn Stream<Item = Result<StreamResponse, Status>> + Send>>
 /// The service before a handler.
 pub(crate) struct Service {
     handler: Arc<dyn Handler>,
-    callers: Callers,
+    config: Arc<FrontConfig>,
     stop: CancellationToken,
 }
 
 impl Service {
     /// Streams end at `stop`.
-    pub(crate) fn new(handler: Arc<dyn Handler>, callers: Callers, stop: CancellationToken) -> Self {
+    pub(crate) fn new(handler: Arc<dyn Handler>, config: Arc<FrontConfig>, stop: CancellationToken) -> Self {
         Self {
             handler,
-            callers,
+            config,
             stop,
         }
     }
@@ -64,7 +65,7 @@ impl Service {
         method: Method,
         mut params: Value,
     ) -> Result<(Address, request::Request), Status> {
-        let caller = self.callers.name(head.as_ref());
+        let caller = self.config.callers.name(head.as_ref());
         let caller =
             caller.ok_or_else(|| Status::unauthenticated("this needs a Bearer token that is known here"))?;
         let asked = head.get(VERSION).map(|value| value.to_str().unwrap_or("?"));
@@ -75,6 +76,7 @@ impl Service {
         let address = Address {
             target,
             caller: caller.to_owned(),
+            extensions: declared(&self.config, head.as_ref()),
         };
         let request = request::read(Version::V10, method, params).map_err(|error| status::of(&error))?;
         Ok((address, request))
@@ -121,15 +123,6 @@ impl Service {
         };
         Ok(Response::new(Box::pin(events)))
     }
-
-    /// What a call about push notifications ends with.
-    async fn push<T>(&self, head: &MetadataMap, tenant: String) -> Result<Response<T>, Status> {
-        self.answer(head, Method::Push, json!({ "tenant": tenant }))
-            .await?;
-        Err(Status::internal(
-            "push notifications are not supported by this bridge",
-        ))
-    }
 }
 
 /// The agent that a tenant names, and the tenant of that agent.
@@ -149,6 +142,10 @@ fn target(tenant: &str) -> (Target, &str) {
         }
     }
     (Target::Own, tenant)
+}
+
+fn webhook_of(tenant: &str, task_id: &str, id: &str) -> Value {
+    json!({ "tenant": tenant, "taskId": task_id, "id": id })
 }
 
 fn id_of(tenant: &str, id: &str) -> Value {
@@ -219,7 +216,11 @@ impl A2aService for Service {
         request: Request<TaskPushNotificationConfig>,
     ) -> Result<Response<TaskPushNotificationConfig>, Status> {
         let (head, _, request) = request.into_parts();
-        self.push(&head, request.tenant).await
+        let tenant = request.tenant.clone();
+        let webhook = self
+            .rendered(&head, Method::SetPush, json::of_webhook(request))
+            .await?;
+        Ok(Response::new(json::to_webhook(&webhook, &tenant)))
     }
 
     async fn get_task_push_notification_config(
@@ -227,7 +228,9 @@ impl A2aService for Service {
         request: Request<GetTaskPushNotificationConfigRequest>,
     ) -> Result<Response<TaskPushNotificationConfig>, Status> {
         let (head, _, request) = request.into_parts();
-        self.push(&head, request.tenant).await
+        let params = webhook_of(&request.tenant, &request.task_id, &request.id);
+        let webhook = self.rendered(&head, Method::GetPush, params).await?;
+        Ok(Response::new(json::to_webhook(&webhook, &request.tenant)))
     }
 
     async fn list_task_push_notification_configs(
@@ -235,17 +238,25 @@ impl A2aService for Service {
         request: Request<ListTaskPushNotificationConfigsRequest>,
     ) -> Result<Response<ListTaskPushNotificationConfigsResponse>, Status> {
         let (head, _, request) = request.into_parts();
-        self.push(&head, request.tenant).await
+        let params = webhook_of(&request.tenant, &request.task_id, "");
+        let listed = self.rendered(&head, Method::ListPush, params).await?;
+        Ok(Response::new(json::to_webhooks(&listed, &request.tenant)))
     }
 
     async fn get_extended_agent_card(
         &self,
         request: Request<GetExtendedAgentCardRequest>,
     ) -> Result<Response<AgentCard>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, extensions, request) = request.into_parts();
         let params = json!({"tenant": request.tenant});
-        self.answer(&head, Method::ExtendedCard, params).await?;
-        Err(Status::internal("this agent has no extended card"))
+        let (address, _) = self.read(&head, Method::ExtendedCard, params)?;
+        let host = extensions
+            .get::<Host>()
+            .map_or("localhost", |host| host.0.as_str());
+        let front = front(&self.config, &address.target, "", host);
+        let card = self.handler.extended_card(&address.target, &front).await;
+        let card = card.map_err(|error| status::of(&error))?;
+        Ok(Response::new(card::to_card(&card)))
     }
 
     async fn delete_task_push_notification_config(
@@ -253,7 +264,9 @@ impl A2aService for Service {
         request: Request<DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
         let (head, _, request) = request.into_parts();
-        self.push(&head, request.tenant).await
+        let params = webhook_of(&request.tenant, &request.task_id, &request.id);
+        self.answer(&head, Method::DeletePush, params).await?;
+        Ok(Response::new(()))
     }
 }
 

@@ -7,6 +7,7 @@ mod body;
 mod callers;
 mod card;
 pub mod connection;
+mod extensions;
 mod json_rpc;
 mod rest;
 mod route;
@@ -21,11 +22,13 @@ use axum::{
     Router,
     body::Body,
     extract::{Request, State},
+    middleware,
     response::Response,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceBuilder;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use crate::{
@@ -37,6 +40,8 @@ use crate::{
 };
 pub use callers::Callers;
 use card::Shown;
+pub(crate) use card::front;
+pub(crate) use extensions::declared;
 pub(crate) use route::peer;
 use route::{Lost, Route, What};
 
@@ -51,6 +56,9 @@ const A2A_JSON: &str = "application/a2a+json";
 
 /// What answers of JSON-RPC are.
 const JSON: &str = "application/json";
+
+/// How long the node may take to show that it is there.
+const HEALTH_WITHIN: Duration = Duration::from_secs(2);
 
 /// How the front is to behave.
 #[derive(Clone, Debug)]
@@ -69,6 +77,10 @@ pub struct FrontConfig {
     pub callers: Callers,
     /// What cards are signed with.
     pub card_key: Option<Keypair>,
+    /// Whether the node's own agent has a card for those who are known.
+    pub extended_card: bool,
+    /// Extensions that agents here understand, and whether a client must declare them.
+    pub extensions: Vec<(String, bool)>,
     /// Origins whose pages may call; `*` for any. Pages of the front's own origin always may.
     pub cors_origins: Vec<String>,
 }
@@ -79,18 +91,28 @@ struct Front(Arc<Shared>);
 
 struct Shared {
     handler: Arc<dyn Handler>,
-    config: FrontConfig,
+    config: Arc<FrontConfig>,
     shown: Shown,
     stop: CancellationToken,
 }
 
 /// The front before this handler. Streams end at `stop`.
 pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: CancellationToken) -> Router {
-    let service = grpc::Service::new(Arc::clone(&handler), config.callers.clone(), stop.clone());
+    let config = Arc::new(config);
+    let service = grpc::Service::new(Arc::clone(&handler), Arc::clone(&config), stop.clone());
     let service = A2aServiceServer::new(service)
         .max_decoding_message_size(config.max_body)
         .max_encoding_message_size(usize::MAX);
+    // A call of gRPC does not show its authority otherwise.
+    let service = ServiceBuilder::new()
+        .map_request(|mut request: Request| {
+            let host = Host(host(&request).to_owned());
+            request.extensions_mut().insert(host);
+            request
+        })
+        .service(service);
     let cors = cors(&config.cors_origins);
+    let known = middleware::from_fn_with_state(Arc::clone(&config), extensions::answer);
     let front = Front(Arc::new(Shared {
         handler,
         config,
@@ -101,6 +123,7 @@ pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: Cancellation
         .route_service(GRPC, service)
         .fallback(answer)
         .with_state(front)
+        .layer(known)
         .layer(cors)
 }
 
@@ -116,8 +139,10 @@ fn cors(origins: &[String]) -> CorsLayer {
             header::CONTENT_TYPE,
             header::AUTHORIZATION,
             HeaderName::from_static(VERSION),
-            HeaderName::from_static("a2a-extensions"),
-        ]);
+            HeaderName::from_static(extensions::HEADER),
+            HeaderName::from_static(extensions::OLD_HEADER),
+        ])
+        .expose_headers([HeaderName::from_static(extensions::HEADER)]);
     if origins.iter().any(|origin| origin == "*") {
         return layer.allow_origin(Any);
     }
@@ -131,6 +156,9 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
         Ok(route) => route,
         Err(lost) => return nowhere(lost),
     };
+    if what == What::Health {
+        return health(&front.0).await;
+    }
     if what == What::Card {
         let host = host(&request).to_owned();
         return card::answer(&front.0, &target, &base, &host, request.headers()).await;
@@ -141,14 +169,38 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
     let address = Address {
         target,
         caller: caller.to_owned(),
+        extensions: extensions::declared(&front.0.config, request.headers()),
     };
+    let base = base.as_str();
     match what {
-        What::Card | What::JsonRpc => json_rpc::answer(&front.0, &address, request).await,
-        What::Rest { method, tenant, id } => {
-            rest::answer(&front.0, &address, method, tenant, id, request).await
+        What::Health | What::Card | What::JsonRpc => {
+            json_rpc::answer(&front.0, &address, base, request).await
+        }
+        What::Rest {
+            method,
+            tenant,
+            id,
+            webhook,
+        } => {
+            let place = rest::Place { tenant, id, webhook };
+            rest::answer(&front.0, &address, base, method, place, request).await
         }
     }
 }
+
+/// Whether the node answers.
+async fn health(shared: &Shared) -> Response {
+    let checked = tokio::time::timeout(HEALTH_WITHIN, shared.handler.check()).await;
+    if matches!(checked, Ok(Ok(()))) {
+        return response(StatusCode::OK, JSON, &json!({"status": "ok"}));
+    }
+    let body = json!({"status": "unavailable", "message": "the daemon does not answer"});
+    response(StatusCode::SERVICE_UNAVAILABLE, JSON, &body)
+}
+
+/// Where the client of a call thinks it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Host(pub(crate) String);
 
 /// Where the client thinks it is: HTTP/1.1 says so in a header, HTTP/2 in the request line.
 fn host(request: &Request) -> &str {

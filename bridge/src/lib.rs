@@ -2,6 +2,7 @@
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
 //! that its clients reach it by.
+//! `notify` tells webhooks what becomes of tasks.
 //! `screen` is which hosts the bridge connects to when somebody outside names them.
 //! `server` wires them with the settings of `config`, in the daemon or as a process of their own.
 
@@ -12,6 +13,7 @@ pub mod config;
 pub mod gateway;
 mod grpc;
 pub mod http;
+mod notify;
 pub mod screen;
 mod server;
 

@@ -3,8 +3,10 @@
 
 use std::{
     ffi::OsString,
-    io::{self, Write as _},
+    fs::File,
+    io::{self, Read as _, Write as _},
     net::SocketAddr,
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -14,17 +16,23 @@ use agentanycast::Node;
 use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_program::process;
 use anyhow::Context as _;
+use serde_json::{Map, Value};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    a2a::mesh::Mesh,
+    a2a::{
+        card::EXTENDABLE,
+        mesh::{Mesh, Rules},
+    },
     config::{self, CardForm, Config, Settings},
     gateway::{Gateway, SdkGateway},
     http::{
         self, Callers, FrontConfig, connection,
         tls::{Files, Tls},
     },
+    notify::Notifier,
+    screen::Screen,
 };
 
 /// How long a stop may take (the contract's figure is 5 s).
@@ -32,6 +40,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(4);
 
 /// How long a body may take to arrive: 24 MiB at 1 MiB a second, twice.
 const BODY_TIMEOUT: Duration = Duration::from_secs(48);
+
+/// Largest file with a card, in bytes.
+const CARD_BYTES: u64 = 256 << 10;
 
 /// The program, as it calls itself.
 const PROGRAM: &str = "agentanycast-bridge";
@@ -69,6 +80,7 @@ pub struct Bridge {
     address: SocketAddr,
     stop: CancellationToken,
     front: JoinHandle<()>,
+    notifier: JoinHandle<()>,
 }
 
 impl Bridge {
@@ -99,7 +111,28 @@ impl Bridge {
             }
             None => key,
         };
-        let handler = Arc::new(Mesh::new(gateway, settings.wait_limit));
+        let extended_card = match &settings.extended_card {
+            Some(path) => Some(read_extended_card(path)?),
+            None => None,
+        };
+        let screen = if settings.allow_private_webhooks {
+            Screen::Private
+        } else {
+            Screen::Public
+        };
+        let notifier = Arc::new(Notifier::new(
+            Arc::clone(&gateway),
+            screen,
+            settings.webhook_patience,
+        )?);
+        let has_extended_card = extended_card.is_some();
+        let rules = Rules {
+            patience: settings.wait_limit,
+            screen,
+            required_extensions: settings.required_extensions.clone(),
+            extended_card,
+        };
+        let handler = Arc::new(Mesh::new(gateway, rules));
         let front = FrontConfig {
             public_url: (!settings.public_url.is_empty()).then(|| settings.public_url.clone()),
             dual_cards: settings.card == CardForm::Dual,
@@ -108,6 +141,8 @@ impl Bridge {
             tls: tls.is_some(),
             callers,
             card_key,
+            extended_card: has_extended_card,
+            extensions: extensions(settings),
             cors_origins: settings.cors_origins.clone(),
         };
         let address = settings.listen.to_bind();
@@ -128,6 +163,7 @@ impl Bridge {
         Ok(Self {
             address,
             front: tokio::spawn(connection::serve(listener, tls, router, stop.clone())),
+            notifier: tokio::spawn(notifier.run(stop.clone())),
             stop,
         })
     }
@@ -144,14 +180,51 @@ impl Bridge {
 
     /// Returns when it has ended though nobody has stopped it.
     pub async fn ended_by_itself(&mut self) {
-        let _ = (&mut self.front).await;
+        tokio::select! {
+            _ = &mut self.front => {}
+            _ = &mut self.notifier => {}
+        }
     }
 
     /// Takes no more requests, and answers those that it has, within four seconds.
     pub async fn stop(self) {
         self.stop.cancel();
-        if tokio::time::timeout(STOP_WITHIN, self.front).await.is_err() {
+        let both = futures::future::join(self.front, self.notifier);
+        if tokio::time::timeout(STOP_WITHIN, both).await.is_err() {
             tracing::warn!("the bridge stopped before everything was answered");
         }
     }
+}
+
+/// All extensions that cards name, and whether clients must declare them.
+fn extensions(settings: &Settings) -> Vec<(String, bool)> {
+    let required = &settings.required_extensions;
+    let only_known = settings.extensions.iter().filter(|uri| !required.contains(uri));
+    let required = required.iter().map(|uri| (uri.clone(), true));
+    only_known
+        .map(|uri| (uri.clone(), false))
+        .chain(required)
+        .collect()
+}
+
+/// What the card says besides to those who are known.
+fn read_extended_card(path: &Path) -> anyhow::Result<Map<String, Value>> {
+    let shown = path.display();
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(CARD_BYTES + 1).read_to_string(&mut text));
+    read.with_context(|| format!("extended card {shown}"))?;
+    anyhow::ensure!(
+        text.len() as u64 <= CARD_BYTES,
+        "extended card {shown}: it is larger than {CARD_BYTES} bytes"
+    );
+    let card: Map<String, Value> = serde_json::from_str(&text)
+        .with_context(|| format!("extended card {shown}: it is no JSON object"))?;
+    let unknown = card.keys().find(|name| !EXTENDABLE.contains(&name.as_str()));
+    if let Some(unknown) = unknown {
+        anyhow::bail!(
+            "extended card {shown}: {unknown:?} cannot be said anew; it may have {}",
+            EXTENDABLE.join(", ")
+        );
+    }
+    Ok(card)
 }

@@ -8,10 +8,12 @@ use agentanycast_bridge::gateway::{ErrorKind, Gateway, GatewayError, Outgoing, T
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        self, CancelTaskRequest, DiscoverRequest, GetPeerCardRequest, GetTaskRequest, ListTasksRequest,
+        self, CancelTaskRequest, DeleteTaskNoteRequest, DiscoverRequest, GetNodeInfoRequest,
+        GetPeerCardRequest, GetTaskRequest, ListTaskNotesRequest, ListTasksRequest, PutTaskNoteRequest,
         SendTaskRequest, StreamEndReason, SubscribeTaskStreamRequest, SubscribeTaskUpdatesRequest,
-        node_service_server::NodeService as _, send_task_request,
+        WatchTaskNotesRequest, node_service_server::NodeService as _, send_task_request,
         subscribe_task_stream_response::Event as Piece, task_list_service_server::TaskListService as _,
+        task_note_service_server::TaskNoteService as _,
     },
 };
 use bytes::Bytes;
@@ -157,6 +159,55 @@ impl Gateway for LocalGateway {
             Err(status) => Err(no_agent(status)),
         }
     }
+
+    async fn listening(&self) -> Result<bool, GatewayError> {
+        let info = self.api.get_node_info(call(GetNodeInfoRequest {})).await;
+        let info = info.map_err(no_task)?.into_inner().node_info;
+        Ok(info.is_none_or(|info| info.agent_listening()))
+    }
+
+    async fn put_note(&self, task: &str, note: v1::TaskNote, if_version: u64) -> Result<u64, GatewayError> {
+        let request = PutTaskNoteRequest {
+            task_id: task.to_owned(),
+            note: Some(note),
+            if_version,
+        };
+        let put = self.api.put_task_note(call(request)).await;
+        Ok(put.map_err(no_task)?.into_inner().version)
+    }
+
+    async fn delete_note(&self, task: &str, name: &str) -> Result<(), GatewayError> {
+        let request = DeleteTaskNoteRequest {
+            task_id: task.to_owned(),
+            name: name.to_owned(),
+        };
+        self.api
+            .delete_task_note(call(request))
+            .await
+            .map(drop)
+            .map_err(no_task)
+    }
+
+    async fn notes(&self, task: &str) -> Result<Vec<v1::TaskNote>, GatewayError> {
+        let task_id = task.to_owned();
+        let notes = self
+            .api
+            .list_task_notes(call(ListTaskNotesRequest { task_id }))
+            .await;
+        Ok(notes.map_err(no_task)?.into_inner().notes)
+    }
+
+    fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>> {
+        let api = self.api.clone();
+        let tasks = async_stream::try_stream! {
+            let watched = api.watch_task_notes(call(WatchTaskNotesRequest {})).await.map_err(no_task)?;
+            let mut tasks = watched.into_inner();
+            while let Some(task) = tasks.next().await {
+                yield task.map_err(no_task)?;
+            }
+        };
+        tasks.boxed()
+    }
 }
 
 struct LocalTask {
@@ -189,6 +240,8 @@ impl TaskHandle for LocalTask {
                     status: change.status(),
                     message: change.message,
                     artifacts: change.artifacts,
+                    // Without a wire nothing is lost on it.
+                    resumed: false,
                 };
             }
         };

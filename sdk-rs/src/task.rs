@@ -205,6 +205,8 @@ pub struct TaskUpdate {
     pub message: Option<Message>,
     /// What came out so far.
     pub artifacts: Vec<Artifact>,
+    /// The daemon was lost before it: what was said meanwhile is in the task, and is no update.
+    pub resumed: bool,
 }
 
 /// Which tasks [`Node::tasks`](crate::Node::tasks) lists.
@@ -309,6 +311,7 @@ impl From<v1::SubscribeTaskUpdatesResponse> for TaskUpdate {
             status: update.status.into(),
             message: update.message.map(Into::into),
             artifacts: update.artifacts.into_iter().map(Into::into).collect(),
+            resumed: false,
         }
     }
 }

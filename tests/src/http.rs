@@ -17,6 +17,7 @@ pub struct Client {
     base: String,
     version: Option<String>,
     token: Option<String>,
+    headers: Vec<(String, String)>,
     hyper: Hyper<HttpConnector, Full<Bytes>>,
 }
 
@@ -38,6 +39,7 @@ impl Client {
             base: base.into(),
             version: None,
             token: None,
+            headers: Vec::new(),
             hyper: Hyper::builder(TokioExecutor::new()).build_http(),
         }
     }
@@ -53,6 +55,13 @@ impl Client {
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
         self.token = Some(token.to_owned());
+        self
+    }
+
+    /// With this header in each request.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -83,6 +92,9 @@ impl Client {
         }
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
         }
         let request = request.body(Full::new(body.into())).expect("a legal request");
         let response = within("the server answers", self.hyper.request(request))

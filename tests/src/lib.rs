@@ -28,6 +28,7 @@ pub mod relay;
 pub mod rpc;
 pub mod stranger;
 pub mod wait;
+pub mod webhook;
 
 pub use bridge::Bridge;
 pub use daemon::{Builder, Daemon};

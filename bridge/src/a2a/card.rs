@@ -37,10 +37,27 @@ pub struct Front {
     pub bearer: bool,
     /// What cards are signed with.
     pub key: Option<Keypair>,
+    /// Whether there is a card for those who are known.
+    pub extended: bool,
+    /// Extensions that agents here understand, and whether a client must declare them.
+    pub extensions: Vec<(String, bool)>,
 }
 
-/// The card of an agent, as the front shows it.
-pub fn write(card: &AgentCard, front: &Front) -> Value {
+/// Fields of 1.0 that a card for those who are known may have anew; its skills come besides.
+pub const EXTENDABLE: [&str; 9] = [
+    "name",
+    "description",
+    "version",
+    "provider",
+    "documentationUrl",
+    "iconUrl",
+    "defaultInputModes",
+    "defaultOutputModes",
+    "skills",
+];
+
+/// The card of an agent, as the front shows it; with what it says besides to those who are known.
+pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>) -> Value {
     let interface = |url: &str, binding: &str, version: &str| json!({"url": url, "protocolBinding": binding, "protocolVersion": version});
     let mut interfaces = vec![
         interface(&front.url, "JSONRPC", "1.0"),
@@ -59,6 +76,18 @@ pub fn write(card: &AgentCard, front: &Front) -> Value {
     }
     let params = mesh_params(card);
     let skills: Vec<Value> = card.skills.iter().map(write_skill).collect();
+    let mut extensions = vec![json!({
+        "uri": EXTENSION,
+        "description": "How the agent is reached peer to peer, and the schemas of its skills",
+        "params": params,
+    })];
+    for (uri, required) in &front.extensions {
+        let mut extension = json!({ "uri": uri });
+        if *required {
+            extension["required"] = true.into();
+        }
+        extensions.push(extension);
+    }
     let mut json = json!({
         "name": card.name,
         "description": card.description,
@@ -66,12 +95,9 @@ pub fn write(card: &AgentCard, front: &Front) -> Value {
         "supportedInterfaces": interfaces,
         "capabilities": {
             "streaming": true,
-            "pushNotifications": false,
-            "extensions": [{
-                "uri": EXTENSION,
-                "description": "How the agent is reached peer to peer, and the schemas of its skills",
-                "params": params,
-            }],
+            "pushNotifications": true,
+            "extendedAgentCard": front.extended,
+            "extensions": extensions,
         },
         "defaultInputModes": MODES,
         "defaultOutputModes": MODES,
@@ -80,6 +106,14 @@ pub fn write(card: &AgentCard, front: &Front) -> Value {
     if front.bearer {
         json["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
         json["securitySchemes"] = json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
+    }
+    for (name, value) in more.into_iter().flatten() {
+        match (json[name].as_array_mut(), value) {
+            (Some(skills), Value::Array(besides)) if name == "skills" => {
+                skills.extend(besides.iter().cloned());
+            }
+            _ => json[name] = value.clone(),
+        }
     }
     if let Some(key) = &front.key {
         signature::sign(&mut json, key);
@@ -95,6 +129,7 @@ fn add_legacy(json: &mut Value, front: &Front) {
     json["url"] = front.url.clone().into();
     json["preferredTransport"] = "JSONRPC".into();
     json["protocolVersion"] = LEGACY_VERSION.into();
+    json["supportsAuthenticatedExtendedCard"] = front.extended.into();
     json["additionalInterfaces"] = json!([{"url": front.url, "transport": "JSONRPC"}]);
     if front.bearer {
         let scheme = &mut json["securitySchemes"]["bearer"];
@@ -303,7 +338,7 @@ mod tests {
         #[test]
         fn nothing_of_a_card_is_lost(card in any_card(), dual: bool) {
             let front = Front { url: "http://localhost".to_owned(), dual, bearer: dual, ..Front::default() };
-            let json = write(&card, &front);
+            let json = write(&card, &front, None);
             prop_assert_eq!(read(json).unwrap(), card);
         }
     }
@@ -319,6 +354,7 @@ mod tests {
                     bearer: true,
                     ..Front::default()
                 },
+                None,
             )
         };
         assert_eq!(card(true)["url"], "http://h");

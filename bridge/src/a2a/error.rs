@@ -27,6 +27,8 @@ pub enum Reason {
     InvalidAgentResponse,
     /// No extended card here.
     ExtendedAgentCardNotConfigured,
+    /// An extension is required that the client does not declare.
+    ExtensionSupportRequired,
     /// Neither 0.3 nor 1.0, or not what the request is written in.
     VersionNotSupported,
     /// Not JSON.
@@ -67,6 +69,7 @@ impl Reason {
             Self::ExtendedAgentCardNotConfigured => {
                 Row("EXTENDED_AGENT_CARD_NOT_CONFIGURED", -32007, 400, STATE)
             }
+            Self::ExtensionSupportRequired => Row("EXTENSION_SUPPORT_REQUIRED", -32008, 400, STATE),
             Self::VersionNotSupported => Row("VERSION_NOT_SUPPORTED", -32009, 400, STATE),
             Self::ParseError => Row("INVALID_REQUEST", -32700, 400, BAD),
             Self::InvalidRequest => Row("INVALID_REQUEST", -32600, 400, BAD),

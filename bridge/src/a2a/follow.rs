@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use agentanycast_proto::v1::{self, TaskStatus, part::Content};
+use agentanycast_proto::v1::{self, MessageRole, TaskStatus, part::Content};
 use prost::Message as _;
 
 use crate::gateway::Update;
@@ -117,6 +117,39 @@ impl Follow {
         steps
     }
 
+    /// Takes what was said while no updates came, from the task as it stands, but for what the next update says.
+    pub fn catch_up(&mut self, task: v1::Task, next: &Update) -> Vec<Step> {
+        let of_next = |message: &v1::Message| {
+            let said = next.message.as_ref();
+            said.is_some_and(|said| said.message_id == message.message_id)
+        };
+        let mut steps = Vec::new();
+        let mut messages = task.messages.into_iter().peekable();
+        while let Some(message) = messages.next() {
+            let is_news = message.role() == MessageRole::Agent
+                && !message.message_id.is_empty()
+                && !of_next(&message)
+                && self.messages.insert(message.message_id.clone());
+            if !is_news {
+                continue;
+            }
+            let is_question = messages
+                .peek()
+                .is_some_and(|next| next.role() == MessageRole::User);
+            self.ahead = true;
+            self.status = if is_question {
+                TaskStatus::InputRequired
+            } else {
+                TaskStatus::Working
+            };
+            steps.push(Step::Tell(Event::Status {
+                status: self.status,
+                message: Some(message),
+            }));
+        }
+        steps
+    }
+
     /// Takes the results of a task as it stands, of which updates say nothing until they are whole: those that are
     /// being produced are read.
     pub fn look(&mut self, task: v1::Task) -> Vec<Step> {
@@ -213,6 +246,7 @@ mod tests {
             status,
             message: message.map(said),
             artifacts: Vec::new(),
+            resumed: false,
         }
     }
 
@@ -274,6 +308,39 @@ mod tests {
         assert!(told(&mut follow, update(Failed, Some("gone"))).is_some());
     }
 
+    #[test]
+    fn what_was_said_while_nobody_listened_is_told() {
+        use TaskStatus::{InputRequired, Working};
+        let mut follow = shown(Working, &["hi", "1"]);
+        let of = |role: MessageRole, id: &str| v1::Message {
+            role: role.into(),
+            ..said(id)
+        };
+        let task = v1::Task {
+            messages: vec![
+                of(MessageRole::User, "hi"),
+                of(MessageRole::Agent, "1"),
+                of(MessageRole::Agent, "2"),
+                of(MessageRole::Agent, "which?"),
+                of(MessageRole::User, "that"),
+                of(MessageRole::Agent, "3"),
+            ],
+            ..v1::Task::default()
+        };
+        let next = update(Working, Some("3"));
+        let mut steps = follow.catch_up(task, &next);
+        steps.extend(follow.take(next));
+        let told: Vec<_> = steps
+            .into_iter()
+            .map(|step| match step {
+                Step::Tell(Event::Status { status, message }) => (status, message.unwrap().message_id),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [(Working, "2"), (InputRequired, "which?"), (Working, "3")];
+        assert_eq!(told, expected.map(|(status, id)| (status, id.to_owned())));
+    }
+
     fn artifact(id: &str, text: &str) -> v1::Artifact {
         let content = if text.starts_with(REFERENCE) {
             Content::UrlPart(UrlPart {
@@ -301,6 +368,7 @@ mod tests {
         let with = |status, artifacts: &[(&str, &str)]| Update {
             status,
             message: None,
+            resumed: false,
             artifacts: artifacts.iter().map(|(id, text)| artifact(id, text)).collect(),
         };
         let working = TaskStatus::Working;

@@ -4,31 +4,33 @@
 //! the task and are as durable as it, so the bridge keeps nothing of its own. The one rule: a caller sees tasks that
 //! carry its own labels, and no others.
 
+mod events;
 mod list;
 mod pieces;
+mod send;
+mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_proto::v1::{self, TaskStatus};
-use async_stream::try_stream;
 use async_trait::async_trait;
-use futures::{
-    StreamExt as _,
-    stream::{BoxStream, SelectAll},
-};
-use serde_json::Value;
+use futures::{StreamExt as _, stream::BoxStream};
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     card::{self, Front},
     error::{A2aError, Reason},
-    follow::{self, Event, Follow, Step},
+    follow::{self, Event},
     message::Place,
     render::Answer,
-    request::{Call, Request, Send},
+    request::{Call, Push, Request},
     task::is_terminal,
 };
-use crate::gateway::{ErrorKind, Gateway, GatewayError, Outgoing, Target, TaskHandle, Update};
+use crate::{
+    gateway::{ErrorKind, Gateway, GatewayError, Target, TaskHandle},
+    screen::Screen,
+};
 
 /// The labels of a task that came by this gateway.
 const CALLER: &str = "a2a.caller";
@@ -49,6 +51,8 @@ pub struct Address {
     pub target: Target,
     /// The name under which the caller is known; `anonymous` if there is none.
     pub caller: String,
+    /// Extensions that it declares, of those that are known here.
+    pub extensions: Vec<String>,
 }
 
 /// A task that is being followed.
@@ -70,22 +74,51 @@ pub trait Handler: std::marker::Send + Sync {
 
     /// The card of an agent.
     async fn card(&self, target: &Target, front: &Front) -> Result<Value, A2aError>;
+
+    /// Whether requests can be carried out now.
+    async fn check(&self) -> Result<(), A2aError>;
+
+    /// The card for those who are known.
+    async fn extended_card(&self, target: &Target, front: &Front) -> Result<Value, A2aError>;
+}
+
+/// What the handler is told.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// How long an answer may wait for its task; then it shows the task as it stands.
+    pub patience: Duration,
+    /// Where webhooks may be.
+    pub screen: Screen,
+    /// Extensions that whoever asks for something must declare.
+    pub required_extensions: Vec<String>,
+    /// What the card of the node's own agent says besides to those who are known; without it there is no such card.
+    pub extended_card: Option<Map<String, Value>>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_mins(10),
+            screen: Screen::Public,
+            required_extensions: Vec::new(),
+            extended_card: None,
+        }
+    }
 }
 
 /// The handler that passes requests on to the mesh.
 pub struct Mesh {
     gateway: Arc<dyn Gateway>,
-    /// How long an answer may wait for its task.
-    patience: Duration,
+    rules: Rules,
     followed: Arc<Semaphore>,
 }
 
 impl Mesh {
-    /// On this node. An answer that waits for its task shows the task as it stands after `patience`.
-    pub fn new(gateway: Arc<dyn Gateway>, patience: Duration) -> Self {
+    /// On this node.
+    pub fn new(gateway: Arc<dyn Gateway>, rules: Rules) -> Self {
         Self {
             gateway,
-            patience,
+            rules,
             followed: Arc::new(Semaphore::new(FOLLOWED)),
         }
     }
@@ -106,65 +139,20 @@ impl Mesh {
         Ok(Known { handle, task })
     }
 
-    /// Sends a message; the task that it begins or belongs to.
-    async fn send(
-        &self,
-        address: &Address,
-        tenant: &str,
-        send: &Send,
-    ) -> Result<Arc<dyn TaskHandle>, A2aError> {
-        if send.push {
-            let text = "push notifications are not supported by this bridge; follow the task by a stream";
-            return Err(A2aError::new(Reason::PushNotificationNotSupported, text));
+    /// Checks that a client declares what it must.
+    fn check_extensions(&self, address: &Address) -> Result<(), A2aError> {
+        let mut required = self.rules.required_extensions.iter();
+        match required.find(|required| !address.extensions.contains(required)) {
+            None => Ok(()),
+            Some(missing) => Err(A2aError::new(
+                Reason::ExtensionSupportRequired,
+                format!("this needs the extension {missing}; declare it in A2A-Extensions"),
+            )),
         }
-        if !send.place.task_id.is_empty() {
-            return self.reply(address, tenant, send).await;
-        }
-        let mut metadata = send.labels.clone();
-        metadata.extend(labels(address, tenant));
-        let outgoing = Outgoing {
-            target: address.target.clone(),
-            message: send.message.clone(),
-            context_id: send.place.context_id.clone(),
-            metadata,
-        };
-        Ok(self.gateway.send(outgoing).await?)
     }
 
-    async fn reply(
-        &self,
-        address: &Address,
-        tenant: &str,
-        send: &Send,
-    ) -> Result<Arc<dyn TaskHandle>, A2aError> {
-        let Known { handle, task } = self.task(address, tenant, &send.place.task_id).await?;
-        let context = &send.place.context_id;
-        if !context.is_empty() && *context != task.context_id {
-            return Err(A2aError::params(format!(
-                "message.contextId is not that of task {}, which is {}",
-                task.task_id, task.context_id
-            )));
-        }
-        handle.reply(send.message.clone()).await?;
-        Ok(handle)
-    }
-
-    /// The task once it has ended or asks for something, or as it stands when patience is over.
-    async fn halted(&self, handle: &Arc<dyn TaskHandle>) -> Result<v1::Task, A2aError> {
-        let _place = self.room()?;
-        let mut updates = handle.updates();
-        let halt = async {
-            while let Some(update) = updates.next().await {
-                if is_halt(update?.status) {
-                    break;
-                }
-            }
-            Ok::<_, GatewayError>(())
-        };
-        if let Ok(halted) = tokio::time::timeout(self.patience, halt).await {
-            halted?;
-        }
-        Ok(handle.snapshot().await?)
+    async fn own_card(&self) -> Result<v1::AgentCard, GatewayError> {
+        self.gateway.card(&self.gateway.peer_id().await?).await
     }
 
     fn room(&self) -> Result<OwnedSemaphorePermit, A2aError> {
@@ -185,7 +173,19 @@ struct Known {
 impl Handler for Mesh {
     async fn answer(&self, address: &Address, request: Request) -> Result<Answer, A2aError> {
         let tenant = &request.tenant;
+        self.check_extensions(address)?;
         match request.call {
+            Call::LegacySend(send) => {
+                if address.target == Target::Own && !self.gateway.listening().await? {
+                    return Ok(Answer::Legacy(None, None));
+                }
+                let handle = self.send(address, tenant, &send).await?;
+                let task = self.halted(&handle).await?;
+                Ok(Answer::Legacy(
+                    Some(Box::new(finished_results(task))),
+                    send.history,
+                ))
+            }
             Call::Send(send) => {
                 let handle = self.send(address, tenant, &send).await?;
                 let task = if send.wait {
@@ -214,14 +214,22 @@ impl Handler for Mesh {
                 }
             }
             Call::List(list) => Ok(Answer::Tasks(self.list(address, tenant, list).await?)),
-            Call::Push => Err(A2aError::new(
-                Reason::PushNotificationNotSupported,
-                "push notifications are not supported by this bridge; follow the task by a stream",
-            )),
-            Call::ExtendedCard => Err(A2aError::new(
-                Reason::ExtendedAgentCardNotConfigured,
-                "this agent has no extended card; its public one says all",
-            )),
+            Call::Push(push) => {
+                let (lists, deletes) = (
+                    matches!(push, Push::List { .. }),
+                    matches!(push, Push::Delete { .. }),
+                );
+                let mut found = self.push(address, tenant, push).await?;
+                Ok(match found.pop() {
+                    Some((task_id, webhook)) if !lists => Answer::Webhook(task_id, webhook),
+                    _ if deletes => Answer::Done,
+                    last => {
+                        found.extend(last);
+                        Answer::Webhooks(found)
+                    }
+                })
+            }
+            Call::ExtendedCard => Err(no_extended_card()),
             Call::Subscribe { .. } => Err(A2aError::new(
                 Reason::UnsupportedOperation,
                 "a task is followed by a stream",
@@ -230,6 +238,7 @@ impl Handler for Mesh {
     }
 
     async fn follow(&self, address: &Address, request: Request) -> Result<Followed, A2aError> {
+        self.check_extensions(address)?;
         let place = self.room()?;
         let tenant = &request.tenant;
         let handle = match request.call {
@@ -260,13 +269,13 @@ impl Handler for Mesh {
                 context_id: task.context_id.clone(),
                 task_id: task.task_id.clone(),
             },
-            events: events(handle, updates.boxed(), task, place),
+            events: events::of(handle, updates.boxed(), task, place),
         })
     }
 
     async fn card(&self, target: &Target, front: &Front) -> Result<Value, A2aError> {
         let card = match target {
-            Target::Own => self.gateway.card(&self.gateway.peer_id().await?).await,
+            Target::Own => self.own_card().await,
             Target::Peer(peer) => self.gateway.card(peer).await,
             Target::Skill(skill) => {
                 let found = self.gateway.discover(skill, ASKED_FOR_SKILL).await?;
@@ -278,61 +287,32 @@ impl Handler for Mesh {
             }
             Target::Url(_) => return Err(A2aError::new(Reason::AgentNotFound, "no such agent")),
         };
-        Ok(card::write(&card?, front))
+        Ok(card::write(&card?, front, None))
+    }
+
+    async fn check(&self) -> Result<(), A2aError> {
+        // That there is none says that tasks can be read.
+        match self.gateway.task("health").snapshot().await {
+            Err(error) if !matches!(error.kind(), ErrorKind::TaskNotFound | ErrorKind::Invalid) => {
+                Err(error.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn extended_card(&self, target: &Target, front: &Front) -> Result<Value, A2aError> {
+        match (&self.rules.extended_card, target) {
+            (Some(more), Target::Own) => Ok(card::write(&self.own_card().await?, front, Some(more))),
+            _ => Err(no_extended_card()),
+        }
     }
 }
 
-/// The events of a task that is shown as it stands and then followed.
-fn events(
-    handle: Arc<dyn TaskHandle>,
-    mut updates: BoxStream<'static, Result<Update, GatewayError>>,
-    task: v1::Task,
-    place: OwnedSemaphorePermit,
-) -> BoxStream<'static, Result<Event, A2aError>> {
-    let stream = try_stream! {
-        let _place = place;
-        let over = is_terminal(task.status());
-        let (mut follow, mut steps) = Follow::new(&task);
-        yield Event::Task(Box::new(finished_results(task)));
-        let mut reading = SelectAll::new();
-        loop {
-            let mut ended = over;
-            for step in steps {
-                match step {
-                    Step::Tell(event) => {
-                        ended = matches!(&event, Event::Status { status, .. } if is_terminal(*status));
-                        yield event;
-                    }
-                    Step::Read(artifact) => reading.push(pieces::of(&handle, artifact)),
-                    Step::Finish => {
-                        while let Some(piece) = reading.next().await {
-                            yield piece?;
-                        }
-                    }
-                }
-            }
-            if ended {
-                while let Some(piece) = reading.next().await {
-                    yield piece?;
-                }
-                break;
-            }
-            let update = loop {
-                tokio::select! {
-                    biased;
-                    Some(piece) = reading.next() => yield piece?,
-                    update = updates.next() => break update,
-                }
-            };
-            let Some(update) = update.transpose()? else { break };
-            let hint = follow::is_hint(&update);
-            steps = follow.take(update);
-            if hint {
-                steps.extend(follow.look(handle.snapshot().await?));
-            }
-        }
-    };
-    stream.boxed()
+fn no_extended_card() -> A2aError {
+    A2aError::new(
+        Reason::ExtendedAgentCardNotConfigured,
+        "this agent has no extended card; its public one says all",
+    )
 }
 
 /// Whether whoever waits has something to do now.
@@ -366,10 +346,14 @@ fn belongs(task: &v1::Task, address: &Address, tenant: &str) -> bool {
 }
 
 /// The task without results that are still being produced.
-fn finished_results(mut task: v1::Task) -> v1::Task {
-    task.artifacts
-        .retain(|artifact| !follow::is_reference(artifact) || !pieces::is_open(artifact));
+pub(crate) fn finished_results(mut task: v1::Task) -> v1::Task {
+    task.artifacts.retain(is_finished);
     task
+}
+
+/// Whether a result is all there, if only by reference.
+pub(crate) fn is_finished(artifact: &v1::Artifact) -> bool {
+    !follow::is_reference(artifact) || !pieces::is_open(artifact)
 }
 
 /// Of what a caller gave, as much as an error shows.

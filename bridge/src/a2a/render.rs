@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     follow::Event,
     message::{self, Place},
+    push::{self, Webhook},
     task,
     version::Version,
 };
@@ -21,6 +22,14 @@ pub enum Answer {
     Tasks(Page),
     /// A card.
     Card(Value),
+    /// A webhook of a task.
+    Webhook(String, Webhook),
+    /// All webhooks of a task.
+    Webhooks(Vec<(String, Webhook)>),
+    /// That it was done.
+    Done,
+    /// A task in the words of before 0.3: as in 0.3, with its conversation as `sessionId`. Without a task: it was refused.
+    Legacy(Option<Box<v1::Task>>, Option<usize>),
 }
 
 /// A page of tasks.
@@ -66,6 +75,23 @@ pub fn answer(version: Version, answer: Answer) -> Value {
             })
         }
         Answer::Card(card) => card,
+        Answer::Webhook(task_id, webhook) => push::write(version, &task_id, &webhook),
+        Answer::Webhooks(all) => {
+            let all = all
+                .iter()
+                .map(|(task_id, webhook)| push::write(version, task_id, webhook));
+            match version {
+                Version::V10 => json!({ "configs": all.collect::<Vec<_>>(), "nextPageToken": "" }),
+                Version::V03 => all.collect(),
+            }
+        }
+        Answer::Done => Value::Null,
+        Answer::Legacy(Some(task), history) => {
+            let mut json = task::write(version, *task, history);
+            json["sessionId"] = json["contextId"].clone();
+            json
+        }
+        Answer::Legacy(None, _) => json!({ "status": { "state": "rejected" } }),
     }
 }
 

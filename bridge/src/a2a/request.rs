@@ -1,16 +1,22 @@
 //! Requests: the methods of both versions and their parameters, read into one form that does not know which version,
 //! and which binding, it came by. PURE.
 
+mod legacy;
+mod push;
+
 use std::collections::BTreeMap;
 
 use agentanycast_proto::v1::{self, MessageRole, TaskStatus};
 use serde_json::Value;
+
+pub use push::Push;
 
 use super::{
     error::{A2aError, Reason},
     fields::Fields,
     labels::{self, Annex},
     message::{self, Place},
+    push::{self as webhooks, Webhook},
     task,
     time::{self, read_time},
     version::Version,
@@ -38,10 +44,18 @@ pub enum Method {
     Cancel,
     /// Follow a task.
     Subscribe,
-    /// Anything about push notifications.
-    Push,
+    /// Ask to be told of a task by a webhook.
+    SetPush,
+    /// Read what was asked for.
+    GetPush,
+    /// List it.
+    ListPush,
+    /// Take it back.
+    DeletePush,
     /// Read the card for those who are known.
     ExtendedCard,
+    /// Send a message in the words of before 0.3, and wait.
+    LegacySend,
 }
 
 impl Method {
@@ -54,10 +68,11 @@ impl Method {
             "tasks/get" => (V03, Self::Get),
             "tasks/cancel" => (V03, Self::Cancel),
             "tasks/resubscribe" => (V03, Self::Subscribe),
-            "tasks/pushNotificationConfig/set"
-            | "tasks/pushNotificationConfig/get"
-            | "tasks/pushNotificationConfig/list"
-            | "tasks/pushNotificationConfig/delete" => (V03, Self::Push),
+            "tasks/pushNotificationConfig/set" => (V03, Self::SetPush),
+            "tasks/pushNotificationConfig/get" => (V03, Self::GetPush),
+            "tasks/pushNotificationConfig/list" => (V03, Self::ListPush),
+            "tasks/pushNotificationConfig/delete" => (V03, Self::DeletePush),
+            "tasks/send" => (V03, Self::LegacySend),
             "agent/getAuthenticatedExtendedCard" => (V03, Self::ExtendedCard),
             "SendMessage" => (V10, Self::Send),
             "SendStreamingMessage" => (V10, Self::Stream),
@@ -65,10 +80,10 @@ impl Method {
             "ListTasks" => (V10, Self::List),
             "CancelTask" => (V10, Self::Cancel),
             "SubscribeToTask" => (V10, Self::Subscribe),
-            "CreateTaskPushNotificationConfig"
-            | "GetTaskPushNotificationConfig"
-            | "ListTaskPushNotificationConfigs"
-            | "DeleteTaskPushNotificationConfig" => (V10, Self::Push),
+            "CreateTaskPushNotificationConfig" => (V10, Self::SetPush),
+            "GetTaskPushNotificationConfig" => (V10, Self::GetPush),
+            "ListTaskPushNotificationConfigs" => (V10, Self::ListPush),
+            "DeleteTaskPushNotificationConfig" => (V10, Self::DeletePush),
             "GetExtendedAgentCard" => (V10, Self::ExtendedCard),
             _ => return None,
         })
@@ -113,10 +128,12 @@ pub enum Call {
         /// Which.
         id: String,
     },
-    /// Anything about push notifications.
-    Push,
+    /// Something about the webhooks of a task.
+    Push(Push),
     /// Read the card for those who are known.
     ExtendedCard,
+    /// Send a message in the words of before 0.3.
+    LegacySend(Box<Send>),
 }
 
 /// A message to send.
@@ -132,8 +149,8 @@ pub struct Send {
     pub wait: bool,
     /// The newest messages in the answer, at most; `None` = all.
     pub history: Option<usize>,
-    /// Whether the client wants to be told of changes by a webhook.
-    pub push: bool,
+    /// Where the client wants to be told of changes, and in what.
+    pub push: Option<(Webhook, Version)>,
 }
 
 /// Which tasks to list.
@@ -210,16 +227,24 @@ pub fn read(version: Version, method: Method, params: Value) -> Result<Request, 
         Method::Cancel => Call::Cancel { id: id(&mut fields)? },
         Method::Subscribe => Call::Subscribe { id: id(&mut fields)? },
         Method::List => Call::List(read_list(fields)?),
-        Method::Push => Call::Push,
+        Method::SetPush | Method::GetPush | Method::ListPush | Method::DeletePush => {
+            Call::Push(push::read(version, method, fields)?)
+        }
         Method::ExtendedCard => Call::ExtendedCard,
+        Method::LegacySend => Call::LegacySend(Box::new(legacy::read(fields)?)),
     };
     Ok(Request { tenant, call })
 }
 
 fn id(fields: &mut Fields) -> Result<String, A2aError> {
-    let id = fields.text_or_empty("id")?;
+    named(fields, "id")
+}
+
+/// A field that must be there.
+fn named(fields: &mut Fields, name: &str) -> Result<String, A2aError> {
+    let id = fields.text_or_empty(name)?;
     if id.is_empty() {
-        return Err(A2aError::params("params.id is missing"));
+        return Err(A2aError::params(format!("{} is missing", fields.path(name))));
     }
     Ok(id)
 }
@@ -239,7 +264,7 @@ fn read_send(version: Version, mut fields: Fields) -> Result<Send, A2aError> {
         labels,
         wait: true,
         history: None,
-        push: false,
+        push: None,
     };
     let Some(mut configuration) = fields.fields("configuration")? else {
         return Ok(send);
@@ -258,7 +283,10 @@ fn read_send(version: Version, mut fields: Fields) -> Result<Send, A2aError> {
         Version::V10 => "taskPushNotificationConfig",
         Version::V03 => "pushNotificationConfig",
     };
-    send.push = configuration.object(push)?.is_some();
+    if let Some(webhook) = configuration.object(push)? {
+        let path = configuration.path(push);
+        send.push = Some((webhooks::read(version, webhook, &path)?, version));
+    }
     Ok(send)
 }
 

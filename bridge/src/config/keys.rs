@@ -24,6 +24,11 @@ macro_rules! settings_table {
             $crate::setting!($config, $($at).+.cors_origins, $toml, $flag, $variable, "cors_origins", "cors-origins", "CORS_ORIGINS", "ORIGINS", "Origins whose pages may call, comma list, * for any"),
             $crate::setting!($config, $($at).+.tokens_file, $toml, $flag, $variable, "tokens_file", "tokens-file", "TOKENS_FILE", "FILE", "Callers, one a line: a name and its Bearer token"),
             $crate::setting!($config, $($at).+.max_body, $toml, $flag, $variable, "max_body", "max-body", "MAX_BODY", "SIZE", "Largest body of a request"),
+            $crate::setting!($config, $($at).+.allow_private_webhooks, $toml, $flag, $variable, "allow_private_webhooks", "allow-private-webhooks", "ALLOW_PRIVATE_WEBHOOKS", "", "Tell webhooks on private networks and on this host too"),
+            $crate::setting!($config, $($at).+.webhook_patience, $toml, $flag, $variable, "webhook_patience", "webhook-patience", "WEBHOOK_PATIENCE", "TIME", "How long a webhook may be out of reach before it is given up"),
+            $crate::setting!($config, $($at).+.extended_card, $toml, $flag, $variable, "extended_card", "extended-card", "EXTENDED_CARD", "FILE", "What the own agent's card says besides to callers with a token, JSON"),
+            $crate::setting!($config, $($at).+.extensions, $toml, $flag, $variable, "extensions", "extensions", "EXTENSIONS", "URIS", "Extensions of A2A that the agents understand, comma list"),
+            $crate::setting!($config, $($at).+.required_extensions, $toml, $flag, $variable, "required_extensions", "required-extensions", "REQUIRED_EXTENSIONS", "URIS", "Those that clients must declare, comma list"),
             $crate::setting!($config, $($at).+.wait_limit, $toml, $flag, $variable, "wait_limit", "wait-limit", "WAIT_LIMIT", "TIME", "How long an answer may wait for its task"),
         ]
     };

@@ -1,7 +1,7 @@
 //! A node for tests: its agent answers at once, and everything is remembered.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -22,6 +22,7 @@ const KEPT: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeGateway {
     tasks: Arc<Mutex<HashMap<String, v1::Task>>>,
+    notes: Arc<Mutex<BTreeMap<(String, String), v1::TaskNote>>>,
     next: Arc<AtomicU64>,
 }
 
@@ -71,6 +72,7 @@ impl Gateway for FakeGateway {
         let mut tasks = self.tasks.lock().unwrap();
         if tasks.len() == KEPT {
             tasks.clear();
+            self.notes.lock().unwrap().clear();
         }
         tasks.insert(id.clone(), task);
         drop(tasks);
@@ -109,6 +111,59 @@ impl Gateway for FakeGateway {
         });
         Ok(found.into_iter().collect())
     }
+
+    async fn listening(&self) -> Result<bool, GatewayError> {
+        Ok(true)
+    }
+
+    async fn put_note(
+        &self,
+        task: &str,
+        mut note: v1::TaskNote,
+        if_version: u64,
+    ) -> Result<u64, GatewayError> {
+        self.task(task).snapshot().await?;
+        let mut notes = self.notes.lock().unwrap();
+        let key = (task.to_owned(), note.name.clone());
+        if if_version != 0 && notes.get(&key).is_none_or(|known| known.version != if_version) {
+            return Err(GatewayError::new(ErrorKind::Conflict, "another version"));
+        }
+        note.version = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let version = note.version;
+        notes.insert(key, note);
+        Ok(version)
+    }
+
+    async fn delete_note(&self, task: &str, name: &str) -> Result<(), GatewayError> {
+        self.notes
+            .lock()
+            .unwrap()
+            .remove(&(task.to_owned(), name.to_owned()));
+        Ok(())
+    }
+
+    async fn notes(&self, task: &str) -> Result<Vec<v1::TaskNote>, GatewayError> {
+        let notes = self.notes.lock().unwrap();
+        let of_task = notes.iter().filter(|((of, _), _)| of == task);
+        Ok(of_task.map(|(_, note)| note.clone()).collect())
+    }
+
+    fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>> {
+        let notes = self.notes.lock().unwrap();
+        let tasks: Vec<_> = notes
+            .iter()
+            .filter(|(_, note)| note.open)
+            .map(|((task_id, _), note)| {
+                Ok(v1::WatchTaskNotesResponse {
+                    task_id: task_id.clone(),
+                    notes: vec![note.clone()],
+                })
+            })
+            .collect();
+        futures::stream::iter(tasks)
+            .chain(futures::stream::pending())
+            .boxed()
+    }
 }
 
 struct FakeTask {
@@ -134,6 +189,7 @@ impl TaskHandle for FakeTask {
                 status: task.status(),
                 message: task.status_message,
                 artifacts: task.artifacts,
+                resumed: false,
             })
         });
         futures::stream::iter(update).boxed()

@@ -95,6 +95,33 @@ impl Gateway for SdkGateway {
         });
         Ok(translated.collect())
     }
+
+    async fn listening(&self) -> Result<bool, GatewayError> {
+        Ok(self.node.info().await?.agent_listening.unwrap_or(true))
+    }
+
+    async fn put_note(&self, task: &str, note: v1::TaskNote, if_version: u64) -> Result<u64, GatewayError> {
+        let if_version = (if_version != 0).then_some(if_version);
+        Ok(self.node.put_task_note(task, note.into(), if_version).await?)
+    }
+
+    async fn delete_note(&self, task: &str, name: &str) -> Result<(), GatewayError> {
+        Ok(self.node.delete_task_note(task, name).await?)
+    }
+
+    async fn notes(&self, task: &str) -> Result<Vec<v1::TaskNote>, GatewayError> {
+        let notes = self.node.task_notes(task).await?;
+        Ok(notes.into_iter().map(Into::into).collect())
+    }
+
+    fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>> {
+        let tasks = self.node.watch_task_notes().map(|next| {
+            let (task_id, notes) = next?;
+            let notes = notes.into_iter().map(Into::into).collect();
+            Ok(v1::WatchTaskNotesResponse { task_id, notes })
+        });
+        tasks.boxed()
+    }
 }
 
 struct SdkTask {
@@ -118,6 +145,7 @@ impl TaskHandle for SdkTask {
                 status: v1::TaskStatus::try_from(i32::from(update.status)).unwrap_or_default(),
                 message: update.message.map(Into::into),
                 artifacts: update.artifacts.into_iter().map(Into::into).collect(),
+                resumed: update.resumed,
             })
         });
         updates.boxed()

@@ -3,9 +3,10 @@
 //! So all bindings go through the same code: what a request means, and what an answer looks like, is decided in JSON.
 
 use agentanycast_proto::a2a::{
-    Artifact, ListTasksRequest, ListTasksResponse, Message, Part, Role, SendMessageRequest, StreamResponse,
-    Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent, part::Content,
-    stream_response::Payload,
+    Artifact, AuthenticationInfo, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
+    ListTasksResponse, Message, Part, Role, SendMessageRequest, StreamResponse, Task,
+    TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    part::Content, stream_response::Payload,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prost_types::Struct;
@@ -27,12 +28,52 @@ pub(super) fn of_send(request: SendMessageRequest) -> Value {
             "historyLength": configuration.history_length,
             "returnImmediately": configuration.return_immediately,
         });
-        if configuration.task_push_notification_config.is_some() {
-            json["taskPushNotificationConfig"] = json!({});
+        if let Some(webhook) = configuration.task_push_notification_config {
+            json["taskPushNotificationConfig"] = of_webhook(webhook);
         }
         params.insert("configuration".to_owned(), json);
     }
     Value::Object(params)
+}
+
+/// The parameters that set a webhook.
+pub(super) fn of_webhook(webhook: TaskPushNotificationConfig) -> Value {
+    let mut json = json!({
+        "tenant": webhook.tenant,
+        "id": webhook.id,
+        "taskId": webhook.task_id,
+        "url": webhook.url,
+        "token": webhook.token,
+    });
+    if let Some(AuthenticationInfo { scheme, credentials }) = webhook.authentication {
+        json["authentication"] = json!({ "scheme": scheme, "credentials": credentials });
+    }
+    json
+}
+
+/// A webhook that was rendered; its tenant is that of the request, which may name an agent.
+pub(super) fn to_webhook(json: &Value, tenant: &str) -> TaskPushNotificationConfig {
+    TaskPushNotificationConfig {
+        tenant: tenant.to_owned(),
+        id: text(json, "id"),
+        task_id: text(json, "taskId"),
+        url: text(json, "url"),
+        token: text(json, "token"),
+        authentication: json
+            .get("authentication")
+            .map(|authentication| AuthenticationInfo {
+                scheme: text(authentication, "scheme"),
+                credentials: text(authentication, "credentials"),
+            }),
+    }
+}
+
+/// Webhooks that were rendered.
+pub(super) fn to_webhooks(json: &Value, tenant: &str) -> ListTaskPushNotificationConfigsResponse {
+    ListTaskPushNotificationConfigsResponse {
+        configs: list(json, "configs", |webhook| to_webhook(webhook, tenant)),
+        next_page_token: text(json, "nextPageToken"),
+    }
 }
 
 /// The parameters that list tasks.
@@ -201,19 +242,19 @@ fn to_part(json: &Value) -> Part {
     }
 }
 
-fn text(json: &Value, name: &str) -> String {
+pub(super) fn text(json: &Value, name: &str) -> String {
     json[name].as_str().unwrap_or_default().to_owned()
 }
 
-fn texts(json: &Value, name: &str) -> Vec<String> {
+pub(super) fn texts(json: &Value, name: &str) -> Vec<String> {
     list(json, name, |value| value.as_str().unwrap_or_default().to_owned())
 }
 
-fn list<T>(json: &Value, name: &str, read: impl Fn(&Value) -> T) -> Vec<T> {
+pub(super) fn list<T>(json: &Value, name: &str, read: impl Fn(&Value) -> T) -> Vec<T> {
     json[name].as_array().into_iter().flatten().map(read).collect()
 }
 
-fn object(json: &Value, name: &str) -> Option<Struct> {
+pub(super) fn object(json: &Value, name: &str) -> Option<Struct> {
     json[name].as_object().cloned().map(to_struct)
 }
 

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use super::{JSON, Shared, response};
+use super::{FrontConfig, JSON, Shared, response};
 use crate::{a2a::card::Front, gateway::Target};
 
 /// How long a card may be kept. Agents change their cards seldom, and clients want to see it when they do.
@@ -48,16 +48,7 @@ pub(super) async fn answer(
     host: &str,
     headers: &HeaderMap,
 ) -> Response {
-    let scheme = if shared.config.tls { "https" } else { "http" };
-    let origin = origin(shared.config.public_url.as_deref(), scheme, host);
-    let front = Front {
-        url: format!("{origin}{base}"),
-        grpc: authority(&origin),
-        tenant: tenant(target),
-        dual: shared.config.dual_cards,
-        bearer: shared.config.callers.must_show(),
-        key: shared.config.card_key.clone(),
-    };
+    let front = front(&shared.config, target, base, host);
     let card = match shared.handler.card(target, &front).await {
         Ok(card) => card.to_string(),
         Err(error) => {
@@ -96,6 +87,22 @@ pub(super) async fn answer(
         }
     }
     response
+}
+
+/// What the card of an agent says of the bridge to a client that calls it by this host.
+pub(crate) fn front(config: &FrontConfig, target: &Target, base: &str, host: &str) -> Front {
+    let scheme = if config.tls { "https" } else { "http" };
+    let origin = origin(config.public_url.as_deref(), scheme, host);
+    Front {
+        url: format!("{origin}{base}"),
+        grpc: authority(&origin),
+        tenant: tenant(target),
+        dual: config.dual_cards,
+        bearer: config.callers.must_show(),
+        key: config.card_key.clone(),
+        extended: config.extended_card && *target == Target::Own,
+        extensions: config.extensions.clone(),
+    }
 }
 
 /// Where the bridge is reached: as configured, or as the request says.

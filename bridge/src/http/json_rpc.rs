@@ -4,11 +4,11 @@ use axum::{extract::Request, response::Response};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{JSON, Shared, body, response, sse, version_asked};
+use super::{JSON, Shared, body, front, host, response, sse, version_asked};
 use crate::a2a::{
     error::{A2aError, Reason},
     mesh::Address,
-    render,
+    render::{self, Answer},
     request::{self, Method},
     version::Version,
 };
@@ -28,7 +28,8 @@ struct Failed {
     error: A2aError,
 }
 
-pub(super) async fn answer(shared: &Shared, address: &Address, request: Request) -> Response {
+pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, request: Request) -> Response {
+    let host = host(&request).to_owned();
     let (head, content) = request.into_parts();
     let asked = version_asked(&head.headers, &head.uri);
     let failed = |failed: Failed| {
@@ -64,7 +65,14 @@ pub(super) async fn answer(shared: &Shared, address: &Address, request: Request)
             Err(error) => failed(Failed { id, version, error }),
         };
     }
-    match shared.handler.answer(address, read).await {
+    let answer = if method == Method::ExtendedCard {
+        let front = front(&shared.config, &address.target, base, &host);
+        let card = shared.handler.extended_card(&address.target, &front).await;
+        card.map(Answer::Card)
+    } else {
+        shared.handler.answer(address, read).await
+    };
+    match answer {
         Ok(answer) => response(
             StatusCode::OK,
             JSON,

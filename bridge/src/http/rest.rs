@@ -4,7 +4,7 @@ use axum::{extract::Request, response::Response};
 use http::{Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 
-use super::{A2A_JSON, JSON, Shared, body, query, response, sse, version_asked};
+use super::{A2A_JSON, JSON, Shared, body, front, host, query, response, sse, version_asked};
 use crate::a2a::{
     error::A2aError,
     mesh::Address,
@@ -13,15 +13,22 @@ use crate::a2a::{
     version::Version,
 };
 
+/// What a path names.
+pub(super) struct Place {
+    pub(super) tenant: String,
+    pub(super) id: String,
+    pub(super) webhook: String,
+}
+
 pub(super) async fn answer(
     shared: &Shared,
     address: &Address,
+    base: &str,
     method: Method,
-    tenant: String,
-    id: String,
+    place: Place,
     request: Request,
 ) -> Response {
-    match carry_out(shared, address, method, tenant, id, request).await {
+    match carry_out(shared, address, base, method, place, request).await {
         Ok(response) => response,
         Err(error) => failed(&error),
     }
@@ -30,11 +37,12 @@ pub(super) async fn answer(
 async fn carry_out(
     shared: &Shared,
     address: &Address,
+    base: &str,
     method: Method,
-    tenant: String,
-    id: String,
+    place: Place,
     request: Request,
 ) -> Result<Response, A2aError> {
+    let host = host(&request).to_owned();
     let (head, content) = request.into_parts();
     Version::V10.agree(version_asked(&head.headers, &head.uri).as_deref())?;
     let mut params = match head.method {
@@ -49,11 +57,18 @@ async fn carry_out(
             .collect(),
     };
     // What the path says counts.
-    if !id.is_empty() {
-        params.insert("id".to_owned(), id.into());
-    }
-    if !tenant.is_empty() {
-        params.insert("tenant".to_owned(), tenant.into());
+    let of_task = match method {
+        Method::SetPush | Method::GetPush | Method::ListPush | Method::DeletePush => "taskId",
+        _ => "id",
+    };
+    for (name, said) in [
+        (of_task, place.id),
+        ("tenant", place.tenant),
+        ("id", place.webhook),
+    ] {
+        if !said.is_empty() {
+            params.insert(name.to_owned(), said.into());
+        }
     }
     let read = request::read(Version::V10, method, Value::Object(params))?;
     if method.streams() {
@@ -68,12 +83,17 @@ async fn carry_out(
             error,
         ));
     }
+    if method == Method::ExtendedCard {
+        let front = front(&shared.config, &address.target, base, &host);
+        let card = shared.handler.extended_card(&address.target, &front).await?;
+        return Ok(response(StatusCode::OK, A2A_JSON, &card));
+    }
     let answer = shared.handler.answer(address, read).await?;
-    Ok(response(
-        StatusCode::OK,
-        A2A_JSON,
-        &render::answer(Version::V10, answer),
-    ))
+    let body = match render::answer(Version::V10, answer) {
+        Value::Null => Value::Object(Map::new()),
+        body => body,
+    };
+    Ok(response(StatusCode::OK, A2A_JSON, &body))
 }
 
 fn failed(error: &A2aError) -> Response {

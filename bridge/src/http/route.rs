@@ -24,6 +24,8 @@ pub(super) struct Route {
 /// What of an agent is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
+    /// Whether the bridge can do its work.
+    Health,
     Card,
     JsonRpc,
     Rest {
@@ -31,6 +33,8 @@ pub(super) enum What {
         tenant: String,
         /// The task that the path names; empty if none.
         id: String,
+        /// Its webhook that the path names; empty if none.
+        webhook: String,
     },
 }
 
@@ -87,6 +91,8 @@ fn what(verb: &Verb, rest: &[String]) -> Result<What, Lost> {
     match words.as_slice() {
         [] | ["a2a"] if *verb == Verb::POST => Ok(What::JsonRpc),
         [] | ["a2a"] => Err(Lost::NotAllowed("POST")),
+        ["health"] if *verb == Verb::GET || *verb == Verb::HEAD => Ok(What::Health),
+        ["health"] => Err(Lost::NotAllowed("GET, HEAD")),
         [".well-known", card] if CARDS.contains(card) => {
             if *verb == Verb::GET || *verb == Verb::HEAD {
                 Ok(What::Card)
@@ -118,9 +124,19 @@ fn rest_of(verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
             Some((id, "subscribe")) => (Method::Subscribe, id, "GET, POST"),
             _ => (Method::Get, *task, "GET"),
         },
-        ["tasks", id, "pushNotificationConfigs"] => (Method::Push, *id, "GET, POST"),
-        ["tasks", id, "pushNotificationConfigs", _] => (Method::Push, *id, "GET, DELETE"),
+        ["tasks", id, "pushNotificationConfigs"] if *verb == Verb::POST => {
+            (Method::SetPush, *id, "GET, POST")
+        }
+        ["tasks", id, "pushNotificationConfigs"] => (Method::ListPush, *id, "GET, POST"),
+        ["tasks", id, "pushNotificationConfigs", _] if *verb == Verb::DELETE => {
+            (Method::DeletePush, *id, "GET, DELETE")
+        }
+        ["tasks", id, "pushNotificationConfigs", _] => (Method::GetPush, *id, "GET, DELETE"),
         _ => return Err(Lost::NoSuchPath),
+    };
+    let webhook = match rest {
+        ["tasks", _, _, webhook] => *webhook,
+        _ => "",
     };
     if !verbs.split(", ").any(|allowed| verb.as_str() == allowed) {
         return Err(Lost::NotAllowed(verbs));
@@ -129,6 +145,7 @@ fn rest_of(verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
         method,
         tenant: tenant.to_owned(),
         id: id.to_owned(),
+        webhook: webhook.to_owned(),
     })
 }
 
@@ -166,6 +183,16 @@ mod tests {
             method,
             tenant: tenant.to_owned(),
             id: id.to_owned(),
+            webhook: String::new(),
+        }
+    }
+
+    fn hook(method: Method, id: &str, webhook: &str) -> What {
+        What::Rest {
+            method,
+            tenant: String::new(),
+            id: id.to_owned(),
+            webhook: webhook.to_owned(),
         }
     }
 
@@ -179,6 +206,7 @@ mod tests {
             );
         }
         for (verb, path, what) in [
+            (&get, "/health", What::Health),
             (&post, "/", What::JsonRpc),
             (&post, "/a2a", What::JsonRpc),
             (&post, "/a2a/", What::JsonRpc),
@@ -193,12 +221,22 @@ mod tests {
             (
                 &post,
                 "/tasks/t/pushNotificationConfigs",
-                rest(Method::Push, "", "t"),
+                hook(Method::SetPush, "t", ""),
+            ),
+            (
+                &get,
+                "/tasks/t/pushNotificationConfigs",
+                hook(Method::ListPush, "t", ""),
             ),
             (
                 &get,
                 "/tasks/t/pushNotificationConfigs/c",
-                rest(Method::Push, "", "t"),
+                hook(Method::GetPush, "t", "c"),
+            ),
+            (
+                &Verb::DELETE,
+                "/tasks/t/pushNotificationConfigs/c",
+                hook(Method::DeletePush, "t", "c"),
             ),
             (&get, "/extendedAgentCard", rest(Method::ExtendedCard, "", "")),
             (&post, "/acme/message:send", rest(Method::Send, "acme", "")),

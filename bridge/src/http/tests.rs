@@ -9,13 +9,17 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{a2a::mesh::Mesh, gateway::fake::FakeGateway};
+use crate::{
+    a2a::mesh::{Mesh, Rules},
+    gateway::fake::FakeGateway,
+};
 
 fn front() -> Router {
-    let handler = Arc::new(Mesh::new(
-        Arc::new(FakeGateway::default()),
-        Duration::from_secs(10),
-    ));
+    let rules = Rules {
+        patience: Duration::from_secs(10),
+        ..Rules::default()
+    };
+    let handler = Arc::new(Mesh::new(Arc::new(FakeGateway::default()), rules));
     let config = FrontConfig {
         public_url: None,
         dual_cards: true,
@@ -24,6 +28,8 @@ fn front() -> Router {
         tls: false,
         callers: Callers::everybody(),
         card_key: None,
+        extended_card: false,
+        extensions: vec![("urn:x".to_owned(), false)],
         cors_origins: vec!["https://ui.example".to_owned()],
     };
     router(handler, config, CancellationToken::new())
@@ -77,12 +83,20 @@ fn message(version: &str) -> Value {
 /// Calls of every method, all well-formed.
 fn calls() -> Vec<(&'static str, Value)> {
     let send = |version| {
-        let configuration = json!({"historyLength": 1, "returnImmediately": true, "blocking": true});
+        let configuration = json!({"historyLength": 1, "returnImmediately": true, "blocking": true,
+            "taskPushNotificationConfig": {"url": "https://example.org"},
+            "pushNotificationConfig": {"url": "https://example.org"}});
         json!({"message": message(version), "configuration": configuration, "metadata": {"a": "b"}})
     };
     let id = || json!({"id": "t0", "historyLength": 2, "tenant": ""});
-    let push =
-        || json!({"taskId": "t0", "id": "p", "url": "https://example.org", "pushNotificationConfig": {}});
+    let push = || {
+        json!({"taskId": "t0", "id": "p", "url": "https://example.org", "token": "x",
+            "authentication": {"scheme": "Bearer", "credentials": "y"}})
+    };
+    let old_push = || {
+        json!({"taskId": "t0", "id": "t0", "pushNotificationConfigId": "p", "pushNotificationConfig":
+            {"id": "p", "url": "https://example.org", "authentication": {"schemes": ["Bearer"], "credentials": "y"}}})
+    };
     let calls = [
         ("1.0", "SendMessage", send("1.0")),
         ("1.0", "SendStreamingMessage", send("1.0")),
@@ -105,10 +119,16 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("0.3", "tasks/get", id()),
         ("0.3", "tasks/cancel", id()),
         ("0.3", "tasks/resubscribe", id()),
-        ("0.3", "tasks/pushNotificationConfig/set", push()),
-        ("0.3", "tasks/pushNotificationConfig/get", push()),
-        ("0.3", "tasks/pushNotificationConfig/list", push()),
-        ("0.3", "tasks/pushNotificationConfig/delete", push()),
+        ("0.3", "tasks/pushNotificationConfig/set", old_push()),
+        ("0.3", "tasks/pushNotificationConfig/get", old_push()),
+        ("0.3", "tasks/pushNotificationConfig/list", old_push()),
+        ("0.3", "tasks/pushNotificationConfig/delete", old_push()),
+        (
+            "0.3",
+            "tasks/send",
+            json!({"id": "c", "sessionId": "s", "message": {"role": "user",
+            "parts": [{"type": "text", "text": "hi"}]}}),
+        ),
         ("0.3", "agent/getAuthenticatedExtendedCard", json!({})),
     ];
     let call = |(version, method, params)| {

@@ -220,6 +220,7 @@ fn other_value(key: &Key) -> String {
         ("retry_delays", _) => "1s,90s",
         ("bridge.card", _) => "1.0",
         ("bridge.max_body", _) => "1MiB",
+        ("bridge.webhook_patience", _) => "3h",
         ("policy.acl" | "policy.rate_limit.overrides" | "policy.groups", _) => "",
         ("policy.trust", _) => "known",
         ("policy.trusted_peers", _) => "did:web:a,http:b",

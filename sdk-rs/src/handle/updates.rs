@@ -16,6 +16,7 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
     Box::pin(stream! {
         let mut backoff = node.session().backoff();
         let mut last: Option<(TaskStatus, Option<String>)> = None;
+        let mut again = false;
         loop {
             let mut events = match subscribe(&node, &task_id, false).await {
                 Ok(events) => events,
@@ -26,7 +27,7 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
             };
             let mut first = true;
             let loss = loop {
-                let update = match events.message().await {
+                let mut update = match events.message().await {
                     Ok(Some(update)) => TaskUpdate::from(update),
                     Ok(None) => break None,
                     Err(status) if error::is_stream_loss(&status) => break Some(status),
@@ -36,6 +37,7 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
                     }
                 };
                 backoff.reset();
+                update.resumed = std::mem::take(&mut again);
                 if update.status.is_terminal() {
                     drain(&mut events).await;
                     yield Ok(update);
@@ -49,6 +51,7 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
                 }
             };
             tracing::debug!(task = task_id, ?loss, "the updates broke off; subscribing again");
+            again = true;
             if !backoff.pause().await {
                 yield Err(node.session().unavailable());
                 return;

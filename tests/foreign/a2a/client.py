@@ -4,29 +4,39 @@ It prints the name of each scenario that went well, and ends. Usage: client.py U
 """
 
 import asyncio
+import os
 import sys
 from uuid import uuid4
 
 import grpc
 import httpx
-from a2a.client import A2ACardResolver, ClientConfig, create_client
+from a2a.client import A2ACardResolver, ClientCallContext, ClientConfig, create_client
+from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
 from a2a.types import (
+    AuthenticationInfo,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Part,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
+    StreamResponse,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
     TaskState,
 )
-from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from a2a.utils.errors import ExtensionSupportRequiredError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from google.protobuf.json_format import MessageToDict, ParseDict
 from jwt import PyJWK
 from jwt.utils import base64url_encode
+from webhook import Webhook
 
 ENDS = {TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED}
 
@@ -60,12 +70,27 @@ def base58(text):
     return number.to_bytes((number.bit_length() + 7) // 8, "big")
 
 
+def did_key(verified=True):
+    """Finds the key of a signature in its own name; or another one."""
+
+    def key_of(kid, _):
+        did = kid.partition("#")[0]
+        raw = base58(did.removeprefix("did:key:z"))
+        assert raw[:2] == b"\xed\x01", raw
+        key = raw[2:] if verified else bytes(32)
+        return PyJWK({"kty": "OKP", "crv": "Ed25519", "x": base64url_encode(key).decode()})
+
+    return create_signature_verifier(key_of, ["EdDSA"])
+
+
 class Asker:
     def __init__(self, url, binding):
         self.url, self.binding = url, binding
 
     async def client(self, streaming):
-        http = httpx.AsyncClient(timeout=60)
+        token = os.environ.get("BRIDGE_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        http = httpx.AsyncClient(timeout=60, headers=headers)
         config = ClientConfig(
             streaming=streaming,
             httpx_client=http,
@@ -97,20 +122,10 @@ class Asker:
         assert card.capabilities.streaming, card
 
     async def signature(self):
-        def check(verified):
-            def key_of(kid, _):
-                did = kid.partition("#")[0]
-                raw = base58(did.removeprefix("did:key:z"))
-                assert raw[:2] == b"\xed\x01", raw
-                key = raw[2:] if verified else bytes(32)
-                return PyJWK({"kty": "OKP", "crv": "Ed25519", "x": base64url_encode(key).decode()})
-
-            return create_signature_verifier(key_of, ["EdDSA"])
-
         async with httpx.AsyncClient() as http:
             resolver = A2ACardResolver(http, self.url)
-            await resolver.get_agent_card(signature_verifier=check(True))
-            await refused(InvalidSignaturesError, resolver.get_agent_card(signature_verifier=check(False)))
+            await resolver.get_agent_card(signature_verifier=did_key())
+            await refused(InvalidSignaturesError, resolver.get_agent_card(signature_verifier=did_key(False)))
 
     async def send(self):
         said = message("echo Grüezi")
@@ -197,6 +212,59 @@ class Asker:
         assert first["metadata"]["trace"] == fields["metadata"]["trace"], first
         assert first["extensions"] == fields["extensions"], first
         await self.plain.cancel_task(CancelTaskRequest(id=task.id))
+
+    async def push(self):
+        webhook = await Webhook().start()
+        authentication = AuthenticationInfo(scheme="Bearer", credentials="secret")
+        config = TaskPushNotificationConfig(
+            id="mine", url=webhook.url, token="token", authentication=authentication
+        )
+        said = request(message("ask me"))
+        said.configuration.task_push_notification_config.CopyFrom(config)
+        (answer,) = [answer async for answer in self.plain.send_message(said)]
+        task = answer.task
+        named = dict(task_id=task.id, id="mine")
+        kept = await self.plain.get_task_push_notification_config(GetTaskPushNotificationConfigRequest(**named))
+        # Over gRPC the tenant names the agent.
+        config.task_id, config.tenant = task.id, kept.tenant
+        assert kept == config, kept
+        other = TaskPushNotificationConfig(task_id=task.id, id="other", url="https://hooks.example.org/")
+        assert await self.plain.create_task_push_notification_config(other) == other
+        listed = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+        found = await self.plain.list_task_push_notification_configs(listed)
+        assert [one.id for one in found.configs] == ["mine", "other"], found
+        gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="other")
+        await self.plain.delete_task_push_notification_config(gone)
+        found = await self.plain.list_task_push_notification_configs(listed)
+        assert [one.id for one in found.configs] == ["mine"], found
+
+        await self.ask(message("that", task_id=task.id), wait=False)
+        events = []
+        while not events or self.state(events[-1]) != TaskState.TASK_STATE_COMPLETED:
+            headers, body = await webhook.next()
+            assert headers["authorization"] == "Bearer secret", headers
+            assert headers["x-a2a-notification-token"] == "token", headers
+            events.append(ParseDict(body, StreamResponse()))
+        assert events[0].task.id == task.id, events
+        results = [text for event in events for text in texts([event.artifact_update.artifact])]
+        assert results == ["ask me | that"], events
+
+    def state(self, event):
+        return event.task.status.state if event.HasField("task") else event.status_update.status.state
+
+    async def extended(self):
+        assert self.plain._card.capabilities.extended_agent_card, self.plain._card
+        asked = GetExtendedAgentCardRequest()
+        card = await self.plain.get_extended_agent_card(asked, signature_verifier=did_key())
+        assert "secret" in [skill.id for skill in card.skills], card
+
+    async def extensions(self):
+        said = request(message("echo x"))
+        await refused(ExtensionSupportRequiredError, self.ask(message("echo x")))
+        parameters = ServiceParametersFactory.create([with_a2a_extensions(["urn:must"])])
+        context = ClientCallContext(service_parameters=parameters)
+        (answer,) = [answer async for answer in self.plain.send_message(said, context=context)]
+        assert texts(answer.task.artifacts) == ["x"], answer
 
 
 async def main():

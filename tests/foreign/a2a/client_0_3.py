@@ -4,6 +4,7 @@ It prints the name of each scenario that went well, and ends. Usage: client_0_3.
 """
 
 import asyncio
+import os
 import sys
 from uuid import uuid4
 
@@ -14,15 +15,21 @@ from a2a.types import (
     DataPart,
     FilePart,
     FileWithBytes,
+    GetTaskPushNotificationConfigParams,
     Message,
     Part,
+    PushNotificationAuthenticationInfo,
+    PushNotificationConfig,
     Role,
+    Task,
     TaskArtifactUpdateEvent,
     TaskIdParams,
+    TaskPushNotificationConfig,
     TaskQueryParams,
     TaskState,
     TextPart,
 )
+from webhook import Webhook
 
 
 def message(text, *parts, **fields):
@@ -49,7 +56,9 @@ class Asker:
         self.url = url
 
     async def client(self, streaming):
-        http = httpx.AsyncClient(timeout=60)
+        token = os.environ.get("BRIDGE_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        http = httpx.AsyncClient(timeout=60, headers=headers)
         return await ClientFactory.connect(self.url, ClientConfig(streaming=streaming, httpx_client=http))
 
     async def open(self):
@@ -123,6 +132,29 @@ class Asker:
         assert first.parts == said.parts, first
         assert first.metadata["trace"] == {"id": 7} and first.extensions == ["urn:x"], first
         await self.plain.cancel_task(TaskIdParams(id=task.id))
+
+    async def push(self):
+        webhook = await Webhook().start()
+        task = await self.ask(message("ask me"))
+        authentication = PushNotificationAuthenticationInfo(schemes=["Bearer"], credentials="secret")
+        config = PushNotificationConfig(id="mine", url=webhook.url, token="token", authentication=authentication)
+        asked = TaskPushNotificationConfig(task_id=task.id, push_notification_config=config)
+        assert await self.plain.set_task_callback(asked) == asked
+        named = GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id="mine")
+        assert await self.plain.get_task_callback(named) == asked
+        await self.ask(message("that", task_id=task.id, context_id=task.context_id))
+        while True:
+            headers, body = await webhook.next()
+            assert headers["authorization"] == "Bearer secret", headers
+            assert headers["x-a2a-notification-token"] == "token", headers
+            told = Task.model_validate(body)
+            if told.status.state == TaskState.completed:
+                break
+        assert told.id == task.id and texts(told.artifacts) == ["ask me | that"], told
+
+    async def extended(self):
+        card = await self.plain.get_card()
+        assert "secret" in [skill.id for skill in card.skills], card
 
 
 async def main():

@@ -29,7 +29,7 @@ async fn errors_are_those_of_the_specification() {
         (
             "CreateTaskPushNotificationConfig",
             json!({"taskId": "t", "url": "https://example.org"}),
-            -32003,
+            -32001,
         ),
         ("tasks/get", json!({"id": "x"}), -32009),
     ] {

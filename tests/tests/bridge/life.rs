@@ -1,9 +1,13 @@
 //! What dies and comes back during a task that is followed: the bridge, its daemon, the agent's daemon.
 
-use agentanycast_tests::{bridge::to_the_end, eventually};
-use serde_json::{Value, json};
+use std::sync::Arc;
 
-use crate::scene::{Scene, say, send, send_off, texts};
+use agentanycast::{HandlerError, IncomingTask};
+use agentanycast_tests::{bridge::to_the_end, eventually, http::Stream};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::scene::{CARRIERS, Carrier, Scene, say, send, send_off, texts};
 
 /// Answers the question of a task, and waits for its end.
 async fn answer(scene: &Scene, id: &Value) -> Value {
@@ -97,4 +101,141 @@ async fn a_stop_ends_streams_in_good_order() {
     let events = reading.await.unwrap();
     let last = events.last().unwrap();
     assert_eq!(last["error"]["data"][0]["reason"], "UNAVAILABLE", "{last}");
+}
+
+/// Who is killed while a task is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Bridge,
+    Daemon,
+    RemoteDaemon,
+}
+
+/// What a client knows of what the agent said: the task shows all of it, an update the next.
+#[derive(Debug, Default)]
+struct Heard(Vec<String>);
+
+impl Heard {
+    fn hear(&mut self, event: &Value) {
+        let text = |message: &Value| message["parts"][0]["text"].as_str().map(str::to_owned);
+        let result = &event["result"];
+        if let Some(task) = result.get("task") {
+            let history = task["history"].as_array().cloned().unwrap_or_default();
+            let said = history.iter().filter(|message| message["role"] == "ROLE_AGENT");
+            self.0 = said.filter_map(text).collect();
+            self.0.extend(text(&task["status"]["message"]));
+        } else {
+            self.0.extend(text(&result["statusUpdate"]["status"]["message"]));
+        }
+    }
+
+    /// Listens until so much was said; false: the stream ended before.
+    async fn listen(&mut self, stream: &mut Stream, count: usize) -> bool {
+        while self.0.len() < count {
+            match stream.next().await {
+                Some(event) if event.get("error").is_none() => self.hear(&event),
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Says a number as often as it is let, and ends at nine.
+async fn count(task: IncomingTask, let_go: Arc<Semaphore>) -> Result<(), HandlerError> {
+    for number in 1..=9 {
+        let_go.acquire().await.unwrap().forget();
+        task.working(number.to_string()).await?;
+    }
+    task.complete([agentanycast::Artifact::text("done")]).await?;
+    Ok(())
+}
+
+/// Whoever is killed: the client has everything in the end, in order, nothing twice.
+async fn survives(carrier: Carrier, victim: Victim) {
+    eprintln!("{victim:?} is killed, the bridge by {carrier:?}");
+    let let_go = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&let_go);
+    let mut scene = Scene::by(carrier, move |task| count(task, Arc::clone(&gate))).await;
+    let mut stream = scene.client().stream("SendStreamingMessage", send("count")).await;
+    let first = stream.event().await;
+    let id = first["result"]["task"]["id"].clone();
+    let mut heard = Heard::default();
+    heard.hear(&first);
+    let_go.add_permits(3);
+    assert!(heard.listen(&mut stream, 3).await);
+    match victim {
+        Victim::Bridge => scene.bridge.crash().await,
+        Victim::Daemon => {
+            scene.pair.bob.kill().await;
+            let_go.add_permits(3);
+            scene.pair.bob.restart().await;
+        }
+        Victim::RemoteDaemon => {
+            scene.pair.alice.kill().await;
+            scene.pair.alice.restart().await;
+        }
+    }
+    // What three were said before or meanwhile is heard by whoever follows again.
+    if victim != Victim::Daemon {
+        let_go.add_permits(3);
+    }
+    if !heard.listen(&mut stream, 6).await {
+        eventually("the task is there", || async {
+            let task = scene.client().rpc("GetTask", json!({ "id": id })).await;
+            task.get("result").map(drop)
+        })
+        .await;
+        stream = scene
+            .client()
+            .stream("SubscribeToTask", json!({ "id": id }))
+            .await;
+        assert!(heard.listen(&mut stream, 6).await);
+    }
+    let_go.add_permits(3);
+    assert!(heard.listen(&mut stream, 9).await);
+    let all: Vec<String> = (1..=9).map(|number| number.to_string()).collect();
+    assert_eq!(heard.0, all, "{carrier:?} {victim:?}");
+    let rest = to_the_end(stream).await;
+    let last = &rest.last().unwrap()["result"]["statusUpdate"]["status"]["state"];
+    assert_eq!(last, "TASK_STATE_COMPLETED", "{rest:?}");
+}
+
+#[tokio::test]
+async fn a_task_is_followed_over_the_death_of_the_bridge() {
+    survives(Carrier::Grpc, Victim::Bridge).await;
+}
+
+#[tokio::test]
+async fn a_task_is_followed_over_the_death_of_the_daemon() {
+    for carrier in CARRIERS {
+        survives(carrier, Victim::Daemon).await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_followed_over_the_death_of_the_agents_daemon() {
+    for carrier in CARRIERS {
+        survives(carrier, Victim::RemoteDaemon).await;
+    }
+}
+
+/// An agent that dies for good ends its task, and the client hears of it.
+#[tokio::test]
+async fn the_death_of_the_agent_is_told() {
+    let mut scene = Scene::with(
+        Carrier::Grpc,
+        |alice| alice.config("agent_grace = \"1s\"\n"),
+        crate::scene::talk,
+    )
+    .await;
+    let mut stream = scene.client().stream("SendStreamingMessage", send("wait")).await;
+    let mut heard = Heard::default();
+    assert!(heard.listen(&mut stream, 1).await);
+    scene.end_agent();
+    let events = to_the_end(stream).await;
+    let last = &events.last().unwrap()["result"]["statusUpdate"]["status"];
+    assert_eq!(last["state"], "TASK_STATE_FAILED", "{events:?}");
+    let reason = last["message"]["parts"][0]["text"].as_str().unwrap();
+    assert!(reason.contains("agent went away"), "{reason}");
 }

@@ -14,6 +14,8 @@ mod docs;
 mod errors;
 mod life;
 mod load;
+mod more;
+mod push;
 mod scene;
 mod security;
 mod streams;

@@ -1,7 +1,7 @@
 //! A bridge before one daemon or in it, an agent on another, and what tests say to it.
 
 use agentanycast::{Artifact, HandlerError, IncomingTask, Message};
-use agentanycast_tests::{Bridge, Daemon, Pair, Transport, agent::Agent, http::Client};
+use agentanycast_tests::{Bridge, Builder, Daemon, Pair, Transport, agent::Agent, http::Client};
 use serde_json::{Value, json};
 
 /// What carries the bridge's calls to its daemon.
@@ -21,7 +21,7 @@ pub(crate) struct Scene {
     pub(crate) pair: Pair,
     pub(crate) bridge: Bridge,
     /// Serves until the scene is over.
-    _agent: Agent,
+    agent: Option<Agent>,
 }
 
 impl Scene {
@@ -34,7 +34,17 @@ impl Scene {
         Self::by(Carrier::Grpc, handler).await
     }
 
-    async fn by<H, F>(carrier: Carrier, handler: H) -> Self
+    /// The same with this carrier.
+    pub(crate) async fn by<H, F>(carrier: Carrier, handler: H) -> Self
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        Self::with(carrier, |alice| alice, handler).await
+    }
+
+    /// The same with the agent's daemon as `set_up` makes it.
+    pub(crate) async fn with<H, F>(carrier: Carrier, set_up: fn(Builder) -> Builder, handler: H) -> Self
     where
         H: Fn(IncomingTask) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
@@ -43,19 +53,24 @@ impl Scene {
         let daemon = || Daemon::builder().listen([Transport::Tcp.listen()]);
         let bob = match carrier {
             Carrier::Grpc => daemon(),
-            Carrier::Inside => daemon().bridge(),
+            Carrier::Inside => daemon().bridge().args(["--bridge-allow-private-webhooks"]),
         };
-        let pair = Pair::of(daemon(), bob).await;
+        let pair = Pair::of(set_up(daemon()), bob).await;
         let agent = Agent::serve(&pair.alice.node_named("Alice").await, handler);
         let bridge = match carrier {
-            Carrier::Grpc => Bridge::start(&pair.bob).await,
+            Carrier::Grpc => Bridge::start_with(&pair.bob, &["--allow-private-webhooks"]).await,
             Carrier::Inside => Bridge::inside(&pair.bob),
         };
         Self {
             pair,
             bridge,
-            _agent: agent,
+            agent: Some(agent),
         }
+    }
+
+    /// Ends the agent, as a crash of its process would.
+    pub(crate) fn end_agent(&mut self) {
+        self.agent = None;
     }
 
     /// With an agent that understands [`talk`].

@@ -15,7 +15,21 @@ async fn ask(version: &str, binding: Option<&str>, scenarios: &[&str]) {
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let key = format!("--key={}", pair.bob.home().path().join("key").display());
-    let bridge = Bridge::start_with(&pair.bob, &[&key]).await;
+    let bridge = Bridge::start_with(&pair.bob, &[&key, "--allow-private-webhooks"]).await;
+    let url = format!("{}/agents/{peer}", bridge.url());
+    run(&stage, version, &url, binding, scenarios, "").await;
+    agent.succeed().await;
+}
+
+/// Runs scenarios of a client that calls this URL with this token.
+async fn run(
+    stage: &Stage,
+    version: &str,
+    url: &str,
+    binding: Option<&str>,
+    scenarios: &[&str],
+    token: &str,
+) {
     let script = if version == "0.3" {
         "client_0_3.py"
     } else {
@@ -24,18 +38,18 @@ async fn ask(version: &str, binding: Option<&str>, scenarios: &[&str]) {
     let mut command = stage.command(a2a_python(version));
     command
         .arg(scripts().join("a2a").join(script))
-        .arg(format!("{}/agents/{peer}", bridge.url()))
+        .arg(url)
         .args(binding)
-        .args(scenarios);
+        .args(scenarios)
+        .env("BRIDGE_TOKEN", token);
     let mut client = Script::start(command);
     for scenario in scenarios {
         assert_eq!(client.line().await, *scenario);
     }
     client.succeed().await;
-    agent.succeed().await;
 }
 
-const SCENARIOS: [&str; 11] = [
+const SCENARIOS: [&str; 12] = [
     "card",
     "signature",
     "send",
@@ -47,6 +61,7 @@ const SCENARIOS: [&str; 11] = [
     "question",
     "resubscribe",
     "parts",
+    "push",
 ];
 
 #[tokio::test]
@@ -75,6 +90,57 @@ async fn version_0_3() {
         "cancel",
         "resubscribe",
         "parts",
+        "push",
     ];
     ask("0.3", None, &scenarios).await;
+}
+
+/// Whoever is known asks the bridge for the card of its own agent.
+async fn see_more(version: &str, binding: Option<&str>) {
+    let pair = Pair::start(Transport::Tcp).await;
+    let stage = Stage::new(Transport::Tcp);
+    let _node = pair.bob.node_named("Bob").await;
+    let home = pair.bob.home().path();
+    let (card, tokens) = (home.join("card.json"), home.join("tokens"));
+    let more =
+        r#"{"skills": [{"id": "secret", "name": "Secret", "description": "For friends", "tags": ["x"]}]}"#;
+    std::fs::write(&card, more).unwrap();
+    std::fs::write(&tokens, "alice 0123456789abcdef\n").unwrap();
+    let flags = [
+        ("key", "key"),
+        ("extended-card", "card.json"),
+        ("tokens-file", "tokens"),
+    ];
+    let flags = flags.map(|(flag, file)| format!("--{flag}={}", home.join(file).display()));
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let bridge = Bridge::start_with(&pair.bob, &flags).await;
+    run(
+        &stage,
+        version,
+        &bridge.url(),
+        binding,
+        &["extended"],
+        "0123456789abcdef",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn the_extended_card() {
+    see_more("1.0", Some("JSONRPC")).await;
+    see_more("1.0", Some("HTTP+JSON")).await;
+    see_more("0.3", None).await;
+}
+
+#[tokio::test]
+async fn a_required_extension() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let stage = Stage::new(Transport::Tcp);
+    let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
+    let bridge = Bridge::start_with(&pair.bob, &["--required-extensions=urn:must"]).await;
+    let url = format!("{}/agents/{peer}", bridge.url());
+    for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
+        run(&stage, "1.0", &url, Some(binding), &["extensions"], "").await;
+    }
+    agent.succeed().await;
 }

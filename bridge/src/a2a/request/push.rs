@@ -1,0 +1,91 @@
+//! Requests about the webhooks of a task. PURE.
+
+use super::{Method, named};
+use crate::a2a::{
+    error::A2aError,
+    fields::Fields,
+    push::{self as webhooks, Webhook},
+    version::Version,
+};
+
+/// Something about the webhooks of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Push {
+    /// Set one.
+    Set {
+        /// Of which task.
+        task_id: String,
+        /// What it is.
+        webhook: Webhook,
+        /// What it is told in.
+        version: Version,
+    },
+    /// Read one.
+    Get {
+        /// Of which task.
+        task_id: String,
+        /// Which; empty: the only one.
+        id: String,
+    },
+    /// List all.
+    List {
+        /// Of which task.
+        task_id: String,
+    },
+    /// Delete one.
+    Delete {
+        /// Of which task.
+        task_id: String,
+        /// Which.
+        id: String,
+    },
+}
+
+impl Push {
+    /// The task.
+    pub fn task_id(&self) -> &str {
+        match self {
+            Self::Set { task_id, .. }
+            | Self::Get { task_id, .. }
+            | Self::List { task_id }
+            | Self::Delete { task_id, .. } => task_id,
+        }
+    }
+}
+
+/// Reads the parameters of a method about webhooks.
+pub(super) fn read(version: Version, method: Method, mut fields: Fields) -> Result<Push, A2aError> {
+    if method == Method::SetPush {
+        let task_id = named(&mut fields, "taskId")?;
+        let (webhook, path) = match version {
+            Version::V10 => (fields.rest(), "params"),
+            Version::V03 => {
+                let webhook = fields.object("pushNotificationConfig")?;
+                let missing = || A2aError::params("params.pushNotificationConfig is missing");
+                (webhook.ok_or_else(missing)?, "params.pushNotificationConfig")
+            }
+        };
+        let webhook = webhooks::read(version, webhook, path)?;
+        return Ok(Push::Set {
+            task_id,
+            webhook,
+            version,
+        });
+    }
+    let (of_task, of_webhook) = match version {
+        Version::V10 => ("taskId", "id"),
+        Version::V03 => ("id", "pushNotificationConfigId"),
+    };
+    let task_id = named(&mut fields, of_task)?;
+    Ok(match method {
+        Method::ListPush => Push::List { task_id },
+        Method::DeletePush => Push::Delete {
+            task_id,
+            id: named(&mut fields, of_webhook)?,
+        },
+        _ => Push::Get {
+            task_id,
+            id: fields.text_or_empty(of_webhook)?,
+        },
+    })
+}

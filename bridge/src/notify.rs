@@ -1,0 +1,286 @@
+//! Tells webhooks what becomes of their tasks: at least once, in order for each, tried again for a day.
+//!
+//! The node keeps what clients asked for, and how far each webhook was told, as notes of the task; so this goes on
+//! where it stood, in whichever bridge. What is next follows from the task and that note alone (`a2a::push`). The one
+//! rule: a webhook has been told when it has answered so, and then that is noted before it is told more.
+
+mod post;
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use agentanycast_proto::v1;
+use futures::StreamExt as _;
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    a2a::{
+        message::Place,
+        now,
+        push::{self, NOTE, News},
+        render,
+        task::is_terminal,
+    },
+    gateway::{ErrorKind, Gateway, GatewayError},
+    screen::Screen,
+};
+use post::{PostError, Poster};
+
+/// Webhooks that are told something at once: so many of each lane. Callers share lanes by chance, so that one whose
+/// webhooks hang keeps few others waiting.
+const LANES: usize = 16;
+const IN_LANE: usize = 16;
+
+/// Notifications of one webhook, after which the next one has its turn.
+const IN_ONE_TURN: usize = 16;
+
+/// Pause after a notification did not arrive; it doubles with each that does not, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// Pause before the node is asked again that could not be; and one that is too old for notes.
+const NODE_PAUSE: Duration = Duration::from_secs(1);
+const OLD_NODE_PAUSE: Duration = Duration::from_mins(1);
+
+/// A webhook: its task, and the name of its note.
+type Key = (String, String);
+
+/// See the module's text.
+pub(crate) struct Notifier {
+    gateway: Arc<dyn Gateway>,
+    poster: Poster,
+    /// How long a webhook may be out of reach before it is given up.
+    patience: Duration,
+    /// Webhooks that are being told something, and whether there is more since.
+    busy: Mutex<HashMap<Key, bool>>,
+    lanes: [Semaphore; LANES],
+}
+
+/// What became of one look at a webhook.
+enum Done {
+    /// There is nothing more to tell now.
+    Told,
+    /// It has to be looked at again: there is more, or somebody has set or deleted it.
+    Again,
+    /// It was not reached, after so many notifications that were.
+    Missed(usize),
+}
+
+/// Whether a note was written.
+enum Kept {
+    Yes,
+    /// Somebody has set or deleted it meanwhile.
+    Changed,
+}
+
+impl Notifier {
+    /// Before this node; `patience` is how long a webhook may be out of reach.
+    ///
+    /// # Errors
+    /// When there is no TLS.
+    pub(crate) fn new(gateway: Arc<dyn Gateway>, screen: Screen, patience: Duration) -> anyhow::Result<Self> {
+        Ok(Self {
+            gateway,
+            poster: Poster::new(screen)?,
+            patience,
+            busy: Mutex::default(),
+            lanes: std::array::from_fn(|_| Semaphore::new(IN_LANE)),
+        })
+    }
+
+    /// Runs until `stop`. What is on its way then is told again by whoever goes on.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let workers = TaskTracker::new();
+        while let Some(pause) = stop.run_until_cancelled(self.watch(&workers, &stop)).await {
+            stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+        }
+        workers.close();
+        workers.wait().await;
+    }
+
+    /// Looks after open notes until the node does not say more; how long to wait before it is asked again.
+    async fn watch(self: &Arc<Self>, workers: &TaskTracker, stop: &CancellationToken) -> Duration {
+        let mut tasks = self.gateway.watch_notes();
+        while let Some(next) = tasks.next().await {
+            match next {
+                Ok(v1::WatchTaskNotesResponse { task_id, notes }) => {
+                    let ours = notes
+                        .into_iter()
+                        .filter(|note| note.open && note.name.starts_with(NOTE));
+                    for note in ours {
+                        self.begin((task_id.clone(), note.name), workers, stop);
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the node does not say which webhooks to tell; asking again");
+                    let is_old = error.kind() == ErrorKind::Unsupported;
+                    return if is_old { OLD_NODE_PAUSE } else { NODE_PAUSE };
+                }
+            }
+        }
+        NODE_PAUSE
+    }
+
+    fn busy(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a webhook told what is new, once what is being told has been.
+    fn begin(self: &Arc<Self>, key: Key, workers: &TaskTracker, stop: &CancellationToken) {
+        match self.busy().entry(key.clone()) {
+            Entry::Occupied(mut more) => {
+                more.insert(true);
+                return;
+            }
+            Entry::Vacant(free) => {
+                free.insert(false);
+            }
+        }
+        let (notifier, stop) = (Arc::clone(self), stop.clone());
+        workers.spawn(async move {
+            stop.run_until_cancelled(notifier.tell_all(&key)).await;
+        });
+    }
+
+    /// Tells a webhook everything there is.
+    async fn tell_all(&self, key: &Key) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.look(key).await {
+                Ok(Done::Again) => continue,
+                Ok(Done::Told) => {}
+                Ok(Done::Missed(told)) => {
+                    if told > 0 {
+                        pause = FIRST_PAUSE;
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::TaskNotFound => {}
+                Err(error) => {
+                    tracing::debug!(task = key.0, %error, "the node cannot be asked for a webhook; asking again");
+                    tokio::time::sleep(NODE_PAUSE).await;
+                    continue;
+                }
+            }
+            let mut busy = self.busy();
+            if busy.get(key).copied() == Some(true) {
+                busy.insert(key.clone(), false);
+            } else {
+                busy.remove(key);
+                return;
+            }
+        }
+    }
+
+    /// Tells a webhook what its task, as it stands, has for it. Holds a place of its lane while it holds the task.
+    async fn look(&self, (task_id, name): &Key) -> Result<Done, GatewayError> {
+        let Some(owner) = self.open_note(task_id, name).await?.map(|note| note.owner) else {
+            return Ok(Done::Told);
+        };
+        // It is closed never.
+        let _place = self.lanes[lane_of(&owner)].acquire().await;
+        let Some(mut note) = self.open_note(task_id, name).await? else {
+            return Ok(Done::Told);
+        };
+        let Some(mut hook) = push::Kept::read(&note.content) else {
+            tracing::error!(
+                task = task_id,
+                "a webhook that was noted cannot be read; it is not told"
+            );
+            note.open = false;
+            self.keep(task_id, &mut note).await?;
+            return Ok(Done::Told);
+        };
+        let task = self.gateway.task(task_id).snapshot().await?;
+        for told in 0..IN_ONE_TURN {
+            let Some(news) = push::next(hook.version(), &task, &hook.mark) else {
+                note.open = !is_terminal(task.status());
+                if !note.open {
+                    self.keep(task_id, &mut note).await?;
+                }
+                return Ok(Done::Told);
+            };
+            let (mark, last) = (news.mark.clone(), news.last);
+            match self.post(&task, news, &hook).await {
+                Ok(()) => {
+                    hook.mark = mark;
+                    hook.failing_since = None;
+                    note.open = !last;
+                }
+                Err(error) => {
+                    let now = unix_seconds();
+                    let is_first = hook.failing_since.is_none();
+                    let since = *hook.failing_since.get_or_insert(now);
+                    let is_over = now.saturating_sub(since) >= self.patience.as_secs();
+                    if !is_over && !matches!(error, PostError::Gone) {
+                        tracing::debug!(task = task_id, %error, "a webhook was not reached; trying again");
+                        if is_first {
+                            note.content = hook.write();
+                            self.keep(task_id, &mut note).await?;
+                        }
+                        return Ok(Done::Missed(told));
+                    }
+                    tracing::warn!(task = task_id, %error, "a webhook is given up");
+                    hook.given_up = true;
+                    note.open = false;
+                }
+            }
+            note.content = hook.write();
+            match self.keep(task_id, &mut note).await? {
+                Kept::Changed => return Ok(Done::Again),
+                Kept::Yes if !note.open => return Ok(Done::Told),
+                Kept::Yes => {}
+            }
+        }
+        Ok(Done::Again)
+    }
+
+    async fn open_note(&self, task_id: &str, name: &str) -> Result<Option<v1::TaskNote>, GatewayError> {
+        let notes = self.gateway.notes(task_id).await?;
+        Ok(notes.into_iter().find(|note| note.name == name && note.open))
+    }
+
+    /// Notes how far a webhook was told, unless somebody has set or deleted it meanwhile.
+    async fn keep(&self, task_id: &str, note: &mut v1::TaskNote) -> Result<Kept, GatewayError> {
+        match self.gateway.put_note(task_id, note.clone(), note.version).await {
+            Ok(version) => {
+                note.version = version;
+                Ok(Kept::Yes)
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(Kept::Changed),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn post(&self, task: &v1::Task, news: News, hook: &push::Kept) -> Result<(), PostError> {
+        let place = Place {
+            context_id: task.context_id.clone(),
+            task_id: task.task_id.clone(),
+        };
+        let time = news.time.or_else(|| now(SystemTime::now()));
+        let version = hook.version();
+        let body = render::event(version, &place, news.event, time.as_ref(), news.last);
+        self.poster.post(&hook.webhook, version, body.to_string()).await
+    }
+}
+
+fn lane_of(owner: &str) -> usize {
+    let mut hasher = DefaultHasher::new();
+    owner.hash(&mut hasher);
+    hasher.finish() as usize % LANES
+}
+
+fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;
