@@ -8,6 +8,7 @@ mod acks;
 mod artifacts;
 mod assign;
 mod attempts;
+mod audience;
 mod clockwork;
 pub mod core;
 mod courier;
@@ -36,6 +37,7 @@ mod turn;
 mod unsaid;
 mod weight;
 pub mod wire;
+mod witness;
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +45,6 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::subscribers::{Line, News};
 pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Due, StreamRoute},
@@ -55,6 +56,10 @@ pub use self::{
     spans::{Span, SpanKind},
     tally::{Direction, Spread, Tally},
     turn::{Change, EngineError, Limits, Now, OnRoute, OnSpan, RouteNews},
+};
+use self::{
+    audience::Audience,
+    subscribers::{Line, News},
 };
 use crate::{
     net,
@@ -82,7 +87,7 @@ pub struct Incoming {
 type Call = Box<dyn FnOnce(&mut Core, Now) -> Release + Send>;
 
 /// What happens once the call's turn is durable: the answer goes out, listeners are entered.
-type Release = Box<dyn FnOnce(Result<&mut shell::Audience, &EngineError>) + Send>;
+type Release = Box<dyn FnOnce(Result<&mut Audience, &EngineError>) + Send>;
 
 /// The engine, for everyone else.
 #[derive(Clone)]
@@ -108,7 +113,7 @@ impl Engine {
         &self,
         f: impl FnOnce(&mut Core, Now) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.call_with(move |core, now| (f(core, now), |_: &mut shell::Audience, answer: T| answer))
+        self.call_with(move |core, now| (f(core, now), |_: &mut Audience, answer: T| answer))
             .await
     }
 
@@ -117,7 +122,7 @@ impl Engine {
         T: Send + 'static,
         U: Send + 'static,
         F: FnOnce(&mut Core, Now) -> (Result<T, EngineError>, E) + Send + 'static,
-        E: FnOnce(&mut shell::Audience, T) -> U + Send + 'static,
+        E: FnOnce(&mut Audience, T) -> U + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let call: Call = Box::new(move |core, now| {
@@ -213,13 +218,10 @@ impl Engine {
     /// The task as it is now, and every change after that.
     pub async fn subscribe(&self, id: String) -> Result<(Task, Subscription), EngineError> {
         self.call_with(move |core, _| {
-            (
-                core.task(&id),
-                move |audience: &mut shell::Audience, task: Task| {
-                    let subscription = audience.subscribers.subscribe(&task.id);
-                    (task, subscription)
-                },
-            )
+            (core.task(&id), move |audience: &mut Audience, task: Task| {
+                let subscription = audience.subscribers.subscribe(&task.id);
+                (task, subscription)
+            })
         })
         .await
         .and_then(|(task, line)| {
@@ -237,7 +239,7 @@ impl Engine {
         let (sender, tasks) = mpsc::channel(feed::CREDIT);
         let id = self
             .call_with(move |_, _| {
-                (Ok(()), move |audience: &mut shell::Audience, ()| {
+                (Ok(()), move |audience: &mut Audience, ()| {
                     audience.add_listener(sender)
                 })
             })

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{Engine, EngineError, notes::Note, shell};
+use super::{Engine, EngineError, audience::Audience, notes::Note};
 
 /// Tasks to be looked at: at most those that have notes, whose bytes are bounded.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Engine {
         let noted = self
             .call_with(move |core, _| {
                 let open = core.tasks_with_open_notes();
-                (Ok(open), |audience: &mut shell::Audience, open| {
+                (Ok(open), |audience: &mut Audience, open| {
                     audience.noted.begin(open);
                     Arc::clone(&audience.noted)
                 })

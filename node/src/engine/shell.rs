@@ -17,19 +17,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Call, Engine, Incoming, Release,
     artifacts::{Plane, Registry},
+    audience::Audience,
     core::Core,
     courier::{self, Report},
-    feed::ListenerId,
-    noted::Noted,
-    subscribers::Subscribers,
     turn::{Effect, EngineError, Limits, Now, OnRoute, OnSpan},
+    witness::Witness,
 };
 use crate::{
     net,
-    policy::{
-        Rules,
-        audit::{self, Audit},
-    },
+    policy::{Rules, audit::Audit},
     spool::Spool,
     store::{
         Store, StoreError,
@@ -54,10 +50,6 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often otherwise.
 const SLOW_TICK: Duration = Duration::from_secs(1);
-
-/// Agents that listen at once. Each new task goes to every one of them; an agent is a connection, and there
-/// are 512 of those.
-const MAX_LISTENERS: usize = 1024;
 
 /// Reports of couriers that wait.
 const REPORTS: usize = 256;
@@ -99,43 +91,7 @@ pub struct Loaded {
     spool: Spool,
     on_route: OnRoute,
     on_span: OnSpan,
-    audit: Option<Audit>,
-    audit_is_required: bool,
-}
-
-/// Everyone who is told of changes.
-pub(super) struct Audience {
-    pub(super) subscribers: Subscribers,
-    pub(super) noted: Arc<Noted>,
-    listeners: HashMap<ListenerId, mpsc::Sender<Incoming>>,
-    next_listener: ListenerId,
-    /// Whether there is any.
-    listening: watch::Sender<bool>,
-}
-
-impl Audience {
-    pub(super) fn add_listener(&mut self, sender: mpsc::Sender<Incoming>) -> Result<ListenerId, EngineError> {
-        if self.listeners.len() >= MAX_LISTENERS {
-            return Err(EngineError::Exhausted(format!(
-                "{MAX_LISTENERS} agents listen for tasks already, the limit of this node"
-            )));
-        }
-        self.next_listener += 1;
-        self.listeners.insert(self.next_listener, sender);
-        self.tell();
-        Ok(self.next_listener)
-    }
-
-    pub(super) fn remove_listener(&mut self, id: ListenerId) {
-        self.listeners.remove(&id);
-        self.tell();
-    }
-
-    fn tell(&self) {
-        let is_listening = !self.listeners.is_empty();
-        self.listening
-            .send_if_modified(|known| std::mem::replace(known, is_listening) != is_listening);
-    }
+    witness: Witness,
 }
 
 /// The daemon's clock.
@@ -176,8 +132,7 @@ pub fn start(parts: Parts) -> Result<Loaded, StartError> {
         spool: parts.spool,
         on_route: parts.on_route,
         on_span: parts.on_span,
-        audit: None,
-        audit_is_required: false,
+        witness: Witness::default(),
     })
 }
 
@@ -191,8 +146,7 @@ impl Loaded {
     /// task is taken while that cannot be written.
     pub fn guard(&mut self, rules: Rules, audit: Option<Audit>, required: bool) -> Result<(), StoreError> {
         self.core.set_rules(rules, audit.is_some())?;
-        self.audit = audit;
-        self.audit_is_required = required;
+        self.witness = Witness::new(audit, required);
         Ok(())
     }
 
@@ -215,7 +169,7 @@ impl Loaded {
             net: net.clone(),
             clock: self.clock,
             max_stream_bytes: self.core.limits().quota,
-            audited: self.audit.is_some(),
+            audited: self.witness.is_there(),
             failed,
             listening,
             note_turn: Arc::new(Semaphore::new(1)),
@@ -232,21 +186,14 @@ impl Loaded {
             pending: VecDeque::new(),
             pending_steps: 0,
             pending_bytes: 0,
-            audience: Audience {
-                subscribers: Subscribers::default(),
-                noted: Arc::default(),
-                listeners: HashMap::new(),
-                next_listener: 0,
-                listening: listening_sender,
-            },
+            audience: Audience::new(listening_sender),
             links: HashMap::new(),
             plane: Plane::new(engine.clone(), registry),
             net,
             reports,
             on_route: self.on_route,
             on_span: self.on_span,
-            audit: self.audit,
-            audit_is_required: self.audit_is_required,
+            witness: self.witness,
             failure: None,
             failed: failed_sender,
         };
@@ -277,11 +224,6 @@ struct Link {
     frames: mpsc::Sender<bytes::Bytes>,
 }
 
-/// Waits until the audit log is doing otherwise; None: nobody tells.
-async fn changed(audited: &mut Option<watch::Receiver<audit::State>>) -> Option<()> {
-    audited.as_mut()?.changed().await.ok()
-}
-
 struct Shell {
     core: Core,
     committer: Committer,
@@ -302,8 +244,7 @@ struct Shell {
     reports: mpsc::Sender<Report>,
     on_route: OnRoute,
     on_span: OnSpan,
-    audit: Option<Audit>,
-    audit_is_required: bool,
+    witness: Witness,
     failure: Option<EngineError>,
     failed: watch::Sender<Option<String>>,
 }
@@ -318,7 +259,6 @@ impl Shell {
         stop: CancellationToken,
     ) {
         self.finish_turn();
-        let mut audited = self.audit.as_ref().map(Audit::state);
         let mut last_tick = tokio::time::Instant::now();
         loop {
             let period = if self.core.needs_clock() { TICK } else { SLOW_TICK };
@@ -328,7 +268,7 @@ impl Shell {
                     self.on_progress(progress);
                     continue;
                 }
-                Some(()) = changed(&mut audited), if audited.is_some() => {
+                Some(()) = self.witness.news(), if self.witness.is_there() => {
                     self.look_at_audit();
                     self.release_durable();
                     continue;
@@ -350,7 +290,7 @@ impl Shell {
             }
             self.finish_turn();
         }
-        self.drain(&mut progress, audited).await;
+        self.drain(&mut progress).await;
     }
 
     /// What has come meanwhile becomes part of the running turn: one batch, one barrier.
@@ -370,24 +310,20 @@ impl Shell {
     }
 
     /// Waits for what was promised to become durable, so that every caller gets its answer.
-    async fn drain(
-        mut self,
-        progress: &mut mpsc::UnboundedReceiver<Progress>,
-        mut audited: Option<watch::Receiver<audit::State>>,
-    ) {
+    async fn drain(mut self, progress: &mut mpsc::UnboundedReceiver<Progress>) {
         while !self.pending.is_empty() && self.failure.is_none() {
             tokio::select! {
                 news = progress.recv() => match news {
                     Some(news) => self.on_progress(news),
                     None => break,
                 },
-                Some(()) = changed(&mut audited) => self.release_durable(),
+                Some(()) = self.witness.news() => self.release_durable(),
             }
         }
         self.audience.subscribers.close();
         self.audience.noted.close();
         // Joining the writers' threads ends the last barrier, and writes the last lines.
-        let writers = (self.committer, self.audit);
+        let writers = (self.committer, self.witness);
         let _ = tokio::task::spawn_blocking(move || drop(writers)).await;
     }
 
@@ -548,7 +484,7 @@ impl Shell {
         }
         self.pending_bytes += bytes;
         self.pending_steps += steps.len();
-        let audited = self.audit.as_ref().map_or(0, Audit::awaited);
+        let audited = self.witness.awaited();
         self.pending.push_back(Pending {
             commit: self.submitted,
             audited,
@@ -576,7 +512,7 @@ impl Shell {
         while self
             .pending
             .front()
-            .is_some_and(|pending| pending.commit <= self.durable && self.is_audited(pending.audited))
+            .is_some_and(|pending| pending.commit <= self.durable && self.witness.passed(pending.audited))
         {
             let Some(pending) = self.pending.pop_front() else {
                 return;
@@ -594,14 +530,10 @@ impl Shell {
         }
     }
 
-    fn is_audited(&self, lines: u64) -> bool {
-        lines == 0 || self.audit.as_ref().is_none_or(|audit| audit.passed(lines))
-    }
-
     /// Shuts the door for new tasks while their decisions cannot be written down.
     fn look_at_audit(&mut self) {
-        if let Some(audit) = self.audit.as_ref().filter(|_| self.audit_is_required) {
-            self.core.block_door(audit.trouble().is_some());
+        if let Some(shut) = self.witness.shuts_door() {
+            self.core.block_door(shut);
         }
     }
 
@@ -617,12 +549,7 @@ impl Shell {
                 listener,
                 task,
                 sender_card,
-            } => {
-                if let Some(sender) = self.audience.listeners.get(&listener) {
-                    // Full or closed: the listener has gone, and its detaching offers the task again.
-                    let _ = sender.try_send(Incoming { task, sender_card });
-                }
-            }
+            } => self.audience.hand_over(listener, Incoming { task, sender_card }),
             Effect::StreamAccepted {
                 peer,
                 start,
@@ -639,11 +566,7 @@ impl Shell {
                 let permit = frame.take().map(|frame| frame.permit);
                 self.plane.on_piece(peer, envelope_id, *payload, permit);
             }
-            Effect::Audit(entry) => {
-                if let Some(audit) = &mut self.audit {
-                    audit.submit(*entry);
-                }
-            }
+            Effect::Audit(entry) => self.witness.submit(*entry),
             Effect::Routed(news) => (self.on_route)(news),
             Effect::Traced(span) => (self.on_span)(*span),
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),

@@ -154,7 +154,12 @@ impl Audit {
 
     /// Whether what was awaited is on the disk, or cannot get there.
     pub fn passed(&self, awaited: u64) -> bool {
-        awaited <= self.state.borrow().passed
+        awaited <= self.state.borrow().passed || self.is_gone()
+    }
+
+    /// Whether its thread has ended, which only a panic does.
+    fn is_gone(&self) -> bool {
+        self.state.has_changed().is_err()
     }
 
     /// Why no line can be written now.
@@ -162,6 +167,9 @@ impl Audit {
         let waiting = self.submitted - self.shared.taken.load(Ordering::Relaxed).min(self.submitted);
         if waiting > STUCK {
             return Some(format!("{waiting} lines wait to be written"));
+        }
+        if self.is_gone() {
+            return Some("its thread has ended".to_owned());
         }
         self.state.borrow().trouble.clone()
     }

@@ -15,3 +15,4 @@ mod limits;
 mod reload;
 mod rules;
 mod scene;
+mod table;
