@@ -4,8 +4,10 @@
 //! what its card tells its clients to send; a tenant of the agent follows behind a slash. The one rule: a request is
 //! read, and an answer rendered, as the JSON that it stands for.
 
-mod json;
+pub(crate) mod json;
 mod status;
+
+pub(crate) use status::reason;
 
 use std::{pin::Pin, sync::Arc, time::SystemTime};
 

@@ -21,6 +21,7 @@ use super::{
     courier::{self, Report},
     feed::ListenerId,
     noted::Noted,
+    outside::Bell,
     subscribers::Subscribers,
     turn::{Effect, EngineError, Limits, Now, OnRoute, OnSpan},
 };
@@ -207,6 +208,7 @@ impl Loaded {
         let (failed_sender, failed) = watch::channel(None);
         let (listening_sender, listening) = watch::channel(false);
         let registry = Registry::default();
+        let bell = Bell::default();
         let engine = Engine {
             calls,
             spool: self.spool,
@@ -219,6 +221,7 @@ impl Loaded {
             failed,
             listening,
             note_turn: Arc::new(Semaphore::new(1)),
+            bell: bell.clone(),
         };
         let (reports, courier_reports) = mpsc::channel(REPORTS);
         let shell = Shell {
@@ -247,6 +250,7 @@ impl Loaded {
             on_span: self.on_span,
             audit: self.audit,
             audit_is_required: self.audit_is_required,
+            bell,
             failure: None,
             failed: failed_sender,
         };
@@ -304,6 +308,7 @@ struct Shell {
     on_span: OnSpan,
     audit: Option<Audit>,
     audit_is_required: bool,
+    bell: Bell,
     failure: Option<EngineError>,
     failed: watch::Sender<Option<String>>,
 }
@@ -646,6 +651,7 @@ impl Shell {
             }
             Effect::Routed(news) => (self.on_route)(news),
             Effect::Traced(span) => (self.on_span)(*span),
+            Effect::Outside { task_id } => self.bell.ring(task_id),
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),
             Effect::StopStreams { task_id } => self.plane.stop(&task_id),
             Effect::Forget { task_id } => self.plane.forget(task_id),

@@ -9,6 +9,7 @@ mod lab;
 mod life;
 mod limits;
 mod long_life;
+mod outside;
 mod peers;
 mod refusals;
 mod simulation;
