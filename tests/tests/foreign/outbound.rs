@@ -11,6 +11,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::{
+    python::ask,
     script::Script,
     stage::{Stage, a2a_python, scripts},
 };
@@ -268,6 +269,15 @@ async fn an_agent_of_0_3() {
 #[tokio::test]
 async fn an_agent_of_0_3_without_streams() {
     of_0_3(false).await;
+}
+
+/// From a stock Python agent of the mesh to a Python agent outside.
+#[tokio::test]
+async fn the_published_python_sdk_sends_by_url() {
+    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
+    let (daemon, remote) = tokio::join!(daemon(), Remote::new(&stage, "JSONRPC", true));
+    ask(&stage, "daemon", daemon.grpc(), &remote.url, &["url"]).await;
+    remote.script.succeed().await;
 }
 
 /// The daemon is killed in the middle of a stream: the task goes on, nothing is sent twice or missing.
