@@ -115,10 +115,14 @@ const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Durat
 impl Setting for Outbound {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
         let mut outbound = Self::default();
+        // Nothing is said, by a word that stands for no table.
+        if raw.text() == Some("") {
+            return Ok(outbound);
+        }
         for (name, value) in table("outbound", raw, OUTBOUND)? {
             match name.as_str() {
                 "enabled" => outbound.enabled = bool::read(value, home)?,
-                "allow_private" if !matches!(value, Raw::Table(_)) => {
+                "allow_private" if !matches!(value, Raw::Table { .. }) => {
                     outbound.allow_private = bool::read(value, home)?;
                 }
                 "patience" => outbound.patience = time(value)?,
@@ -152,7 +156,7 @@ fn read_hosts(
     let entries = table(name, raw, OUTBOUND)?;
     let (deeper, own): (Vec<_>, Vec<_>) = entries
         .iter()
-        .partition(|(_, value)| matches!(value, Raw::Table(_)));
+        .partition(|(_, value)| matches!(value, Raw::Table { .. }));
     for (part, value) in &deeper {
         read_hosts(&format!("{name}.{part}"), value, home, hosts)?;
     }
@@ -338,7 +342,7 @@ impl Given {
 
 fn table<'a>(name: &str, raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], Refusal> {
     match raw {
-        Raw::Table(entries) => Ok(entries),
+        Raw::Table { entries, .. } => Ok(entries),
         // Its value may be a secret that was put in the wrong place.
         _ => Err(refusal(name, allowed)),
     }
@@ -357,6 +361,7 @@ fn refusal(name: &str, allowed: &str) -> Refusal {
     Refusal {
         value: name.to_owned(),
         allowed: allowed.to_owned(),
+        line: None,
     }
 }
 
@@ -369,12 +374,13 @@ mod tests {
     }
 
     fn entries(entries: &[(&str, Raw)]) -> Raw {
-        Raw::Table(
-            entries
+        Raw::Table {
+            line: 1,
+            entries: entries
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
                 .collect(),
-        )
+        }
     }
 
     fn host(given: &[(&str, Raw)]) -> Result<Host, Refusal> {
