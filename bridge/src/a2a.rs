@@ -1,7 +1,8 @@
 //! The A2A gateway: what HTTP clients of A2A 0.3 and 1.0 say, in the terms of the mesh and back.
 //!
 //! The files here are PURE, without I/O, clock or randomness, but for `mesh`, which carries requests out on a
-//! [`Gateway`](crate::gateway::Gateway). The HTTP front is `crate::http`.
+//! [`Gateway`](crate::gateway::Gateway), and `outbound`, which carries tasks of the mesh to agents outside. The HTTP front
+//! is `crate::http`.
 
 pub mod card;
 mod data;
@@ -11,6 +12,7 @@ pub mod follow;
 mod labels;
 pub mod mesh;
 pub mod message;
+pub mod outbound;
 mod part;
 pub mod push;
 pub mod render;

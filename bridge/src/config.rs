@@ -4,6 +4,7 @@
 //! what goes together.
 
 mod keys;
+pub mod outbound;
 
 use std::{
     ffi::OsString,

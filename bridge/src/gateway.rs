@@ -5,6 +5,7 @@
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
 //! outside protocol.
 
+mod errands;
 #[cfg(test)]
 pub(crate) mod fake;
 mod sdk;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
+pub use errands::{Errand, Errands, Report};
 pub use sdk::SdkGateway;
 
 /// Whom a message is for.

@@ -5,8 +5,10 @@
 //! read, and an answer rendered, as the JSON that it stands for.
 
 mod card;
-mod json;
+pub(crate) mod json;
 mod status;
+
+pub(crate) use status::reason;
 
 use std::{pin::Pin, sync::Arc, time::SystemTime};
 

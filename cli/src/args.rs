@@ -93,7 +93,7 @@ pub(crate) struct SendArgs {
     /// TARGET is a skill: any agent that has it
     #[arg(long, conflicts_with = "url")]
     pub(crate) skill: bool,
-    /// TARGET is the URL of an agent beyond a bridge
+    /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
     /// Print artifacts as they come (with --json: one JSON object per line)

@@ -49,12 +49,21 @@ struct Node {
     net: net::Handle,
     anycast: Anycast,
     started_at: SystemTime,
-    max_artifact_bytes: u64,
+    limits: Limits,
+}
+
+/// What the operator set that calls depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Larger streamed artifacts stay streams, in bytes.
+    pub max_artifact_bytes: u64,
+    /// Tasks may be sent to agents beyond this network, by URL.
+    pub outbound: bool,
 }
 
 impl Api {
-    /// The service of a running node. `max_artifact_bytes`: larger streamed artifacts stay streams.
-    pub fn new(engine: Engine, net: net::Handle, anycast: Anycast, max_artifact_bytes: u64) -> Self {
+    /// The service of a running node.
+    pub fn new(engine: Engine, net: net::Handle, anycast: Anycast, limits: Limits) -> Self {
         let started_at = SystemTime::now();
         Self {
             node: Arc::new(Node {
@@ -62,7 +71,7 @@ impl Api {
                 net,
                 anycast,
                 started_at,
-                max_artifact_bytes,
+                limits,
             }),
         }
     }

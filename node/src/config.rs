@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_bridge::config::outbound::Outbound;
 use agentanycast_program::{
     settings::{self, Program, expand},
     words,
@@ -127,6 +128,8 @@ pub struct Bridge {
     pub enabled: bool,
     /// The rest, as for a bridge that is a program of its own.
     pub front: agentanycast_bridge::config::Settings,
+    /// `[bridge.outbound]`: agents that are called by URL. Default: any on the Internet.
+    pub outbound: Outbound,
 }
 
 /// `[anycast]`.

@@ -36,7 +36,7 @@ use tower::util::MapResponseLayer;
 use crate::{
     anycast::{self, Anycast, Routes},
     api::{
-        Api,
+        self, Api,
         auth::Gate,
         listen::{self, GrpcListener},
         too_large,
@@ -44,7 +44,7 @@ use crate::{
     bridge::LocalGateway,
     config::{self, Config},
     engine::{self, Engine},
-    net,
+    net, outbound,
     policy::{
         Rules,
         audit::{self, Audit},
@@ -142,6 +142,8 @@ struct Node {
     anycast_task: tokio::task::JoinHandle<()>,
     engine_stop: CancellationToken,
     engine_task: tokio::task::JoinHandle<()>,
+    outbound_stop: CancellationToken,
+    outbound: tokio::task::JoinHandle<()>,
     server_stop: CancellationToken,
     server: tokio::task::JoinHandle<()>,
     metrics_addr: Option<SocketAddr>,
@@ -193,7 +195,13 @@ impl Node {
         let shown = bind_metrics(&config.metrics).await;
         let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
         let face = tokio::spawn(show(shown, face, face_stop.clone()));
-        let api = Api::new(engine.clone(), net.clone(), anycast, config.max_artifact_bytes.0);
+        let limits = api::Limits {
+            max_artifact_bytes: config.max_artifact_bytes.0,
+            outbound: config.bridge.outbound.enabled,
+        };
+        let api = Api::new(engine.clone(), net.clone(), anycast, limits);
+        let outbound_stop = CancellationToken::new();
+        let outbound = outbound::start(&engine, &config.bridge.outbound, outbound_stop.clone())?;
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
         let bridge = match &config.bridge {
@@ -211,6 +219,8 @@ impl Node {
             anycast_task,
             engine_stop,
             engine_task,
+            outbound_stop,
+            outbound,
             server_stop,
             server,
             metrics_addr,
@@ -245,6 +255,7 @@ impl Node {
         tokio::select! {
             _ = &mut self.engine_task => "engine",
             _ = &mut self.net_task => "network",
+            _ = &mut self.outbound => "outbound bridge",
             _ = &mut self.server => "gRPC server",
             () = ended(&mut self.bridge) => "bridge",
         }
@@ -256,6 +267,8 @@ impl Node {
         }
         self.server_stop.cancel();
         self.anycast_stop.cancel();
+        self.outbound_stop.cancel();
+        let _ = self.outbound.await; // What it heard last is still kept.
         self.engine_stop.cancel();
         let _ = self.engine_task.await;
         let _ = tokio::time::timeout(LAST_ANSWERS, self.server).await;

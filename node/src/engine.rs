@@ -20,6 +20,7 @@ mod marks;
 mod noted;
 mod notes;
 mod originate;
+mod outside;
 mod peers;
 mod queue;
 mod receive;
@@ -52,6 +53,7 @@ pub use self::{
     noted::NoteWatch,
     notes::Note,
     originate::SendTask,
+    outside::{Bell, Said},
     shell::{Loaded, Parts, StartError, start},
     spans::{Span, SpanKind},
     tally::{Direction, Spread, Tally},
@@ -105,6 +107,7 @@ pub struct Engine {
     failed: watch::Receiver<Option<String>>,
     listening: watch::Receiver<bool>,
     note_turn: noted::NoteTurn,
+    bell: Bell,
 }
 
 impl Engine {
@@ -177,6 +180,11 @@ impl Engine {
     /// Pieces of streamed artifacts that were sent.
     pub fn chunks_sent(&self) -> u64 {
         self.artifacts.chunks_sent()
+    }
+
+    /// Rings for tasks that go to agents beyond this network.
+    pub fn outside(&self) -> &Bell {
+        &self.bell
     }
 
     /// Whether an agent listens for tasks.

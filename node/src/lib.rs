@@ -8,6 +8,7 @@ mod daemon;
 pub mod delivery;
 pub mod engine;
 pub mod net;
+mod outbound;
 pub mod policy;
 mod reload;
 pub mod spool;

@@ -140,19 +140,21 @@ pub enum Role {
     Assignee(PeerId),
     /// Both: the local agent sent the task to itself.
     Both,
+    /// It sent the task to an agent beyond this network; a gateway of this node carries it there ([`Outside`]).
+    Outside,
 }
 
 impl Role {
     /// True when the local agent works on the task.
     pub fn is_assignee(self) -> bool {
-        !matches!(self, Self::Originator(_))
+        !matches!(self, Self::Originator(_) | Self::Outside)
     }
 
     /// The other side, if it is another node.
     pub fn peer(self) -> Option<PeerId> {
         match self {
             Self::Originator(peer) | Self::Assignee(peer) => Some(peer),
-            Self::Both => None,
+            Self::Both | Self::Outside => None,
         }
     }
 }
@@ -253,7 +255,27 @@ pub struct Task {
     pub held: bool,
     /// Its trace is recorded here.
     pub traced: Option<Traced>,
+    /// Where it is, when it was sent to an agent beyond this network.
+    pub outside: Option<Outside>,
 }
+
+/// How a task stands with an agent beyond this network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// Where the agent is.
+    pub url: String,
+    /// How far the gateway has got, in its own words: it goes on from there after a restart. At most [`MAX_PLACE`]
+    /// bytes.
+    pub place: Vec<u8>,
+    /// Nothing is left to be said to the agent.
+    pub settled: bool,
+}
+
+/// Longest note of a gateway on one task, in bytes: ids and a URL.
+pub const MAX_PLACE: usize = 8 << 10;
+
+/// Longest URL that a task is sent to, in bytes: what servers take.
+pub const MAX_URL: usize = 2 << 10;
 
 /// How a task that was sent by skill finds its assignee.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

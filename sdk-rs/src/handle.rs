@@ -146,15 +146,9 @@ impl TaskHandle {
 
     /// Answers a task that asks for input. A task in another state is a `Conflict` or `InvalidArgument`.
     pub async fn reply(&self, message: impl Into<Message>) -> Result<(), Error> {
-        let assignee = match &self.assignee {
-            Some(peer) => peer.clone(),
-            None => self
-                .snapshot()
-                .await?
-                .assignee
-                .ok_or_else(|| missing("peer that works on the task"))?,
-        };
-        let further = TaskBuilder::new(self.node.clone(), Target::Peer(assignee), message.into());
+        // Without a peer, as of a task that was sent to a URL, the daemon knows where it is.
+        let target = self.assignee.clone().map(Target::Peer);
+        let further = TaskBuilder::new(self.node.clone(), target, message.into());
         further.task_id(self.id.clone()).send().await.map(drop)
     }
 }

@@ -177,7 +177,7 @@ impl Node {
 
     /// As [`Node::send_task`], with options.
     pub fn task(&self, target: Target, message: impl Into<Message>) -> TaskBuilder {
-        TaskBuilder::new(self.clone(), target, message.into())
+        TaskBuilder::new(self.clone(), Some(target), message.into())
     }
 
     /// A handle for a task that was sent before, also by another process. Does not ask the daemon.

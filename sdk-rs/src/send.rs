@@ -78,13 +78,14 @@ impl From<Target> for send_task_request::Target {
 #[must_use = "a task is sent by `send`"]
 pub struct TaskBuilder {
     node: Node,
-    target: Target,
+    /// None: where the task is that this is a further message of.
+    target: Option<Target>,
     request: v1::SendTaskRequest,
     deadline: Option<SystemTime>,
 }
 
 impl TaskBuilder {
-    pub(crate) fn new(node: Node, target: Target, message: Message) -> Self {
+    pub(crate) fn new(node: Node, target: Option<Target>, message: Message) -> Self {
         let request = v1::SendTaskRequest {
             message: Some(message.into()),
             idempotency_key: uuid::Uuid::new_v4().to_string(),
@@ -156,10 +157,10 @@ impl TaskBuilder {
         }
         let subject = match (&target, request.task_id.is_empty()) {
             (_, false) => Subject::Task,
-            (Target::Skill(_), true) => Subject::Skill,
-            (Target::Peer(_) | Target::Url(_), true) => Subject::Target,
+            (Some(Target::Skill(_)), true) => Subject::Skill,
+            (Some(Target::Peer(_) | Target::Url(_)) | None, true) => Subject::Target,
         };
-        request.target = Some(target.into());
+        request.target = target.map(Into::into);
         let answer = node.session().task_call(subject, request).await?;
         let task = answer
             .task

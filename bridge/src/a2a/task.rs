@@ -160,6 +160,11 @@ pub(crate) fn attach(labels: &mut BTreeMap<String, String>, annex: Annex) {
     labels::attach(labels, ANNEX, annex);
 }
 
+/// What was said of a task besides, out of its labels.
+pub(crate) fn metadata(labels: &BTreeMap<String, String>) -> Option<Map<String, Value>> {
+    labels::to_metadata(labels, &mut labels::detach(labels, ANNEX))
+}
+
 fn read_notes(metadata: &mut Option<Map<String, Value>>, task: &mut v1::Task) {
     let Some(all) = metadata else { return };
     let known = |note: &Map<String, Value>| {

@@ -4,8 +4,8 @@
 
 use agentanycast_proto::a2a::{
     Artifact, AuthenticationInfo, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Message, Part, Role, SendMessageRequest, StreamResponse, Task,
-    TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    ListTasksResponse, Message, Part, Role, SendMessageConfiguration, SendMessageRequest, StreamResponse,
+    Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus, TaskStatusUpdateEvent,
     part::Content, stream_response::Payload,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -91,7 +91,107 @@ pub(super) fn of_list(request: &ListTasksRequest) -> Value {
     })
 }
 
-fn of_message(message: Message) -> Value {
+/// The parameters that send a message, as a message.
+pub(crate) fn to_send(params: &Value) -> SendMessageRequest {
+    let configuration = params.get("configuration").map(|given| SendMessageConfiguration {
+        return_immediately: given["returnImmediately"] == true,
+        ..SendMessageConfiguration::default()
+    });
+    SendMessageRequest {
+        tenant: text(params, "tenant"),
+        message: params.get("message").map(to_message),
+        configuration,
+        metadata: object(params, "metadata"),
+    }
+}
+
+/// A task as JSON.
+pub(crate) fn of_task(task: Task) -> Value {
+    let mut json = json!({"id": task.id, "contextId": task.context_id});
+    if let Value::Object(json) = &mut json {
+        if let Some(status) = task.status {
+            json.insert("status".to_owned(), of_status(status));
+        }
+        if !task.artifacts.is_empty() {
+            json.insert(
+                "artifacts".to_owned(),
+                task.artifacts.into_iter().map(of_artifact).collect(),
+            );
+        }
+        if !task.history.is_empty() {
+            json.insert(
+                "history".to_owned(),
+                task.history.into_iter().map(of_message).collect(),
+            );
+        }
+        put_struct(json, "metadata", task.metadata.as_ref());
+    }
+    json
+}
+
+/// An event of a stream as JSON.
+pub(crate) fn of_event(event: StreamResponse) -> Value {
+    match event.payload {
+        Some(Payload::Task(task)) => json!({"task": of_task(task)}),
+        Some(Payload::Message(message)) => json!({"message": of_message(message)}),
+        Some(Payload::StatusUpdate(update)) => {
+            let mut json = json!({"taskId": update.task_id, "contextId": update.context_id});
+            if let Value::Object(json) = &mut json {
+                if let Some(status) = update.status {
+                    json.insert("status".to_owned(), of_status(status));
+                }
+                put_struct(json, "metadata", update.metadata.as_ref());
+            }
+            json!({ "statusUpdate": json })
+        }
+        Some(Payload::ArtifactUpdate(update)) => {
+            let mut json = json!({
+                "taskId": update.task_id,
+                "contextId": update.context_id,
+                "append": update.append,
+                "lastChunk": update.last_chunk,
+            });
+            if let Value::Object(json) = &mut json {
+                if let Some(artifact) = update.artifact {
+                    json.insert("artifact".to_owned(), of_artifact(artifact));
+                }
+                put_struct(json, "metadata", update.metadata.as_ref());
+            }
+            json!({ "artifactUpdate": json })
+        }
+        None => json!({}),
+    }
+}
+
+fn of_status(status: TaskStatus) -> Value {
+    let mut json = json!({"state": status.state().as_str_name()});
+    if let Value::Object(json) = &mut json {
+        if let Some(message) = status.message {
+            json.insert("message".to_owned(), of_message(message));
+        }
+        if let Some(time) = status.timestamp.as_ref().and_then(write_time) {
+            json.insert("timestamp".to_owned(), time.into());
+        }
+    }
+    json
+}
+
+fn of_artifact(artifact: Artifact) -> Value {
+    let mut json = json!({
+        "artifactId": artifact.artifact_id,
+        "parts": artifact.parts.into_iter().map(of_part).collect::<Vec<_>>(),
+    });
+    if let Value::Object(json) = &mut json {
+        put_text(json, "name", artifact.name);
+        put_text(json, "description", artifact.description);
+        put_struct(json, "metadata", artifact.metadata.as_ref());
+        put_list(json, "extensions", artifact.extensions);
+    }
+    json
+}
+
+/// A message as JSON.
+pub(crate) fn of_message(message: Message) -> Value {
     let mut json = json!({
         "messageId": message.message_id,
         "contextId": message.context_id,
@@ -280,6 +380,36 @@ mod tests {
             ..SendMessageRequest::default()
         };
         assert_eq!(of_send(request), json!({"tenant": "", "message": json}));
+    }
+
+    #[test]
+    fn what_agents_outside_say_is_the_json_that_it_stands_for() {
+        let status = json!({"state": "TASK_STATE_WORKING", "timestamp": "2025-01-02T03:04:05.678Z"});
+        let artifact = json!({"artifactId": "a", "name": "n", "description": "d", "parts": [{"text": "x"}],
+            "metadata": {"k": 1}, "extensions": ["urn:x"]});
+        let task = json!({"id": "t", "contextId": "c", "status": status, "artifacts": [artifact]});
+        for event in [
+            json!({ "task": task }),
+            json!({"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "metadata": {"k": [1]}}}),
+            json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": true,
+                "lastChunk": false}}),
+        ] {
+            assert_eq!(of_event(to_event(&event)), event);
+        }
+        let message =
+            json!({"messageId": "m", "contextId": "", "taskId": "", "role": "ROLE_USER", "parts": []});
+        let send = json!({"tenant": "t", "message": message, "metadata": {"k": 1},
+            "configuration": {"returnImmediately": true}});
+        let request = to_send(&send);
+        assert!(
+            request
+                .configuration
+                .as_ref()
+                .is_some_and(|given| given.return_immediately)
+        );
+        let mut back = of_send(request);
+        back["configuration"] = json!({"returnImmediately": back["configuration"]["returnImmediately"]});
+        assert_eq!(back, send);
     }
 
     #[test]

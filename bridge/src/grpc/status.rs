@@ -44,6 +44,17 @@ pub(super) fn of(error: &A2aError) -> Status {
     Status::with_details(code, error.to_string(), details.encode_to_vec().into())
 }
 
+/// The reason that a failed call gave, if it is one of A2A.
+pub(crate) fn reason(status: &Status) -> Option<String> {
+    let details = RpcStatus::decode(status.details()).ok()?;
+    let info = details
+        .details
+        .iter()
+        .find(|any| any.type_url.ends_with("google.rpc.ErrorInfo"))?;
+    let info = ErrorInfo::decode(&*info.value).ok()?;
+    (!info.reason.is_empty()).then_some(info.reason)
+}
+
 fn code(word: &str) -> Code {
     match word {
         "INVALID_ARGUMENT" => Code::InvalidArgument,

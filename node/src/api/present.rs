@@ -85,7 +85,7 @@ impl Api {
                 Output::Whole(artifact) if artifact.encoded_len() > room => by_reference(task, artifact),
                 Output::Whole(artifact) => artifact.clone(),
                 Output::Streamed(streamed) => {
-                    let most = self.node.max_artifact_bytes.min(room as u64);
+                    let most = self.node.limits.max_artifact_bytes.min(room as u64);
                     let whole = self.engine().streamed_artifact(task, streamed, most).await;
                     if whole.encoded_len() > room {
                         by_reference(task, &whole)

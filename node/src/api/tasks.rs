@@ -31,6 +31,7 @@ impl Api {
         let further = is_further(&request);
         let mut others = None;
         let target = request.target.take();
+        let mut url = String::new();
         let (peer, skill) = match target {
             Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
             // An answer goes where its task is, whatever skill that was sent for.
@@ -59,10 +60,17 @@ impl Api {
                 others = Some(candidates);
                 (Some(first), skill)
             }
-            Some(Target::Url(url)) => {
-                return Err(Status::failed_precondition(format!(
-                    "cannot send to {url:?}: this node has no HTTP bridge"
-                )));
+            Some(Target::Url(_)) if !self.node.limits.outbound => {
+                return Err(Status::failed_precondition(
+                    "this node calls no agents by URL; set bridge.outbound.enabled to true",
+                ));
+            }
+            Some(Target::Url(text)) if text.is_empty() => {
+                return Err(Status::invalid_argument("url is empty"));
+            }
+            Some(Target::Url(text)) => {
+                url = text;
+                (None, String::new())
             }
             None => {
                 return Err(Status::invalid_argument(
@@ -75,6 +83,7 @@ impl Api {
             .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
         let sent = SendTask {
             peer,
+            url,
             others,
             message,
             skill,

@@ -45,6 +45,7 @@ const OWN: &[Key] = &[
     key!(Config, "transport", transport).only_flag().flag("transport", "NAME", "auto or libp2p"),
     key!(Config, "namespace", namespace).only_flag().flag("namespace", "NAME", "default"),
     key!(Config, "bridge.enabled", bridge.enabled),
+    key!(Config, "bridge.outbound", bridge.outbound),
     key!(Config, "anycast.routing_strategy", anycast.routing_strategy),
     key!(Config, "anycast.cache_ttl", anycast.cache_ttl),
     key!(Config, "anycast.auto_register", anycast.auto_register),

@@ -314,6 +314,9 @@ impl Core {
             Role::Originator(peer) => Err(EngineError::Denied(format!(
                 "task {id} was sent to {peer}; only the agent there may change it"
             ))),
+            Role::Outside => Err(EngineError::Denied(format!(
+                "task {id} was sent to an agent beyond this network; only that one may change it"
+            ))),
             _ if task.held => Err(EngineError::Precondition(format!(
                 "task {id} is held until its originator confirms that it is for this node"
             ))),

@@ -367,6 +367,7 @@ impl Core {
             let weight = self.tasks.weight(&id);
             self.feed.offer(&id, false, weight);
         }
+        self.resume_outside();
         let waited_for: Vec<PeerId> = self.queues.keys().copied().collect();
         for peer in waited_for {
             self.want(peer, true);

@@ -312,6 +312,7 @@ impl Core {
         let id = task.id.clone();
         let streaming = task.open_streams().next().is_some();
         let routed_to = task.route.as_ref().and(task.role.peer());
+        let outside = task.outside.as_ref().is_some_and(|outside| !outside.settled);
         self.put(slot);
         if self.door.is_some() {
             self.count_changed(&id);
@@ -326,6 +327,9 @@ impl Core {
             if let Some(peer) = routed_to {
                 self.attempts.end(&id);
                 self.effect(Effect::Routed(RouteNews::Left(peer)));
+            }
+            if outside {
+                self.effect(Effect::Outside { task_id: id.clone() });
             }
             if streaming {
                 self.effect(Effect::StopStreams { task_id: id });

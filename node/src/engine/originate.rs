@@ -22,7 +22,7 @@ use crate::{
         outbox::{Entry, Kind},
     },
     store::StoreError,
-    task::{MAX_ID, Role, Route, Status, Task},
+    task::{MAX_ID, MAX_URL, Outside, Role, Route, Status, Task},
 };
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
@@ -34,8 +34,10 @@ const MAX_TASK_BYTES: u64 = 256 << 20;
 /// A task, or a further message of one, that the local agent sends.
 #[derive(Clone, Debug, Default)]
 pub struct SendTask {
-    /// To whom; None with a `task_id`: to the task's assignee.
+    /// To whom; None with a `task_id`: to the task's assignee; None with a `url`: to the agent there.
     pub peer: Option<PeerId>,
+    /// Where the agent is, when it is beyond this network; empty otherwise.
+    pub url: String,
     /// Sent by skill: who else gets it, in this order, if `peer` does not take it. None: sent to `peer` by name.
     pub others: Option<Vec<PeerId>>,
     /// What it says.
@@ -82,6 +84,9 @@ impl Core {
                 "the message has no parts; give it at least one".into(),
             ));
         }
+        if !request.url.is_empty() {
+            check_url(&request.url)?;
+        }
         self.complete_message(now, &mut request.message, MessageRole::User);
         let key = std::mem::take(&mut request.idempotency_key);
         let task = if request.task_id.is_empty() {
@@ -109,10 +114,19 @@ impl Core {
         }
     }
 
-    fn send_new(&mut self, now: Now, request: SendTask) -> Result<Task, EngineError> {
-        let peer = request
-            .peer
-            .ok_or_else(|| EngineError::Invalid("the task has no target".into()))?;
+    fn send_new(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
+        let role = match request.peer {
+            Some(peer) if peer == self.me => Role::Both,
+            Some(peer) => Role::Originator(peer),
+            None if request.url.is_empty() => {
+                return Err(EngineError::Invalid("the task has no target".into()));
+            }
+            None => Role::Outside,
+        };
+        if role == Role::Outside {
+            // By this the gateway knows what is to be passed on.
+            request.message.role = MessageRole::User as i32;
+        }
         if request.context_id.len() > MAX_ID || request.skill.len() > MAX_ID {
             return Err(EngineError::Invalid(format!(
                 "context_id and skill_id may have {MAX_ID} bytes at most"
@@ -137,11 +151,7 @@ impl Core {
         let task = Task {
             id,
             context_id,
-            role: if peer == self.me {
-                Role::Both
-            } else {
-                Role::Originator(peer)
-            },
+            role,
             status: Status::Submitted,
             status_message: None,
             messages: vec![request.message.into()],
@@ -152,14 +162,18 @@ impl Core {
             updated_at: now.unix,
             deadline,
             claimed: false,
-            route: request.others.filter(|_| peer != self.me).map(|rest| Route {
+            route: request.others.filter(|_| role != Role::Both).map(|rest| Route {
                 rest,
                 ..Route::default()
             }),
             held: false,
             traced,
+            outside: (role == Role::Outside).then(|| Outside {
+                url: request.url,
+                ..Outside::default()
+            }),
         };
-        if task.role != Role::Both {
+        if let Role::Originator(peer) = role {
             self.send_message_of(now, peer, &task)?;
         }
         self.put(Slot::new(task.clone()));
@@ -167,9 +181,7 @@ impl Core {
             self.admitted_own(now, &admitted, peer, &task);
         }
         self.begin_attempt(now, &task);
-        if task.role == Role::Both {
-            self.tell_agent(&task.id)?;
-        }
+        self.tell_whoever_is_here(&task)?;
         Ok(task)
     }
 
@@ -184,16 +196,27 @@ impl Core {
         }
         let task = slot.task.clone();
         self.put_changed(slot, Vec::new());
-        if task.role == Role::Both {
-            self.tell_agent(&task.id)?;
-        }
+        self.tell_whoever_is_here(&task)?;
         Ok(task)
     }
 
-    fn answer(&mut self, now: Now, task: &mut Task, request: SendTask) -> Result<(), EngineError> {
+    /// A message for whoever on this node works on the task, or carries it to an agent outside.
+    fn tell_whoever_is_here(&mut self, task: &Task) -> Result<(), StoreError> {
+        match task.role {
+            Role::Both => self.tell_agent(&task.id)?,
+            Role::Outside => self.effect(Effect::Outside {
+                task_id: task.id.clone(),
+            }),
+            Role::Originator(_) | Role::Assignee(_) => {}
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, now: Now, task: &mut Task, mut request: SendTask) -> Result<(), EngineError> {
         let assignee = match task.role {
-            Role::Originator(peer) => peer,
-            Role::Both => self.me,
+            Role::Originator(peer) => Some(peer),
+            Role::Both => Some(self.me),
+            Role::Outside => None,
             Role::Assignee(peer) => {
                 return Err(EngineError::Denied(format!(
                     "task {} was sent by {peer}; only its originator may send further messages",
@@ -201,9 +224,13 @@ impl Core {
                 )));
             }
         };
-        if request.peer.is_some_and(|peer| peer != assignee) {
+        let url = task.outside.as_ref().map(|outside| &outside.url);
+        let elsewhere = !request.url.is_empty() && url != Some(&request.url);
+        if elsewhere || request.peer.is_some() && request.peer != assignee {
+            let whose = assignee.map(|peer| peer.to_string());
+            let whose = whose.or(url.cloned()).unwrap_or_default();
             return Err(EngineError::Invalid(format!(
-                "task {} is worked on by {assignee}; send its further messages there",
+                "task {} is worked on by {whose}; send its further messages there",
                 task.id
             )));
         }
@@ -217,10 +244,15 @@ impl Core {
             task.answer(now.unix, request.message)?;
             return Ok(());
         }
+        if task.role == Role::Outside {
+            request.message.role = MessageRole::User as i32;
+        }
         let mut answered = task.clone();
         self.room_in_task(task, request.message.encoded_len())?;
         answered.answer(now.unix, request.message)?;
-        self.send_message_of(now, assignee, &answered)?;
+        if let Role::Originator(peer) = task.role {
+            self.send_message_of(now, peer, &answered)?;
+        }
         *task = answered;
         Ok(())
     }
@@ -309,7 +341,8 @@ impl Core {
                 });
                 self.send(now, peer, id, Kind::Durable, payload, Trace::of(&task.metadata))?;
             }
-            Role::Both => {}
+            // Whoever carries it is told when the turn is durable.
+            Role::Both | Role::Outside => {}
         }
         self.task(id)
     }
@@ -502,6 +535,29 @@ impl Core {
             .created_at
             .get_or_insert_with(|| super::timestamp(now.unix));
     }
+}
+
+/// Refuses what is no URL of an agent.
+fn check_url(url: &str) -> Result<(), EngineError> {
+    let shown = &url[..url.floor_char_boundary(100)];
+    if url.len() > MAX_URL {
+        return Err(EngineError::Invalid(format!(
+            "url {shown:?}… has {} bytes, it may have {MAX_URL}",
+            url.len()
+        )));
+    }
+    let is_url = url.parse::<tonic::codegen::http::Uri>().is_ok_and(|uri| {
+        let host = uri
+            .authority()
+            .is_some_and(|authority| !authority.as_str().contains('@'));
+        host && matches!(uri.scheme_str(), Some("http" | "https"))
+    });
+    if !is_url {
+        return Err(EngineError::Invalid(format!(
+            "url {shown:?} is none that an agent can have; give one such as https://agents.example.org/weather"
+        )));
+    }
+    Ok(())
 }
 
 /// Refuses a payload that makes an envelope larger than a frame.

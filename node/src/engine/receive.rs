@@ -224,6 +224,7 @@ impl Core {
             route: None,
             held: send.tentative,
             traced,
+            outside: None,
         };
         let id = task.id.clone();
         self.put(Slot::new(task));

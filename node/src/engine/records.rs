@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{Attempt, Ended, Output, Role, Route, Status, Streamed, Task, Traced},
+    task::{Attempt, Ended, Output, Outside, Role, Route, Status, Streamed, Task, Traced},
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
@@ -139,6 +139,19 @@ pub(super) struct StateRecord {
     route: Option<RouteRecord>,
     #[prost(bool, tag = "12")]
     pub(super) held: bool,
+    #[prost(message, optional, tag = "13")]
+    outside: Option<OutsideRecord>,
+}
+
+/// How a task stands with an agent beyond this network.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct OutsideRecord {
+    #[prost(string, tag = "1")]
+    url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    place: Vec<u8>,
+    #[prost(bool, tag = "3")]
+    settled: bool,
 }
 
 /// How a task that was sent by skill finds its assignee.
@@ -250,6 +263,7 @@ impl HeadRecord {
             Role::Originator(peer) => (0, peer.to_bytes()),
             Role::Assignee(peer) => (1, peer.to_bytes()),
             Role::Both => (2, Vec::new()),
+            Role::Outside => (3, Vec::new()),
         };
         Self {
             context_id: task.context_id.clone(),
@@ -269,6 +283,7 @@ impl HeadRecord {
             // It may have moved on since the head was written.
             0 => Role::Originator(state.peer()?),
             1 => Role::Assignee(PeerId::from_bytes(&self.peer).ok()?),
+            3 => Role::Outside,
             _ => Role::Both,
         };
         Some(Task {
@@ -291,6 +306,11 @@ impl HeadRecord {
             },
             held: state.held,
             traced: self.trace_parent.map(|parent| Traced { parent }),
+            outside: state.outside.as_ref().map(|record| Outside {
+                url: record.url.clone(),
+                place: record.place.clone(),
+                settled: record.settled,
+            }),
         })
     }
 }
@@ -309,7 +329,17 @@ impl StateRecord {
             peer: task.role.peer().map(PeerId::to_bytes).unwrap_or_default(),
             route: task.route.as_ref().map(RouteRecord::of),
             held: task.held,
+            outside: task.outside.as_ref().map(|outside| OutsideRecord {
+                url: outside.url.clone(),
+                place: outside.place.clone(),
+                settled: outside.settled,
+            }),
         }
+    }
+
+    /// Whether a gateway has something to do for it.
+    pub(super) fn is_outside(&self) -> bool {
+        self.outside.as_ref().is_some_and(|outside| !outside.settled)
     }
 
     /// Sent by skill, and not acknowledged by anybody yet.

@@ -213,6 +213,7 @@ mod tests {
             route: None,
             traced: None,
             held: false,
+            outside: None,
         }
     }
 

@@ -20,6 +20,7 @@ use super::{
     audience::Audience,
     core::Core,
     courier::{self, Report},
+    outside::Bell,
     turn::{Effect, EngineError, Limits, Now, OnRoute, OnSpan},
     witness::Witness,
 };
@@ -161,6 +162,7 @@ impl Loaded {
         let (failed_sender, failed) = watch::channel(None);
         let (listening_sender, listening) = watch::channel(false);
         let registry = Registry::default();
+        let bell = Bell::default();
         let engine = Engine {
             calls,
             spool: self.spool,
@@ -173,6 +175,7 @@ impl Loaded {
             failed,
             listening,
             note_turn: Arc::new(Semaphore::new(1)),
+            bell: bell.clone(),
         };
         let (reports, courier_reports) = mpsc::channel(REPORTS);
         let shell = Shell {
@@ -194,6 +197,7 @@ impl Loaded {
             on_route: self.on_route,
             on_span: self.on_span,
             witness: self.witness,
+            bell,
             failure: None,
             failed: failed_sender,
         };
@@ -245,6 +249,7 @@ struct Shell {
     on_route: OnRoute,
     on_span: OnSpan,
     witness: Witness,
+    bell: Bell,
     failure: Option<EngineError>,
     failed: watch::Sender<Option<String>>,
 }
@@ -569,6 +574,7 @@ impl Shell {
             Effect::Audit(entry) => self.witness.submit(*entry),
             Effect::Routed(news) => (self.on_route)(news),
             Effect::Traced(span) => (self.on_span)(*span),
+            Effect::Outside { task_id } => self.bell.ring(task_id),
             Effect::StreamAck { peer, ack } => self.plane.on_ack(peer, ack),
             Effect::StopStreams { task_id } => self.plane.stop(&task_id),
             Effect::Forget { task_id } => self.plane.forget(task_id),

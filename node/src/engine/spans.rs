@@ -123,7 +123,7 @@ impl Core {
         };
         let (name, kind) = match task.role {
             Role::Assignee(_) => ("handle_task", SpanKind::Server),
-            Role::Originator(_) | Role::Both => ("send_task", SpanKind::Client),
+            Role::Originator(_) | Role::Both | Role::Outside => ("send_task", SpanKind::Client),
         };
         let mut attributes = attributes_of(task);
         attributes.push(("agentanycast.task.status", task.status.to_string()));

@@ -51,6 +51,8 @@ pub(super) struct Indexed {
     pub(super) seeks: bool,
     /// Sent by skill.
     pub(super) routed: bool,
+    /// With an agent beyond this network, to whom something is left to be said.
+    pub(super) outside: bool,
 }
 
 impl Indexed {
@@ -468,5 +470,6 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         held: state.held,
         seeks: state.seeks(),
         routed: state.is_routed(),
+        outside: state.is_outside(),
     }
 }

@@ -119,7 +119,7 @@ impl Tally {
     pub(super) fn task(&mut self, role: Role, status: Status, took: Duration) {
         let direction = match role {
             Role::Assignee(_) => Direction::Inbound,
-            Role::Originator(_) | Role::Both => Direction::Outbound,
+            Role::Originator(_) | Role::Both | Role::Outside => Direction::Outbound,
         } as usize;
         if let Some(count) = self.tasks[direction].get_mut(status.to_wire() as usize) {
             *count += 1;

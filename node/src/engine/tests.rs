@@ -10,6 +10,7 @@ mod life;
 mod limits;
 mod long_life;
 mod notes;
+mod outside;
 mod peers;
 mod refusals;
 mod simulation;

@@ -126,6 +126,11 @@ pub enum Effect {
     Routed(RouteNews),
     /// A piece of work is over, to be told to whoever collects traces.
     Traced(Box<Span>),
+    /// A gateway has something to do for a task that is with an agent beyond this network.
+    Outside {
+        /// Which task.
+        task_id: String,
+    },
     /// The task ended: streams of its artifacts stop.
     StopStreams {
         /// Which task.

@@ -44,9 +44,10 @@ pub fn results_len(task: &Task) -> usize {
 /// The task without its messages and artifacts.
 pub fn head(task: &Task, me: PeerId) -> v1::Task {
     let (originator, assignee) = match task.role {
-        Role::Originator(peer) => (me, peer),
-        Role::Assignee(peer) => (peer, me),
-        Role::Both => (me, me),
+        Role::Originator(peer) => (me, Some(peer)),
+        Role::Assignee(peer) => (peer, Some(me)),
+        Role::Both => (me, Some(me)),
+        Role::Outside => (me, None),
     };
     v1::Task {
         task_id: task.id.clone(),
@@ -60,7 +61,7 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         originator_peer_id: id_text(originator),
         status_message: task.status_message.as_deref().cloned().or_else(|| moved(task)),
         metadata: task.metadata.clone(),
-        assignee_peer_id: id_text(assignee),
+        assignee_peer_id: assignee.map(id_text).unwrap_or_default(),
         attempts: attempts(task).map(attempt_of).collect(),
     }
 }

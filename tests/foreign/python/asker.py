@@ -1,7 +1,7 @@
 """Sends tasks with the published Python SDK to an agent as agent.py is one, and checks how they end.
 
 Usage: asker.py home DIRECTORY PEER SCENARIO… | asker.py daemon ADDRESS PEER SCENARIO…
-Scenarios: many, fail, cancel, talk, large, card, skill. Prints each when it has passed; anything unexpected is a traceback.
+Scenarios: many, fail, cancel, talk, large, card, skill, url (where PEER is a URL). Prints each when it has passed; anything unexpected is a traceback.
 """
 
 import asyncio
@@ -118,6 +118,17 @@ async def skill(node, peer):
         raise AssertionError("somebody can dance")
 
 
+async def url(node, where):
+    handle = await node.send_task(message("echo by url"), url=where)
+    task = await handle.wait(timeout=LIMIT)
+    assert text_of(task) == "by url", task
+    handle = await node.send_task(message("question"), url=where)
+    await until(handle, TaskStatus.INPUT_REQUIRED)
+    await node.send_task(message("the red one"), url=where, metadata={"task_id": handle.task_id})
+    task = await handle.wait(timeout=LIMIT)
+    assert text_of(task) == "answered the red one", task
+
+
 SCENARIOS = {
     "many": many,
     "fail": fail,
@@ -126,6 +137,7 @@ SCENARIOS = {
     "large": large,
     "card": card,
     "skill": skill,
+    "url": url,
 }
 
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Stdio};
 
-use agentanycast_tests::{skipped, within};
+use agentanycast_tests::{Daemon, skipped, within};
 use tokio::process::Command;
 
 use crate::scene::Scene;
@@ -35,10 +35,22 @@ async fn the_examples_work() {
     let examples = examples(&std::fs::read_to_string(path).unwrap());
     assert!(examples.len() >= 5, "{examples:?}");
     let scene = Scene::talking().await;
+    let daemon = Daemon::builder().config("[bridge.outbound]\nallow_private = true\n");
+    let daemon = daemon.start().await;
+    // `anycast` is beside the daemon.
+    let mut path = agentanycast_tests::daemon::program()
+        .parent()
+        .unwrap()
+        .as_os_str()
+        .to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
     for (code, shown) in examples {
         let run = Command::new("sh")
             .args(["-ec", &code])
             .env("BRIDGE", scene.bridge.url())
+            .env("PATH", &path)
+            .env("DAEMON", daemon.grpc())
             .env("AGENT", scene.pair.alice.peer_id().to_string())
             .output();
         let output = within("the example ends", run).await.unwrap();

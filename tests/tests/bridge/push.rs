@@ -25,11 +25,17 @@ impl Heard {
             self.said = said.filter_map(text).collect();
             self.said.extend(text(&task["status"]["message"]));
             self.results = texts(task);
-            task["status"]["state"].as_str().unwrap().clone_into(&mut self.state);
+            task["status"]["state"]
+                .as_str()
+                .unwrap()
+                .clone_into(&mut self.state);
         } else if let Some(update) = told.get("statusUpdate") {
             self.said.extend(text(&update["status"]["message"]));
             self.said.dedup();
-            update["status"]["state"].as_str().unwrap().clone_into(&mut self.state);
+            update["status"]["state"]
+                .as_str()
+                .unwrap()
+                .clone_into(&mut self.state);
         } else {
             self.results
                 .extend(texts(&json!({"artifacts": [told["artifactUpdate"]["artifact"]]})));

@@ -6,7 +6,7 @@ use agentanycast_tests::{Bridge, Pair, Transport};
 use crate::{
     python::agent,
     script::Script,
-    stage::{Stage, a2a_python, scripts},
+    stage::{Stage, a2a_python, rust_a2a, scripts},
 };
 
 /// Runs scenarios of a client before a bridge.
@@ -77,6 +77,28 @@ async fn version_1_0_over_rest() {
 #[tokio::test]
 async fn version_1_0_over_grpc() {
     ask("1.0", Some("GRPC"), &SCENARIOS).await;
+}
+
+/// The client on the A2A project's Rust crate, over both of its bindings.
+#[tokio::test]
+async fn the_rust_client() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let stage = Stage::new(Transport::Tcp);
+    let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        // Each before a bridge of its own, with tasks of its own.
+        let bridge = Bridge::start(&pair.bob).await;
+        let mut command = stage.command(rust_a2a());
+        command
+            .arg(format!("{}/agents/{peer}", bridge.url()))
+            .arg(binding);
+        let mut client = Script::start(command);
+        for scenario in ["card", "send", "stream", "question", "cancel", "list"] {
+            assert_eq!(client.line().await, scenario, "over {binding}");
+        }
+        client.succeed().await;
+    }
+    agent.succeed().await;
 }
 
 #[tokio::test]

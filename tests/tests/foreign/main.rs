@@ -1,9 +1,10 @@
 //! Clients and peers that we did not write, as they are published: the Python and the TypeScript SDK on our
-//! daemon, js-libp2p against our wire protocol, the published descriptors against our own, and the official
-//! A2A SDK before our bridge.
+//! daemon, js-libp2p against our wire protocol, the published descriptors against our own, the official
+//! A2A SDKs before our bridge, and as agents that our daemon calls.
 //!
 //! Needs what `tests/foreign/setup` makes, or what `AGENTANYCAST_TEST_PYTHON`, `AGENTANYCAST_TEST_A2A_1_0_PYTHON`,
-//! `AGENTANYCAST_TEST_A2A_0_3_PYTHON` (each the python of a venv) and `AGENTANYCAST_TEST_NODE_MODULES` name.
+//! `AGENTANYCAST_TEST_A2A_0_3_PYTHON` (each the python of a venv), `AGENTANYCAST_TEST_RUST_A2A` and
+//! `AGENTANYCAST_TEST_NODE_MODULES` name.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +19,7 @@ mod compose;
 mod descriptors;
 mod hostile;
 mod libp2p;
+mod outbound;
 mod peer;
 mod python;
 mod registry;

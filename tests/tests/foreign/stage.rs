@@ -39,6 +39,12 @@ pub(crate) fn a2a_python(version: &str) -> PathBuf {
     )
 }
 
+/// The client on the A2A project's Rust crate.
+pub(crate) fn rust_a2a() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust-a2a/target/debug/rust-a2a");
+    named("AGENTANYCAST_TEST_RUST_A2A", built)
+}
+
 /// The directory with the npm packages.
 pub(crate) fn node_modules() -> PathBuf {
     named(

@@ -38,6 +38,8 @@ pub(super) struct Lab {
     pub(super) changes: Vec<(usize, Arc<Change>)>,
     pub(super) incoming: Vec<(usize, ListenerId, Arc<Task>)>,
     pub(super) audited: Vec<(usize, Box<Entry>)>,
+    /// Tasks that a gateway was rung for.
+    pub(super) rung: Vec<String>,
     /// Joined pairs, by node and peer.
     joined: BTreeSet<(usize, PeerId)>,
     /// True while acknowledgements are lost.
@@ -71,6 +73,7 @@ impl Lab {
             changes: Vec::new(),
             incoming: Vec::new(),
             audited: Vec::new(),
+            rung: Vec::new(),
             joined: BTreeSet::new(),
             acks_are_lost: false,
             listeners: 0,
@@ -258,6 +261,7 @@ impl Lab {
             Effect::Send { peer, frame, .. } => self.transmit(at, peer, &frame),
             Effect::Ack { peer, frame } if !self.acks_are_lost => self.transmit(at, peer, &frame),
             Effect::Changed(change) => self.changes.push((at, change)),
+            Effect::Outside { task_id } => self.rung.push(task_id),
             Effect::Incoming { listener, task, .. } => self.incoming.push((at, listener, task)),
             Effect::Audit(entry) => self.audited.push((at, entry)),
             _ => {}

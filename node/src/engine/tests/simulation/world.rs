@@ -410,7 +410,11 @@ impl World {
             Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
             Effect::Forget { task_id } => self.nodes[at].plane.forget(&task_id),
             Effect::Audit(entry) => self.ledger.decided(at, &entry),
-            Effect::Noted { .. } | Effect::Wanted { .. } | Effect::Routed(_) | Effect::Traced(_) => {}
+            Effect::Noted { .. }
+            | Effect::Wanted { .. }
+            | Effect::Routed(_)
+            | Effect::Traced(_)
+            | Effect::Outside { .. } => {}
         }
     }
 

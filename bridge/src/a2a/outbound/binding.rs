@@ -1,0 +1,279 @@
+//! What is asked of an agent outside, as JSON-RPC and REST write it, and how their answers are opened. PURE.
+
+use std::fmt::Write as _;
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::{
+    choice::{Binding, Interface},
+    fault::{Fault, Kind},
+};
+use crate::a2a::version::Version;
+
+/// Tasks of a conversation that are looked through for a message that may have arrived.
+pub(crate) const LISTED: usize = 50;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ask {
+    /// Take a message; answer as soon as the task is there.
+    Send {
+        message: Value,
+        metadata: Option<Map<String, Value>>,
+    },
+    /// Take a message, and tell what happens.
+    Stream {
+        message: Value,
+        metadata: Option<Map<String, Value>>,
+    },
+    /// Tell what happens to a task.
+    Subscribe { id: String },
+    /// Show a task.
+    Get { id: String },
+    /// Show the newest tasks of a conversation. Only 1.0 has this.
+    List { context: String },
+    /// End a task.
+    Cancel { id: String },
+}
+
+/// A request over HTTP.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) body: Option<Value>,
+}
+
+impl Ask {
+    /// Whether it is answered by a stream.
+    pub(crate) fn streams(&self) -> bool {
+        matches!(self, Self::Stream { .. } | Self::Subscribe { .. })
+    }
+
+    /// The parameters in the words of a version.
+    pub(crate) fn params(self, version: Version, tenant: &str) -> Value {
+        let mut params = match self {
+            Self::Send { message, metadata } => send(version, message, metadata, true),
+            Self::Stream { message, metadata } => send(version, message, metadata, false),
+            Self::Subscribe { id } | Self::Get { id } | Self::Cancel { id } => json!({ "id": id }),
+            Self::List { context } => json!({"contextId": context, "pageSize": LISTED}),
+        };
+        if !tenant.is_empty() {
+            params["tenant"] = tenant.into();
+        }
+        params
+    }
+
+    fn method(&self, version: Version) -> &'static str {
+        let (old, new) = match self {
+            Self::Send { .. } => ("message/send", "SendMessage"),
+            Self::Stream { .. } => ("message/stream", "SendStreamingMessage"),
+            Self::Subscribe { .. } => ("tasks/resubscribe", "SubscribeToTask"),
+            Self::Get { .. } => ("tasks/get", "GetTask"),
+            Self::List { .. } => ("", "ListTasks"),
+            Self::Cancel { .. } => ("tasks/cancel", "CancelTask"),
+        };
+        match version {
+            Version::V03 => old,
+            Version::V10 => new,
+        }
+    }
+
+    /// The request that asks it.
+    pub(crate) fn request(self, interface: &Interface) -> Request {
+        match interface.binding {
+            Binding::JsonRpc | Binding::Grpc => self.over_json_rpc(interface),
+            Binding::Rest => self.over_rest(interface),
+        }
+    }
+
+    fn over_json_rpc(self, interface: &Interface) -> Request {
+        let method = self.method(interface.version);
+        let params = self.params(interface.version, &interface.tenant);
+        Request {
+            method: Method::POST,
+            url: interface.url.clone(),
+            body: Some(json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})),
+        }
+    }
+
+    fn over_rest(self, interface: &Interface) -> Request {
+        let mut url = interface.url.clone();
+        if !interface.tenant.is_empty() {
+            let _ = write!(url, "/{}", escaped(&interface.tenant));
+        }
+        let (method, path, body) = match self {
+            Self::Send { .. } => (Method::POST, "/message:send".to_owned(), true),
+            Self::Stream { .. } => (Method::POST, "/message:stream".to_owned(), true),
+            Self::Subscribe { ref id } => (Method::GET, format!("/tasks/{}:subscribe", escaped(id)), false),
+            Self::Get { ref id } => (Method::GET, format!("/tasks/{}", escaped(id)), false),
+            Self::List { ref context } => {
+                let query = format!("/tasks?contextId={}&pageSize={LISTED}", escaped(context));
+                (Method::GET, query, false)
+            }
+            Self::Cancel { ref id } => (Method::POST, format!("/tasks/{}:cancel", escaped(id)), true),
+        };
+        url.push_str(&path);
+        let is_cancel = matches!(self, Self::Cancel { .. });
+        let body = body.then(|| {
+            if is_cancel {
+                json!({})
+            } else {
+                self.params(interface.version, "")
+            }
+        });
+        Request { method, url, body }
+    }
+}
+
+fn send(version: Version, message: Value, metadata: Option<Map<String, Value>>, at_once: bool) -> Value {
+    let mut params = Map::from_iter([("message".to_owned(), message)]);
+    if at_once {
+        let configuration = match version {
+            Version::V10 => json!({"returnImmediately": true}),
+            Version::V03 => json!({"blocking": false}),
+        };
+        params.insert("configuration".to_owned(), configuration);
+    }
+    if let Some(metadata) = metadata {
+        params.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    Value::Object(params)
+}
+
+/// The result of a call, or the data of an event, without what is around it.
+pub(crate) fn open(binding: Binding, mut answer: Value) -> Result<Value, Fault> {
+    if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
+        return Err(fault_of(error));
+    }
+    match binding {
+        Binding::Rest | Binding::Grpc => Ok(answer),
+        Binding::JsonRpc => match answer.get_mut("result") {
+            Some(result) => Ok(result.take()),
+            None => Err(Fault::last("its answer has neither result nor error")),
+        },
+    }
+}
+
+/// The failure that an error says, of JSON-RPC or of REST.
+pub(crate) fn fault_of(error: &Value) -> Fault {
+    let code = error["code"].as_i64().unwrap_or_default();
+    let said = error["message"].as_str().or(error.as_str()).unwrap_or_default();
+    let mut details = ["data", "details"]
+        .into_iter()
+        .filter_map(|name| error[name].as_array())
+        .flatten();
+    let reason = details.find_map(|detail| detail["reason"].as_str());
+    let word = reason.or(error["status"].as_str()).unwrap_or_default();
+    if word.is_empty() && (100..600).contains(&code) {
+        return Fault::of_status(code as u16, said);
+    }
+    Fault::of_a2a(code, word, said)
+}
+
+/// The failure that an answer with an HTTP status other than success says.
+pub(crate) fn fault_of_status(status: u16, body: &[u8]) -> Fault {
+    let by_status = |said: &str| Fault::of_status(status, said);
+    let Ok(body) = serde_json::from_slice::<Value>(body) else {
+        return by_status("");
+    };
+    match body.get("error") {
+        // What cannot have been taken counts before what is said of it.
+        Some(error) if matches!(by_status("").kind(), Kind::Final | Kind::Unsupported) => fault_of(error),
+        Some(error) => by_status(error["message"].as_str().or(error.as_str()).unwrap_or_default()),
+        None => by_status(
+            body["detail"]
+                .as_str()
+                .or(body["message"].as_str())
+                .unwrap_or_default(),
+        ),
+    }
+}
+
+/// A text as one segment of a path, or one value of a query.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(binding: Binding, version: Version) -> Interface {
+        Interface {
+            url: "https://h/a".to_owned(),
+            binding,
+            version,
+            tenant: "t/1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn each_binding_asks_its_way() {
+        let get = || Ask::Get { id: "a b".to_owned() };
+        let rpc = get().request(&interface(Binding::JsonRpc, Version::V10));
+        let body = rpc.body.unwrap();
+        assert_eq!(
+            (rpc.url.as_str(), &body["method"]),
+            ("https://h/a", &json!("GetTask"))
+        );
+        assert_eq!(body["params"], json!({"id": "a b", "tenant": "t/1"}));
+        let old = get().request(&interface(Binding::JsonRpc, Version::V03));
+        assert_eq!(old.body.unwrap()["method"], "tasks/get");
+        let rest = get().request(&interface(Binding::Rest, Version::V10));
+        assert_eq!(
+            (rest.url.as_str(), rest.body),
+            ("https://h/a/t%2F1/tasks/a%20b", None)
+        );
+        let send = Ask::Send {
+            message: json!({"messageId": "m"}),
+            metadata: None,
+        };
+        let rest = send.request(&interface(Binding::Rest, Version::V10));
+        let body = json!({"message": {"messageId": "m"}, "configuration": {"returnImmediately": true}});
+        assert_eq!(
+            (rest.url.as_str(), rest.body),
+            ("https://h/a/t%2F1/message:send", Some(body))
+        );
+    }
+
+    #[test]
+    fn errors_are_found_wherever_they_are() {
+        let rpc = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "no task"}});
+        assert_eq!(open(Binding::JsonRpc, rpc).unwrap_err().kind(), Kind::TaskGone);
+        let rest = json!({"error": {"code": 400, "status": "FAILED_PRECONDITION", "message": "no",
+            "details": [{"reason": "UNSUPPORTED_OPERATION"}]}});
+        assert_eq!(
+            open(Binding::Rest, rest.clone()).unwrap_err().kind(),
+            Kind::Unsupported
+        );
+        assert_eq!(
+            fault_of_status(400, rest.to_string().as_bytes()).kind(),
+            Kind::Unsupported
+        );
+        assert_eq!(
+            fault_of_status(503, rest.to_string().as_bytes()).kind(),
+            Kind::Busy
+        );
+        let said = fault_of_status(401, br#"{"detail": "who are you?"}"#);
+        assert_eq!(
+            (said.kind(), said.to_string().as_str()),
+            (Kind::Unauthorized, "it answered HTTP 401: who are you?")
+        );
+        assert_eq!(
+            fault_of_status(500, b"<html>").to_string(),
+            "it answered HTTP 500"
+        );
+        assert!(open(Binding::JsonRpc, json!({})).is_err());
+        assert!(open(Binding::JsonRpc, json!([])).is_err());
+    }
+}

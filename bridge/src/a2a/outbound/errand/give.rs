@@ -1,0 +1,253 @@
+//! Giving an agent a message, and finding out whether it has one.
+
+use agentanycast_proto::v1::{Message, TaskStatus};
+use futures::StreamExt as _;
+
+use super::{Failure, Next, Run, ours};
+use crate::{
+    a2a::{
+        message,
+        outbound::{
+            binding::Ask,
+            fault::{Fault, Kind},
+            heard::{Heard, What},
+            place::Place,
+            progress::Progress,
+            remote::Events,
+        },
+        task,
+    },
+    gateway::Errand,
+};
+
+/// How often a message that may have arrived is looked for: the agent may be about to begin its task.
+const LOOKS: u32 = 4;
+
+/// Tasks without messages in a list that are read one by one.
+const READ: usize = 10;
+
+impl Run {
+    /// Gives the agent the next message, and hears what it says.
+    pub(super) async fn give(&mut self, errand: &Errand, place: &mut Place) -> Result<Next, Failure> {
+        let choice = match &place.choice {
+            Some(choice) => choice.clone(),
+            None => {
+                self.shared
+                    .cards
+                    .choose(&self.shared.clients, &errand.url)
+                    .await?
+            }
+        };
+        let Some(message) = ours(errand).nth(place.taken) else {
+            return Ok(Next::Again);
+        };
+        let remote = self.remote(&choice)?;
+        let here = message::Place {
+            context_id: context(errand, place).to_owned(),
+            task_id: place.task.clone(),
+        };
+        let said = message::write(remote.version(), message.clone(), &here);
+        let metadata = (place.taken == 0)
+            .then(|| task::metadata(&errand.task.metadata))
+            .flatten();
+        place.choice = Some(choice.clone());
+        place.sending = true;
+        self.keep(place).await?;
+        let given = if choice.streaming {
+            let ask = Ask::Stream {
+                message: said,
+                metadata,
+            };
+            match remote.events(ask).await {
+                Ok(mut events) => first(&mut events).await.map(|heard| (heard, Some(events))),
+                Err(fault) => Err(fault),
+            }
+        } else {
+            let ask = Ask::Send {
+                message: said,
+                metadata,
+            };
+            remote.send(ask).await.map(|heard| (heard, None))
+        };
+        let (heard, events) = match given {
+            Ok(given) => given,
+            Err(fault) => return self.not_given(place, fault).await,
+        };
+        self.heard();
+        self.begin(errand, place, heard, events).await
+    }
+
+    /// The agent said something to a message: it has it.
+    async fn begin(
+        &mut self,
+        errand: &Errand,
+        place: &mut Place,
+        heard: Heard,
+        events: Option<Events>,
+    ) -> Result<Next, Failure> {
+        place.sending = false;
+        place.taken += 1;
+        let mut what = heard.what;
+        if let What::Message(message) = &what
+            && !(heard.task.is_empty() && place.task.is_empty())
+        {
+            // An answer beside a task does not end it.
+            what = What::Status(TaskStatus::Working, Some((**message).clone()));
+        }
+        if !heard.task.is_empty() {
+            place.task = heard.task;
+        }
+        if !heard.context.is_empty() {
+            place.context = heard.context;
+        }
+        let mut progress = Progress::of(&errand.task);
+        progress.hear(what)?;
+        if self.tell(&mut progress, Some(place)).await? {
+            return Ok(Next::Done);
+        }
+        match events {
+            Some(events) => self.watch(progress, place, events).await,
+            None => Ok(Next::Again),
+        }
+    }
+
+    /// A message was not taken, or nobody knows.
+    async fn not_given(&mut self, place: &mut Place, fault: Fault) -> Result<Next, Failure> {
+        if fault.kind() == Kind::Broken {
+            // It stays in doubt, and there is as much patience again to find out.
+            self.heard();
+            let pause = self.pause(&fault);
+            self.doubt = Some(fault);
+            return Ok(Next::Wait(pause));
+        }
+        place.sending = false;
+        let streaming = place.choice.as_mut().map(|choice| &mut choice.streaming);
+        if let (Kind::Unsupported, Some(streaming @ true)) = (fault.kind(), streaming) {
+            *streaming = false;
+            self.keep(place).await?;
+            return Ok(Next::Again);
+        }
+        if place.task.is_empty() {
+            // Another try begins with the card: the agent may have moved.
+            place.choice = None;
+        }
+        self.keep(place).await?;
+        Err(fault.into())
+    }
+
+    /// A message was on its way when this process ended or the connection broke: whether it has arrived is found
+    /// out, where the agent can be asked. It is not sent again: an agent that is slow to begin may have it.
+    pub(super) async fn resolve_doubt(
+        &mut self,
+        errand: &Errand,
+        place: &mut Place,
+    ) -> Result<Next, Failure> {
+        let found = if place.task.is_empty() {
+            self.look_for_first(errand, place).await?
+        } else {
+            self.look_for_answer(errand, place).await?
+        };
+        self.heard_of_doubt(errand, place, found).await
+    }
+
+    async fn heard_of_doubt(
+        &mut self,
+        errand: &Errand,
+        place: &mut Place,
+        found: Option<String>,
+    ) -> Result<Next, Failure> {
+        if let Some(task) = found {
+            self.heard();
+            self.doubt = None;
+            place.task = task;
+            place.taken += 1;
+            place.sending = false;
+            self.keep(place).await?;
+            return Ok(Next::Again);
+        }
+        if self.looks() {
+            return Err(Fault::new(Kind::Broken, "it is not known whether it has the message").into());
+        }
+        let reason = self.in_doubt();
+        Ok(self.fail(errand, &reason, place.task.is_empty()).await)
+    }
+
+    /// Whether it is looked once more.
+    fn looks(&self) -> bool {
+        self.failures < LOOKS
+    }
+
+    /// The agent's id of the task that a first message has begun; `None`: none that can be seen.
+    pub(super) async fn look_for_first(
+        &mut self,
+        errand: &Errand,
+        place: &Place,
+    ) -> Result<Option<String>, Failure> {
+        let (Some(choice), Some(message)) = (&place.choice, ours(errand).nth(place.taken)) else {
+            return Ok(None);
+        };
+        let remote = self.remote(choice)?;
+        let listed = match remote.list(context(errand, place)).await {
+            Ok(listed) => listed,
+            Err(fault) if may_pass(&fault) => return Err(fault.into()),
+            Err(_) => {
+                self.failures = self.failures.max(LOOKS);
+                return Ok(None);
+            }
+        };
+        let mut unread = Vec::new();
+        for task in listed {
+            if has(&task.messages, message) {
+                return Ok(Some(task.task_id));
+            }
+            if task.messages.iter().all(|said| said.role != message.role) {
+                unread.push(task.task_id);
+            }
+        }
+        for id in unread.into_iter().take(READ) {
+            if let What::Task(task) = remote.get(&id).await?.what
+                && has(&task.messages, message)
+            {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same for a further message: its task is known.
+    async fn look_for_answer(&mut self, errand: &Errand, place: &Place) -> Result<Option<String>, Failure> {
+        let (Some(choice), Some(message)) = (&place.choice, ours(errand).nth(place.taken)) else {
+            return Ok(None);
+        };
+        let heard = self.remote(choice)?.get(&place.task).await?;
+        let What::Task(task) = heard.what else {
+            return Ok(None);
+        };
+        // A task that does not ask any more was answered.
+        let is_answered = has(&task.messages, message) || task.status() != TaskStatus::InputRequired;
+        Ok(is_answered.then(|| place.task.clone()))
+    }
+}
+
+/// The first event of a stream.
+async fn first(events: &mut Events) -> Result<Heard, Fault> {
+    let ended = || Fault::new(Kind::Broken, "its stream ended before it had begun");
+    events.next().await.unwrap_or_else(|| Err(ended()))
+}
+
+fn may_pass(fault: &Fault) -> bool {
+    matches!(fault.kind(), Kind::Unreached | Kind::Busy | Kind::Broken)
+}
+
+fn has(messages: &[Message], message: &Message) -> bool {
+    messages.iter().any(|said| said.message_id == message.message_id)
+}
+
+/// The conversation, as the agent knows it: what it chose itself, or what it was told.
+fn context<'a>(errand: &'a Errand, place: &'a Place) -> &'a str {
+    if place.context.is_empty() {
+        &errand.task.context_id
+    } else {
+        &place.context
+    }
+}

@@ -1,0 +1,150 @@
+//! Why a call to an agent outside failed: what to do about it, and what the sender of the task is told. PURE.
+
+use std::time::Duration;
+
+/// Most that a reason may have, in characters: one line for people.
+const LONGEST: usize = 400;
+
+/// What a failure allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Nobody was reached, so nothing was taken.
+    Unreached,
+    /// The agent takes nothing now, and has not taken this.
+    Busy,
+    /// It broke off: nobody knows whether it was taken.
+    Broken,
+    /// The agent does not know the task.
+    TaskGone,
+    /// The agent does not have this method, or not for this task.
+    Unsupported,
+    /// The agent wants to know who calls; nothing was taken.
+    Unauthorized,
+    /// Trying again changes nothing.
+    Final,
+}
+
+/// A failed call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Fault {
+    kind: Kind,
+    reason: String,
+    /// When the agent wants to be asked again.
+    after: Option<Duration>,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: Kind, reason: impl AsRef<str>) -> Self {
+        Self {
+            kind,
+            reason: one_line(reason.as_ref()),
+            after: None,
+        }
+    }
+
+    pub(crate) fn last(reason: impl AsRef<str>) -> Self {
+        Self::new(Kind::Final, reason)
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// When the agent wants to be asked again, if it said so.
+    pub(crate) fn after(&self) -> Option<Duration> {
+        self.after
+    }
+
+    #[must_use]
+    pub(crate) fn asking_for(mut self, after: Option<Duration>) -> Self {
+        self.after = after;
+        self
+    }
+
+    /// Of an answer with this HTTP status that says no more than this of itself.
+    pub(crate) fn of_status(status: u16, said: &str) -> Self {
+        let kind = match status {
+            401 | 403 => Kind::Unauthorized,
+            408 | 502 | 504 => Kind::Broken,
+            425 | 429 | 503 => Kind::Busy,
+            405 | 501 => Kind::Unsupported,
+            _ => Kind::Final,
+        };
+        let said = if said.is_empty() {
+            String::new()
+        } else {
+            format!(": {said}")
+        };
+        Self::new(kind, format!("it answered HTTP {status}{said}"))
+    }
+
+    /// Of an error of A2A: the code of JSON-RPC, or the word that REST and gRPC say.
+    pub(crate) fn of_a2a(code: i64, word: &str, said: &str) -> Self {
+        let kind = match (code, word) {
+            (-32001, _) | (_, "TASK_NOT_FOUND") => Kind::TaskGone,
+            (-32004 | -32601, _) | (_, "UNSUPPORTED_OPERATION" | "METHOD_NOT_FOUND" | "UNIMPLEMENTED") => {
+                Kind::Unsupported
+            }
+            (_, "UNAVAILABLE" | "RESOURCE_EXHAUSTED") => Kind::Busy,
+            (_, "UNAUTHENTICATED" | "PERMISSION_DENIED") => Kind::Unauthorized,
+            _ => Kind::Final,
+        };
+        let named = if word.is_empty() {
+            code.to_string()
+        } else {
+            word.to_owned()
+        };
+        let said = if said.is_empty() {
+            String::new()
+        } else {
+            format!(": {said}")
+        };
+        Self::new(kind, format!("it answered {named}{said}"))
+    }
+}
+
+/// A text of somebody else as one line, cut short.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if line.chars().count() > LONGEST {
+        line = line.chars().take(LONGEST).chain(['…']).collect();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_say_is_one_short_line() {
+        assert_eq!(one_line(" a\r\n b\u{7}\t c "), "a b c");
+        assert_eq!(one_line(&"x".repeat(10_000)).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn only_what_was_surely_not_taken_may_be_sent_again() {
+        assert_eq!(Fault::of_status(503, "").kind(), Kind::Busy);
+        assert_eq!(Fault::of_status(504, "").kind(), Kind::Broken);
+        assert_eq!(Fault::of_status(500, "").kind(), Kind::Final);
+        assert_eq!(Fault::of_a2a(-32001, "", "gone").kind(), Kind::TaskGone);
+        assert_eq!(
+            Fault::of_a2a(0, "UNSUPPORTED_OPERATION", "").kind(),
+            Kind::Unsupported
+        );
+        assert_eq!(
+            Fault::of_a2a(-32603, "", "oh\nno").to_string(),
+            "it answered -32603: oh no"
+        );
+    }
+}

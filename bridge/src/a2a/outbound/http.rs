@@ -1,0 +1,15 @@
+//! HTTP to agents outside: connections through the screen, credentials, bounds. Nothing of A2A.
+//!
+//! The one rule: what comes is bounded before it is read, in bytes and in time, and no secret goes to another host than
+//! its own, or without TLS over the Internet.
+
+mod client;
+mod credentials;
+mod failure;
+
+pub(crate) use client::{Call, Clients, Grpc, Http, read};
+pub(crate) use failure::of_error;
+
+/// Largest answer, and largest event of a stream, in bytes: what a node takes in one message, with its bytes written as
+/// base64.
+pub(crate) const MAX_ANSWER: usize = 24 << 20;

@@ -1,0 +1,373 @@
+//! One HTTP client for each host that something special is known of, and one for all others.
+
+use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
+
+use agentanycast_proto::a2a::a2a_service_client::A2aServiceClient;
+use anyhow::Context as _;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use tokio_rustls::rustls::{
+    self, ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
+
+use super::{MAX_ANSWER, credentials::Keys, failure};
+use crate::{
+    a2a::outbound::fault::{Fault, Kind},
+    config::outbound::{Host, Outbound},
+    screen::{Connector, Screen},
+};
+
+/// Largest head of an answer, in bytes, and most lines in it.
+const HEAD_BYTES: usize = 64 << 10;
+const HEAD_LINES: usize = 100;
+
+/// Redirects that are followed, all to the same host.
+const REDIRECTS: usize = 3;
+
+/// How long an answer may take to come, once it has begun.
+const BODY_WITHIN: Duration = Duration::from_mins(2);
+
+/// How long a connection that nobody uses is kept, and how many of them for each host.
+const IDLE: Duration = Duration::from_secs(30);
+const IDLE_EACH: usize = 8;
+
+/// How often a silent connection of HTTP/2 is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// The transport of gRPC.
+pub(crate) type Grpc = A2aServiceClient<Client<HttpsConnector<Connector>, tonic::body::Body>>;
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Bytes,
+    /// How long the answer may take to begin.
+    pub(crate) within: Duration,
+}
+
+/// HTTP as it is configured for a host. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Http {
+    plain: Client<HttpsConnector<Connector>, Full<Bytes>>,
+    grpc: Client<HttpsConnector<Connector>, tonic::body::Body>,
+    keys: Arc<Keys>,
+    /// Its secrets may go without TLS.
+    is_private: bool,
+}
+
+/// The clients of all hosts.
+pub(crate) struct Clients {
+    others: Http,
+    hosts: BTreeMap<String, Http>,
+}
+
+impl Clients {
+    /// As configured.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be used.
+    pub(crate) fn new(config: &Outbound) -> anyhow::Result<Self> {
+        let client = |name: &str, host: &Host| {
+            let made = Http::new(host, config.allow_private);
+            made.with_context(|| format!("[bridge.outbound.\"{name}\"]"))
+        };
+        let hosts = config.hosts.iter();
+        Ok(Self {
+            others: Http::new(&Host::default(), config.allow_private)?,
+            hosts: hosts
+                .map(|(name, host)| Ok((name.clone(), client(name, host)?)))
+                .collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    /// The client for the host of this URL.
+    pub(crate) fn of(&self, uri: &Uri) -> &Http {
+        let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") {
+            443
+        } else {
+            80
+        });
+        let found = self
+            .hosts
+            .get(&format!("{host}:{port}"))
+            .or_else(|| self.hosts.get(&host));
+        found.unwrap_or(&self.others)
+    }
+}
+
+impl Http {
+    fn new(host: &Host, allow_private: bool) -> anyhow::Result<Self> {
+        let is_private = allow_private || host.allow_private;
+        let connector = Connector::new(if is_private {
+            Screen::Private
+        } else {
+            Screen::Public
+        });
+        let tls = tls(host)?;
+        let https = |tls: ClientConfig| HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_EACH)
+            .http1_max_buf_size(HEAD_BYTES)
+            .http1_max_headers(HEAD_LINES)
+            .http2_max_header_list_size(HEAD_BYTES as u32)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .http2_keep_alive_timeout(KEEPALIVE);
+        let plain = builder.build(https(tls.clone()).enable_all_versions().wrap_connector(connector));
+        builder.http2_only(true);
+        let grpc = builder.build(https(tls).enable_http2().wrap_connector(connector));
+        Ok(Self {
+            plain,
+            grpc,
+            keys: Arc::new(Keys::new(host.credentials.clone())),
+            is_private,
+        })
+    }
+
+    /// The same host without its credentials.
+    pub(super) fn without_keys(&self) -> Self {
+        Self {
+            keys: Arc::new(Keys::new(crate::config::outbound::Credentials::None)),
+            ..self.clone()
+        }
+    }
+
+    /// The header that says who calls, if there is one. `refused`: the one that was not taken.
+    pub(crate) async fn key(
+        &self,
+        uri: &Uri,
+        refused: Option<&HeaderValue>,
+    ) -> Result<Option<(HeaderName, HeaderValue)>, Fault> {
+        if !self.keys.are_none() && uri.scheme_str() != Some("https") && !self.is_private {
+            return Err(Fault::last(
+                "its credentials are not sent without TLS; use https, or set allow_private for it in [bridge.outbound]",
+            ));
+        }
+        self.keys.header(self, refused).await
+    }
+
+    /// Whether another try with another token may help.
+    pub(crate) fn can_renew(&self) -> bool {
+        self.keys.can_renew()
+    }
+
+    /// A client of gRPC for the host of this URL.
+    pub(crate) fn grpc(&self, uri: &Uri) -> Result<Grpc, Fault> {
+        let origin = Uri::builder()
+            .scheme(uri.scheme_str().unwrap_or_default())
+            .authority(uri.authority().map_or("", http::uri::Authority::as_str))
+            .path_and_query("/")
+            .build()
+            .map_err(|error| Fault::last(format!("{uri} is no URL: {error}")))?;
+        let client = A2aServiceClient::with_origin(self.grpc.clone(), origin);
+        Ok(client
+            .max_decoding_message_size(MAX_ANSWER)
+            .max_encoding_message_size(MAX_ANSWER))
+    }
+
+    /// The answer to a request, whose body has not come yet.
+    pub(crate) async fn open(&self, mut call: Call) -> Result<Response<Incoming>, Fault> {
+        let mut refused: Option<HeaderValue> = None;
+        let mut redirects = 0;
+        loop {
+            let uri: Uri = call
+                .url
+                .parse()
+                .map_err(|error| Fault::last(format!("{:?} is no URL: {error}", call.url)))?;
+            let key = self.key(&uri, refused.as_ref()).await?;
+            let response = self.once(&call, &uri, key.as_ref()).await?;
+            if response.status() == StatusCode::UNAUTHORIZED && self.can_renew() && refused.is_none() {
+                refused = key.map(|(_, value)| value);
+                continue;
+            }
+            let Some(target) = redirect(&response, &call.method) else {
+                return Ok(response);
+            };
+            call.url = same_host(&uri, &target)?;
+            redirects += 1;
+            if redirects > REDIRECTS {
+                return Err(Fault::last(format!("it redirects more than {REDIRECTS} times")));
+            }
+        }
+    }
+
+    async fn once(
+        &self,
+        call: &Call,
+        uri: &Uri,
+        key: Option<&(HeaderName, HeaderValue)>,
+    ) -> Result<Response<Incoming>, Fault> {
+        let mut request = Request::builder()
+            .method(call.method.clone())
+            .uri(uri.clone())
+            .header(
+                header::USER_AGENT,
+                concat!("agentanycast/", env!("CARGO_PKG_VERSION")),
+            );
+        for (name, value) in call.headers.iter().chain(key) {
+            request = request.header(name, value);
+        }
+        let request = request
+            .body(Full::new(call.body.clone()))
+            .map_err(|error| Fault::last(format!("{uri} cannot be asked: {error}")))?;
+        match tokio::time::timeout(call.within, self.plain.request(request)).await {
+            Ok(answer) => answer.map_err(|error| failure::of_request(&error)),
+            Err(_) => Err(Fault::new(
+                Kind::Broken,
+                format!("it did not begin to answer within {:?}", call.within),
+            )),
+        }
+    }
+
+    /// The answer to a request, with its whole body of at most so many bytes.
+    pub(crate) async fn whole(&self, call: Call, most: usize) -> Result<(StatusCode, Bytes), Fault> {
+        let response = self.open(call).await?;
+        let status = response.status();
+        Ok((status, read(response.into_body(), most).await?))
+    }
+}
+
+/// A body of at most so many bytes.
+pub(crate) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, Fault> {
+    let all = async {
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| failure::of_error(&error, false))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > most {
+                return Err(Fault::last(format!("its answer has more than {}", size(most))));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes.freeze())
+    };
+    let late = || {
+        Fault::new(
+            Kind::Broken,
+            format!("its answer did not come within {BODY_WITHIN:?}"),
+        )
+    };
+    tokio::time::timeout(BODY_WITHIN, all)
+        .await
+        .unwrap_or_else(|_| Err(late()))
+}
+
+fn size(bytes: usize) -> String {
+    if bytes >= 1 << 20 {
+        format!("{} MiB", bytes >> 20)
+    } else {
+        format!("{} KiB", bytes >> 10)
+    }
+}
+
+/// Where an answer sends its reader, if it does.
+fn redirect(response: &Response<Incoming>, method: &Method) -> Option<String> {
+    let follows = match response.status().as_u16() {
+        301..=303 => method == Method::GET,
+        307 | 308 => true,
+        _ => false,
+    };
+    let target = response.headers().get(header::LOCATION)?.to_str().ok()?;
+    follows.then(|| target.to_owned())
+}
+
+/// The target of a redirect, if it is on the same host, port and scheme.
+fn same_host(from: &Uri, target: &str) -> Result<String, Fault> {
+    if target.starts_with('/') && !target.starts_with("//") {
+        let scheme = from.scheme_str().unwrap_or_default();
+        let authority = from.authority().map_or("", http::uri::Authority::as_str);
+        return Ok(format!("{scheme}://{authority}{target}"));
+    }
+    let is_same = target
+        .parse::<Uri>()
+        .is_ok_and(|to| to.scheme() == from.scheme() && to.authority() == from.authority());
+    if is_same {
+        return Ok(target.to_owned());
+    }
+    let shown: String = target.chars().take(100).collect();
+    Err(Fault::last(format!(
+        "it redirects to {shown:?}, another host; send to that one if it is meant"
+    )))
+}
+
+fn tls(host: &Host) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
+    if let Some(path) = &host.ca {
+        let read = || -> anyhow::Result<()> {
+            for root in CertificateDer::pem_file_iter(path)? {
+                roots.add(root?)?;
+            }
+            Ok(())
+        };
+        let mut read = read;
+        read().with_context(|| format!("ca {}", path.display()))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let (Some(cert), Some(key)) = (&host.client_cert, &host.client_key) else {
+        return Ok(config.with_no_client_auth());
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect);
+    let chain = chain.with_context(|| format!("client_cert {}", cert.display()))?;
+    fs::metadata(key).with_context(|| format!("client_key {}", key.display()))?;
+    let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("client_key {}", key.display()))?;
+    Ok(config.with_client_auth_cert(chain, key)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_stay_on_their_host() {
+        let from: Uri = "https://h:1/a".parse().unwrap();
+        assert_eq!(same_host(&from, "/b").unwrap(), "https://h:1/b");
+        assert!(same_host(&from, "https://h:1/b").is_ok());
+        for to in [
+            "http://h:1/b",
+            "https://h/b",
+            "https://i:1/b",
+            "//i/b",
+            "https://h:1@i/",
+            "b",
+        ] {
+            assert!(same_host(&from, to).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_a_host_is_used_for_it_alone() {
+        let private = || Host {
+            allow_private: true,
+            ..Host::default()
+        };
+        let hosts = [("h".to_owned(), private()), ("i:8443".to_owned(), private())];
+        let config = Outbound {
+            hosts: hosts.into(),
+            ..Outbound::default()
+        };
+        let clients = Clients::new(&config).unwrap();
+        let is_private = |url: &str| clients.of(&url.parse().unwrap()).is_private;
+        assert!(is_private("https://H/x") && is_private("http://h:8080/") && is_private("https://i:8443/"));
+        assert!(!is_private("https://i/") && !is_private("https://x.h/") && !is_private("https://hh/"));
+    }
+}

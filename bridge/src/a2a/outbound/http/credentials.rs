@@ -1,0 +1,221 @@
+//! How a host is told who calls: the header that its configuration asks for.
+
+use std::time::{Duration, Instant};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, header};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::{Call, Http};
+use crate::{
+    a2a::outbound::fault::{Fault, Kind},
+    config::outbound::{Credentials, Secret},
+};
+
+/// Largest secret in a file, in bytes.
+const MAX_SECRET: u64 = 64 << 10;
+
+/// How long before its end a token is not used any more.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// How long a token is used whose end is not told.
+const UNTOLD: Duration = Duration::from_mins(5);
+
+/// How long a token may take to be had.
+const TOKEN_WITHIN: Duration = Duration::from_secs(30);
+
+/// Largest answer with a token, in bytes.
+const MAX_TOKEN: usize = 64 << 10;
+
+/// The credentials for one host.
+#[derive(Debug)]
+pub(super) struct Keys {
+    credentials: Credentials,
+    token: Mutex<Option<Token>>,
+}
+
+struct Token {
+    header: HeaderValue,
+    until: Instant,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token")
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Keys {
+    pub(super) fn new(credentials: Credentials) -> Self {
+        Self {
+            credentials,
+            token: Mutex::default(),
+        }
+    }
+
+    pub(super) fn are_none(&self) -> bool {
+        matches!(self.credentials, Credentials::None)
+    }
+
+    /// Whether another try with another token may help.
+    pub(super) fn can_renew(&self) -> bool {
+        matches!(self.credentials, Credentials::OAuth2 { .. })
+    }
+
+    /// The header to send. `refused`: the one that was not taken.
+    pub(super) async fn header(
+        &self,
+        http: &Http,
+        refused: Option<&HeaderValue>,
+    ) -> Result<Option<(HeaderName, HeaderValue)>, Fault> {
+        Ok(Some(match &self.credentials {
+            Credentials::None => return Ok(None),
+            Credentials::Bearer(token) => (header::AUTHORIZATION, value("Bearer ", &read(token)?)?),
+            Credentials::ApiKey { header, key } => {
+                let name = HeaderName::from_bytes(header.as_bytes())
+                    .map_err(|_| Fault::last("api_key_header is not the name of a header"))?;
+                (name, value("", &read(key)?)?)
+            }
+            Credentials::Basic { username, password } => {
+                let pair = STANDARD.encode(format!("{username}:{}", read(password)?));
+                (header::AUTHORIZATION, value("Basic ", &pair)?)
+            }
+            Credentials::OAuth2 { .. } => (header::AUTHORIZATION, self.token(http, refused).await?),
+        }))
+    }
+
+    /// A token that is still good. Whoever comes while one is being had waits for it.
+    async fn token(&self, http: &Http, refused: Option<&HeaderValue>) -> Result<HeaderValue, Fault> {
+        let mut known = self.token.lock().await;
+        if let Some(token) = &*known
+            && token.until > Instant::now()
+            && refused != Some(&token.header)
+        {
+            return Ok(token.header.clone());
+        }
+        *known = None;
+        let token = self.ask(http).await?;
+        Ok(known.insert(token).header.clone())
+    }
+
+    async fn ask(&self, http: &Http) -> Result<Token, Fault> {
+        let Credentials::OAuth2 {
+            token_url,
+            client_id,
+            client_secret,
+            scopes,
+        } = &self.credentials
+        else {
+            return Err(Fault::last("there is no token to ask for"));
+        };
+        let failed = |fault: Fault| {
+            let kind = if fault.kind() == Kind::Broken {
+                Kind::Unreached
+            } else {
+                fault.kind()
+            };
+            Fault::new(kind, format!("no token from {token_url}: {fault}"))
+        };
+        let mut form = "grant_type=client_credentials".to_owned();
+        if !scopes.is_empty() {
+            form.push_str("&scope=");
+            form.push_str(&encoded(&scopes.join(" ")));
+        }
+        // RFC 6749, 2.3.1: both halves are encoded as forms are.
+        let pair = format!("{}:{}", encoded(client_id), encoded(&read(client_secret)?));
+        let call = Call {
+            method: Method::POST,
+            url: token_url.clone(),
+            headers: vec![
+                (header::AUTHORIZATION, value("Basic ", &STANDARD.encode(pair))?),
+                (
+                    header::CONTENT_TYPE,
+                    HeaderValue::from_static("application/x-www-form-urlencoded"),
+                ),
+                (header::ACCEPT, HeaderValue::from_static("application/json")),
+            ],
+            body: Bytes::from(form),
+            within: TOKEN_WITHIN,
+        };
+        let (status, body) = Box::pin(http.without_keys().whole(call, MAX_TOKEN))
+            .await
+            .map_err(failed)?;
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if !status.is_success() {
+            let said = answer["error_description"].as_str().or(answer["error"].as_str());
+            return Err(failed(Fault::of_status(
+                status.as_u16(),
+                said.unwrap_or_default(),
+            )));
+        }
+        let token = answer["access_token"].as_str().filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| failed(Fault::last("its answer has no access_token")))?;
+        let lasts = answer["expires_in"].as_u64().map_or(UNTOLD, Duration::from_secs);
+        // A token that is good for less than the margin is good for one call.
+        let until = Instant::now() + lasts.min(Duration::from_hours(24)).saturating_sub(MARGIN);
+        Ok(Token {
+            header: value("Bearer ", token)?,
+            until,
+        })
+    }
+}
+
+fn read(secret: &Secret) -> Result<String, Fault> {
+    let path = match secret {
+        Secret::Text(text) => return Ok(text.clone()),
+        Secret::File(path) => path,
+    };
+    let unreadable =
+        |what: String| Fault::last(format!("the secret in {} cannot be read: {what}", path.display()));
+    let length = std::fs::metadata(path)
+        .map_err(|error| unreadable(error.to_string()))?
+        .len();
+    if length > MAX_SECRET {
+        return Err(unreadable(format!("it has more than {MAX_SECRET} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    Ok(text.trim().to_owned())
+}
+
+/// A header that no log shows.
+fn value(scheme: &str, secret: &str) -> Result<HeaderValue, Fault> {
+    let value = HeaderValue::from_str(&format!("{scheme}{secret}"));
+    let mut value = value.map_err(|_| Fault::last("its secret has letters that no header can have"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// As forms are encoded.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut form, byte| {
+        use std::fmt::Write as _;
+        match byte {
+            b' ' => form.push('+'),
+            byte if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'*') => {
+                form.push(char::from(byte));
+            }
+            byte => drop(write!(form, "%{byte:02X}")),
+        }
+        form
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_come_from_files_and_are_not_shown() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "hush\n").unwrap();
+        assert_eq!(read(&Secret::File(file.path().to_owned())).unwrap(), "hush");
+        let shown = format!("{:?}", value("Bearer ", "hush").unwrap());
+        assert!(!shown.contains("hush"), "{shown}");
+        assert!(value("Bearer ", "a\nb").is_err());
+        assert_eq!(encoded("a b/ä"), "a+b%2F%C3%A4");
+    }
+}

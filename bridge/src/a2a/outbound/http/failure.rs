@@ -1,0 +1,53 @@
+//! What a failure of the connection means.
+
+use std::{error::Error, io};
+
+use tokio_rustls::rustls;
+
+use crate::{
+    a2a::outbound::fault::{Fault, Kind},
+    screen::ConnectError,
+};
+
+/// Of a request that was not answered.
+pub(super) fn of_request(error: &hyper_util::client::legacy::Error) -> Fault {
+    let is_connect = error.is_connect();
+    of_error(error, is_connect)
+}
+
+/// Of an error, with those that caused it. `before`: nothing was sent yet.
+pub(crate) fn of_error(error: &(dyn Error + 'static), before: bool) -> Fault {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    let mut last = error.to_string();
+    while let Some(error) = cause {
+        if let Some(fault) = known(error) {
+            return fault;
+        }
+        last = error.to_string();
+        cause = error.source();
+    }
+    if before {
+        Fault::new(Kind::Unreached, format!("it cannot be reached: {last}"))
+    } else {
+        Fault::new(Kind::Broken, format!("the connection broke off: {last}"))
+    }
+}
+
+fn known(error: &(dyn Error + 'static)) -> Option<Fault> {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        // The cause of an error of this kind is that of what is inside.
+        let inside: &(dyn Error + 'static) = error.get_ref()?;
+        return known(inside);
+    }
+    if let Some(error) = error.downcast_ref::<ConnectError>() {
+        return Some(match error {
+            ConnectError::Refused { .. } => Fault::last(format!(
+                "{error}; where that is meant, set allow_private for it in [bridge.outbound]"
+            )),
+            ConnectError::NoHost => Fault::last(error.to_string()),
+            error => Fault::new(Kind::Unreached, error.to_string()),
+        });
+    }
+    let tls = error.downcast_ref::<rustls::Error>()?;
+    Some(Fault::last(format!("TLS with it failed: {tls}")))
+}

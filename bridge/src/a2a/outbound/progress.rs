@@ -1,0 +1,297 @@
+//! What of all that an agent outside says is news to the task here. PURE.
+//!
+//! The one rule: each word once, in order, and results before the state that they came with. What is heard again,
+//! because a stream was lost or the task was read anew, is no news.
+
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, TaskStatus};
+use prost::Message as _;
+
+use super::{fault::Fault, heard::What};
+use crate::{a2a::task::is_terminal, gateway::Report};
+
+/// Most bytes of what comes out of one task: it is held in memory while it comes.
+const MAX_RESULTS_BYTES: usize = 64 << 20;
+
+/// Most results of a task; nodes take as many.
+const MAX_RESULTS: usize = 1000;
+
+/// What a part takes in memory besides its content.
+const PART_OVERHEAD: usize = 128;
+
+/// A result up to this size is told piece by piece; a larger one each time that it has doubled, so that what is
+/// written is at most twice what came.
+const SMALL: usize = 64 << 10;
+
+/// Longest id that a node takes, in bytes.
+const MAX_ID: usize = 256;
+
+/// When what was heard should be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// There is nothing.
+    Nothing,
+    /// With what comes next.
+    Later,
+    /// In a moment: somebody may be watching it grow.
+    Soon,
+    /// Now.
+    Now,
+}
+
+/// A task as far as its sender was told of it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    status: TaskStatus,
+    said: HashSet<String>,
+    results: Vec<Growing>,
+    bytes: usize,
+    changes: Vec<(TaskStatus, Option<Message>)>,
+}
+
+#[derive(Debug)]
+struct Growing {
+    artifact: Artifact,
+    bytes: usize,
+    /// Of these bytes the sender was told.
+    told: usize,
+    is_news: bool,
+    is_whole: bool,
+}
+
+impl Progress {
+    /// From the task as it stands here.
+    pub(crate) fn of(task: &v1::Task) -> Self {
+        let mut progress = Self {
+            status: task.status(),
+            said: task.messages.iter().map(key).collect(),
+            results: Vec::new(),
+            bytes: 0,
+            changes: Vec::new(),
+        };
+        for artifact in &task.artifacts {
+            let bytes = weight(artifact);
+            progress.bytes += bytes;
+            progress.results.push(Growing {
+                artifact: artifact.clone(),
+                bytes,
+                told: bytes,
+                is_news: false,
+                is_whole: false,
+            });
+        }
+        progress
+    }
+
+    /// The state of the task after all that was heard.
+    pub(crate) fn status(&self) -> TaskStatus {
+        self.changes.last().map_or(self.status, |(status, _)| *status)
+    }
+
+    /// Hears something. An error ends the task: it is more than a task may hold.
+    pub(crate) fn hear(&mut self, what: What) -> Result<(), Fault> {
+        if is_terminal(self.status()) {
+            return Ok(());
+        }
+        match what {
+            What::Task(task) => self.hear_task(*task),
+            What::Message(message) => {
+                self.change(TaskStatus::Completed, Some(*message));
+                Ok(())
+            }
+            What::Status(status, message) => {
+                self.change(status, message);
+                Ok(())
+            }
+            What::Artifact {
+                artifact,
+                append: true,
+                last,
+            } => self.append(artifact, last),
+            What::Artifact { artifact, last, .. } => self.put(artifact, last),
+        }
+    }
+
+    fn hear_task(&mut self, task: v1::Task) -> Result<(), Fault> {
+        let status = task.status();
+        for artifact in task.artifacts {
+            self.put(artifact, is_terminal(status))?;
+        }
+        let of_status = task.status_message.as_ref().map(key);
+        for message in task.messages {
+            let is_theirs = message.role != MessageRole::User as i32;
+            if is_theirs && Some(key(&message)) != of_status && !self.said.contains(&key(&message)) {
+                self.change(TaskStatus::Working, Some(message));
+            }
+        }
+        self.change(status, task.status_message);
+        Ok(())
+    }
+
+    fn change(&mut self, status: TaskStatus, message: Option<Message>) {
+        let now = self.status();
+        // An agent that has not begun says nothing new; one whose state has no name says that it works.
+        let status = match status {
+            TaskStatus::Unspecified if message.is_none() => return,
+            TaskStatus::Submitted if message.is_none() || now != TaskStatus::Submitted => now,
+            TaskStatus::Unspecified | TaskStatus::Submitted => TaskStatus::Working,
+            status => status,
+        };
+        let message = message.filter(|message| !self.said.contains(&key(message)));
+        if message.is_none() && status == now {
+            return;
+        }
+        let message = message.map(|mut message| {
+            let key = key(&message);
+            if message.message_id.is_empty() || message.message_id.len() > MAX_ID {
+                message.message_id.clone_from(&key);
+            }
+            self.said.insert(key);
+            message
+        });
+        self.changes.push((status, message));
+    }
+
+    fn put(&mut self, mut artifact: Artifact, last: bool) -> Result<(), Fault> {
+        self.name(&mut artifact);
+        let bytes = weight(&artifact);
+        let at = self.position(&artifact.artifact_id);
+        let before = at.map_or(0, |at| self.results[at].bytes);
+        self.make_room(at.is_none(), before, bytes)?;
+        match at {
+            Some(at) => {
+                let known = &mut self.results[at];
+                known.is_whole |= last;
+                if known.artifact != artifact {
+                    *known = Growing {
+                        artifact,
+                        bytes,
+                        told: 0,
+                        is_news: true,
+                        is_whole: last,
+                    };
+                }
+            }
+            None => self.results.push(Growing {
+                artifact,
+                bytes,
+                told: 0,
+                is_news: true,
+                is_whole: last,
+            }),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, mut piece: Artifact, last: bool) -> Result<(), Fault> {
+        self.name(&mut piece);
+        let Some(at) = self.position(&piece.artifact_id) else {
+            return self.put(piece, last);
+        };
+        let more: usize = piece
+            .parts
+            .iter()
+            .map(|part| part.encoded_len() + PART_OVERHEAD)
+            .sum();
+        self.make_room(false, 0, more)?;
+        let known = &mut self.results[at];
+        known.bytes += more;
+        known.is_news |= !piece.parts.is_empty();
+        known.is_whole |= last;
+        known.artifact.parts.append(&mut piece.parts);
+        if known.artifact.name.is_empty() {
+            known.artifact.name = piece.name;
+        }
+        Ok(())
+    }
+
+    /// Gives a result that has no id, or one that is too long, an id of its own.
+    fn name(&self, artifact: &mut Artifact) {
+        if artifact.artifact_id.is_empty() {
+            artifact.artifact_id = format!("artifact-{}", self.results.len() + 1);
+        } else if artifact.artifact_id.len() > MAX_ID {
+            artifact.artifact_id = format!("artifact-{:016x}", hash(artifact.artifact_id.as_bytes()));
+        }
+    }
+
+    fn position(&self, id: &str) -> Option<usize> {
+        self.results
+            .iter()
+            .position(|known| known.artifact.artifact_id == id)
+    }
+
+    fn make_room(&mut self, is_new: bool, before: usize, bytes: usize) -> Result<(), Fault> {
+        if is_new && self.results.len() >= MAX_RESULTS {
+            return Err(Fault::last(format!(
+                "it gave more than {MAX_RESULTS} artifacts, the most one task may have"
+            )));
+        }
+        let all = self.bytes - before + bytes;
+        if all > MAX_RESULTS_BYTES {
+            return Err(Fault::last(format!(
+                "its artifacts have more than {} MiB, the most one task may have",
+                MAX_RESULTS_BYTES >> 20
+            )));
+        }
+        self.bytes = all;
+        Ok(())
+    }
+
+    /// When what was heard should be told.
+    pub(crate) fn due(&self) -> Due {
+        if !self.changes.is_empty() {
+            return Due::Now;
+        }
+        let due = |known: &Growing| match known {
+            Growing { is_news: false, .. } => Due::Nothing,
+            Growing { is_whole: true, .. } | Growing { told: 0, .. } => Due::Now,
+            known if known.bytes <= SMALL => Due::Soon,
+            known if known.bytes >= known.told.saturating_mul(2) => Due::Now,
+            _ => Due::Later,
+        };
+        let all = self.results.iter().map(due);
+        all.max_by_key(|due| *due as u8).unwrap_or(Due::Nothing)
+    }
+
+    /// What is to be told now.
+    pub(crate) fn take(&mut self) -> Report {
+        let mut artifacts = Vec::new();
+        for known in self.results.iter_mut().filter(|known| known.is_news) {
+            known.is_news = false;
+            known.told = known.bytes;
+            artifacts.push(known.artifact.clone());
+        }
+        self.status = self.status();
+        Report {
+            artifacts,
+            changes: std::mem::take(&mut self.changes),
+            ..Report::default()
+        }
+    }
+}
+
+/// What a message is known by: its id, or what it says.
+fn key(message: &Message) -> String {
+    if message.message_id.is_empty() || message.message_id.len() > MAX_ID {
+        format!("message-{:016x}", hash(&message.encode_to_vec()))
+    } else {
+        message.message_id.clone()
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn weight(artifact: &Artifact) -> usize {
+    artifact.encoded_len() + PART_OVERHEAD * (artifact.parts.len() + 1)
+}
+
+#[cfg(test)]
+mod tests;

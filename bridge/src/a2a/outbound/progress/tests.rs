@@ -1,0 +1,228 @@
+use agentanycast_proto::v1::{Part, TextPart, part::Content};
+use proptest::prelude::*;
+
+use super::*;
+
+fn part(text: &str) -> Part {
+    Part {
+        content: Some(Content::TextPart(TextPart {
+            text: text.to_owned(),
+        })),
+        ..Part::default()
+    }
+}
+
+fn message(id: &str) -> Message {
+    Message {
+        message_id: id.to_owned(),
+        role: MessageRole::Agent.into(),
+        parts: vec![part(id)],
+        ..Message::default()
+    }
+}
+
+fn artifact(id: &str, texts: &[&str]) -> Artifact {
+    Artifact {
+        artifact_id: id.to_owned(),
+        parts: texts.iter().map(|text| part(text)).collect(),
+        ..Artifact::default()
+    }
+}
+
+fn beginning() -> Progress {
+    Progress::of(&v1::Task {
+        status: TaskStatus::Submitted.into(),
+        messages: vec![Message {
+            role: MessageRole::User.into(),
+            ..message("hi")
+        }],
+        ..v1::Task::default()
+    })
+}
+
+fn piece(id: &str, text: &str, append: bool, last: bool) -> What {
+    What::Artifact {
+        artifact: artifact(id, &[text]),
+        append,
+        last,
+    }
+}
+
+#[test]
+fn what_is_heard_again_is_no_news() {
+    let mut progress = beginning();
+    let task = v1::Task {
+        status: TaskStatus::Working.into(),
+        messages: vec![
+            Message {
+                role: MessageRole::User.into(),
+                ..message("hi")
+            },
+            message("25 %"),
+            message("50 %"),
+        ],
+        status_message: Some(message("50 %")),
+        artifacts: vec![artifact("a", &["1"])],
+        ..v1::Task::default()
+    };
+    progress.hear(What::Task(Box::new(task.clone()))).unwrap();
+    let report = progress.take();
+    let told: Vec<_> = report
+        .changes
+        .iter()
+        .map(|(status, message)| (*status, message.as_ref().unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (TaskStatus::Working, &message("25 %")),
+            (TaskStatus::Working, &message("50 %"))
+        ]
+    );
+    assert_eq!(report.artifacts, [artifact("a", &["1"])]);
+    progress.hear(What::Task(Box::new(task))).unwrap();
+    progress
+        .hear(What::Status(TaskStatus::Working, Some(message("25 %"))))
+        .unwrap();
+    assert_eq!(
+        (progress.due(), progress.take()),
+        (Due::Nothing, Report::default())
+    );
+}
+
+#[test]
+fn a_result_grows_and_is_told_with_what_there_is() {
+    let mut progress = beginning();
+    progress.hear(piece("a", "1", false, false)).unwrap();
+    assert_eq!(progress.due(), Due::Now);
+    assert_eq!(progress.take().artifacts, [artifact("a", &["1"])]);
+    progress.hear(piece("a", "2", true, false)).unwrap();
+    assert_eq!(progress.due(), Due::Soon);
+    progress.hear(piece("a", "3", true, true)).unwrap();
+    assert_eq!(progress.due(), Due::Now);
+    assert_eq!(progress.take().artifacts, [artifact("a", &["1", "2", "3"])]);
+    progress.hear(piece("a", "4", false, true)).unwrap();
+    assert_eq!(progress.take().artifacts, [artifact("a", &["4"])]);
+}
+
+#[test]
+fn what_is_written_of_a_large_result_is_at_most_thrice_what_came() {
+    let mut progress = beginning();
+    let text = "x".repeat(10_000);
+    let (mut came, mut written) = (0, 0);
+    for _ in 0..1000 {
+        progress.hear(piece("a", &text, true, false)).unwrap();
+        came += text.len();
+        if progress.due() == Due::Now {
+            written += progress.take().artifacts[0].encoded_len();
+        }
+    }
+    assert!(written < 3 * came, "{written} of {came}");
+}
+
+#[test]
+fn an_answer_without_a_task_is_its_end() {
+    let mut progress = beginning();
+    progress.hear(What::Message(Box::new(message("done")))).unwrap();
+    let end = (TaskStatus::Completed, Some(message("done")));
+    assert_eq!(progress.take().changes, [end]);
+    progress
+        .hear(What::Status(TaskStatus::Working, Some(message("more"))))
+        .unwrap();
+    assert_eq!(progress.due(), Due::Nothing);
+}
+
+#[test]
+fn what_has_no_name_gets_one() {
+    let mut progress = beginning();
+    let said = What::Status(TaskStatus::Working, Some(message("")));
+    progress.hear(said.clone()).unwrap();
+    let report = progress.take();
+    assert!(!report.changes[0].1.as_ref().unwrap().message_id.is_empty());
+    progress.hear(said).unwrap();
+    assert_eq!(progress.due(), Due::Nothing);
+    progress.hear(piece("", "1", false, true)).unwrap();
+    progress.hear(piece(&"x".repeat(1000), "1", false, true)).unwrap();
+    assert!(
+        progress
+            .take()
+            .artifacts
+            .iter()
+            .all(|artifact| (1..=MAX_ID).contains(&artifact.artifact_id.len()))
+    );
+}
+
+#[test]
+fn a_task_holds_only_so_much() {
+    let mut progress = beginning();
+    let text = "x".repeat(4 << 20);
+    let refused =
+        (0..=MAX_RESULTS_BYTES >> 22).any(|_| progress.hear(piece("a", &text, true, false)).is_err());
+    assert!(refused);
+    let mut progress = beginning();
+    let many = (0..=MAX_RESULTS).any(|at| progress.hear(piece(&at.to_string(), "", false, true)).is_err());
+    assert!(many);
+}
+
+/// What an agent does: it says words, and makes results grow.
+#[derive(Clone, Debug)]
+enum Step {
+    Say,
+    Grow(u8),
+    Replace(u8),
+}
+
+proptest! {
+    /// However a task is heard of, whole or in pieces, with repetitions, its sender knows at the end what the agent
+    /// has said, in order and once.
+    #[test]
+    fn its_sender_knows_what_the_agent_has_said(
+        steps in prop::collection::vec(
+            prop_oneof![Just(Step::Say), (0..3_u8).prop_map(Step::Grow), (0..3_u8).prop_map(Step::Replace)],
+            0..30,
+        ),
+        ways in prop::collection::vec((any::<bool>(), any::<bool>()), 30),
+    ) {
+        let mut theirs = v1::Task { status: TaskStatus::Working.into(), ..v1::Task::default() };
+        let mut progress = beginning();
+        let (mut said, mut results): (Vec<String>, Vec<Artifact>) = (Vec::new(), Vec::new());
+        let mut keep = |report: Report| {
+            said.extend(report.changes.into_iter().filter_map(|(_, message)| Some(message?.message_id)));
+            for artifact in report.artifacts {
+                match results.iter_mut().find(|known| known.artifact_id == artifact.artifact_id) {
+                    Some(known) => *known = artifact,
+                    None => results.push(artifact),
+                }
+            }
+        };
+        for (at, (step, (whole, tell))) in steps.iter().zip(ways).enumerate() {
+            let text = at.to_string();
+            let heard = match step {
+                Step::Say => {
+                    theirs.messages.push(message(&text));
+                    theirs.status_message = Some(message(&text));
+                    What::Status(TaskStatus::Working, Some(message(&text)))
+                }
+                Step::Grow(id) | Step::Replace(id) => {
+                    let append = matches!(step, Step::Grow(_));
+                    let id = id.to_string();
+                    let found = theirs.artifacts.iter_mut().find(|known| known.artifact_id == id);
+                    match found {
+                        Some(known) if append => known.parts.push(part(&text)),
+                        Some(known) => known.parts = vec![part(&text)],
+                        None => theirs.artifacts.push(artifact(&id, &[&text])),
+                    }
+                    piece(&id, &text, append, false)
+                }
+            };
+            progress.hear(if whole { What::Task(Box::new(theirs.clone())) } else { heard }).unwrap();
+            if tell {
+                keep(progress.take());
+            }
+        }
+        keep(progress.take());
+        let expected: Vec<String> = theirs.messages.iter().map(|message| message.message_id.clone()).collect();
+        prop_assert_eq!(said, expected);
+        prop_assert_eq!(results, theirs.artifacts);
+    }
+}

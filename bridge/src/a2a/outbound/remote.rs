@@ -1,0 +1,236 @@
+//! An agent outside as it is spoken to, whichever way: questions in, what it says out.
+
+mod grpc;
+
+use std::{sync::Arc, time::Duration};
+
+use agentanycast_proto::v1;
+use async_stream::try_stream;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
+use http::{HeaderName, HeaderValue, Uri, header};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+
+use super::{
+    binding::{self, Ask},
+    choice::{Binding, Interface},
+    fault::{Fault, Kind},
+    heard::{self, Heard, What},
+    http::{Call, Clients, MAX_ANSWER, of_error, read},
+    sse,
+};
+use crate::a2a::version::Version;
+
+/// How long an agent may take to begin an answer, except to a message.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a stream may be silent, in bytes: servers say every 15 s or so that they are there, and some say nothing.
+const SILENCE: Duration = Duration::from_mins(5);
+
+/// Most elements of one answer: each takes some hundred bytes in memory.
+const MAX_ELEMENTS: usize = 1 << 20;
+
+/// Most errors' text that is read, in bytes.
+const MAX_ERROR: usize = 64 << 10;
+
+/// What an agent says, as it says it.
+pub(crate) type Events = BoxStream<'static, Result<Heard, Fault>>;
+
+/// An agent outside.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    clients: Arc<Clients>,
+    interface: Interface,
+    uri: Uri,
+    /// How long it may take to begin an answer to a message.
+    within: Duration,
+}
+
+impl Remote {
+    /// The one behind this interface.
+    pub(crate) fn new(clients: Arc<Clients>, interface: Interface, within: Duration) -> Result<Self, Fault> {
+        let uri = interface.url.parse();
+        let uri = uri.map_err(|error| Fault::last(format!("{:?} is no URL: {error}", interface.url)))?;
+        Ok(Self {
+            clients,
+            interface,
+            uri,
+            within,
+        })
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.interface.version
+    }
+
+    /// Gives it a message; what it answers at once.
+    pub(crate) async fn send(&self, ask: Ask) -> Result<Heard, Fault> {
+        let answer = self.ask(ask).await?;
+        heard::read(self.version(), answer)?
+            .ok_or_else(|| Fault::last("it answered with neither task nor message"))
+    }
+
+    /// Shows a task.
+    pub(crate) async fn get(&self, id: &str) -> Result<Heard, Fault> {
+        let answer = self.ask(Ask::Get { id: id.to_owned() }).await?;
+        heard::read_bare_task(self.version(), answer)
+    }
+
+    /// Ends a task.
+    pub(crate) async fn cancel(&self, id: &str) -> Result<(), Fault> {
+        self.ask(Ask::Cancel { id: id.to_owned() }).await.map(drop)
+    }
+
+    /// The newest tasks of a conversation.
+    pub(crate) async fn list(&self, context: &str) -> Result<Vec<v1::Task>, Fault> {
+        if self.version() == Version::V03 {
+            return Err(Fault::new(Kind::Unsupported, "agents of 0.3 list no tasks"));
+        }
+        let mut answer = self
+            .ask(Ask::List {
+                context: context.to_owned(),
+            })
+            .await?;
+        let Some(Value::Array(tasks)) = answer.get_mut("tasks").map(Value::take) else {
+            return Err(Fault::last("its list of tasks has no tasks"));
+        };
+        let mut read = Vec::new();
+        for task in tasks {
+            if let What::Task(task) = heard::read_bare_task(self.version(), task)?.what {
+                read.push(*task);
+            }
+        }
+        Ok(read)
+    }
+
+    /// What it says about a message that it is given, or about a task that it has.
+    pub(crate) async fn events(&self, ask: Ask) -> Result<Events, Fault> {
+        let version = self.version();
+        let mut answers = if self.interface.binding == Binding::Grpc {
+            self.grpc_events(ask).await?
+        } else {
+            self.http_events(ask).await?
+        };
+        let events = try_stream! {
+            while let Some(answer) = answers.next().await {
+                if let Some(heard) = heard::read(version, answer?)? {
+                    yield heard;
+                }
+            }
+        };
+        Ok(events.boxed())
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Value, Fault> {
+        if self.interface.binding == Binding::Grpc {
+            return self.grpc_ask(ask).await;
+        }
+        let call = self.call(ask)?;
+        let (status, body) = self.clients.of(&self.uri).whole(call, MAX_ANSWER).await?;
+        if !status.is_success() {
+            return Err(binding::fault_of_status(status.as_u16(), &body));
+        }
+        binding::open(self.interface.binding, parse(&body)?)
+    }
+
+    async fn http_events(&self, ask: Ask) -> Result<BoxStream<'static, Result<Value, Fault>>, Fault> {
+        let binding = self.interface.binding;
+        let response = self.clients.of(&self.uri).open(self.call(ask)?).await?;
+        let status = response.status();
+        if !status.is_success() {
+            let after = retry_after(response.headers().get(header::RETRY_AFTER));
+            let body = read(response.into_body(), MAX_ERROR).await.unwrap_or_default();
+            return Err(binding::fault_of_status(status.as_u16(), &body).asking_for(after));
+        }
+        let media_type = response
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        if !media_type.is_some_and(|media_type| media_type.starts_with("text/event-stream")) {
+            // What fails before the first event, and what has ended at once, is said whole.
+            let body = read(response.into_body(), MAX_ANSWER).await?;
+            let answer = binding::open(binding, parse(&body)?)?;
+            return Ok(futures::stream::once(async { Ok(answer) }).boxed());
+        }
+        let mut body = response.into_body();
+        let events = try_stream! {
+            let mut reader = sse::Reader::default();
+            while let Some(frame) = unless_silent(body.frame()).await {
+                let frame = frame.map_err(|error| of_error(&error, false))?;
+                let Ok(data) = frame.into_data() else { continue };
+                for event in reader.take(&data)? {
+                    if !event.is_empty() {
+                        yield binding::open(binding, parse(&event)?)?;
+                    }
+                }
+            }
+        };
+        Ok(events.boxed())
+    }
+
+    fn call(&self, ask: Ask) -> Result<Call, Fault> {
+        let streams = ask.streams();
+        let within = self.patience(&ask);
+        let request = ask.request(&self.interface);
+        let accept = if streams {
+            "text/event-stream, application/json"
+        } else {
+            "application/json"
+        };
+        let mut headers = vec![
+            (header::ACCEPT, HeaderValue::from_static(accept)),
+            (
+                HeaderName::from_static("a2a-version"),
+                HeaderValue::from_static(self.version().as_str()),
+            ),
+        ];
+        let body = match request.body {
+            Some(body) => {
+                headers.push((header::CONTENT_TYPE, HeaderValue::from_static("application/json")));
+                serde_json::to_vec(&body)
+                    .map_err(|error| Fault::last(format!("it cannot be asked: {error}")))?
+            }
+            None => Vec::new(),
+        };
+        Ok(Call {
+            method: request.method,
+            url: request.url,
+            headers,
+            body: Bytes::from(body),
+            within,
+        })
+    }
+
+    /// How long the answer may take to begin.
+    fn patience(&self, ask: &Ask) -> Duration {
+        match ask {
+            Ask::Send { .. } | Ask::Stream { .. } => self.within,
+            _ => self.within.min(ANSWER_WITHIN),
+        }
+    }
+}
+
+/// What comes next of a stream. One that is silent for too long is over: whoever heard it looks at the task.
+async fn unless_silent<T>(next: impl Future<Output = Option<T>>) -> Option<T> {
+    tokio::time::timeout(SILENCE, next).await.unwrap_or_default()
+}
+
+/// JSON that is not made to fill the memory.
+fn parse(bytes: &[u8]) -> Result<Value, Fault> {
+    let elements = bytes
+        .iter()
+        .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
+        .count();
+    if elements > MAX_ELEMENTS {
+        return Err(Fault::last(format!(
+            "its answer has more than {MAX_ELEMENTS} elements"
+        )));
+    }
+    serde_json::from_slice(bytes).map_err(|error| Fault::last(format!("its answer is no JSON: {error}")))
+}
+
+fn retry_after(value: Option<&HeaderValue>) -> Option<Duration> {
+    let seconds: u64 = value?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds.min(600)))
+}

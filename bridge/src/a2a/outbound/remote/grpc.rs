@@ -1,0 +1,185 @@
+//! The same over gRPC: what is asked is made of the JSON that it stands for, and what is said becomes JSON again.
+
+use std::time::Duration;
+
+use agentanycast_proto::a2a::{
+    CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest,
+    send_message_response::Payload,
+};
+use async_stream::try_stream;
+use futures::{StreamExt as _, stream::BoxStream};
+use http::HeaderValue;
+use serde_json::{Value, json};
+use tonic::{Code, Request, Status, metadata::MetadataMap};
+
+use super::{Remote, unless_silent};
+use crate::{
+    a2a::outbound::{
+        binding::{Ask, LISTED},
+        fault::{Fault, Kind},
+        http::{Grpc, of_error},
+    },
+    grpc::{self, json as grpc_json},
+};
+
+type Values = BoxStream<'static, Result<Value, Fault>>;
+
+impl Remote {
+    pub(super) async fn grpc_ask(&self, ask: Ask) -> Result<Value, Fault> {
+        let within = self.patience(&ask);
+        let mut refused = None;
+        loop {
+            let (client, head, key) = self.connected(refused.as_ref()).await?;
+            match timed(within, answer(client, head, ask.clone(), &self.interface.tenant)).await {
+                Err(fault) if self.may_renew(&fault, refused.is_some()) => refused = key,
+                answer => return answer,
+            }
+        }
+    }
+
+    pub(super) async fn grpc_events(&self, ask: Ask) -> Result<Values, Fault> {
+        let within = self.patience(&ask);
+        let mut refused = None;
+        loop {
+            let (client, head, key) = self.connected(refused.as_ref()).await?;
+            match timed(within, events(client, head, ask.clone(), &self.interface.tenant)).await {
+                Err(fault) if self.may_renew(&fault, refused.is_some()) => refused = key,
+                events => return events,
+            }
+        }
+    }
+
+    fn may_renew(&self, fault: &Fault, renewed: bool) -> bool {
+        fault.kind() == Kind::Unauthorized && !renewed && self.clients.of(&self.uri).can_renew()
+    }
+
+    /// A client, what goes ahead of each call, and the key in that.
+    async fn connected(
+        &self,
+        refused: Option<&HeaderValue>,
+    ) -> Result<(Grpc, MetadataMap, Option<HeaderValue>), Fault> {
+        let http = self.clients.of(&self.uri);
+        let key = http.key(&self.uri, refused).await?;
+        let mut head = http::HeaderMap::new();
+        head.insert("a2a-version", HeaderValue::from_static(self.version().as_str()));
+        if let Some((name, value)) = &key {
+            head.insert(name.clone(), value.clone());
+        }
+        let client = http.grpc(&self.uri)?;
+        Ok((
+            client,
+            MetadataMap::from_headers(head),
+            key.map(|(_, value)| value),
+        ))
+    }
+}
+
+async fn timed<T>(within: Duration, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    let late = || {
+        Fault::new(
+            Kind::Broken,
+            format!("it did not begin to answer within {within:?}"),
+        )
+    };
+    tokio::time::timeout(within, call)
+        .await
+        .unwrap_or_else(|_| Err(late()))
+}
+
+fn with<T>(head: MetadataMap, message: T) -> Request<T> {
+    Request::from_parts(head, tonic::Extensions::default(), message)
+}
+
+async fn answer(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> Result<Value, Fault> {
+    let tenant = tenant.to_owned();
+    let failed = |status: Status| fault(&status);
+    match ask {
+        Ask::Send { .. } | Ask::Stream { .. } => {
+            let request = grpc_json::to_send(&ask.params(crate::a2a::version::Version::V10, &tenant));
+            let answer = client.send_message(with(head, request)).await.map_err(failed)?;
+            Ok(match answer.into_inner().payload {
+                Some(Payload::Task(task)) => json!({"task": grpc_json::of_task(task)}),
+                Some(Payload::Message(message)) => json!({"message": grpc_json::of_message(message)}),
+                None => json!({}),
+            })
+        }
+        Ask::Get { id } | Ask::Subscribe { id } => {
+            let request = GetTaskRequest {
+                tenant,
+                id,
+                ..GetTaskRequest::default()
+            };
+            let task = client.get_task(with(head, request)).await.map_err(failed)?;
+            Ok(grpc_json::of_task(task.into_inner()))
+        }
+        Ask::Cancel { id } => {
+            let request = CancelTaskRequest {
+                tenant,
+                id,
+                ..CancelTaskRequest::default()
+            };
+            let task = client.cancel_task(with(head, request)).await.map_err(failed)?;
+            Ok(grpc_json::of_task(task.into_inner()))
+        }
+        Ask::List { context } => {
+            let request = ListTasksRequest {
+                tenant,
+                context_id: context,
+                page_size: Some(LISTED as i32),
+                ..ListTasksRequest::default()
+            };
+            let tasks = client.list_tasks(with(head, request)).await.map_err(failed)?;
+            let tasks = tasks.into_inner().tasks.into_iter().map(grpc_json::of_task);
+            Ok(json!({"tasks": tasks.collect::<Vec<_>>()}))
+        }
+    }
+}
+
+async fn events(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> Result<Values, Fault> {
+    let started = if let Ask::Subscribe { id } = ask {
+        let request = SubscribeToTaskRequest {
+            tenant: tenant.to_owned(),
+            id,
+        };
+        client.subscribe_to_task(with(head, request)).await
+    } else {
+        let request = grpc_json::to_send(&ask.params(crate::a2a::version::Version::V10, tenant));
+        client.send_streaming_message(with(head, request)).await
+    };
+    let mut stream = started.map_err(|status| fault(&status))?.into_inner();
+    let events = try_stream! {
+        while let Some(event) = unless_silent(stream.next()).await {
+            yield grpc_json::of_event(event.map_err(|status| fault(&status))?);
+        }
+    };
+    Ok(events.boxed())
+}
+
+/// What a status means. One that a call ended with before it had begun has the connection's error behind it.
+fn fault(status: &Status) -> Fault {
+    if let Some(cause) = std::error::Error::source(status) {
+        let before = cause
+            .downcast_ref::<hyper_util::client::legacy::Error>()
+            .is_some_and(hyper_util::client::legacy::Error::is_connect);
+        return of_error(cause, before);
+    }
+    let reason = grpc::reason(status);
+    let word = match (reason.as_deref(), status.code()) {
+        (Some(reason), _) => reason,
+        (None, Code::NotFound) => "TASK_NOT_FOUND",
+        (None, Code::Unimplemented) => "UNIMPLEMENTED",
+        (None, Code::Unauthenticated) => "UNAUTHENTICATED",
+        (None, Code::PermissionDenied) => "PERMISSION_DENIED",
+        (None, Code::ResourceExhausted) => "RESOURCE_EXHAUSTED",
+        (None, Code::Unavailable) => "UNAVAILABLE",
+        (None, code) => code.description(),
+    };
+    let said = Fault::of_a2a(0, word, status.message());
+    match status.code() {
+        // It may have been taken before.
+        Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Unknown if reason.is_none() => {
+            Fault::new(Kind::Broken, said.to_string())
+        }
+        _ => said,
+    }
+}

@@ -1,0 +1,54 @@
+//! The other half of the port: tasks of the node's own agents that go to agents outside, which a gateway carries
+//! there. The node keeps them and what was said of them; the gateway keeps nothing that must survive it.
+
+use agentanycast_proto::v1::{Artifact, Message, Task, TaskStatus};
+use async_trait::async_trait;
+
+use super::GatewayError;
+
+/// A task that is to be carried to an agent outside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Errand {
+    /// Where the agent is.
+    pub url: String,
+    /// The task as the node has it. What was sent by the node's agent has the role of the user.
+    pub task: Task,
+    /// The note that was left with the last report; empty at first.
+    pub place: Vec<u8>,
+    /// Whether a report has said that nothing is left to be said to the agent.
+    pub settled: bool,
+}
+
+/// What a gateway has heard of an errand. It is kept whole, or not at all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// How far the gateway has got, for itself, 8 KiB at most; `None`: as before.
+    pub place: Option<Vec<u8>>,
+    /// What came out: results that are new or have grown.
+    pub artifacts: Vec<Artifact>,
+    /// The states that the task went through, each with what came with it.
+    pub changes: Vec<(TaskStatus, Option<Message>)>,
+    /// Nothing is left to be said to the agent.
+    pub settled: bool,
+}
+
+impl Report {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A node that has errands to be run. For one gateway at a time.
+#[async_trait]
+pub trait Errands: Send + Sync {
+    /// The id of an errand that has begun or that something has come to: a message, a cancel, its deadline. After a
+    /// start, each that is not settled. Nothing is lost when it is dropped.
+    async fn next(&self) -> String;
+
+    /// An errand as it stands; `None`: there is none, or none any more.
+    async fn errand(&self, id: &str) -> Result<Option<Errand>, GatewayError>;
+
+    /// Keeps what was heard, durably when this returns. An errand that has ended takes only `place` and `settled`.
+    async fn report(&self, id: &str, report: Report) -> Result<(), GatewayError>;
+}

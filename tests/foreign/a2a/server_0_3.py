@@ -1,0 +1,122 @@
+"""As server.py, on the official A2A SDK of version 0.3, over JSON-RPC. Usage: server_0_3.py streaming|plain"""
+
+import asyncio
+import json
+import socket
+import sys
+
+import uvicorn
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.apps import A2AStarletteApplication
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentSkill, Message, Part, Role, TaskState, TextPart
+from a2a.utils import get_message_text, new_task
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+def text_part(text):
+    return Part(root=TextPart(text=text))
+
+
+class Agent(AgentExecutor):
+    def __init__(self):
+        self.steps = asyncio.Semaphore(0)
+
+    async def execute(self, context, queue):
+        text = get_message_text(context.message)
+        say(got=context.message.message_id, text=text, context=context.context_id)
+        if text == "message":
+            said = Message(message_id="said", role=Role.agent, parts=[text_part("no task")])
+            return await queue.enqueue_event(said)
+        task = context.current_task
+        if task is None:
+            task = new_task(context.message)
+            task.id, task.context_id = context.task_id, context.context_id
+            await queue.enqueue_event(task)
+        updater = TaskUpdater(queue, task.id, task.context_id)
+        word, _, rest = text.partition("\n")[0].partition(" ")
+        do = getattr(self, f"do_{word}", None)
+        if do is None:
+            return await self.answer(updater, f"answered {text}")
+        await do(updater, context, rest)
+
+    async def answer(self, updater, text):
+        await updater.add_artifact([text_part(text)], artifact_id="answer", name="Answer")
+        await updater.complete(updater.new_agent_message([text_part("done")]))
+
+    async def do_echo(self, updater, context, rest):
+        await updater.start_work(updater.new_agent_message([text_part("begun")]))
+        await self.answer(updater, rest)
+
+    async def do_parts(self, updater, context, rest):
+        await updater.add_artifact(list(context.message.parts)[1:], artifact_id="parts", metadata={"n": 1.5, "l": [True]})
+        await updater.complete()
+
+    async def do_steps(self, updater, context, rest):
+        for step in range(int(rest)):
+            await updater.update_status(TaskState.working, updater.new_agent_message([text_part(f"step {step}")]))
+            last = step + 1 == int(rest)
+            await updater.add_artifact([text_part(f"{step};")], artifact_id="steps", append=step > 0, last_chunk=last)
+        await updater.complete()
+
+    async def do_held(self, updater, context, rest):
+        for step in range(int(rest)):
+            last = step + 1 == int(rest)
+            await updater.add_artifact([text_part(f"{step};")], artifact_id="held", append=step > 0, last_chunk=last)
+            await updater.update_status(TaskState.working, updater.new_agent_message([text_part(f"held {step}")]))
+            await self.steps.acquire()
+        await updater.complete()
+
+    async def do_question(self, updater, context, rest):
+        await updater.update_status(
+            TaskState.input_required, updater.new_agent_message([text_part("which one?")]), final=True
+        )
+
+    async def do_fail(self, updater, context, rest):
+        await updater.failed(updater.new_agent_message([text_part("it broke")]))
+
+    async def do_wait(self, updater, context, rest):
+        await updater.start_work()
+        await asyncio.Event().wait()
+
+    async def cancel(self, context, queue):
+        say(canceled=context.task_id)
+        await TaskUpdater(queue, context.task_id, context.context_id).cancel()
+
+
+async def held(agent):
+    loop = asyncio.get_running_loop()
+    while await loop.run_in_executor(None, sys.stdin.readline):
+        agent.steps.release()
+
+
+async def main(streaming):
+    agent = Agent()
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    card = AgentCard(
+        name="Remote agent",
+        description="Called by URL",
+        version="1.0.0",
+        url=url,
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        capabilities=AgentCapabilities(streaming=streaming == "streaming"),
+        skills=[AgentSkill(id="echo", name="echo", description="Says it again", tags=["test"])],
+    )
+    handler = DefaultRequestHandler(agent_executor=agent, task_store=InMemoryTaskStore())
+    app = A2AStarletteApplication(agent_card=card, http_handler=handler).build()
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning"))
+    say(url=url)
+    serving = asyncio.ensure_future(server.serve([listener]))
+    await held(agent)
+    server.should_exit = server.force_exit = True
+    await serving
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
