@@ -205,7 +205,9 @@ impl Node {
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
         let bridge = match &config.bridge {
-            config::Bridge { enabled: true, front } => {
+            config::Bridge {
+                enabled: true, front, ..
+            } => {
                 let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));
                 Some(Bridge::start(front, gateway, Some(keypair)).await?)
             }

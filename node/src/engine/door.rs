@@ -147,7 +147,7 @@ impl Core {
     pub(super) fn admit_own(
         &mut self,
         now: Now,
-        target: PeerId,
+        target: &str,
         skill: &str,
         labels: &BTreeMap<String, String>,
     ) -> Result<Option<Admitted>, EngineError> {
@@ -176,8 +176,8 @@ impl Core {
     }
 
     /// A task that was let in is here now: it is counted, and the decision written down.
-    pub(super) fn admitted_own(&mut self, now: Now, admitted: &Admitted, target: PeerId, task: &Task) {
-        let queue = self.queues.get(&target).filter(|_| target != self.me);
+    pub(super) fn admitted_own(&mut self, now: Now, admitted: &Admitted, target: &str, task: &Task) {
+        let queue = task.role.peer().and_then(|peer| self.queues.get(&peer));
         let envelope = queue.and_then(|queue| queue.outbox.entries().next_back());
         let envelope = envelope.map_or_else(String::new, |entry| entry.id.clone());
         self.record_own(now, admitted, target, &task.skill, &task.id, &envelope);
@@ -188,7 +188,7 @@ impl Core {
         &mut self,
         now: Now,
         admitted: &Admitted,
-        target: PeerId,
+        target: &str,
         skill: &str,
         task: &str,
         envelope: &str,
@@ -198,7 +198,7 @@ impl Core {
             at: now.unix,
             decision: admitted.decision,
             source: caller.map_or_else(|| LOCAL.to_owned(), |name| format!("{HTTP}{name}")),
-            target: target.to_string(),
+            target: target.to_owned(),
             skill: skill.to_owned(),
             task: task.to_owned(),
             envelope: envelope.to_owned(),

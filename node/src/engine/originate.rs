@@ -139,7 +139,10 @@ impl Core {
         }
         let deadline = deadline_of(&request.metadata)?;
         self.room_for_task()?;
-        let admitted = self.admit_own(now, peer, &request.skill, &request.metadata)?;
+        let target = request
+            .peer
+            .map_or_else(|| request.url.clone(), |peer| peer.to_string());
+        let admitted = self.admit_own(now, &target, &request.skill, &request.metadata)?;
         let id = self.new_id();
         let context_id = if request.context_id.is_empty() {
             self.new_id()
@@ -178,7 +181,7 @@ impl Core {
         }
         self.put(Slot::new(task.clone()));
         if let Some(admitted) = admitted {
-            self.admitted_own(now, &admitted, peer, &task);
+            self.admitted_own(now, &admitted, &target, &task);
         }
         self.begin_attempt(now, &task);
         self.tell_whoever_is_here(&task)?;

@@ -112,7 +112,7 @@ mod tests {
             ends in prop::collection::vec(prop_oneof![Just("\n"), Just("\r\n"), Just("\r")], 20),
             cuts in prop::collection::vec(1..6_usize, 1..60),
         ) {
-            let text: String = lines.iter().zip(ends).map(|(line, end)| format!("{line}{end}")).collect();
+            let text: String = lines.iter().zip(ends).flat_map(|(line, end)| [line.as_str(), end]).collect();
             let mut reader = Reader::default();
             let (mut events, mut rest) = (Vec::new(), text.as_bytes());
             for cut in cuts {

@@ -108,7 +108,7 @@ fn an_answer_and_a_cancel_are_rung_for() {
         ..SendTask::default()
     };
     lab.call(A, |core, now| core.send_task(now, answer)).unwrap();
-    assert_eq!(lab.rung, [id.clone()]);
+    assert_eq!(lab.rung, std::slice::from_ref(&id));
     let task = lab.view(A, &id);
     assert_eq!(task.status, Working);
     assert_eq!(
