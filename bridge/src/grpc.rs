@@ -5,7 +5,7 @@
 //! read, and an answer rendered, as the JSON that it stands for.
 
 mod json;
-mod status;
+pub(crate) mod status;
 
 use std::{pin::Pin, sync::Arc, time::SystemTime};
 
@@ -20,7 +20,7 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     a2a::{
@@ -31,8 +31,9 @@ use crate::{
         request::{self, Method},
         version::Version,
     },
+    auth::Name,
     gateway::Target,
-    http::{Callers, peer},
+    http::peer,
 };
 
 /// The metadata in which a call says which version it means.
@@ -43,63 +44,50 @@ type Events = Pin<Box<dyn Stream<Item = Result<StreamResponse, Status>> + Send>>
 /// The service before a handler.
 pub(crate) struct Service {
     handler: Arc<dyn Handler>,
-    callers: Callers,
     stop: CancellationToken,
 }
 
 impl Service {
     /// Streams end at `stop`.
-    pub(crate) fn new(handler: Arc<dyn Handler>, callers: Callers, stop: CancellationToken) -> Self {
-        Self {
-            handler,
-            callers,
-            stop,
-        }
+    pub(crate) fn new(handler: Arc<dyn Handler>, stop: CancellationToken) -> Self {
+        Self { handler, stop }
     }
 
     /// Who calls whom, and what for.
-    fn read(
-        &self,
-        head: &MetadataMap,
-        method: Method,
-        mut params: Value,
-    ) -> Result<(Address, request::Request), Status> {
-        let caller = self.callers.name(head.as_ref());
-        let caller =
-            caller.ok_or_else(|| Status::unauthenticated("this needs a Bearer token that is known here"))?;
-        let asked = head.get(VERSION).map(|value| value.to_str().unwrap_or("?"));
+    fn read(head: &Head, method: Method, mut params: Value) -> Result<(Address, request::Request), Status> {
+        let caller = head.extensions.get::<Name>();
+        let caller = caller.ok_or_else(|| Status::unauthenticated("nobody is known to have sent this"))?;
+        let asked = head
+            .metadata
+            .get(VERSION)
+            .map(|value| value.to_str().unwrap_or("?"));
         Version::V10.agree(asked).map_err(|error| status::of(&error))?;
         let tenant = params["tenant"].as_str().unwrap_or_default();
         let (target, tenant) = target(tenant);
         params["tenant"] = tenant.into();
         let address = Address {
             target,
-            caller: caller.to_owned(),
+            caller: caller.as_str().to_owned(),
         };
         let request = request::read(Version::V10, method, params).map_err(|error| status::of(&error))?;
         Ok((address, request))
     }
 
-    async fn answer(&self, head: &MetadataMap, method: Method, params: Value) -> Result<Answer, Status> {
-        let (address, request) = self.read(head, method, params)?;
+    async fn answer(&self, head: &Head, method: Method, params: Value) -> Result<Answer, Status> {
+        let (address, request) = Self::read(head, method, params)?;
         let answer = self.handler.answer(&address, request).await;
         answer.map_err(|error| status::of(&error))
     }
 
-    async fn rendered(&self, head: &MetadataMap, method: Method, params: Value) -> Result<Value, Status> {
+    async fn rendered(&self, head: &Head, method: Method, params: Value) -> Result<Value, Status> {
         Ok(render::answer(
             Version::V10,
             self.answer(head, method, params).await?,
         ))
     }
 
-    async fn follow(
-        &self,
-        head: &MetadataMap,
-        method: Method,
-        params: Value,
-    ) -> Result<Response<Events>, Status> {
-        let (address, request) = self.read(head, method, params)?;
+    async fn follow(&self, head: &Head, method: Method, params: Value) -> Result<Response<Events>, Status> {
+        let (address, request) = Self::read(head, method, params)?;
         let followed = self.handler.follow(&address, request).await;
         let Followed { place, mut events } = followed.map_err(|error| status::of(&error))?;
         let stop = self.stop.clone();
@@ -123,13 +111,25 @@ impl Service {
     }
 
     /// What a call about push notifications ends with.
-    async fn push<T>(&self, head: &MetadataMap, tenant: String) -> Result<Response<T>, Status> {
+    async fn push<T>(&self, head: &Head, tenant: String) -> Result<Response<T>, Status> {
         self.answer(head, Method::Push, json!({ "tenant": tenant }))
             .await?;
         Err(Status::internal(
             "push notifications are not supported by this bridge",
         ))
     }
+}
+
+/// What comes before a request.
+struct Head {
+    metadata: MetadataMap,
+    /// Has the caller, from the entry.
+    extensions: Extensions,
+}
+
+fn split<T>(request: Request<T>) -> (Head, T) {
+    let (metadata, extensions, message) = request.into_parts();
+    (Head { metadata, extensions }, message)
 }
 
 /// The agent that a tenant names, and the tenant of that agent.
@@ -161,7 +161,7 @@ impl A2aService for Service {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<SendMessageResponse>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let sent = self.rendered(&head, Method::Send, json::of_send(request)).await?;
         let payload = Some(Payload::Task(json::to_task(&sent["task"])));
         Ok(Response::new(SendMessageResponse { payload }))
@@ -173,12 +173,12 @@ impl A2aService for Service {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<Events>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         self.follow(&head, Method::Stream, json::of_send(request)).await
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let mut params = id_of(&request.tenant, &request.id);
         params["historyLength"] = request.history_length.into();
         let task = self.rendered(&head, Method::Get, params).await?;
@@ -189,7 +189,7 @@ impl A2aService for Service {
         &self,
         request: Request<ListTasksRequest>,
     ) -> Result<Response<ListTasksResponse>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let page = self
             .rendered(&head, Method::List, json::of_list(&request))
             .await?;
@@ -197,7 +197,7 @@ impl A2aService for Service {
     }
 
     async fn cancel_task(&self, request: Request<CancelTaskRequest>) -> Result<Response<Task>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = id_of(&request.tenant, &request.id);
         let task = self.rendered(&head, Method::Cancel, params).await?;
         Ok(Response::new(json::to_task(&task)))
@@ -209,7 +209,7 @@ impl A2aService for Service {
         &self,
         request: Request<SubscribeToTaskRequest>,
     ) -> Result<Response<Events>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = id_of(&request.tenant, &request.id);
         self.follow(&head, Method::Subscribe, params).await
     }
@@ -218,7 +218,7 @@ impl A2aService for Service {
         &self,
         request: Request<TaskPushNotificationConfig>,
     ) -> Result<Response<TaskPushNotificationConfig>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         self.push(&head, request.tenant).await
     }
 
@@ -226,7 +226,7 @@ impl A2aService for Service {
         &self,
         request: Request<GetTaskPushNotificationConfigRequest>,
     ) -> Result<Response<TaskPushNotificationConfig>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         self.push(&head, request.tenant).await
     }
 
@@ -234,7 +234,7 @@ impl A2aService for Service {
         &self,
         request: Request<ListTaskPushNotificationConfigsRequest>,
     ) -> Result<Response<ListTaskPushNotificationConfigsResponse>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         self.push(&head, request.tenant).await
     }
 
@@ -242,7 +242,7 @@ impl A2aService for Service {
         &self,
         request: Request<GetExtendedAgentCardRequest>,
     ) -> Result<Response<AgentCard>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = json!({"tenant": request.tenant});
         self.answer(&head, Method::ExtendedCard, params).await?;
         Err(Status::internal("this agent has no extended card"))
@@ -252,7 +252,7 @@ impl A2aService for Service {
         &self,
         request: Request<DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         self.push(&head, request.tenant).await
     }
 }

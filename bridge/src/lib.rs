@@ -1,13 +1,14 @@
 //! Gateways between AgentAnycast and the protocols outside.
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
-//! that its clients reach it by.
+//! that its clients reach it by; `auth` says who these are.
 //! `screen` is which hosts the bridge connects to when somebody outside names them.
 //! `server` wires them with the settings of `config`, in the daemon or as a process of their own.
 
 #![forbid(unsafe_code)]
 
 pub mod a2a;
+pub mod auth;
 pub mod config;
 pub mod gateway;
 mod grpc;

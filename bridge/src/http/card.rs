@@ -55,7 +55,7 @@ pub(super) async fn answer(
         grpc: authority(&origin),
         tenant: tenant(target),
         dual: shared.config.dual_cards,
-        bearer: shared.config.callers.must_show(),
+        schemes: shared.entry.callers().schemes(),
         key: shared.config.card_key.clone(),
     };
     let card = match shared.handler.card(target, &front).await {
