@@ -128,7 +128,8 @@ impl Callers {
         };
         let subject = match oidc.remembered(token, now) {
             Some(subject) => subject,
-            None if check() => oidc.verify(token, now).await.map_err(Refused::from)?,
+            // Seldom and large: in a box, so that other requests do not carry it.
+            None if check() => Box::pin(oidc.verify(token, now)).await.map_err(Refused::from)?,
             None => return Err(Refused::TooOften),
         };
         Ok(Name::of(&subject))

@@ -156,7 +156,7 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
             Err(refusal) => return refusal.http(json_rpc),
         };
         let host = host(&request).to_owned();
-        return card::answer(&front.0, &target, &base, &host, request.headers()).await;
+        return Box::pin(card::answer(&front.0, &target, &base, &host, request.headers())).await;
     }
     if !may_page_call(&front.0.config, &request) {
         return Refusal::foreign_page().http(json_rpc);

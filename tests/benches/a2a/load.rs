@@ -19,7 +19,7 @@ pub(crate) struct Turn {
     /// Requests a second.
     pub(crate) rate: f64,
     p50: Duration,
-    p99: Duration,
+    pub(crate) p99: Duration,
     /// Processor time of the server's process per request, in microseconds.
     pub(crate) cpu: f64,
 }
@@ -53,8 +53,14 @@ impl fmt::Display for Turn {
     }
 }
 
-/// Asks for a while, on so many connections.
+/// Asks for a while, on so many connections, as quickly as it is answered.
 pub(crate) async fn turn(server: &Server, connections: usize, time: Duration) -> Turn {
+    turn_at(server, connections, time, f64::INFINITY).await
+}
+
+/// The same at this rate at most.
+pub(crate) async fn turn_at(server: &Server, connections: usize, time: Duration, rate: f64) -> Turn {
+    let gap = Duration::from_secs_f64(connections as f64 / rate);
     let mut open = Vec::new();
     for _ in 0..connections {
         open.push(Connection::open(server).await);
@@ -62,10 +68,16 @@ pub(crate) async fn turn(server: &Server, connections: usize, time: Duration) ->
     let (cpu, begun) = (process::cpu_time(server.pid), Instant::now());
     let workers: Vec<_> = open
         .into_iter()
-        .map(|mut connection| {
+        .enumerate()
+        .map(|(number, mut connection)| {
             tokio::spawn(async move {
                 let mut times = Vec::new();
+                let mut next = begun + gap * number as u32 / connections as u32;
                 while begun.elapsed() < time {
+                    if !gap.is_zero() {
+                        tokio::time::sleep_until(next.into()).await;
+                        next += gap;
+                    }
                     let sent = Instant::now();
                     connection.ask().await;
                     times.push(sent.elapsed());

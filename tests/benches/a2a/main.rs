@@ -7,7 +7,11 @@
 //!
 //! *The bridge's own cost* is the processor time of its process per request, less that of a process which makes the same
 //! calls for as many tasks by the Rust SDK and has no HTTP: what is left is HTTP, JSON, callers, and the translation.
-//! It is compared with the processor time of the bare handler per request.
+//! It is compared with the processor time of the bare handler per request, asked on as many connections at the bridge's
+//! rate: whoever is asked more often reads several requests at a time, and each costs less.
+//!
+//! *Beside a crowd*: the same requests on 16 connections while 500 streams of ten tasks that report once a second stand
+//! open, 100 of which nobody reads; the 99th percentile to that without them.
 //!
 //! Sizes come from the environment: `AGENTANYCAST_SECONDS` (2), `AGENTANYCAST_ROUNDS` (3), `AGENTANYCAST_CONNECTIONS`
 //! (1,16,128).
@@ -22,6 +26,7 @@
 )]
 
 mod bare;
+mod beside;
 mod caller;
 mod load;
 mod server;
@@ -71,8 +76,12 @@ async fn run() {
     let daemon = Daemon::builder().start().await;
     let node = daemon.node_named("Echo").await;
     let _agent = Agent::serve_many(&node, 512, |task| async move {
-        let answer = format!("echo: {}", task.message().text_content());
-        task.complete([agentanycast::Artifact::text(answer)]).await?;
+        let text = task.message().text_content();
+        if text == beside::REPORTS {
+            return beside::report(task).await;
+        }
+        task.complete([agentanycast::Artifact::text(format!("echo: {text}"))])
+            .await?;
         Ok(())
     });
     let unlimited = ["--rate=0", "--at-once=100000", "--log-level=warn"];
@@ -86,28 +95,30 @@ async fn run() {
     );
     println!("|---|---|---|---|---|---|---|");
     for connections in setting::<usize>("CONNECTIONS", "1,16,128") {
-        let mut turns: [Vec<Turn>; 4] = Default::default();
+        let mut turns: [Vec<Turn>; 5] = Default::default();
         for _ in 0..rounds {
-            for (server, turns) in [&bare, &ours].into_iter().zip(&mut turns) {
-                turns.push(load::turn(server, connections, seconds).await);
-            }
+            turns[0].push(load::turn(&bare, connections, seconds).await);
+            let bridge = load::turn(&ours, connections, seconds).await;
+            turns[1].push(bridge);
             turns[2].push(caller::turn(&caller, connections, seconds).await);
+            turns[3].push(load::turn_at(&bare, connections, seconds, bridge.rate).await);
             if let Some(python) = &python {
-                turns[3].push(load::turn(python, connections, seconds).await);
+                turns[4].push(load::turn(python, connections, seconds).await);
             }
         }
         report(connections, &turns);
     }
+    beside::measure(&ours, rounds, seconds).await;
 }
 
-fn report(connections: usize, turns: &[Vec<Turn>; 4]) {
-    let [bare, ours, caller, python] = turns;
+fn report(connections: usize, turns: &[Vec<Turn>; 5]) {
+    let [bare, ours, caller, paced, python] = turns;
     let each = |ratio: &dyn Fn(usize) -> f64| {
         let mut ratios: Vec<f64> = (0..ours.len()).map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
         ratios[ratios.len() / 2]
     };
-    let own = each(&|round| (ours[round].cpu - caller[round].cpu) / bare[round].cpu);
+    let own = each(&|round| (ours[round].cpu - caller[round].cpu) / paced[round].cpu);
     let to_python = |of: &[Turn]| {
         if python.is_empty() {
             return "–".to_owned();
@@ -118,6 +129,7 @@ fn report(connections: usize, turns: &[Vec<Turn>; 4]) {
         ("bare handler", bare),
         ("bridge", ours),
         ("SDK without HTTP", caller),
+        ("bare handler at the bridge's rate", paced),
         ("Python SDK", python),
     ] {
         let Some(middle) = Turn::median(of) else { continue };
