@@ -215,7 +215,8 @@ async fn requests_in_a_row_are_answered_in_a_row() {
     let request = "GET /nothing HTTP/1.1\r\nhost: h\r\n\r\n";
     let last = "GET /nothing HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
     let all = request.repeat(ROW - 1) + last;
-    let writing = tokio::spawn(async move { write.write_all(all.as_bytes()).await });
+    // Kept until the answers are there: a client that closes its half has gone.
+    let writing = tokio::spawn(async move { write.write_all(all.as_bytes()).await.map(|()| write) });
     let mut said = Vec::new();
     within("the answers end", read.read_to_end(&mut said))
         .await
