@@ -25,9 +25,6 @@ pub use tokens::Tokens;
 /// Who a caller is that needs not say. Nobody else can have this name.
 pub(crate) const ANONYMOUS: &str = "anonymous";
 
-/// What the names of callers begin with when they are told to the mesh, where rules are written about them.
-const PREFIX: &str = "http:";
-
 /// When an issuer that did not answer is asked again.
 pub(crate) const ISSUER_AGAIN: Duration = schedule::APART;
 
@@ -158,13 +155,13 @@ impl From<Unverified> for Refused {
     }
 }
 
-/// A caller as the mesh knows it, such as `http:alice`. Cheap to clone.
+/// The name of a caller, which the rules of the node know as `http:NAME`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Name(Arc<str>);
 
 impl Name {
     fn of(name: &str) -> Self {
-        Self(format!("{PREFIX}{name}").into())
+        Self(name.into())
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -173,7 +170,7 @@ impl Name {
 
     /// Whether it is the one that says nothing of who it is.
     pub(crate) fn is_anonymous(&self) -> bool {
-        self.0.strip_prefix(PREFIX) == Some(ANONYMOUS)
+        &*self.0 == ANONYMOUS
     }
 }
 
@@ -212,7 +209,7 @@ mod tests {
         }));
         let name = async |callers: &Callers, headers| callers.name(&headers, None, || true).await;
         let alice = name(&callers, head("bearer 0123456789abcdef")).await.unwrap();
-        assert_eq!(alice.as_str(), "http:alice");
+        assert_eq!(alice.as_str(), "alice");
         for (wrong, shown) in [
             ("Basic 0123456789abcdef", false),
             ("Bearer", false),

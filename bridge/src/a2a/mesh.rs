@@ -47,7 +47,7 @@ const ASKED_FOR_SKILL: usize = 8;
 pub struct Address {
     /// The agent.
     pub target: Target,
-    /// The name under which the mesh knows the caller, such as `http:alice`; `http:anonymous` if it did not say one.
+    /// The name under which the caller is known; `anonymous` if there is none.
     pub caller: String,
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     hash::Hash,
+    num::NonZeroUsize,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -11,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_door::{Counts, Network, Rates};
+use agentanycast_door::{
+    Counts, Network,
+    rate::{Nanos, Rate, Rates},
+};
 use http::HeaderMap;
 
 use super::refusal::Refusal;
@@ -23,6 +27,9 @@ use crate::{
 /// Signatures of tokens that are checked for one address: a second, and at once. A good one is checked once a minute.
 const CHECKS: u64 = 100;
 const CHECKS_AT_ONCE: u64 = 1000;
+
+/// Callers whose requests are counted.
+const COUNTED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 /// Of a body, the bytes that everybody may send; what is more counts.
 const SMALL_BODY: usize = 64 << 10;
@@ -51,6 +58,9 @@ pub(crate) struct Entry {
     callers: Callers,
     limits: Limits,
     max_body: usize,
+    /// Of requests, and of tokens that are checked; none: no limit.
+    rate: Option<Rate>,
+    checks: Option<Rate>,
     begun: Instant,
     shares: Mutex<Shares>,
 }
@@ -74,13 +84,15 @@ impl Entry {
     pub(super) fn new(callers: Callers, limits: Limits, max_body: usize) -> Self {
         Self {
             shares: Mutex::new(Shares {
-                rates: Rates::new(limits.rate, limits.burst),
-                checks: Rates::new(CHECKS, CHECKS_AT_ONCE),
+                rates: Rates::new(COUNTED),
+                checks: Rates::new(COUNTED),
                 open: Counts::default(),
                 bodies: Counts::default(),
                 all_bodies: 0,
             }),
             callers,
+            rate: rate(limits.rate, limits.burst),
+            checks: rate(CHECKS, CHECKS_AT_ONCE),
             limits,
             max_body,
             begun: Instant::now(),
@@ -100,10 +112,10 @@ impl Entry {
         let network = peer.map(|peer| peer.network);
         let certificate = peer.and_then(|peer| peer.certificate.as_ref());
         let check = || {
-            self.shares()
-                .checks
-                .take(self.begun.elapsed(), &network, 1)
-                .is_ok()
+            let now = self.now();
+            let mut shares = self.shares();
+            self.checks
+                .is_none_or(|rate| shares.checks.take(now, network, rate, 1))
         };
         let caller = match self.callers.name(headers, certificate, check).await {
             Ok(caller) => caller,
@@ -143,8 +155,13 @@ impl Entry {
 
     /// Counts a request.
     fn count(&self, shares: &mut Shares, asker: &Asker) -> Result<(), Refusal> {
-        let taken = shares.rates.take(self.begun.elapsed(), asker, 1);
+        let Some(rate) = self.rate else { return Ok(()) };
+        let taken = shares.rates.try_take(self.now(), asker.clone(), rate, 1);
         taken.map_err(|wait| Refusal::too_often(self.limits.rate, wait))
+    }
+
+    fn now(&self) -> Nanos {
+        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn shares(&self) -> MutexGuard<'_, Shares> {
@@ -207,6 +224,12 @@ impl Drop for Held {
             shares.all_bodies -= bytes;
         }
     }
+}
+
+/// So many a second, and so many at once; 0 a second is no limit.
+fn rate(per_second: u64, at_once: u64) -> Option<Rate> {
+    let burst = Duration::from_secs(at_once).checked_div(u32::try_from(per_second).ok()?)?;
+    Rate::new(per_second as f64, burst)
 }
 
 /// How long to wait, in whole seconds.

@@ -66,14 +66,14 @@ async fn tokens_of_an_issuer() {
     let (alice, bob) = (ed.token("alice"), es.token("bob"));
     see_their_own(&client(&bridge, &scene, &alice), &client(&bridge, &scene, &bob)).await;
 
-    // The node is told who asked, under the name that rules are written about.
+    // The node is told who asked; its rules know that as `http:alice`.
     let node = scene.pair.bob.node().await;
     let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
     let callers: Vec<_> = tasks
         .iter()
         .filter_map(|task| task.metadata.get("a2a.caller"))
         .collect();
-    assert_eq!(callers, ["http:alice"]);
+    assert_eq!(callers, ["alice"]);
 
     let nobody = bridge.client().at(&scene.path()).post("/", &json!({})).await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
