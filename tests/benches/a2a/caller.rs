@@ -75,5 +75,9 @@ pub(crate) async fn turn(server: &Server, at_once: usize, time: Duration) -> Tur
         let nanos = u64::from_be_bytes(bytes.try_into().unwrap());
         Duration::from_nanos(nanos)
     });
-    Turn::new(times.collect(), elapsed, process::cpu_time(server.pid) - cpu)
+    Turn::new(
+        times.collect(),
+        elapsed,
+        process::cpu_time(server.pid).saturating_sub(cpu),
+    )
 }

@@ -90,7 +90,11 @@ pub(crate) async fn turn_at(server: &Server, connections: usize, time: Duration,
     for worker in workers {
         times.extend(worker.await.unwrap());
     }
-    Turn::new(times, begun.elapsed(), process::cpu_time(server.pid) - cpu)
+    Turn::new(
+        times,
+        begun.elapsed(),
+        process::cpu_time(server.pid).saturating_sub(cpu),
+    )
 }
 
 /// A connection of HTTP/1.1.
