@@ -3,6 +3,7 @@
 //! The layers are those of all our daemons (`agentanycast_program::settings`); here are the table of all settings and
 //! what goes together.
 
+mod auth;
 mod keys;
 pub mod outbound;
 
@@ -17,6 +18,9 @@ use agentanycast_program::{
     settings::{self, ByteSize, ConfigError, Key, ListenOn, LogFormat, LogLevel, Program, Sources, quoted},
     words,
 };
+
+pub(crate) use auth::is_secure_url;
+pub use auth::{Auth, Limits};
 
 /// What all environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_BRIDGE_";
@@ -59,7 +63,7 @@ pub struct Config {
 pub struct Settings {
     /// Where HTTP clients connect. Default: `127.0.0.1:8090`.
     pub listen: ListenOn,
-    /// Listen beyond loopback without TLS or without tokens. Default: false.
+    /// Listen beyond loopback without TLS, or with callers that need not say who they are. Default: false.
     pub allow_remote: bool,
     /// The certificate of TLS, PEM, with those that lead to its root; read again when it changes. Default: no TLS.
     pub tls_cert: Option<PathBuf>,
@@ -74,9 +78,10 @@ pub struct Settings {
     pub key: Option<PathBuf>,
     /// Origins whose pages may call, `*` for any. Default: none but the bridge's own.
     pub cors_origins: Vec<String>,
-    /// Callers, one a line, each a name and its Bearer token; without it everybody may call, and is one caller.
-    /// Default: none.
-    pub tokens_file: Option<PathBuf>,
+    /// Who may call. Default: everybody, as one caller.
+    pub auth: Auth,
+    /// How much one caller may have.
+    pub limits: Limits,
     /// Largest body of a request. Default: 24 MiB.
     pub max_body: ByteSize,
     /// How long an answer may wait for its task before it shows the task as it stands. Default: 10 min.
@@ -137,7 +142,8 @@ impl Default for Settings {
             card: CardForm::Dual,
             key: None,
             cors_origins: Vec::new(),
-            tokens_file: None,
+            auth: Auth::default(),
+            limits: Limits::default(),
             max_body: ByteSize(24 << 20),
             wait_limit: Duration::from_mins(10),
             allow_private_webhooks: false,
@@ -152,7 +158,7 @@ impl Default for Settings {
 impl Settings {
     /// Whether nobody can listen in, and nobody call who is not known.
     pub fn is_protected(&self) -> bool {
-        self.tls_cert.is_some() && self.tokens_file.is_some()
+        self.tls_cert.is_some() && self.auth.is_on()
     }
 
     /// Whether only this host can connect.
@@ -203,7 +209,8 @@ impl Settings {
         if !self.is_local() && !self.is_protected() && !self.allow_remote {
             let allowed = format!(
                 "an address of this host alone, such as 127.0.0.1:8090; or give {dashes}tls-cert, {dashes}tls-key and \
-                 {dashes}tokens-file, or {dashes}allow-remote to be reached without"
+                 {dashes}tokens-file, {dashes}auth-issuer or {dashes}client-ca, or {dashes}allow-remote to be reached \
+                 without"
             );
             return bad("listen", allowed);
         }
@@ -224,15 +231,20 @@ impl Settings {
         if !BODIES.contains(&self.max_body.0) {
             return bad("max_body", "from 64 KiB to 64 MiB".to_owned());
         }
+        if let Err((name, allowed)) = auth::check(self) {
+            return bad(name, allowed.to_owned());
+        }
         if !WAITS.contains(&self.wait_limit) {
             return bad("wait_limit", "from 1s to 24h".to_owned());
         }
         if !PATIENCES.contains(&self.webhook_patience) {
             return bad("webhook_patience", "from 1s to 7d".to_owned());
         }
-        if self.extended_card.is_some() && self.tokens_file.is_none() {
-            let allowed =
-                format!("left out, or given with {dashes}tokens-file: it is for callers who are known");
+        if self.extended_card.is_some() && !self.auth.is_on() {
+            let allowed = format!(
+                "left out, or given with {dashes}tokens-file, {dashes}auth-issuer or {dashes}client-ca: it is for callers \
+                 who are known"
+            );
             return bad("extended_card", allowed);
         }
         for name in ["extensions", "required_extensions"] {
@@ -302,7 +314,9 @@ mod tests {
             assert!(load(&[&listen, "--allow-remote"]).is_ok());
             let tls = ["--tls-cert=/c", "--tls-key=/k"];
             assert!(load(&[&listen, tls[0], tls[1]]).is_err());
-            assert!(load(&[&listen, tls[0], tls[1], "--tokens-file=/t"]).is_ok());
+            for auth in ["--tokens-file=/t", "--client-ca=/c"] {
+                assert!(load(&[&listen, tls[0], tls[1], auth]).is_ok());
+            }
         }
         for local in ["127.0.0.1:0", "localhost:80", "[::1]:80"] {
             assert!(load(&[&format!("--listen={local}")]).is_ok(), "{local}");
@@ -325,8 +339,19 @@ mod tests {
             "--extended-card=/c",
             "--extensions=x",
             "--required-extensions=urn:",
+            "--client-ca=/c",
+            "--auth-issuer=https://issuer.example",
+            "--auth-audience=bridge",
+            "--auth-leeway=1h",
+            "--at-once=0",
+            "--burst=0",
+            "--rate=2000000",
         ] {
             assert!(load(&[bad]).is_err(), "{bad}");
         }
+        let issuer = ["--auth-issuer=https://issuer.example", "--auth-audience=bridge"];
+        assert!(load(&issuer).is_ok());
+        assert!(load(&["--auth-issuer=http://issuer.example", issuer[1]]).is_err());
+        assert!(load(&[issuer[0], issuer[1], "--auth-jwks-url=http://issuer.example"]).is_err());
     }
 }

@@ -6,7 +6,7 @@
 
 mod card;
 pub(crate) mod json;
-mod status;
+pub(crate) mod status;
 
 pub(crate) use status::reason;
 
@@ -23,7 +23,7 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt as _};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     a2a::{
@@ -34,6 +34,7 @@ use crate::{
         request::{self, Method},
         version::Version,
     },
+    auth::Name,
     gateway::Target,
     http::{FrontConfig, Host, declared, front, peer},
 };
@@ -63,46 +64,43 @@ impl Service {
     /// Who calls whom, and what for.
     fn read(
         &self,
-        head: &MetadataMap,
+        head: &Head,
         method: Method,
         mut params: Value,
     ) -> Result<(Address, request::Request), Status> {
-        let caller = self.config.callers.name(head.as_ref());
-        let caller =
-            caller.ok_or_else(|| Status::unauthenticated("this needs a Bearer token that is known here"))?;
-        let asked = head.get(VERSION).map(|value| value.to_str().unwrap_or("?"));
+        let caller = head.extensions.get::<Name>();
+        let caller = caller.ok_or_else(|| Status::unauthenticated("nobody is known to have sent this"))?;
+        let asked = head
+            .metadata
+            .get(VERSION)
+            .map(|value| value.to_str().unwrap_or("?"));
         Version::V10.agree(asked).map_err(|error| status::of(&error))?;
         let tenant = params["tenant"].as_str().unwrap_or_default();
         let (target, tenant) = target(tenant);
         params["tenant"] = tenant.into();
         let address = Address {
             target,
-            caller: caller.to_owned(),
-            extensions: declared(&self.config, head.as_ref()),
+            caller: caller.as_str().to_owned(),
+            extensions: declared(&self.config, head.metadata.as_ref()),
         };
         let request = request::read(Version::V10, method, params).map_err(|error| status::of(&error))?;
         Ok((address, request))
     }
 
-    async fn answer(&self, head: &MetadataMap, method: Method, params: Value) -> Result<Answer, Status> {
+    async fn answer(&self, head: &Head, method: Method, params: Value) -> Result<Answer, Status> {
         let (address, request) = self.read(head, method, params)?;
         let answer = self.handler.answer(&address, request).await;
         answer.map_err(|error| status::of(&error))
     }
 
-    async fn rendered(&self, head: &MetadataMap, method: Method, params: Value) -> Result<Value, Status> {
+    async fn rendered(&self, head: &Head, method: Method, params: Value) -> Result<Value, Status> {
         Ok(render::answer(
             Version::V10,
             self.answer(head, method, params).await?,
         ))
     }
 
-    async fn follow(
-        &self,
-        head: &MetadataMap,
-        method: Method,
-        params: Value,
-    ) -> Result<Response<Events>, Status> {
+    async fn follow(&self, head: &Head, method: Method, params: Value) -> Result<Response<Events>, Status> {
         let (address, request) = self.read(head, method, params)?;
         let followed = self.handler.follow(&address, request).await;
         let Followed { place, mut events } = followed.map_err(|error| status::of(&error))?;
@@ -125,6 +123,18 @@ impl Service {
         };
         Ok(Response::new(Box::pin(events)))
     }
+}
+
+/// What comes before a request.
+struct Head {
+    metadata: MetadataMap,
+    /// Has the caller, from the entry.
+    extensions: Extensions,
+}
+
+fn split<T>(request: Request<T>) -> (Head, T) {
+    let (metadata, extensions, message) = request.into_parts();
+    (Head { metadata, extensions }, message)
 }
 
 /// The agent that a tenant names, and the tenant of that agent.
@@ -160,7 +170,7 @@ impl A2aService for Service {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<SendMessageResponse>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let sent = self.rendered(&head, Method::Send, json::of_send(request)).await?;
         let payload = Some(Payload::Task(json::to_task(&sent["task"])));
         Ok(Response::new(SendMessageResponse { payload }))
@@ -172,12 +182,12 @@ impl A2aService for Service {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<Events>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         self.follow(&head, Method::Stream, json::of_send(request)).await
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let mut params = id_of(&request.tenant, &request.id);
         params["historyLength"] = request.history_length.into();
         let task = self.rendered(&head, Method::Get, params).await?;
@@ -188,7 +198,7 @@ impl A2aService for Service {
         &self,
         request: Request<ListTasksRequest>,
     ) -> Result<Response<ListTasksResponse>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let page = self
             .rendered(&head, Method::List, json::of_list(&request))
             .await?;
@@ -196,7 +206,7 @@ impl A2aService for Service {
     }
 
     async fn cancel_task(&self, request: Request<CancelTaskRequest>) -> Result<Response<Task>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = id_of(&request.tenant, &request.id);
         let task = self.rendered(&head, Method::Cancel, params).await?;
         Ok(Response::new(json::to_task(&task)))
@@ -208,7 +218,7 @@ impl A2aService for Service {
         &self,
         request: Request<SubscribeToTaskRequest>,
     ) -> Result<Response<Events>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = id_of(&request.tenant, &request.id);
         self.follow(&head, Method::Subscribe, params).await
     }
@@ -217,7 +227,7 @@ impl A2aService for Service {
         &self,
         request: Request<TaskPushNotificationConfig>,
     ) -> Result<Response<TaskPushNotificationConfig>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let tenant = request.tenant.clone();
         let webhook = self
             .rendered(&head, Method::SetPush, json::of_webhook(request))
@@ -229,7 +239,7 @@ impl A2aService for Service {
         &self,
         request: Request<GetTaskPushNotificationConfigRequest>,
     ) -> Result<Response<TaskPushNotificationConfig>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = webhook_of(&request.tenant, &request.task_id, &request.id);
         let webhook = self.rendered(&head, Method::GetPush, params).await?;
         Ok(Response::new(json::to_webhook(&webhook, &request.tenant)))
@@ -239,7 +249,7 @@ impl A2aService for Service {
         &self,
         request: Request<ListTaskPushNotificationConfigsRequest>,
     ) -> Result<Response<ListTaskPushNotificationConfigsResponse>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = webhook_of(&request.tenant, &request.task_id, "");
         let listed = self.rendered(&head, Method::ListPush, params).await?;
         Ok(Response::new(json::to_webhooks(&listed, &request.tenant)))
@@ -249,10 +259,11 @@ impl A2aService for Service {
         &self,
         request: Request<GetExtendedAgentCardRequest>,
     ) -> Result<Response<AgentCard>, Status> {
-        let (head, extensions, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = json!({"tenant": request.tenant});
         let (address, _) = self.read(&head, Method::ExtendedCard, params)?;
-        let host = extensions
+        let host = head
+            .extensions
             .get::<Host>()
             .map_or("localhost", |host| host.0.as_str());
         let front = front(&self.config, &address.target, "", host);
@@ -265,7 +276,7 @@ impl A2aService for Service {
         &self,
         request: Request<DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
-        let (head, _, request) = request.into_parts();
+        let (head, request) = split(request);
         let params = webhook_of(&request.tenant, &request.task_id, &request.id);
         self.answer(&head, Method::DeletePush, params).await?;
         Ok(Response::new(()))

@@ -3,16 +3,20 @@
 //! One handler stands behind all of them. The one rule: whatever comes in is answered, by a result or by an error in
 //! the words of the binding it came by, and is bounded in size and time before it is looked at.
 
+mod arriving;
 mod body;
-mod callers;
 mod card;
 pub mod connection;
+mod entry;
 mod extensions;
 mod json_rpc;
+mod leaving;
+mod refusal;
 mod rest;
 mod route;
 mod sse;
 pub mod tls;
+mod watch;
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,10 +26,11 @@ use axum::{
     Router,
     body::Body,
     extract::{Request, State},
-    middleware,
+    middleware::{self, Next},
     response::Response,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
@@ -36,12 +41,17 @@ use crate::{
         error::{A2aError, Reason},
         mesh::{Address, Handler},
     },
+    auth::Callers,
+    config::Limits,
     grpc,
 };
-pub use callers::Callers;
+use arriving::Arriving;
 use card::Shown;
 pub(crate) use card::front;
+use entry::{Admitted, Entry, Peer};
 pub(crate) use extensions::declared;
+use leaving::Leaving;
+use refusal::Refusal;
 pub(crate) use route::peer;
 use route::{Lost, Route, What};
 
@@ -75,6 +85,8 @@ pub struct FrontConfig {
     pub tls: bool,
     /// Who may call.
     pub callers: Callers,
+    /// How much each of them may have.
+    pub limits: Limits,
     /// What cards are signed with.
     pub card_key: Option<Keypair>,
     /// Whether the node's own agent has a card for those who are known.
@@ -92,6 +104,7 @@ struct Front(Arc<Shared>);
 struct Shared {
     handler: Arc<dyn Handler>,
     config: Arc<FrontConfig>,
+    entry: Arc<Entry>,
     shown: Shown,
     stop: CancellationToken,
 }
@@ -113,14 +126,17 @@ pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: Cancellation
         .service(service);
     let cors = cors(&config.cors_origins);
     let known = middleware::from_fn_with_state(Arc::clone(&config), extensions::answer);
+    let entry = Entry::new(config.callers.clone(), config.limits.clone(), config.max_body);
     let front = Front(Arc::new(Shared {
         handler,
+        entry: Arc::new(entry),
         config,
         shown: Shown::default(),
         stop,
     }));
     Router::new()
         .route_service(GRPC, service)
+        .route_layer(middleware::from_fn_with_state(front.clone(), answer_grpc))
         .fallback(answer)
         .with_state(front)
         .layer(known)
@@ -159,20 +175,32 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
     if what == What::Health {
         return health(&front.0).await;
     }
+    let peer = request.extensions().get::<Peer>().cloned();
+    let json_rpc = what == What::JsonRpc;
     if what == What::Card {
+        let _place = match front.0.entry.admit_anybody(peer.as_ref()) {
+            Ok(place) => place,
+            Err(refusal) => return refusal.http(json_rpc),
+        };
         let host = host(&request).to_owned();
-        return card::answer(&front.0, &target, &base, &host, request.headers()).await;
+        return Box::pin(card::answer(&front.0, &target, &base, &host, request.headers())).await;
     }
-    let Some(caller) = front.0.config.callers.name(request.headers()) else {
-        return stranger();
+    if !may_page_call(&front.0.config, &request) {
+        return Refusal::foreign_page().http(json_rpc);
+    }
+    let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refusal.http(json_rpc),
     };
+    let within = front.0.config.body_timeout;
+    let request = request.map(|body| Body::new(Arriving::new(body, &place, within)));
     let address = Address {
         target,
-        caller: caller.to_owned(),
+        caller: caller.as_str().to_owned(),
         extensions: extensions::declared(&front.0.config, request.headers()),
     };
     let base = base.as_str();
-    match what {
+    let response = match what {
         What::Health | What::Card | What::JsonRpc => {
             json_rpc::answer(&front.0, &address, base, request).await
         }
@@ -185,7 +213,60 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
             let place = rest::Place { tenant, id, webhook };
             rest::answer(&front.0, &address, base, method, place, request).await
         }
+    };
+    place.forget_body();
+    response.map(|body| Body::new(Leaving::new(body, place)))
+}
+
+/// The same entry for gRPC, which answers refusals in its own words.
+async fn answer_grpc(State(front): State<Front>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refusal.grpc(),
+    };
+    request.extensions_mut().insert(caller);
+    let within = front.0.config.body_timeout;
+    let request = request.map(|body| {
+        let body = Arriving::new(body, &place, within);
+        Body::new(body.map_err(|error| grpc::status::of(&error)))
+    });
+    let response = next.run(request).await;
+    place.forget_body();
+    response.map(|body| Body::new(Leaving::new(body, place)))
+}
+
+/// Whether the page that a browser sends a request for may call. Other clients do not say that they are pages.
+///
+/// Browsers keep answers from pages of other origins, but not requests from us. Where everybody may call, the name of
+/// the host proves nothing either: a page can have a name of its own lead to this host.
+fn may_page_call(config: &FrontConfig, request: &Request) -> bool {
+    let Some(origin) = request.headers().get(header::ORIGIN) else {
+        return true;
+    };
+    let origin = origin.to_str().unwrap_or_default();
+    if config
+        .cors_origins
+        .iter()
+        .any(|allowed| allowed == "*" || allowed == origin)
+    {
+        return true;
     }
+    let public = config.public_url.as_deref();
+    if public.is_some_and(|url| url.split('/').take(3).eq(origin.split('/'))) {
+        return true;
+    }
+    let host = host(request);
+    let is_own = origin
+        .split_once("://")
+        .is_some_and(|(_, authority)| authority == host);
+    is_own && (config.callers.must_show() || is_literal(host))
+}
+
+/// Whether a host, with or without a port, is an address and no name that somebody else may have given it.
+fn is_literal(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name == "localhost" || host.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
 /// Whether the node answers.
@@ -207,19 +288,6 @@ fn host(request: &Request) -> &str {
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
     let header = || request.headers().get(header::HOST)?.to_str().ok();
     authority.or_else(header).unwrap_or("localhost")
-}
-
-/// The answer to whoever may not call.
-fn stranger() -> Response {
-    let body = json!({"error": {
-        "code": 401,
-        "status": "UNAUTHENTICATED",
-        "message": "this needs a Bearer token that is known here",
-    }});
-    let mut response = response(StatusCode::UNAUTHORIZED, JSON, &body);
-    let scheme = HeaderValue::from_static("Bearer");
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-    response
 }
 
 fn nowhere(lost: Lost) -> Response {

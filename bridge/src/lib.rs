@@ -1,7 +1,7 @@
 //! Gateways between AgentAnycast and the protocols outside.
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
-//! that its clients reach it by.
+//! that its clients reach it by; `auth` says who these are.
 //! `notify` tells webhooks what becomes of tasks.
 //! `screen` is which hosts the bridge connects to when somebody outside names them.
 //! `server` wires them with the settings of `config`, in the daemon or as a process of their own.
@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod a2a;
+pub mod auth;
 pub mod config;
 pub mod gateway;
 mod grpc;

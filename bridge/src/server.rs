@@ -25,10 +25,12 @@ use crate::{
         card::EXTENDABLE,
         mesh::{Mesh, Rules},
     },
+    auth::Callers,
     config::{self, CardForm, Config, Settings},
     gateway::{Gateway, SdkGateway},
     http::{
-        self, Callers, FrontConfig, connection,
+        self, FrontConfig,
+        connection::{self, Door},
         tls::{Files, Tls},
     },
     notify::Notifier,
@@ -93,14 +95,12 @@ impl Bridge {
         gateway: Arc<dyn Gateway>,
         key: Option<Keypair>,
     ) -> anyhow::Result<Self> {
-        let callers = match &settings.tokens_file {
-            Some(path) => Callers::read(path)?,
-            None => Callers::everybody(),
-        };
+        let callers = Callers::read(&settings.auth)?;
         let tls = match (&settings.tls_cert, &settings.tls_key) {
             (Some(cert), Some(key)) => Some(Tls::read(Files {
                 cert: cert.clone(),
                 key: key.clone(),
+                client_ca: settings.auth.client_ca.clone(),
             })?),
             _ => None,
         };
@@ -140,6 +140,7 @@ impl Bridge {
             body_timeout: BODY_TIMEOUT,
             tls: tls.is_some(),
             callers,
+            limits: settings.limits.clone(),
             card_key,
             extended_card: has_extended_card,
             extensions: extensions(settings),
@@ -154,15 +155,19 @@ impl Bridge {
         if !settings.is_local() && !settings.is_protected() {
             tracing::warn!(
                 address,
-                "listening beyond this host without TLS or without tokens: others can read what passes, or call"
+                "listening beyond this host without TLS, or with callers that need not say who they are: others can read what passes, or call"
             );
         }
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
         let router = http::router(handler, front, stop.clone());
+        let door = Door {
+            tls,
+            connections: usize::try_from(settings.limits.connections).unwrap_or(usize::MAX),
+        };
         Ok(Self {
             address,
-            front: tokio::spawn(connection::serve(listener, tls, router, stop.clone())),
+            front: tokio::spawn(connection::serve(listener, door, router, stop.clone())),
             notifier: tokio::spawn(notifier.run(stop.clone())),
             stop,
         })

@@ -51,13 +51,19 @@ impl<K: Hash + Eq> Rates<K> {
     /// Whether `source` may make one more request, which costs as much as `cost` of them. What is refused costs
     /// nothing.
     pub fn take(&mut self, now: Nanos, source: K, rate: Rate, cost: u64) -> bool {
+        self.try_take(now, source, rate, cost).is_ok()
+    }
+
+    /// The same; the error is how long `source` has to wait until it may, unless it wants more than a burst.
+    pub fn try_take(&mut self, now: Nanos, source: K, rate: Rate, cost: u64) -> Result<(), Duration> {
         let paid = self.paid.get_or_insert_mut(source, || now);
         let next = (*paid).max(now).saturating_add(rate.gap.saturating_mul(cost));
-        let allowed = next - now <= rate.burst;
-        if allowed {
-            *paid = next;
+        let missing = (next - now).saturating_sub(rate.burst);
+        if missing > 0 {
+            return Err(Duration::from_nanos(missing));
         }
-        allowed
+        *paid = next;
+        Ok(())
     }
 
     /// Sources that are remembered.
@@ -139,11 +145,14 @@ mod tests {
                 }
                 last = now;
                 let held = tokens.entry(source).or_insert(full);
-                let expected = *held >= price * cost;
-                if expected {
-                    *held -= price * cost;
+                let taken = rates.try_take(now, source, rate, cost);
+                if let Some(left) = held.checked_sub(price * cost) {
+                    *held = left;
+                    prop_assert_eq!(taken, Ok(()));
+                } else {
+                    // Exactly what is missing.
+                    prop_assert_eq!(taken, Err(Duration::from_nanos(price * cost - *held)));
                 }
-                prop_assert_eq!(rates.take(now, source, rate, cost), expected);
             }
         }
     }

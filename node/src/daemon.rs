@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_bridge::{Bridge, http::connection};
+use agentanycast_bridge::{
+    Bridge,
+    http::connection::{self, Door},
+};
 use agentanycast_identity as identity;
 use agentanycast_program::process;
 use agentanycast_proto::{
@@ -301,9 +304,18 @@ async fn bind_metrics(metrics: &config::Listener) -> Option<TcpListener> {
     }
 }
 
+/// Connections from one address to where figures and health are shown; a site watches from one.
+const WATCHERS: usize = 256;
+
 async fn show(listener: Option<TcpListener>, face: Face, stop: CancellationToken) {
     match listener {
-        Some(listener) => connection::serve(listener, None, telemetry::router(face), stop).await,
+        Some(listener) => {
+            let door = Door {
+                tls: None,
+                connections: WATCHERS,
+            };
+            connection::serve(listener, door, telemetry::router(face), stop).await;
+        }
         None => stop.cancelled().await,
     }
 }

@@ -22,6 +22,9 @@ const LEGACY_VERSION: &str = "0.3.0";
 /// What agents of the mesh take and give: whatever a message can hold.
 const MODES: [&str; 3] = ["text/plain", "application/json", "application/octet-stream"];
 
+/// What a card says of certificates.
+const MUTUAL_TLS: &str = "A certificate of an authority that the bridge trusts";
+
 /// What a card says of the bridge that shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Front {
@@ -33,8 +36,8 @@ pub struct Front {
     pub tenant: String,
     /// Whether the fields of 0.3 are there too.
     pub dual: bool,
-    /// Whether callers must show a Bearer token.
-    pub bearer: bool,
+    /// How callers say who they are, any one of these; empty if they need not.
+    pub schemes: Vec<Scheme>,
     /// What cards are signed with.
     pub key: Option<Keypair>,
     /// Whether there is a card for those who are known.
@@ -55,6 +58,59 @@ pub const EXTENDABLE: [&str; 9] = [
     "defaultOutputModes",
     "skills",
 ];
+
+/// A way in which callers say who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// A Bearer token that is known to the bridge.
+    Bearer,
+    /// A token of an issuer that describes itself at this URL.
+    OpenId {
+        /// Where.
+        url: String,
+        /// Which scopes a token needs.
+        scopes: Vec<String>,
+    },
+    /// A token of an issuer that does not.
+    Jwt {
+        /// Which scopes a token needs.
+        scopes: Vec<String>,
+    },
+    /// A certificate within TLS.
+    MutualTls,
+}
+
+impl Scheme {
+    /// What cards call it, its declaration in 1.0 and in 0.3, and the scopes that it needs.
+    fn write(&self) -> (&'static str, Value, Value, &[String]) {
+        match self {
+            Self::Bearer => (
+                "bearer",
+                json!({"httpAuthSecurityScheme": {"scheme": "Bearer"}}),
+                json!({"type": "http", "scheme": "Bearer"}),
+                &[],
+            ),
+            Self::OpenId { url, scopes } => (
+                "openId",
+                json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}),
+                json!({"type": "openIdConnect", "openIdConnectUrl": url}),
+                scopes,
+            ),
+            Self::Jwt { scopes } => (
+                "jwt",
+                json!({"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}}),
+                json!({"type": "http", "scheme": "Bearer", "bearerFormat": "JWT"}),
+                scopes,
+            ),
+            Self::MutualTls => (
+                "mutualTls",
+                json!({"mtlsSecurityScheme": {"description": MUTUAL_TLS}}),
+                json!({"type": "mutualTLS", "description": MUTUAL_TLS}),
+                &[],
+            ),
+        }
+    }
+}
 
 /// The card of an agent, as the front shows it; with what it says besides to those who are known.
 pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>) -> Value {
@@ -103,9 +159,17 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
         "defaultOutputModes": MODES,
         "skills": skills,
     });
-    if front.bearer {
-        json["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
-        json["securitySchemes"] = json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
+    if !front.schemes.is_empty() {
+        json["securityRequirements"] = json!([]);
+        json["securitySchemes"] = json!({});
+    }
+    for (name, declared, _, scopes) in front.schemes.iter().map(Scheme::write) {
+        json["securitySchemes"][name] = declared;
+        let requirement = json!({"schemes": {name: {"list": scopes}}});
+        json["securityRequirements"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|all| all.push(requirement.clone()));
     }
     for (name, value) in more.into_iter().flatten() {
         match (json[name].as_array_mut(), value) {
@@ -131,11 +195,17 @@ fn add_legacy(json: &mut Value, front: &Front) {
     json["protocolVersion"] = LEGACY_VERSION.into();
     json["supportsAuthenticatedExtendedCard"] = front.extended.into();
     json["additionalInterfaces"] = json!([{"url": front.url, "transport": "JSONRPC"}]);
-    if front.bearer {
-        let scheme = &mut json["securitySchemes"]["bearer"];
-        scheme["type"] = "http".into();
-        scheme["scheme"] = "Bearer".into();
-        json["security"] = json!([{"bearer": []}]);
+    let mut security = Vec::new();
+    for (name, _, declared, scopes) in front.schemes.iter().map(Scheme::write) {
+        if let (Some(scheme), Value::Object(declared)) =
+            (json["securitySchemes"][name].as_object_mut(), declared)
+        {
+            scheme.extend(declared);
+        }
+        security.push(json!({ name: scopes }));
+    }
+    if !security.is_empty() {
+        json["security"] = security.into();
     }
 }
 
@@ -334,10 +404,59 @@ mod tests {
         )
     }
 
+    fn schemes() -> Vec<Scheme> {
+        let scopes = vec!["a2a".to_owned()];
+        let url = "https://issuer.example/.well-known/openid-configuration".to_owned();
+        vec![
+            Scheme::Bearer,
+            Scheme::OpenId {
+                url,
+                scopes: scopes.clone(),
+            },
+            Scheme::Jwt { scopes },
+            Scheme::MutualTls,
+        ]
+    }
+
+    #[test]
+    fn every_way_of_saying_who_one_is_stands_in_the_forms_of_both_versions() {
+        let front = |dual| Front {
+            dual,
+            schemes: schemes(),
+            ..Front::default()
+        };
+        let strict = write(&AgentCard::default(), &front(false), None);
+        let required: Vec<&Value> = strict["securityRequirements"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .collect();
+        assert_eq!(required.len(), 4);
+        assert_eq!(required[1]["schemes"]["openId"]["list"], json!(["a2a"]));
+        let declared = |card: &Value, name: &str| card["securitySchemes"][name].clone();
+        assert_eq!(declared(&strict, "mutualTls").as_object().unwrap().len(), 1);
+        let dual = write(&AgentCard::default(), &front(true), None);
+        for (name, kind) in [
+            ("bearer", "http"),
+            ("openId", "openIdConnect"),
+            ("jwt", "http"),
+            ("mutualTls", "mutualTLS"),
+        ] {
+            assert_eq!(declared(&dual, name)["type"], kind);
+            assert!(declared(&strict, name).get("type").is_none());
+        }
+        assert_eq!(dual["security"][2], json!({"jwt": ["a2a"]}));
+        assert!(
+            write(&AgentCard::default(), &Front::default(), None)
+                .get("securitySchemes")
+                .is_none()
+        );
+    }
+
     proptest! {
         #[test]
         fn nothing_of_a_card_is_lost(card in any_card(), dual: bool) {
-            let front = Front { url: "http://localhost".to_owned(), dual, bearer: dual, ..Front::default() };
+            let front = Front { url: "http://localhost".to_owned(), dual, schemes: schemes(), ..Front::default() };
             let json = write(&card, &front, None);
             prop_assert_eq!(read(json).unwrap(), card);
         }
@@ -351,7 +470,7 @@ mod tests {
                 &Front {
                     url: "http://h".to_owned(),
                     dual,
-                    bearer: true,
+                    schemes: schemes(),
                     ..Front::default()
                 },
                 None,

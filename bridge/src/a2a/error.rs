@@ -41,7 +41,9 @@ pub enum Reason {
     InvalidParams,
     /// No such agent, or out of reach.
     AgentNotFound,
-    /// The node forbids it.
+    /// The caller did not say who it is.
+    Unauthenticated,
+    /// The node, or the caller's token, forbids it.
     PermissionDenied,
     /// Too much at once; later it may work.
     ResourceExhausted,
@@ -76,6 +78,7 @@ impl Reason {
             Self::MethodNotFound => Row("METHOD_NOT_FOUND", -32601, 404, "NOT_FOUND"),
             Self::InvalidParams => Row("INVALID_PARAMS", -32602, 400, BAD),
             Self::AgentNotFound => Row("AGENT_NOT_FOUND", -32603, 404, "NOT_FOUND"),
+            Self::Unauthenticated => Row("UNAUTHENTICATED", -32603, 401, "UNAUTHENTICATED"),
             Self::PermissionDenied => Row("PERMISSION_DENIED", -32603, 403, "PERMISSION_DENIED"),
             Self::ResourceExhausted => Row("RESOURCE_EXHAUSTED", -32603, 429, "RESOURCE_EXHAUSTED"),
             Self::Unavailable => Row("UNAVAILABLE", -32603, 503, "UNAVAILABLE"),

@@ -114,14 +114,14 @@ mod tests {
     use agentanycast_proto::v1;
 
     use super::*;
-    use crate::a2a::card::{Front, write};
+    use crate::a2a::card::{Front, Scheme as Way, write};
 
     #[test]
     fn a_card_is_whole() {
         let front = Front {
             url: "https://h/x".to_owned(),
             grpc: "h:443".to_owned(),
-            bearer: true,
+            schemes: vec![Way::Bearer, Way::MutualTls],
             extended: true,
             extensions: vec![("urn:x".to_owned(), true)],
             ..Front::default()

@@ -26,7 +26,7 @@ struct ErrorInfo {
 }
 
 /// What a failed call ends with.
-pub(super) fn of(error: &A2aError) -> Status {
+pub(crate) fn of(error: &A2aError) -> Status {
     let reason = error.reason();
     let code = code(reason.grpc());
     let info = ErrorInfo {
@@ -59,6 +59,7 @@ fn code(word: &str) -> Code {
     match word {
         "INVALID_ARGUMENT" => Code::InvalidArgument,
         "NOT_FOUND" => Code::NotFound,
+        "UNAUTHENTICATED" => Code::Unauthenticated,
         "PERMISSION_DENIED" => Code::PermissionDenied,
         "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
         "FAILED_PRECONDITION" => Code::FailedPrecondition,

@@ -11,28 +11,23 @@ use crate::a2a::error::{A2aError, Reason};
 /// Deepest nesting of a body: what travels inside text (annexes) must still be read back by a parser that takes 128.
 const MAX_DEPTH: usize = 100;
 
+/// Most values of a body. Each takes some 100 bytes until it is sent on, where two bytes said it.
+const MAX_VALUES: usize = 500_000;
+
 /// Reads a body of JSON; an empty one is `Null`.
 pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value, A2aError> {
     check_media_type(headers)?;
     let most = shared.config.max_body;
-    let limit = shared.config.body_timeout;
-    let too_large = || {
-        A2aError::new(
-            Reason::InvalidRequest,
-            format!("the body is larger than {most} bytes"),
-        )
-    };
-    let bytes = match tokio::time::timeout(limit, gather(body, most)).await {
-        Ok(Ok(Some(bytes))) => bytes,
-        Ok(Ok(None)) => return Err(too_large()),
-        Ok(Err(_)) => return Err(A2aError::new(Reason::InvalidRequest, "the body broke off")),
-        Err(_) => {
-            let text = format!("the body took longer than {} s", limit.as_secs());
-            return Err(A2aError::new(Reason::InvalidRequest, text));
-        }
+    let Some(bytes) = gather(body, most).await? else {
+        let text = format!("the body is larger than {most} bytes");
+        return Err(A2aError::new(Reason::InvalidRequest, text));
     };
     if bytes.is_empty() {
         return Ok(Value::Null);
+    }
+    if values(&bytes) > MAX_VALUES {
+        let text = format!("the body has more than {MAX_VALUES} values");
+        return Err(A2aError::new(Reason::InvalidRequest, text));
     }
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|error| A2aError::new(Reason::ParseError, format!("the body is not JSON: {error}")))?;
@@ -45,12 +40,12 @@ pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Re
 
 /// The body; `None` if it is larger than `most` bytes. As much again is read and thrown away, since a client that is
 /// cut off while it writes does not read why.
-async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, axum::Error> {
+async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, A2aError> {
     let mut chunks = body.into_data_stream();
     let mut bytes = Vec::new();
     let mut length = 0_usize;
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk?;
+        let chunk = chunk.map_err(broken)?;
         length += chunk.len();
         if length <= most {
             bytes.extend_from_slice(&chunk);
@@ -62,6 +57,29 @@ async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, axum::Error>
         }
     }
     Ok((length <= most).then_some(bytes))
+}
+
+/// Why a body did not arrive.
+fn broken(error: axum::Error) -> A2aError {
+    match error.into_inner().downcast::<A2aError>() {
+        Ok(error) => *error,
+        Err(_) => A2aError::new(Reason::InvalidRequest, "the body broke off"),
+    }
+}
+
+/// How many values a JSON text has, or would have if it was one: what stands between its texts is counted.
+fn values(json: &[u8]) -> usize {
+    let (mut count, mut inside, mut escaped) = (1, false, false);
+    for byte in json {
+        if inside {
+            inside = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+        } else {
+            inside = *byte == b'"';
+            count += usize::from(matches!(byte, b',' | b'[' | b'{'));
+        }
+    }
+    count
 }
 
 /// Checks that the body says it is JSON; one that says nothing is taken for it.
@@ -84,4 +102,44 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), A2aError> {
         Reason::ContentTypeNotSupported,
         format!("{shown:?} is not taken; send application/json"),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn count(value: &Value) -> usize {
+        1 + match value {
+            Value::Array(items) => items.iter().map(count).sum(),
+            Value::Object(fields) => fields.values().map(count).sum(),
+            _ => 0,
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i32>().prop_map(Value::from),
+            "[,\\[\\{\"\\\\a]{0,8}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 64, 6, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                proptest::collection::btree_map("[,\"\\\\a]{0,4}", inner, 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn values_are_counted_before_they_are_made(value in any_json()) {
+            let counted = values(value.to_string().as_bytes());
+            let is = count(&value);
+            // An empty list or object counts as if there was something in it.
+            prop_assert!((is..=is * 2).contains(&counted), "{is} {counted}");
+        }
+    }
 }

@@ -98,7 +98,7 @@ pub(crate) fn front(config: &FrontConfig, target: &Target, base: &str, host: &st
         grpc: authority(&origin),
         tenant: tenant(target),
         dual: config.dual_cards,
-        bearer: config.callers.must_show(),
+        schemes: config.callers.schemes(),
         key: config.card_key.clone(),
         extended: config.extended_card && *target == Target::Own,
         extensions: config.extensions.clone(),

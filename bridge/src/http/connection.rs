@@ -1,29 +1,43 @@
 //! Connections: accepted up to a bound, given up when they are slow.
 //!
-//! The one rule: a client that is slow to ask, or slow to read, costs a place for a bounded time.
+//! The one rule: a client that is slow to ask, or slow to read, costs a place for a bounded time, and one address has
+//! its share of the places.
+
+mod impatient;
 
 use std::{
-    io,
+    convert::Infallible,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::tls::Tls;
-use axum::Router;
+use agentanycast_door::{Counts, Network};
+use axum::{Router, body::Body, response::Response};
+use http::Request;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto::Builder, graceful::GracefulShutdown},
+    server::conn::auto::Builder,
     service::TowerToHyperService,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    time::{Instant, Sleep},
+    time::MissedTickBehavior,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::Service;
+
+use super::{
+    entry::Peer,
+    leaving::Leaving,
+    tls::Tls,
+    watch::{Verdict, Watch},
+};
+use crate::auth::Certificate;
+use impatient::Impatient;
 
 /// Connections at once. Each takes a descriptor and, while it is idle, some KiB.
 const MOST: usize = 8192;
@@ -35,9 +49,22 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const HEAD_BYTES: usize = 64 << 10;
 const HEAD_LINES: usize = 100;
 
+/// Requests of one connection of HTTP/2 that are answered at a time.
+const STREAMS: u32 = 256;
+
+/// Frames of an answer that HTTP/2 keeps for a client that does not take them, in bytes.
+const SEND_AHEAD: usize = 256 << 10;
+
 /// How long a client may read nothing while there is something to read. Silent streams say that they are alive every
 /// 15 s, so a client that is gone is found out.
 const SLOWEST_READER: Duration = Duration::from_mins(1);
+
+/// How often each connection is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+
+/// How often a silent connection of HTTP/2 is asked whether it is there, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PONG_WITHIN: Duration = Duration::from_secs(20);
 
 /// Pause after accepting has failed, as it does when no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -48,69 +75,61 @@ const LAST_ANSWERS: Duration = Duration::from_secs(3);
 /// How long the greeting of TLS may take.
 const GREETING_WITHIN: Duration = Duration::from_secs(10);
 
+/// Who may come in.
+pub struct Door {
+    /// TLS, unless clients come without.
+    pub tls: Option<Tls>,
+    /// Connections from one address at a time.
+    pub connections: usize,
+}
+
+/// How many connections each address has.
+type Addresses = Arc<Mutex<Counts<Network>>>;
+
 /// Serves until `stop`, then answers what was asked and returns.
-pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(MOST));
-    let graceful = GracefulShutdown::new();
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_buf_size(HEAD_BYTES)
-        .max_headers(HEAD_LINES);
-    let builder = Arc::new(builder);
+    let addresses = Addresses::default();
+    let connections = TaskTracker::new();
+    let builder = Arc::new(builder());
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tracing::debug!("too many connections; one was refused");
+        let network = Network::from(address.ip());
+        let place = Arc::clone(&places).try_acquire_owned();
+        let (Ok(place), Some(share)) = (place, Share::take(&addresses, network, door.connections)) else {
+            tracing::debug!(%network, "too many connections; one was refused");
             continue;
         };
         // Without it each event of a stream waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let builder = Arc::clone(&builder);
-        let watcher = graceful.watcher();
-        let acceptor = tls.as_ref().map(Tls::acceptor);
-        let stream = Impatient::new(stream);
-        tokio::spawn(async move {
-            let served = match acceptor {
-                None => {
-                    watcher
-                        .watch(builder.serve_connection(TokioIo::new(stream), service))
-                        .await
-                }
-                Some(acceptor) => {
-                    match tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)).await {
-                        Ok(Ok(stream)) => {
-                            watcher
-                                .watch(builder.serve_connection(TokioIo::new(stream), service))
-                                .await
-                        }
-                        Ok(Err(error)) => Err(error.into()),
-                        Err(late) => Err(late.into()),
-                    }
-                }
-            };
-            if let Err(error) = served {
-                tracing::debug!(%error, "a connection broke off");
+        let acceptor = door.tls.as_ref().map(Tls::acceptor);
+        let connection = Connection {
+            router: router.clone(),
+            builder: Arc::clone(&builder),
+            stop: stop.clone(),
+            network,
+        };
+        connections.spawn(async move {
+            if let Err(error) = connection.run(stream, acceptor).await {
+                tracing::debug!(error, "a connection broke off");
             }
-            drop(place);
+            drop((place, share));
         });
     }
-    if tokio::time::timeout(LAST_ANSWERS, graceful.shutdown())
+    connections.close();
+    if tokio::time::timeout(LAST_ANSWERS, connections.wait())
         .await
         .is_err()
     {
@@ -118,74 +137,140 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, stop
     }
 }
 
-/// A connection that is given up when its reader stands still.
-struct Impatient {
-    stream: TcpStream,
-    /// Runs while a write waits.
-    deadline: Pin<Box<Sleep>>,
-    waiting: bool,
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEAD_LINES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD_BYTES as u32)
+        .max_send_buf_size(SEND_AHEAD)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN);
+    builder
 }
 
-impl Impatient {
-    fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            deadline: Box::pin(tokio::time::sleep(SLOWEST_READER)),
-            waiting: false,
-        }
-    }
-
-    /// Passes on what a write came to, unless it has waited for too long.
-    fn impatiently<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if done.is_ready() {
-            self.waiting = false;
-            return done;
-        }
-        if !self.waiting {
-            self.waiting = true;
-            self.deadline.as_mut().reset(Instant::now() + SLOWEST_READER);
-        }
-        match self.deadline.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
+/// A connection that counts for its address.
+struct Share {
+    addresses: Addresses,
+    network: Network,
 }
 
-impl AsyncRead for Impatient {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        pin!(&mut self.stream).poll_read(cx, buf)
+impl Share {
+    fn take(addresses: &Addresses, network: Network, most: usize) -> Option<Self> {
+        let mut counts = addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.enter(network, most).then(|| Self {
+            addresses: Arc::clone(addresses),
+            network,
+        })
     }
 }
 
-impl AsyncWrite for Impatient {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let done = pin!(&mut self.stream).poll_write(cx, bytes);
-        self.impatiently(cx, done)
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut counts = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.leave(&self.network);
+    }
+}
+
+/// A connection that was accepted.
+struct Connection {
+    router: Router,
+    builder: Arc<Builder<TokioExecutor>>,
+    stop: CancellationToken,
+    network: Network,
+}
+
+impl Connection {
+    async fn run(self, stream: TcpStream, acceptor: Option<tokio_rustls::TlsAcceptor>) -> Result<(), String> {
+        let Some(acceptor) = acceptor else {
+            return self.answer(stream, None).await;
+        };
+        let greeting = tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)).await;
+        let stream = greeting
+            .map_err(|late| late.to_string())?
+            .map_err(|error| error.to_string())?;
+        let shown = stream.get_ref().1.peer_certificates();
+        let certificate = shown.and_then(|shown| Certificate::read(shown.first()?));
+        self.answer(stream, certificate).await
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let done = pin!(&mut self.stream).poll_write_vectored(cx, slices);
-        self.impatiently(cx, done)
+    async fn answer<S>(self, stream: S, certificate: Option<Certificate>) -> Result<(), String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let watch = Watch::new(Instant::now());
+        let service = TowerToHyperService::new(Watched {
+            router: self.router,
+            peer: Peer {
+                network: self.network,
+                certificate,
+            },
+            watch: Arc::clone(&watch),
+        });
+        let io = TokioIo::new(Impatient::new(stream, HEAD_WITHIN, SLOWEST_READER));
+        let mut connection = pin!(self.builder.serve_connection(io, service));
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ending = false;
+        loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => return ended.map_err(|error| error.to_string()),
+                () = self.stop.cancelled(), if !ending => {
+                    ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                _ = look.tick() => match watch.verdict(Instant::now(), SLOWEST_READER) {
+                    Verdict::Fine => {}
+                    Verdict::Quiet if !ending => {
+                        ending = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    Verdict::Quiet => return Err("it asked nothing and did not go".to_owned()),
+                    Verdict::Standing => return Err("it did not read its answer".to_owned()),
+                },
+            }
+        }
+    }
+}
+
+/// The front as one connection sees it: it says who is there, and what becomes of its requests is seen.
+#[derive(Clone)]
+struct Watched {
+    router: Router,
+    peer: Peer,
+    watch: Arc<Watch>,
+}
+
+impl<B> Service<Request<B>> for Watched
+where
+    Router: Service<Request<B>, Response = Response, Error = Infallible>,
+    <Router as Service<Request<B>>>::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.router.poll_ready(cx)
     }
 
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        pin!(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        pin!(&mut self.stream).poll_shutdown(cx)
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        let answering = self.watch.begin();
+        let answer = self.router.call(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            // A window that is closed from the beginning keeps the body from being asked for at all.
+            answering.given(Instant::now());
+            Ok(response.map(|body| Body::new(Leaving::new(body, answering))))
+        })
     }
 }

@@ -26,7 +26,11 @@ fn front() -> Router {
         max_body: 1 << 20,
         body_timeout: Duration::from_secs(10),
         tls: false,
-        callers: Callers::everybody(),
+        callers: Callers::default(),
+        limits: Limits {
+            rate: 0,
+            ..Limits::default()
+        },
         card_key: None,
         extended_card: false,
         extensions: vec![("urn:x".to_owned(), false)],
@@ -287,5 +291,39 @@ async fn pages_of_other_origins_are_let_in_as_configured() {
         let response = front().oneshot(request).await.unwrap();
         let told = response.headers().get("access-control-allow-origin");
         assert_eq!(told.is_some_and(|told| told == origin), allowed, "{origin}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_cannot_make_others_call() {
+    let body = json!({"message": message("1.0")}).to_string();
+    for (host, origin, allowed) in [
+        ("127.0.0.1:8090", None, true),
+        ("127.0.0.1:8090", Some("http://127.0.0.1:8090"), true),
+        ("localhost", Some("http://localhost"), true),
+        ("[::1]:80", Some("http://[::1]:80"), true),
+        ("127.0.0.1:8090", Some("https://ui.example"), true),
+        ("127.0.0.1:8090", Some("https://evil.example"), false),
+        ("127.0.0.1:8090", Some("http://127.0.0.1:9000"), false),
+        ("127.0.0.1:8090", Some("null"), false),
+        // A name that its owner has lead here.
+        ("evil.example", Some("http://evil.example"), false),
+    ] {
+        let mut request = Request::builder()
+            .method("POST")
+            .uri("/message:send")
+            .header("host", host)
+            .header("a2a-version", "1.0");
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        let request = request.body(Body::from(body.clone())).unwrap();
+        let status = front().oneshot(request).await.unwrap().status();
+        let expected = if allowed {
+            StatusCode::OK
+        } else {
+            StatusCode::FORBIDDEN
+        };
+        assert_eq!(status, expected, "{host} {origin:?}");
     }
 }

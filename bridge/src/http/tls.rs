@@ -1,4 +1,5 @@
-//! TLS: a certificate and its key from files, read again when they change, so that a renewal needs no restart.
+//! TLS: a certificate, its key and the authorities of clients from files, read again when they change, so that a
+//! renewal needs no restart.
 
 use std::{
     fs, io,
@@ -11,8 +12,10 @@ use anyhow::{Context as _, ensure};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        self, ServerConfig,
+        self, RootCertStore, ServerConfig,
+        crypto::CryptoProvider,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+        server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     },
 };
 
@@ -26,6 +29,8 @@ pub struct Files {
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
+    /// Who signs the certificates of clients; none: they are not asked for one.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// TLS with what the files hold.
@@ -38,7 +43,7 @@ pub struct Tls {
 struct Current {
     acceptor: TlsAcceptor,
     /// When each file was written; `None` if it could not be seen.
-    written: [Option<SystemTime>; 2],
+    written: [Option<SystemTime>; 3],
     looked: Instant,
 }
 
@@ -71,10 +76,10 @@ impl Tls {
                 match acceptor(&self.files) {
                     Ok(acceptor) => {
                         current.acceptor = acceptor;
-                        tracing::info!("the certificate was read again");
+                        tracing::info!("the certificates were read again");
                     }
                     Err(error) => {
-                        tracing::error!(%error, "the new certificate is of no use; the old one stays");
+                        tracing::error!(%error, "the new certificates are of no use; the old ones stay");
                     }
                 }
             }
@@ -83,8 +88,9 @@ impl Tls {
     }
 }
 
-fn written(files: &Files) -> [Option<SystemTime>; 2] {
-    [&files.cert, &files.key].map(|path| fs::metadata(path).and_then(|file| file.modified()).ok())
+fn written(files: &Files) -> [Option<SystemTime>; 3] {
+    [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()]
+        .map(|path| fs::metadata(path?).and_then(|file| file.modified()).ok())
 }
 
 fn acceptor(files: &Files) -> anyhow::Result<TlsAcceptor> {
@@ -93,13 +99,31 @@ fn acceptor(files: &Files) -> anyhow::Result<TlsAcceptor> {
     let key =
         PrivateKeyDer::from_pem_file(&files.key).with_context(|| format!("key {}", files.key.display()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let clients = match &files.client_ca {
+        Some(path) => client_verifier(path, &provider)
+            .with_context(|| format!("certificates of callers' authorities {}", path.display()))?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(certificates, key)
         .with_context(|| format!("{} and {}", files.cert.display(), files.key.display()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Clients may show a certificate, which then has to be of these. Who shows none may have a token; the front decides.
+fn client_verifier(
+    path: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate)?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    Ok(verifier.allow_unauthenticated().build()?)
 }
 
 fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
@@ -117,6 +141,7 @@ mod tests {
         Files {
             cert: directory.join("cert.pem"),
             key: directory.join("key.pem"),
+            client_ca: Some(directory.join("ca.pem")),
         }
     }
 
@@ -132,6 +157,9 @@ mod tests {
         let files = files(directory.path());
         assert!(Tls::read(files.clone()).is_err());
         write(&files);
+        let ca = files.client_ca.clone().unwrap();
+        assert!(Tls::read(files.clone()).is_err(), "there are no authorities");
+        fs::copy(&files.cert, &ca).unwrap();
         let mut tls = Tls::read(files.clone()).unwrap();
         tls.every = Duration::ZERO;
         let config = |tls: &Tls| Arc::as_ptr(tls.acceptor().config());
@@ -151,6 +179,9 @@ mod tests {
         assert_eq!(config(&tls), first);
         write(&files);
         touch(&files.key);
-        assert_ne!(config(&tls), first);
+        let second = config(&tls);
+        assert_ne!(second, first);
+        touch(&ca);
+        assert_ne!(config(&tls), second, "other authorities are trusted from now on");
     }
 }

@@ -1,26 +1,9 @@
-//! Where a request came from, as far as quotas care: one address of IPv4, one network of 64 bits of IPv6,
-//! since a subscriber has all the addresses in it.
-//!
-//! PURE.
+//! How much each source has, as far as quotas care. PURE.
 
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
-};
+use std::collections::HashMap;
 
-/// One source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Source(u128);
-
-impl From<IpAddr> for Source {
-    fn from(ip: IpAddr) -> Self {
-        match ip.to_canonical() {
-            IpAddr::V4(ip) => Self(ip.to_ipv6_mapped().to_bits()),
-            IpAddr::V6(ip) if ip == Ipv6Addr::LOCALHOST => Self(ip.to_bits()),
-            IpAddr::V6(ip) => Self(ip.to_bits() >> 64 << 64),
-        }
-    }
-}
+/// Where a request came from.
+pub use agentanycast_door::Network as Source;
 
 /// How many entries each source has. A source without any takes no memory.
 #[derive(Debug, Default)]
@@ -53,23 +36,5 @@ impl Counts {
                 self.0.remove(&(source, kind));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn source(text: &str) -> Source {
-        text.parse::<IpAddr>().unwrap().into()
-    }
-
-    #[test]
-    fn a_subscriber_is_one_source() {
-        assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
-        assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
-        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));
-        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
-        assert_ne!(source("::1"), source("::2"));
     }
 }

@@ -8,10 +8,13 @@
     reason = "a test fails by a panic"
 )]
 
+mod auth;
 mod calls;
 mod cards;
 mod docs;
 mod errors;
+mod hostile;
+mod issuer;
 mod life;
 mod load;
 mod more;

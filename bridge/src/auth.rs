@@ -1,0 +1,232 @@
+//! Who may call: whoever shows a token that is known here, a token of a trusted issuer, or a certificate.
+//!
+//! The rule: of what a caller shows, only its name gets further than here; secrets are in no log, no error and no label.
+
+mod certificate;
+mod claims;
+mod jwks;
+mod oidc;
+mod schedule;
+mod tokens;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Context as _;
+use http::{HeaderMap, header};
+
+use crate::{a2a::card::Scheme, config::Auth};
+pub use certificate::Certificate;
+use oidc::{Oidc, Unverified};
+pub use tokens::Tokens;
+
+/// Who a caller is that needs not say. Nobody else can have this name.
+pub(crate) const ANONYMOUS: &str = "anonymous";
+
+/// When an issuer that did not answer is asked again.
+pub(crate) const ISSUER_AGAIN: Duration = schedule::APART;
+
+/// Longest name of a caller, in bytes: that of OpenID Connect.
+const LONGEST_NAME: usize = 255;
+
+/// Who may call. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Callers(Arc<Ways>);
+
+/// The ways of saying who one is; without any, everybody may call.
+#[derive(Debug, Default)]
+struct Ways {
+    tokens: Option<Tokens>,
+    oidc: Option<Oidc>,
+    certificates: bool,
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// It does not say who calls.
+    #[error("this needs {}", .0)]
+    Nobody(&'static str),
+    /// It shows something that is not good.
+    #[error("this token is not accepted: {0}")]
+    BadToken(String),
+    /// The token does not allow enough.
+    #[error("this token lacks the scope {0}")]
+    Scope(String),
+    /// Too many different ones come from its address to check them all.
+    #[error("too many different tokens came from this address; try again later")]
+    TooOften,
+    /// What it shows cannot be checked now.
+    #[error("tokens cannot be checked now: {0}")]
+    Unavailable(String),
+}
+
+impl Callers {
+    /// Those that the settings say.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is not as it should be.
+    pub fn read(settings: &Auth) -> anyhow::Result<Self> {
+        let tokens = match &settings.tokens_file {
+            Some(path) => Some(Tokens::read(path)?),
+            None => None,
+        };
+        let oidc = match settings.issuer.as_str() {
+            "" => None,
+            _ => Some(Oidc::new(settings).context("the client for the issuer's keys")?),
+        };
+        Ok(Self(Arc::new(Ways {
+            tokens,
+            oidc,
+            certificates: settings.client_ca.is_some(),
+        })))
+    }
+
+    /// Whether callers must say who they are.
+    pub fn must_show(&self) -> bool {
+        self.0.tokens.is_some() || self.0.oidc.is_some() || self.0.certificates
+    }
+
+    /// The ways, as cards tell them.
+    pub(crate) fn schemes(&self) -> Vec<Scheme> {
+        let tokens = self.0.tokens.as_ref().map(|_| Scheme::Bearer);
+        let oidc = self.0.oidc.as_ref().map(Oidc::scheme);
+        let certificates = self.0.certificates.then_some(Scheme::MutualTls);
+        [tokens, oidc, certificates].into_iter().flatten().collect()
+    }
+
+    /// The name of whoever sends this request. `check` says whether a token may be checked that was not seen lately:
+    /// that costs something.
+    pub(crate) async fn name(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&Certificate>,
+        check: impl FnOnce() -> bool,
+    ) -> Result<Name, Refused> {
+        if !self.must_show() {
+            return Ok(Name::of(ANONYMOUS));
+        }
+        let now = SystemTime::now();
+        if self.0.certificates
+            && let Some(name) = certificate.and_then(|certificate| certificate.name(now))
+        {
+            return Ok(Name::of(name));
+        }
+        let Some(token) = bearer(headers) else {
+            return Err(Refused::Nobody(self.wanted()));
+        };
+        if let Some(name) = self.0.tokens.as_ref().and_then(|tokens| tokens.name(token)) {
+            return Ok(Name::of(name));
+        }
+        let Some(oidc) = &self.0.oidc else {
+            return Err(Refused::BadToken("it is not known here".to_owned()));
+        };
+        let subject = match oidc.remembered(token, now) {
+            Some(subject) => subject,
+            // Seldom and large: in a box, so that other requests do not carry it.
+            None if check() => Box::pin(oidc.verify(token, now)).await.map_err(Refused::from)?,
+            None => return Err(Refused::TooOften),
+        };
+        Ok(Name::of(&subject))
+    }
+
+    /// What a caller has to show, in words.
+    fn wanted(&self) -> &'static str {
+        match (
+            self.0.tokens.is_some() || self.0.oidc.is_some(),
+            self.0.certificates,
+        ) {
+            (true, false) => "a Bearer token",
+            (true, true) => "a Bearer token or a certificate",
+            (false, _) => "a certificate",
+        }
+    }
+}
+
+impl From<Unverified> for Refused {
+    fn from(why: Unverified) -> Self {
+        match why {
+            Unverified::Bad(text) => Self::BadToken(text),
+            Unverified::Scope(scope) => Self::Scope(scope),
+            Unverified::NoKeys(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+/// The name of a caller, which the rules of the node know as `http:NAME`. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Name(Arc<str>);
+
+impl Name {
+    fn of(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is the one that says nothing of who it is.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        &*self.0 == ANONYMOUS
+    }
+}
+
+/// Whether somebody can be known by this name: it goes into labels, logs and rules.
+fn is_name(name: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&name.len())
+        && name != ANONYMOUS
+        && name
+            .chars()
+            .all(|letter| !letter.is_control() && !letter.is_whitespace())
+}
+
+/// The token of a request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = given.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn head(value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(value))])
+    }
+
+    #[tokio::test]
+    async fn a_token_is_a_name_and_without_ways_everybody_is_one() {
+        let tokens = Tokens::parse("alice 0123456789abcdef").unwrap();
+        let callers = Callers(Arc::new(Ways {
+            tokens: Some(tokens),
+            ..Ways::default()
+        }));
+        let name = async |callers: &Callers, headers| callers.name(&headers, None, || true).await;
+        let alice = name(&callers, head("bearer 0123456789abcdef")).await.unwrap();
+        assert_eq!(alice.as_str(), "alice");
+        for (wrong, shown) in [
+            ("Basic 0123456789abcdef", false),
+            ("Bearer", false),
+            ("Bearer fedcba9876543210", true),
+        ] {
+            let refused = name(&callers, head(wrong)).await.unwrap_err();
+            assert_eq!(matches!(refused, Refused::BadToken(_)), shown, "{wrong}");
+        }
+        let anybody = name(&Callers::default(), HeaderMap::new()).await.unwrap();
+        assert!(anybody.is_anonymous() && !alice.is_anonymous());
+    }
+
+    #[test]
+    fn nobody_is_called_anonymous_or_something_odd() {
+        for bad in ["", "anonymous", "a b", "a\n", &"x".repeat(256)] {
+            assert!(!is_name(bad), "{bad}");
+        }
+        assert!(is_name("spiffe://example.org/agent") && is_name("ä"));
+    }
+}

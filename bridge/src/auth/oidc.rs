@@ -1,0 +1,240 @@
+//! Tokens of an issuer (OpenID Connect, OAuth 2.0): its keys are fetched from where it says they are, and kept.
+//!
+//! The rule: the issuer is believed about its keys, and nobody else; what it answers is bounded in size and time.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard},
+    time::{Duration, Instant, SystemTime},
+};
+
+use jsonwebtoken::{Algorithm, DecodingKey};
+use lru::LruCache;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    claims::{self, Rules},
+    jwks::Keys,
+    schedule::Schedule,
+};
+use crate::{a2a::card::Scheme, config::Auth};
+
+/// How long the issuer may take to answer, and the most that it may say, in bytes.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// Where an issuer describes itself.
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+
+/// Tokens that were found good lately are not checked again: how many, and for how long, so that a key that the issuer
+/// gives up is not trusted for longer.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
+const REMEMBER_FOR: Duration = Duration::from_mins(1);
+
+/// Why a token is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unverified {
+    /// It is not good, for this reason.
+    Bad(String),
+    /// It is good and lacks this scope.
+    Scope(String),
+    /// There are no keys to check it with, for this reason.
+    NoKeys(String),
+}
+
+/// An issuer.
+#[derive(Debug)]
+pub(super) struct Oidc {
+    rules: Rules,
+    /// Where its keys are, if the settings say.
+    jwks_url: Option<String>,
+    client: reqwest::Client,
+    begun: Instant,
+    keys: RwLock<(Schedule, Arc<Keys>)>,
+    /// Held by whoever fetches.
+    fetching: tokio::sync::Mutex<()>,
+    good: Mutex<LruCache<[u8; 32], Remembered>>,
+}
+
+#[derive(Clone, Debug)]
+struct Remembered {
+    subject: Arc<str>,
+    until: SystemTime,
+}
+
+impl Oidc {
+    pub(super) fn new(settings: &Auth) -> anyhow::Result<Self> {
+        let client = reqwest::Client::builder()
+            .timeout(ANSWER_WITHIN)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Self {
+            rules: Rules {
+                issuer: settings.issuer.clone(),
+                audience: settings.audience.clone(),
+                scopes: settings.scopes.clone(),
+                leeway: settings.leeway.as_secs(),
+            },
+            jwks_url: Some(settings.jwks_url.clone()).filter(|url| !url.is_empty()),
+            client,
+            begun: Instant::now(),
+            keys: RwLock::default(),
+            fetching: tokio::sync::Mutex::default(),
+            good: Mutex::new(LruCache::new(REMEMBERED)),
+        })
+    }
+
+    /// How cards tell of it.
+    pub(super) fn scheme(&self) -> Scheme {
+        let scopes = self.rules.scopes.clone();
+        match self.jwks_url {
+            None => Scheme::OpenId {
+                url: self.discovery(),
+                scopes,
+            },
+            Some(_) => Scheme::Jwt { scopes },
+        }
+    }
+
+    /// Whose token this is, if it was checked lately.
+    pub(super) fn remembered(&self, token: &str, now: SystemTime) -> Option<Arc<str>> {
+        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = good.get(&digest(token))?;
+        (now < known.until).then(|| Arc::clone(&known.subject))
+    }
+
+    /// Whose token this is.
+    pub(super) async fn verify(&self, token: &str, now: SystemTime) -> Result<Arc<str>, Unverified> {
+        let header = claims::header(token)?;
+        let key = self.key(header.kid.as_deref(), header.alg).await?;
+        let good = claims::check(token, header.alg, &key, &self.rules)?;
+        let subject: Arc<str> = good.subject.into();
+        let end = Duration::try_from_secs_f64(good.until).unwrap_or(Duration::ZERO);
+        let known = Remembered {
+            subject: Arc::clone(&subject),
+            until: (now + REMEMBER_FOR).min(SystemTime::UNIX_EPOCH.checked_add(end).unwrap_or(now)),
+        };
+        let mut remembered = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.put(digest(token), known);
+        Ok(subject)
+    }
+
+    /// The key of this name. Fetches the keys when it is not known, or when they are old.
+    async fn key(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, Unverified> {
+        let fetching = match self.look(id, algorithm) {
+            (false, Some(key)) => return Ok(key),
+            // One fetches; the others go on with what there is, or wait for what it finds.
+            (true, Some(key)) => match self.fetching.try_lock() {
+                Ok(fetching) => fetching,
+                Err(_) => return Ok(key),
+            },
+            (_, None) => self.fetching.lock().await,
+        };
+        let failed = match self.look(id, algorithm) {
+            (true, _) => self.refresh().await.err(),
+            (false, _) => None,
+        };
+        drop(fetching);
+        if let Some(why) = &failed {
+            tracing::warn!(
+                issuer = self.rules.issuer,
+                error = why,
+                "the issuer's keys could not be fetched"
+            );
+        }
+        let (schedule, keys) = self.keys();
+        if !schedule.is_usable(self.begun.elapsed()) {
+            let why = failed.unwrap_or_else(|| "the issuer did not answer".to_owned());
+            return Err(Unverified::NoKeys(why));
+        }
+        let key = keys.find(id, algorithm).cloned();
+        key.ok_or_else(|| Unverified::Bad("its issuer has no such key".to_owned()))
+    }
+
+    /// Whether keys are to be fetched, and the key of this name if it is there.
+    fn look(&self, id: Option<&str>, algorithm: Algorithm) -> (bool, Option<DecodingKey>) {
+        let (schedule, keys) = self.keys();
+        let now = self.begun.elapsed();
+        let key = keys.find(id, algorithm).filter(|_| schedule.is_usable(now));
+        (schedule.is_due(now, key.is_some()), key.cloned())
+    }
+
+    fn keys(&self) -> (Schedule, Arc<Keys>) {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.clone()
+    }
+
+    /// Fetches the keys. What fails leaves those that there are.
+    async fn refresh(&self) -> Result<(), String> {
+        // Noted before, since whoever waits for it may go away.
+        self.write().0.tried(self.begun.elapsed(), false);
+        let fetched = self.fetch().await?;
+        let mut keys = self.write();
+        keys.0.tried(self.begun.elapsed(), true);
+        keys.1 = Arc::new(fetched);
+        Ok(())
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, (Schedule, Arc<Keys>)> {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn fetch(&self) -> Result<Keys, String> {
+        let url = match &self.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover().await?,
+        };
+        let keys = Keys::read(&self.get(&url).await?).filter(|keys| !keys.is_empty());
+        keys.ok_or_else(|| format!("{url}: there are no keys in it that can be used"))
+    }
+
+    /// Where the issuer says that its keys are.
+    async fn discover(&self) -> Result<String, String> {
+        let url = self.discovery();
+        let said = self.get(&url).await?;
+        if said["issuer"] != self.rules.issuer.as_str() {
+            return Err(format!("{url} is about another issuer: {}", said["issuer"]));
+        }
+        let keys = said["jwks_uri"].as_str().unwrap_or_default();
+        if !crate::config::is_secure_url(keys) {
+            return Err(format!("{url}: jwks_uri is no https:// URL: {keys:?}"));
+        }
+        Ok(keys.to_owned())
+    }
+
+    fn discovery(&self) -> String {
+        format!("{}{DISCOVERY}", self.rules.issuer.trim_end_matches('/'))
+    }
+
+    /// The JSON there.
+    async fn get(&self, url: &str) -> Result<Value, String> {
+        let said = |error: reqwest::Error| format!("{url}: {}", innermost(&error.without_url()));
+        let mut response = self.client.get(url).send().await.map_err(said)?;
+        if response.status() != http::StatusCode::OK {
+            return Err(format!("{url}: it answered {}", response.status()));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(said)? {
+            if body.len() + chunk.len() > LONGEST_ANSWER {
+                return Err(format!("{url}: the answer is longer than {LONGEST_ANSWER} bytes"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        serde_json::from_slice(&body).map_err(|error| format!("{url}: no JSON: {error}"))
+    }
+}
+
+/// What an error is at last: what wraps it says less.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// What a token is remembered by: the token itself is kept nowhere.
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}

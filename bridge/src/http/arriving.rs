@@ -1,0 +1,82 @@
+//! The body of a request while it arrives: within its time, and within what its caller may have in memory. What comes
+//! out of it otherwise is an [`A2aError`].
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::{Body, Bytes, HttpBody};
+use http_body::Frame;
+use tokio::time::Sleep;
+
+use super::entry::Place;
+use crate::a2a::error::{A2aError, Reason};
+
+/// A body that arrives.
+pub(super) struct Arriving {
+    body: Body,
+    place: Place,
+    length: usize,
+    within: Duration,
+    /// Runs from when it was first waited for.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Arriving {
+    pub(super) fn new(body: Body, place: &Place, within: Duration) -> Self {
+        Self {
+            body,
+            place: place.clone(),
+            length: 0,
+            within,
+            deadline: None,
+        }
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = A2aError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, A2aError>>> {
+        let failed = |reason, text: String| Poll::Ready(Some(Err(A2aError::new(reason, text))));
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.length += frame.data_ref().map_or(0, Bytes::len);
+                if !self.place.grow(self.length) {
+                    let text = "too many large requests are being read; try again later";
+                    return failed(Reason::ResourceExhausted, text.to_owned());
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(_))) => failed(Reason::InvalidRequest, "the body broke off".to_owned()),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                let within = self.within;
+                let deadline = self
+                    .deadline
+                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(within)));
+                match deadline.as_mut().poll(cx) {
+                    Poll::Ready(()) => {
+                        let text = format!("the body took longer than {} s", within.as_secs());
+                        failed(Reason::InvalidRequest, text)
+                    }
+                    Poll::Pending => Poll::Pending,
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}

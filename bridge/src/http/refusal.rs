@@ -1,0 +1,180 @@
+//! Requests that do not come in, in the words of their binding: a status of HTTP with what to do about it, an error of
+//! JSON-RPC, a status of gRPC. PURE.
+
+use std::time::Duration;
+
+use axum::{body::Body, response::Response};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::json;
+
+use super::{JSON, entry::seconds, response};
+use crate::{
+    a2a::{
+        error::{A2aError, Reason},
+        version::Version,
+    },
+    auth::Refused,
+    grpc::status,
+};
+
+/// Why a request does not come in, and what helps.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(super) error: A2aError,
+    /// How to say who one is.
+    challenge: Option<String>,
+    /// How long to wait.
+    wait: Option<Duration>,
+}
+
+impl Refusal {
+    fn new(reason: Reason, text: impl Into<String>) -> Self {
+        Self {
+            error: A2aError::new(reason, text),
+            challenge: None,
+            wait: None,
+        }
+    }
+
+    fn later(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// More than the rate allows.
+    pub(super) fn too_often(rate: u64, wait: Duration) -> Self {
+        let text = format!("more than {rate} requests a second came from this caller; try again later");
+        Self::new(Reason::ResourceExhausted, text).later(wait)
+    }
+
+    /// More than may be open at a time.
+    pub(super) fn too_many(most: usize) -> Self {
+        let text = format!("{most} requests and streams of this caller are open, the most at a time");
+        Self::new(Reason::ResourceExhausted, text).later(Duration::from_secs(1))
+    }
+
+    /// A page of another origin that may not call.
+    pub(super) fn foreign_page() -> Self {
+        Self::new(
+            Reason::PermissionDenied,
+            "pages of this origin may not call; the bridge's cors_origins lists those that may",
+        )
+    }
+
+    /// As HTTP has it; JSON-RPC's body is an error of its own.
+    pub(super) fn http(&self, json_rpc: bool) -> Response {
+        let status = StatusCode::from_u16(self.error.reason().http());
+        let body = if json_rpc {
+            json!({"jsonrpc": "2.0", "id": null, "error": self.error.json_rpc(Version::V10)})
+        } else {
+            self.error.rest()
+        };
+        let mut response = response(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, &body);
+        let challenge = self
+            .challenge
+            .as_ref()
+            .and_then(|text| HeaderValue::from_str(text).ok());
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Some(wait) = self.wait {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, seconds(wait).into());
+        }
+        response
+    }
+
+    /// As gRPC has it.
+    pub(super) fn grpc(&self) -> Response {
+        let mut response = status::of(&self.error).into_http::<Body>();
+        if let Some(wait) = self.wait {
+            let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+            response
+                .headers_mut()
+                .insert("grpc-retry-pushback-ms", millis.into());
+        }
+        response
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let text = refused.to_string();
+        let (reason, challenge) = match &refused {
+            Refused::Nobody(wanted) => {
+                let scheme = if wanted.contains("Bearer") {
+                    "Bearer"
+                } else {
+                    "ClientCertificate"
+                };
+                (Reason::Unauthenticated, Some(scheme.to_owned()))
+            }
+            Refused::BadToken(why) => {
+                let why = quotable(why);
+                let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{why}\"");
+                (Reason::Unauthenticated, Some(challenge))
+            }
+            Refused::Scope(scope) => {
+                let scope = quotable(scope);
+                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+                (Reason::PermissionDenied, Some(challenge))
+            }
+            Refused::TooOften => (Reason::ResourceExhausted, None),
+            Refused::Unavailable(_) => (Reason::Unavailable, None),
+        };
+        let refusal = Self {
+            challenge,
+            ..Self::new(reason, text)
+        };
+        match refused {
+            Refused::TooOften => refusal.later(Duration::from_secs(1)),
+            Refused::Unavailable(_) => refusal.later(crate::auth::ISSUER_AGAIN),
+            _ => refusal,
+        }
+    }
+}
+
+/// What may stand between quotes in a header.
+fn quotable(text: &str) -> String {
+    let legal = |letter: &char| matches!(letter, ' '..='~') && !matches!(letter, '"' | '\\');
+    text.chars().filter(legal).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_binding_says_what_helps() {
+        let challenge = |refused: Refused| {
+            let response = Refusal::from(refused).http(false);
+            let challenge = response.headers().get(header::WWW_AUTHENTICATE).cloned();
+            (
+                response.status().as_u16(),
+                challenge.map(|value| value.to_str().unwrap().to_owned()),
+            )
+        };
+        assert_eq!(
+            challenge(Refused::Nobody("a Bearer token")),
+            (401, Some("Bearer".to_owned()))
+        );
+        assert_eq!(
+            challenge(Refused::BadToken("it \"ran\" out\n".to_owned()))
+                .1
+                .unwrap(),
+            "Bearer error=\"invalid_token\", error_description=\"it ran out\""
+        );
+        let (status, scope) = challenge(Refused::Scope("a2a".to_owned()));
+        assert_eq!(
+            (status, scope.unwrap().as_str()),
+            (403, "Bearer error=\"insufficient_scope\", scope=\"a2a\"")
+        );
+        assert_eq!(challenge(Refused::Unavailable(String::new())), (503, None));
+        let often = Refusal::too_often(5, Duration::from_millis(1_200));
+        assert_eq!(often.http(true).headers()[header::RETRY_AFTER], "2");
+        let grpc = often.grpc();
+        assert_eq!(grpc.headers()["grpc-status"], "8");
+        assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");
+    }
+}

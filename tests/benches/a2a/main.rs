@@ -1,0 +1,143 @@
+//! The bridge in figures: `cargo bench -p agentanycast-tests --bench a2a`.
+//!
+//! SendMessage (JSON-RPC, 1.0) to an agent that says again what it is told, answered when its task has completed. Three
+//! servers, each a process of its own of the release build, turn by turn in one run: the bridge before a daemon whose
+//! agent is here; the official Python SDK's server (`tests/foreign/setup` makes its venv; without it that row is left
+//! out); a bare axum handler that parses the same JSON and answers as much. The same client asks all of them.
+//!
+//! *The bridge's own cost* is the processor time of its process per request, less that of a process which makes the same
+//! calls for as many tasks by the Rust SDK and has no HTTP: what is left is HTTP, JSON, callers, and the translation.
+//! It is compared with the processor time of the bare handler per request, asked on as many connections at the bridge's
+//! rate: whoever is asked more often reads several requests at a time, and each costs less.
+//!
+//! *Beside a crowd*: the same requests on 16 connections while 500 streams of ten tasks that report once a second stand
+//! open, 100 of which nobody reads; the 99th percentile to that without them.
+//!
+//! Sizes come from the environment: `AGENTANYCAST_SECONDS` (2), `AGENTANYCAST_ROUNDS` (3), `AGENTANYCAST_CONNECTIONS`
+//! (1,16,128).
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints, and ends by a panic"
+)]
+
+mod bare;
+mod beside;
+mod caller;
+mod load;
+mod server;
+
+use std::{env, time::Duration};
+
+use agentanycast_tests::{Bridge, Daemon, agent::Agent};
+
+use load::Turn;
+use server::Server;
+
+fn setting<T: std::str::FromStr>(name: &str, default: &str) -> Vec<T> {
+    let name = format!("AGENTANYCAST_{name}");
+    let text = env::var(&name).unwrap_or_else(|_| default.to_owned());
+    let values = text.split(',').map(|word| word.trim().parse().ok());
+    values
+        .collect::<Option<_>>()
+        .unwrap_or_else(|| panic!("{name}={text}"))
+}
+
+fn main() {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let value = |flag: &str| {
+        let place = args.iter().position(|arg| arg == flag)?;
+        args.get(place + 1).cloned()
+    };
+    if args.iter().any(|arg| arg == "--bare") {
+        multi_thread().block_on(bare::serve());
+    } else if let Some(daemon) = value("--caller") {
+        multi_thread().block_on(caller::serve(&daemon));
+    } else {
+        multi_thread().block_on(run());
+    }
+}
+
+/// As the bridge has it.
+fn multi_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+async fn run() {
+    let seconds = Duration::from_secs(setting("SECONDS", "2")[0]);
+    let rounds: usize = setting("ROUNDS", "3")[0];
+    let daemon = Daemon::builder().start().await;
+    let node = daemon.node_named("Echo").await;
+    let _agent = Agent::serve_many(&node, 512, |task| async move {
+        let text = task.message().text_content();
+        if text == beside::REPORTS {
+            return beside::report(task).await;
+        }
+        task.complete([agentanycast::Artifact::text(format!("echo: {text}"))])
+            .await?;
+        Ok(())
+    });
+    let unlimited = ["--rate=0", "--at-once=100000", "--log-level=warn"];
+    let bridge = Bridge::start_with(&daemon, &unlimited).await;
+    let ours = Server::of("bridge", bridge.address(), bridge.pid());
+    let bare = Server::bare().await;
+    let caller = Server::caller(daemon.grpc()).await;
+    let python = Server::python().await;
+    println!(
+        "| connections | server | requests/s | p50 / p99 ms | CPU µs per request | rate to Python's | own cost to bare |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for connections in setting::<usize>("CONNECTIONS", "1,16,128") {
+        let mut turns: [Vec<Turn>; 5] = Default::default();
+        for _ in 0..rounds {
+            turns[0].push(load::turn(&bare, connections, seconds).await);
+            let bridge = load::turn(&ours, connections, seconds).await;
+            turns[1].push(bridge);
+            turns[2].push(caller::turn(&caller, connections, seconds).await);
+            turns[3].push(load::turn_at(&bare, connections, seconds, bridge.rate).await);
+            if let Some(python) = &python {
+                turns[4].push(load::turn(python, connections, seconds).await);
+            }
+        }
+        report(connections, &turns);
+    }
+    beside::measure(&ours, rounds, seconds).await;
+}
+
+fn report(connections: usize, turns: &[Vec<Turn>; 5]) {
+    let [bare, ours, caller, paced, python] = turns;
+    let each = |ratio: &dyn Fn(usize) -> f64| {
+        let mut ratios: Vec<f64> = (0..ours.len()).map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
+    };
+    let own = each(&|round| (ours[round].cpu - caller[round].cpu) / paced[round].cpu);
+    let to_python = |of: &[Turn]| {
+        if python.is_empty() {
+            return "–".to_owned();
+        }
+        format!("{:.1}", each(&|round| of[round].rate / python[round].rate))
+    };
+    for (name, of) in [
+        ("bare handler", bare),
+        ("bridge", ours),
+        ("SDK without HTTP", caller),
+        ("bare handler at the bridge's rate", paced),
+        ("Python SDK", python),
+    ] {
+        let Some(middle) = Turn::median(of) else { continue };
+        let (to_python, own) = if name == "bridge" {
+            (to_python(of), format!("{own:.2}"))
+        } else {
+            (String::new(), String::new())
+        };
+        println!("| {connections} | {name} | {middle} | {to_python} | {own} |");
+    }
+}
