@@ -206,7 +206,7 @@ impl Authority {
 fn write(directory: &Path, name: &str, text: &str) -> String {
     let path = directory.join(name);
     fs::write(&path, text).unwrap();
-    format!("{path:?}")
+    format!("\"{}\"", path.display())
 }
 
 #[tokio::test]

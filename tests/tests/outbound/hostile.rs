@@ -167,7 +167,7 @@ async fn redirects_stay_on_their_host() {
     let target = elsewhere.url();
     let to =
         move |place: String| (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response();
-    let away = to.clone();
+    let away = to;
     let agent = Agent::start(move |asked: Asked, _| {
         let answer = away(format!("{target}{}", asked.path));
         async { answer }
