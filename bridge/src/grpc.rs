@@ -36,7 +36,7 @@ use crate::{
     },
     auth::Name,
     gateway::Target,
-    http::{FrontConfig, Host, declared, front, peer},
+    http::{FrontConfig, Host, declared, front, peer, trace},
 };
 
 /// The metadata in which a call says which version it means.
@@ -82,6 +82,7 @@ impl Service {
             target,
             caller: caller.as_str().to_owned(),
             extensions: declared(&self.config, head.metadata.as_ref()),
+            trace: trace::of(head.metadata.as_ref()),
         };
         let request = request::read(Version::V10, method, params).map_err(|error| status::of(&error))?;
         Ok((address, request))

@@ -12,10 +12,12 @@ mod extensions;
 mod json_rpc;
 mod leaving;
 mod refusal;
+mod requests;
 mod rest;
 mod route;
 mod sse;
 pub mod tls;
+pub(crate) mod trace;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -52,6 +54,7 @@ use entry::{Admitted, Entry, Peer};
 pub(crate) use extensions::declared;
 use leaving::Leaving;
 use refusal::Refusal;
+pub use requests::{Requests, counted};
 pub(crate) use route::peer;
 use route::{Lost, Route, What};
 
@@ -198,6 +201,7 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
         target,
         caller: caller.as_str().to_owned(),
         extensions: extensions::declared(&front.0.config, request.headers()),
+        trace: trace::of(request.headers()),
     };
     let base = base.as_str();
     let response = match what {
@@ -220,6 +224,9 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
 
 /// The same entry for gRPC, which answers refusals in its own words.
 async fn answer_grpc(State(front): State<Front>, mut request: Request, next: Next) -> Response {
+    if !may_page_call(&front.0.config, &request) {
+        return Refusal::foreign_page().grpc();
+    }
     let peer = request.extensions().get::<Peer>().cloned();
     let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
         Ok(admitted) => admitted,

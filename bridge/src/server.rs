@@ -29,7 +29,7 @@ use crate::{
     config::{self, CardForm, Config, Settings},
     gateway::{Gateway, SdkGateway},
     http::{
-        self, FrontConfig,
+        self, FrontConfig, Requests,
         connection::{self, Door},
         tls::{Files, Tls},
     },
@@ -65,7 +65,13 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let node = Node::connect(&config.daemon)
         .await
         .with_context(|| format!("no daemon at {}; start one, or set --daemon", config.daemon))?;
-    let mut bridge = Bridge::start(&config.front, Arc::new(SdkGateway::new(node)), None).await?;
+    let mut bridge = Bridge::start(
+        &config.front,
+        Arc::new(SdkGateway::new(node)),
+        None,
+        Arc::default(),
+    )
+    .await?;
     bridge.announce()?;
     tokio::select! {
         () = stop.asked() => {}
@@ -86,7 +92,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Before this node. `key` signs the cards unless the settings name one.
+    /// Before this node. `key` signs the cards unless the settings name one; answers are counted in `requests`.
     ///
     /// # Errors
     /// When a file cannot be used, or the address not be listened on: one line, which says so.
@@ -94,6 +100,7 @@ impl Bridge {
         settings: &Settings,
         gateway: Arc<dyn Gateway>,
         key: Option<Keypair>,
+        requests: Arc<Requests>,
     ) -> anyhow::Result<Self> {
         let callers = Callers::read(&settings.auth)?;
         let tls = match (&settings.tls_cert, &settings.tls_key) {
@@ -160,7 +167,7 @@ impl Bridge {
         }
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let router = http::router(handler, front, stop.clone());
+        let router = http::counted(http::router(handler, front, stop.clone()), requests);
         let door = Door {
             tls,
             connections: usize::try_from(settings.limits.connections).unwrap_or(usize::MAX),

@@ -13,7 +13,10 @@ use std::{
 
 use agentanycast_bridge::{
     Bridge,
-    http::connection::{self, Door},
+    http::{
+        Requests,
+        connection::{self, Door},
+    },
 };
 use agentanycast_identity as identity;
 use agentanycast_program::process;
@@ -193,8 +196,15 @@ impl Node {
         listener
             .connections()
             .on_closed(move |connection| agents.caller_gone(connection.0));
+        let requests = Arc::<Requests>::default();
         let face_stop = CancellationToken::new();
-        let face = Face::new(engine.clone(), net.clone(), anycast.clone(), health.clone());
+        let face = Face::new(
+            engine.clone(),
+            net.clone(),
+            anycast.clone(),
+            health.clone(),
+            Arc::clone(&requests),
+        );
         let shown = bind_metrics(&config.metrics).await;
         let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
         let face = tokio::spawn(show(shown, face, face_stop.clone()));
@@ -212,7 +222,7 @@ impl Node {
                 enabled: true, front, ..
             } => {
                 let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));
-                Some(Bridge::start(front, gateway, Some(keypair)).await?)
+                Some(Bridge::start(front, gateway, Some(keypair), Arc::clone(&requests)).await?)
             }
             _ => None,
         };

@@ -53,6 +53,8 @@ pub struct Address {
     pub caller: String,
     /// Extensions that it declares, of those that are known here.
     pub extensions: Vec<String>,
+    /// The trace that the request is part of (W3C Trace Context): its headers by name.
+    pub trace: Vec<(&'static str, String)>,
 }
 
 /// A task that is being followed.
@@ -133,7 +135,7 @@ impl Mesh {
             }
             task => task?,
         };
-        if !belongs(&task, address, tenant) {
+        if !belongs(&task, &self.gateway.peer_id().await?, address, tenant) {
             return Err(unknown());
         }
         Ok(Known { handle, task })
@@ -338,11 +340,12 @@ fn labels(address: &Address, tenant: &str) -> BTreeMap<String, String> {
     labels
 }
 
-/// Whether a task came from this caller, for this agent and tenant.
-fn belongs(task: &v1::Task, address: &Address, tenant: &str) -> bool {
+/// Whether a task came from this caller, for this agent and tenant, through the node `me`. Tasks of other nodes have
+/// labels too, those of bridges there or of anybody's making.
+fn belongs(task: &v1::Task, me: &str, address: &Address, tenant: &str) -> bool {
     let wanted = labels(address, tenant);
     let has = |name: &str| task.metadata.get(name) == wanted.get(name);
-    has(CALLER) && has(TARGET) && has(TENANT)
+    task.originator_peer_id == me && has(CALLER) && has(TARGET) && has(TENANT)
 }
 
 /// The task without results that are still being produced.

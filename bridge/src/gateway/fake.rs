@@ -61,6 +61,7 @@ impl Gateway for FakeGateway {
             task_id: format!("t{number}"),
             context_id: outgoing.context_id,
             metadata: outgoing.metadata,
+            originator_peer_id: "me".to_owned(),
             updated_at: Some(prost_types::Timestamp {
                 seconds: number as i64,
                 nanos: 0,

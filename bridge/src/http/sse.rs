@@ -59,12 +59,15 @@ pub(super) fn stream(
             match event {
                 None => break,
                 Some(Ok(event)) => {
-                    let last = is_last(version, &event);
-                    let time = now(SystemTime::now());
-                    let body = render::event(version, &place, event, time.as_ref(), last);
-                    yield Ok::<_, Infallible>(Line::default().data(result(body).to_string()));
-                    if last {
-                        break;
+                    let halt = halt_at_once(version, &event);
+                    for event in [Some(event), halt].into_iter().flatten() {
+                        let last = is_last(version, &event);
+                        let time = now(SystemTime::now());
+                        let body = render::event(version, &place, event, time.as_ref(), last);
+                        yield Ok::<_, Infallible>(Line::default().data(result(body).to_string()));
+                        if last {
+                            return;
+                        }
                     }
                 }
                 Some(Err(failure)) => {
@@ -89,6 +92,17 @@ pub(super) fn stream(
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
+}
+
+/// In 0.3 a stream ends with an update that is final, also when the task has come to a halt before its first event.
+fn halt_at_once(version: Version, event: &Event) -> Option<Event> {
+    match event {
+        Event::Task(task) if version == Version::V03 && is_halt(task.status()) => Some(Event::Status {
+            status: task.status(),
+            message: task.status_message.clone(),
+        }),
+        _ => None,
+    }
 }
 
 /// Whether nothing follows: in 1.0 when the task has ended, in 0.3 also when it waits for its client.

@@ -221,6 +221,7 @@ fn other_value(key: &Key) -> String {
         ("bridge.card", _) => "1.0",
         ("bridge.max_body", _) => "1MiB",
         ("bridge.webhook_patience", _) => "3h",
+        (name, _) if name.starts_with("bridge.limits.") => "7",
         ("policy.acl" | "policy.rate_limit.overrides" | "policy.groups" | "bridge.outbound", _) => "",
         ("policy.trust", _) => "known",
         ("policy.trusted_peers", _) => "did:web:a,http:b",

@@ -86,6 +86,7 @@ impl Spread {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
     tasks: [[u64; STATUSES]; 2],
+    outside: [u64; STATUSES],
     seconds: [Spread; 2],
     messages: [[u64; TYPES]; 2],
     barriers: Spread,
@@ -103,6 +104,7 @@ impl Default for Tally {
     fn default() -> Self {
         Self {
             tasks: [[0; STATUSES]; 2],
+            outside: [0; STATUSES],
             seconds: [const { &TASK_SECONDS }; 2].map(|bounds| Spread::new(bounds)),
             messages: [[0; TYPES]; 2],
             barriers: Spread::new(&BARRIER_SECONDS),
@@ -122,6 +124,12 @@ impl Tally {
             Role::Originator(_) | Role::Both | Role::Outside => Direction::Outbound,
         } as usize;
         if let Some(count) = self.tasks[direction].get_mut(status.to_wire() as usize) {
+            *count += 1;
+        }
+        if role == Role::Outside
+            && status.is_terminal()
+            && let Some(count) = self.outside.get_mut(status.to_wire() as usize)
+        {
             *count += 1;
         }
         if status.is_terminal() {
@@ -149,6 +157,15 @@ impl Tally {
                 let status = Status::from_wire(i32::try_from(number).ok()?)?;
                 Some((direction, status, *count))
             })
+        })
+    }
+
+    /// How tasks for agents outside the mesh ended.
+    pub fn outside(&self) -> impl Iterator<Item = (Status, u64)> + '_ {
+        let counts = self.outside.iter().enumerate();
+        counts.filter_map(|(number, count)| {
+            let status = Status::from_wire(i32::try_from(number).ok()?)?;
+            status.is_terminal().then_some((status, *count))
         })
     }
 

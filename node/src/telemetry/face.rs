@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use agentanycast_bridge::http::Requests;
 use axum::{
     Json, Router,
     extract::State,
@@ -32,18 +33,26 @@ struct Parts {
     net: net::Handle,
     anycast: Anycast,
     wellbeing: Health,
+    requests: Arc<Requests>,
     started: Instant,
 }
 
 impl Face {
     /// Of a node that starts now.
-    pub(crate) fn new(engine: Engine, net: net::Handle, anycast: Anycast, wellbeing: Health) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        net: net::Handle,
+        anycast: Anycast,
+        wellbeing: Health,
+        requests: Arc<Requests>,
+    ) -> Self {
         let started = Instant::now();
         Self(Arc::new(Parts {
             engine,
             net,
             anycast,
             wellbeing,
+            requests,
             started,
         }))
     }
@@ -92,6 +101,7 @@ async fn metrics(State(face): State<Face>) -> Response {
         transports: parts.net.transports(),
         net: NetFigures::from(parts.net.counters()),
         resolutions: parts.anycast.resolutions(),
+        requests: parts.requests.counts(),
     };
     ([(CONTENT_TYPE, METRICS_TYPE)], figures.text()).into_response()
 }

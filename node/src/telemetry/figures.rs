@@ -29,6 +29,8 @@ pub(super) struct Figures {
     pub(super) transports: BTreeMap<&'static str, usize>,
     pub(super) net: NetFigures,
     pub(super) resolutions: Resolutions,
+    /// Answers of the bridge in this node, by status.
+    pub(super) requests: Vec<(String, u64)>,
 }
 
 /// What the engine says.
@@ -120,6 +122,7 @@ impl Collector for Figures {
                 .0
                 .map(|(result, count)| ([("result", result)], count)),
         )?;
+        self.encode_bridge(out)?;
         match &self.engine {
             Some(engine) => self.encode_engine(out, engine),
             None => Ok(()),
@@ -175,6 +178,27 @@ impl Figures {
             "network_refusals",
             "What the network refused, dropped or did not reach",
             self.net.refused.map(labelled("reason")),
+        )
+    }
+
+    /// What came from A2A clients by status of the answer, and what went to agents by URL by how it ended.
+    fn encode_bridge(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let came = self
+            .requests
+            .iter()
+            .map(|(status, count)| ("inbound", status.clone(), *count));
+        let tally = self.engine.iter().map(|engine| &engine.tally);
+        let went = tally
+            .flat_map(Tally::outside)
+            .map(|(status, count)| ("outbound", status.to_string().to_lowercase(), count));
+        let all: Vec<_> = came.chain(went).collect();
+        counters(
+            out,
+            "bridge_requests",
+            "Requests of A2A clients, and tasks for A2A agents that have ended",
+            all.iter().map(|(direction, status, count)| {
+                ([("direction", *direction), ("status", status.as_str())], *count)
+            }),
         )
     }
 

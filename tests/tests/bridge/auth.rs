@@ -10,7 +10,7 @@ use agentanycast_tests::{
     http::{Answer, Client},
     within,
 };
-use http::StatusCode;
+use http::{Method, StatusCode};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, DnType, IsCa, KeyPair, SanType};
 use serde_json::{Value, json};
@@ -461,4 +461,53 @@ async fn each_caller_has_its_own_share() {
     assert!(told.metadata().contains_key("grpc-retry-pushback-ms"));
     assert_eq!(bob.post("/", &call).await.status, StatusCode::OK);
     assert!(grpc("bbbbbbbbbbbbbbbb").await.is_ok());
+}
+
+/// A task carries the labels of the caller who sent it, also to a node that has a bridge of its own, and with callers of
+/// the same name; and anybody can make labels up.
+#[tokio::test]
+async fn tasks_of_other_nodes_are_no_callers_here() {
+    let scene = Scene::talking().await;
+    let sent = scene.client().call("SendMessage", send("echo secret")).await;
+    let id = sent["task"]["id"].as_str().unwrap().to_owned();
+    let there = Bridge::start(&scene.pair.alice).await;
+    for path in [String::new(), scene.path()] {
+        let client = there.client().at(&path).version("1.0");
+        let listed = client.get("/tasks").await;
+        assert_eq!(listed.body["totalSize"], 0, "{}", listed.body);
+        let asked = client.get(&format!("/tasks/{id}")).await;
+        assert_eq!(asked.status, StatusCode::NOT_FOUND);
+        let canceled = client.post(&format!("/tasks/{id}:cancel"), &json!({})).await;
+        assert_eq!(canceled.status, StatusCode::NOT_FOUND);
+    }
+    // Who sent it has it.
+    assert_eq!(
+        scene.client().get(&format!("/tasks/{id}")).await.status,
+        StatusCode::OK
+    );
+}
+
+/// A page whose name leads here by its owner's doing is another origin over gRPC too, which needs no more than `fetch`.
+#[tokio::test]
+async fn pages_of_others_cannot_call_over_grpc() {
+    let scene = Scene::talking().await;
+    let call = |origin: &'static str| {
+        let client = scene.bridge.client().header("origin", origin);
+        async move {
+            let frame: &[u8] = &[0; 5];
+            let answer = client
+                .begin(
+                    Method::POST,
+                    "/lf.a2a.v1.A2AService/ListTasks",
+                    "application/grpc",
+                    frame,
+                )
+                .await;
+            answer
+                .headers()
+                .get("grpc-status")
+                .map(|code| code.to_str().unwrap().to_owned())
+        }
+    };
+    assert_eq!(call("http://evil.example").await.as_deref(), Some("7"));
 }

@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use agentanycast::{Artifact, Target};
+use agentanycast::{AgentCard, Artifact, Skill, Target};
 use agentanycast_tests::{
-    Builder, Daemon, Pair, Transport, agent::Agent, ending::completed, eventually, within,
+    Bridge, Builder, Daemon, Pair, Relay, Transport, agent::Agent, ending::completed, eventually, within,
 };
 use http::StatusCode;
 use opentelemetry_proto::tonic::{
@@ -17,6 +17,7 @@ use opentelemetry_proto::tonic::{
     },
     trace::v1::Span,
 };
+use serde_json::json;
 use tonic::{Request, Response, Status, transport::Server};
 
 /// A figure by its name and labels as they are written.
@@ -321,6 +322,73 @@ async fn one_trace_goes_through_both_daemons_to_the_agent_and_back() {
         later.iter().all(|(_, span)| hex(&span.trace_id) != trace),
         "{later:?}"
     );
+}
+
+#[tokio::test]
+async fn a_task_to_whoever_can_of_a_caller_of_the_bridge_is_one_trace() {
+    let (collector, address) = Collector::start().await;
+    let relay = Relay::builder().start().await;
+    let daemon = || {
+        Daemon::builder()
+            .args([format!("--otlp-endpoint=http://{address}")])
+            .env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
+            .metrics()
+    };
+    let there = daemon().start().await;
+    let agent = there.node().await;
+    let card = AgentCard::new("translator", "an agent of a test")
+        .with_skill(Skill::new("translate", "what it does"));
+    agent.set_card(card).await.unwrap();
+    let _agent = Agent::echo(&agent);
+    let here = daemon().bridge().start().await;
+
+    let (trace, caller) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let client = Bridge::inside(&here)
+        .client()
+        .version("1.0")
+        .header("traceparent", &format!("00-{trace}-{caller}-01"));
+    let message = json!({"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
+    let answer = client
+        .post("/skills/translate/message:send", &json!({"message": message}))
+        .await;
+    assert_eq!(
+        answer.body["task"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "{}",
+        answer.body
+    );
+
+    eventually("the collector has both ends", || async {
+        let is_there = |daemon, name| collector.of(daemon, name).len() == 1;
+        (is_there(&here, "send_task") && is_there(&there, "handle_task")).then_some(())
+    })
+    .await;
+    let sent = &collector.of(&here, "send_task")[0];
+    let handled = &collector.of(&there, "handle_task")[0];
+    assert_eq!(
+        (hex(&sent.trace_id), hex(&sent.parent_span_id)),
+        (trace.to_owned(), caller.to_owned())
+    );
+    assert_eq!(
+        (&handled.trace_id, &handled.parent_span_id),
+        (&sent.trace_id, &sent.span_id)
+    );
+    let skill = sent
+        .attributes
+        .iter()
+        .find(|attribute| attribute.key == "agentanycast.skill");
+    assert!(format!("{skill:?}").contains("translate"), "{sent:?}");
+
+    figures(
+        &here,
+        &[
+            (
+                r#"agentanycast_bridge_requests_total{direction="inbound",status="200"}"#,
+                1.0,
+            ),
+            (r#"agentanycast_route_resolutions_total{result="found"}"#, 1.0),
+        ],
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -19,10 +19,11 @@ const READ_AT_ONCE: usize = 8;
 
 impl Mesh {
     pub(super) async fn list(&self, address: &Address, tenant: &str, list: List) -> Result<Page, A2aError> {
+        let me = self.gateway.peer_id().await?;
         let all = self.gateway.tasks().await?;
         let mine = all
             .into_iter()
-            .filter(|task| belongs(task, address, tenant) && list.takes(task));
+            .filter(|task| belongs(task, &me, address, tenant) && list.takes(task));
         let mut mine: Vec<(Position, v1::Task)> = mine.map(|task| (Position::of(&task), task)).collect();
         mine.sort_by(|(one, _), (other, _)| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
         let total = mine.len();

@@ -27,12 +27,16 @@ impl Mesh {
             self.check_webhook(webhook)?;
         }
         if !send.place.task_id.is_empty() {
-            let handle = self.reply(address, tenant, send).await?;
-            self.set_webhook_of(address, &handle, send).await?;
-            return Ok(handle);
+            return self.reply(address, tenant, send).await;
         }
         let mut metadata = send.labels.clone();
         metadata.extend(labels(address, tenant));
+        for (name, value) in &address.trace {
+            // What the client says in so many words stands.
+            metadata
+                .entry((*name).to_owned())
+                .or_insert_with(|| value.clone());
+        }
         if !address.extensions.is_empty() {
             metadata.insert(EXTENSIONS.to_owned(), json!(address.extensions).to_string());
         }
@@ -67,6 +71,8 @@ impl Mesh {
                 task.task_id, task.context_id
             )));
         }
+        // First: a message whose client is told that it failed must not be delivered.
+        self.set_webhook_of(address, &handle, send).await?;
         handle.reply(send.message.clone()).await?;
         Ok(handle)
     }

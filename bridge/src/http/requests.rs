@@ -1,0 +1,80 @@
+//! How requests went, counted.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::Response,
+};
+use tonic::Code;
+
+/// How many requests were answered with each status since the start.
+#[derive(Debug, Default)]
+pub struct Requests(Mutex<BTreeMap<String, u64>>);
+
+impl Requests {
+    /// Statuses, those of HTTP as numbers and failures of gRPC by name (`Unavailable`), and how many had each.
+    pub fn counts(&self) -> Vec<(String, u64)> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts
+            .iter()
+            .map(|(status, count)| (status.clone(), *count))
+            .collect()
+    }
+
+    fn count(&self, response: &Response) {
+        // A failure of gRPC that is known before anything is sent stands in the head; the status of HTTP is 200 then.
+        let failed = response.headers().get("grpc-status");
+        let failed = failed
+            .map(|code| Code::from_bytes(code.as_bytes()))
+            .filter(|code| *code != Code::Ok);
+        let status = match failed {
+            Some(code) => format!("{code:?}"),
+            None => response.status().as_u16().to_string(),
+        };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(status).or_default() += 1;
+    }
+}
+
+/// This front, whose answers are counted there.
+pub fn counted(router: Router, requests: Arc<Requests>) -> Router {
+    router.layer(middleware::from_fn_with_state(requests, count))
+}
+
+async fn count(State(requests): State<Arc<Requests>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    requests.count(&response);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn failures_of_grpc_are_told_from_what_went_well() {
+        let requests = Requests::default();
+        let response = |status: u16, code: Option<&str>| {
+            let response = http::Response::builder().status(status);
+            let response = match code {
+                Some(code) => response.header("grpc-status", code),
+                None => response,
+            };
+            response.body(Body::empty()).unwrap()
+        };
+        for (status, code) in [(200, None), (200, Some("0")), (200, Some("14")), (429, None)] {
+            requests.count(&response(status, code));
+        }
+        let expected =
+            [("200", 2), ("429", 1), ("Unavailable", 1)].map(|(status, count)| (status.to_owned(), count));
+        assert_eq!(requests.counts(), expected);
+    }
+}
