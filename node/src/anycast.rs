@@ -286,11 +286,18 @@ impl Anycast {
         tags: &BTreeMap<String, String>,
         limit: usize,
     ) -> Result<Vec<Found>, SearchError> {
-        let found = self.search(skill, tags, limit).await?;
+        // What tasks are routed by must not be what somebody wanted to see a part of.
+        let most = if tags.is_empty() {
+            limit.max(USUAL_FOUND)
+        } else {
+            limit
+        };
+        let mut found = self.search(skill, tags, most).await?;
         if tags.is_empty() {
             let kept = Arc::new(found.iter().take(USUAL_FOUND).map(Candidate::from).collect());
             lock(&self.inner.cache).keep(self.inner.routes.start.elapsed(), skill, kept);
         }
+        found.truncate(limit);
         Ok(found)
     }
 

@@ -17,6 +17,7 @@ mod table;
 use std::sync::Arc;
 
 use agentanycast_proto::v1::RegistryProof;
+use prost::Message;
 
 pub use agent::{Agent, nanos_of, timestamp};
 pub use discover::{MAX_ANSWER, Query};
@@ -323,7 +324,16 @@ impl Registry {
                 "shorten descriptions",
             );
         }
-        if self.table.figures().bytes + answer.len() > self.limits.total_bytes {
+        // A proof is passed on as it came, with all that its signer put in.
+        let proven: usize = proofs.iter().map(Message::encoded_len).sum();
+        if proven > self.limits.agent_bytes {
+            return limit(
+                "bytes of one agent's signed registration",
+                self.limits.agent_bytes,
+                "leave out what the registry does not know",
+            );
+        }
+        if self.table.figures().bytes + answer.len() + proven > self.limits.total_bytes {
             return limit(
                 "bytes of all agents",
                 self.limits.total_bytes,

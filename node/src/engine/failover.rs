@@ -82,7 +82,8 @@ impl Core {
         }
         let metadata = slot.task.metadata.clone();
         self.put(slot);
-        let after = since.map(|since| now.mono.saturating_sub(since));
+        // Time in the queue of a peer that was away is no time that it took.
+        let after = since.map(|since| now.mono.saturating_sub(since).min(TAKEN_WITHIN));
         self.effect(Effect::Routed(RouteNews::Taken { peer, after }));
         if held {
             let payload = Payload::TaskConfirm(TaskConfirmPayload {

@@ -195,6 +195,9 @@ impl Core {
         if let Err(error) = self.room_for_task_from(peer) {
             return Ok(error.into());
         }
+        if send.tentative && self.feed.idle_since().is_some() {
+            return Ok(Verdict::Refuse("no agent listens here".to_owned())); // Others may have one that does.
+        }
         if send.tentative && self.tasks.held_for(peer) >= MAX_HELD {
             return Ok(Verdict::Refuse(format!(
                 "{MAX_HELD} tasks of this peer are held here for its confirmation, the limit; confirm or cancel some"

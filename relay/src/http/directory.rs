@@ -120,12 +120,12 @@ impl Directory {
             of_peer.retain(|_, agent| agent.expires > now);
             !of_peer.is_empty()
         });
-        // An empty origin, this relay, is the first.
-        let mut shown: Vec<_> = self
-            .agents
-            .values()
-            .filter_map(|of_peer| of_peer.values().next().cloned())
-            .collect();
+        // Of several records of a peer the one that it has proven stands, then that of this relay (an empty origin).
+        let shown = self.agents.values().filter_map(|of_peer| {
+            let proven = of_peer.values().find(|agent| agent.verified);
+            proven.or_else(|| of_peer.values().next()).cloned()
+        });
+        let mut shown: Vec<_> = shown.collect();
         shown.sort_by(|a, b| (&a.name, &a.peer_id).cmp(&(&b.name, &b.peer_id)));
         self.shown = Arc::new(shown);
         self.read = Some(Instant::now());

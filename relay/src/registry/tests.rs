@@ -54,6 +54,23 @@ fn signed(time_ms: u64) -> Caller {
     }
 }
 
+#[test]
+fn a_proof_that_is_larger_than_an_agent_may_be_is_refused() {
+    let limits = Limits::default();
+    let mut registry = registry(limits.clone());
+    let padded = Caller {
+        proof: Some(RegistryProof {
+            time_ms: 1,
+            request: vec![0; limits.agent_bytes],
+            ..RegistryProof::default()
+        }),
+        ..from(1)
+    };
+    let refused = registry.register(START, agent("a", &[skill("s", &[])]), padded);
+    assert!(matches!(refused, Err(Refused::Limit { .. })), "{refused:?}");
+    assert_eq!(registry.figures().local, 0);
+}
+
 fn ask(
     registry: &Registry,
     now: Nanos,

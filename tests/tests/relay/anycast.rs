@@ -99,8 +99,9 @@ async fn one_that_is_alone_works_for_itself() {
     within("the task ends", handle.wait()).await.unwrap();
     let (other, ..) = &echo_agent(&[&relay], "other", "count").await;
     for _ in 0..8 {
-        // What it found when it was alone is not believed for ever, but for a while.
-        node.discover("count", &[].into(), 0).await.unwrap();
+        // What it found when it was alone is not believed for ever, but for a while. Who asks for one only does not
+        // change whom tasks may go to.
+        node.discover("count", &[].into(), 1).await.unwrap();
         let handle = node.send_task(Target::skill("count"), "2").await.unwrap();
         let assignee = handle.snapshot().await.unwrap().assignee;
         assert_eq!(assignee.as_ref(), Some(other.peer_id()), "not {}", own.peer_id());
