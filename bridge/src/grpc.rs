@@ -104,7 +104,9 @@ impl Service {
     async fn follow(&self, head: &Head, method: Method, params: Value) -> Result<Response<Events>, Status> {
         let (address, request) = self.read(head, method, params)?;
         let followed = self.handler.follow(&address, request).await;
-        let Followed { place, mut events } = followed.map_err(|error| status::of(&error))?;
+        let Followed {
+            place, mut events, ..
+        } = followed.map_err(|error| status::of(&error))?;
         let stop = self.stop.clone();
         let events = try_stream! {
             loop {

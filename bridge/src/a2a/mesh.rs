@@ -61,6 +61,8 @@ pub struct Address {
 pub struct Followed {
     /// Which.
     pub place: Place,
+    /// A message was sent with the request; otherwise the client only wants to hear of the task.
+    pub sent: bool,
     /// The task, then what changes, until it has ended.
     pub events: BoxStream<'static, Result<Event, A2aError>>,
 }
@@ -243,6 +245,7 @@ impl Handler for Mesh {
         self.check_extensions(address)?;
         let place = self.room()?;
         let tenant = &request.tenant;
+        let sent = matches!(request.call, Call::Send(_));
         let handle = match request.call {
             Call::Send(send) => self.send(address, tenant, &send).await?,
             Call::Subscribe { id } => {
@@ -271,6 +274,7 @@ impl Handler for Mesh {
                 context_id: task.context_id.clone(),
                 task_id: task.task_id.clone(),
             },
+            sent,
             events: events::of(handle, updates.boxed(), task, place),
         })
     }

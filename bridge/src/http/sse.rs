@@ -20,6 +20,7 @@ use crate::a2a::{
     follow::Event,
     mesh::{Followed, is_halt},
     now, render,
+    task::is_terminal,
     version::Version,
 };
 
@@ -45,7 +46,11 @@ pub(super) fn stream(
     result: impl Fn(Value) -> Value + Send + 'static,
     error: impl Fn(&A2aError) -> Value + Send + 'static,
 ) -> Response {
-    let Followed { place, mut events } = followed;
+    let Followed {
+        place,
+        sent,
+        mut events,
+    } = followed;
     let stop = stop.clone();
     let lines = stream! {
         loop {
@@ -59,7 +64,7 @@ pub(super) fn stream(
             match event {
                 None => break,
                 Some(Ok(event)) => {
-                    let halt = halt_at_once(version, &event);
+                    let halt = halt_at_once(version, sent, &event);
                     for event in [Some(event), halt].into_iter().flatten() {
                         let last = is_last(version, &event);
                         let time = now(SystemTime::now());
@@ -95,9 +100,11 @@ pub(super) fn stream(
 }
 
 /// In 0.3 a stream ends with an update that is final, also when the task has come to a halt before its first event.
-fn halt_at_once(version: Version, event: &Event) -> Option<Event> {
+/// Who subscribes to a task that waits for input, wants to hear how it goes on.
+fn halt_at_once(version: Version, sent: bool, event: &Event) -> Option<Event> {
+    let halts = |status| is_terminal(status) || (sent && is_halt(status));
     match event {
-        Event::Task(task) if version == Version::V03 && is_halt(task.status()) => Some(Event::Status {
+        Event::Task(task) if version == Version::V03 && halts(task.status()) => Some(Event::Status {
             status: task.status(),
             message: task.status_message.clone(),
         }),
@@ -109,7 +116,7 @@ fn halt_at_once(version: Version, event: &Event) -> Option<Event> {
 fn is_last(version: Version, event: &Event) -> bool {
     match event {
         Event::Status { status, .. } if version == Version::V03 => is_halt(*status),
-        Event::Status { status, .. } => crate::a2a::task::is_terminal(*status),
+        Event::Status { status, .. } => is_terminal(*status),
         Event::Task(_) | Event::Artifact { .. } => false,
     }
 }
