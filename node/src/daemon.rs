@@ -11,13 +11,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_bridge::{
-    Bridge,
-    http::{
-        Requests,
-        connection::{self, Door},
-    },
-};
+use agentanycast_bridge::{Bridge, http::Requests};
 use agentanycast_identity as identity;
 use agentanycast_program::process;
 use agentanycast_proto::{
@@ -30,10 +24,7 @@ use agentanycast_proto::{
 };
 use anyhow::Context as _;
 use libp2p::{Multiaddr, multiaddr::Protocol};
-use tokio::{
-    net::TcpListener,
-    sync::{mpsc, watch},
-};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio_util::sync::CancellationToken;
 use tonic::{service::InterceptorLayer, transport::Server};
@@ -205,9 +196,9 @@ impl Node {
             health.clone(),
             Arc::clone(&requests),
         );
-        let shown = bind_metrics(&config.metrics).await;
+        let shown = telemetry::bind(&config.metrics).await;
         let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
-        let face = tokio::spawn(show(shown, face, face_stop.clone()));
+        let face = tokio::spawn(telemetry::serve(shown, face, face_stop.clone()));
         let limits = api::Limits {
             max_artifact_bytes: config.max_artifact_bytes.0,
             outbound: config.bridge.outbound.enabled,
@@ -295,38 +286,6 @@ impl Node {
         self.traces_stop.cancel();
         let _ = self.face.await;
         let _ = self.traces.await;
-    }
-}
-
-/// Where figures and health are shown, if that is wanted. A port that is taken is an error in the log: tasks go on
-/// without it.
-async fn bind_metrics(metrics: &config::Listener) -> Option<TcpListener> {
-    if !metrics.enabled {
-        return None;
-    }
-    let address = metrics.listen.to_bind();
-    match TcpListener::bind(&address).await {
-        Ok(listener) => Some(listener),
-        Err(error) => {
-            tracing::error!(address, %error, "metrics are not shown; free metrics.listen or set another");
-            None
-        }
-    }
-}
-
-/// Connections from one address to where figures and health are shown; a site watches from one.
-const WATCHERS: usize = 256;
-
-async fn show(listener: Option<TcpListener>, face: Face, stop: CancellationToken) {
-    match listener {
-        Some(listener) => {
-            let door = Door {
-                tls: None,
-                connections: WATCHERS,
-            };
-            connection::serve(listener, door, telemetry::router(face), stop).await;
-        }
-        None => stop.cancelled().await,
     }
 }
 

@@ -4,5 +4,5 @@ mod face;
 mod figures;
 mod traces;
 
-pub use face::{Face, router};
+pub use face::{Face, bind, serve};
 pub use traces::{InvalidCollector, Traces};

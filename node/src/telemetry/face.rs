@@ -4,7 +4,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use agentanycast_bridge::http::Requests;
+use agentanycast_bridge::http::{
+    Requests,
+    connection::{self, Door},
+};
 use axum::{
     Json, Router,
     extract::State,
@@ -13,16 +16,23 @@ use axum::{
     routing::get,
 };
 use serde_json::json;
-use tokio::time::{Duration, timeout};
+use tokio::{
+    net::TcpListener,
+    time::{Duration, timeout},
+};
+use tokio_util::sync::CancellationToken;
 
 use super::figures::{EngineFigures, Figures, NetFigures, Peers};
-use crate::{anycast::Anycast, engine::Engine, net, reload::Health};
+use crate::{anycast::Anycast, config, engine::Engine, net, reload::Health};
 
 /// How long the engine may take to answer before it counts as stuck.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// The content type of Prometheus text in its OpenMetrics form.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Connections from one address to where figures and health are shown; a site watches from one.
+const WATCHERS: usize = 256;
 
 /// What is looked at.
 #[derive(Clone)]
@@ -82,8 +92,38 @@ impl Face {
     }
 }
 
+/// Where figures and health are shown, if that is wanted. A port that is taken is an error in the log: tasks go on
+/// without it.
+pub async fn bind(metrics: &config::Listener) -> Option<TcpListener> {
+    if !metrics.enabled {
+        return None;
+    }
+    let address = metrics.listen.to_bind();
+    match TcpListener::bind(&address).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::error!(address, %error, "metrics are not shown; free metrics.listen or set another");
+            None
+        }
+    }
+}
+
+/// Shows them there until `stop`; without a listener, only waits for it.
+pub async fn serve(listener: Option<TcpListener>, face: Face, stop: CancellationToken) {
+    match listener {
+        Some(listener) => {
+            let door = Door {
+                tls: None,
+                connections: WATCHERS,
+            };
+            connection::serve(listener, door, router(face), stop).await;
+        }
+        None => stop.cancelled().await,
+    }
+}
+
 /// The routes.
-pub fn router(face: Face) -> Router {
+fn router(face: Face) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/health", get(health))
