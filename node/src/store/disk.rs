@@ -6,9 +6,12 @@
 //! cannot be read as it was written is moved aside, never repaired in silence.
 
 mod base;
+mod block;
 mod checkpoint;
+mod failure;
 mod journal;
 mod opening;
+mod packed;
 mod table;
 mod values;
 
@@ -156,7 +159,7 @@ impl Store for DiskStore {
         let layers = self.layers.read();
         let above = |(key, change)| (key, Found::Above(change));
         let frozen = layers.frozen.iter().flat_map(|frozen| frozen.from(from));
-        let below = Over::new(frozen.map(above), layers.base.from(from));
+        let below = Over::new(frozen.map(above), layers.base.from(from)?);
         let merged = Over::new(layers.active.from(from).map(above), below);
         table::page(merged, prefix, limit, |key, found| layers.base.value(key, found))
     }

@@ -7,6 +7,7 @@
 //! lost end of its own log is noticed. Large values are in files beside it ([`super::values`]).
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     ops::Bound,
@@ -18,6 +19,8 @@ use std::{
 
 use super::{
     failed,
+    failure::Failure,
+    packed::Packed,
     table::{Change, Table},
     values::{self, Cell, Place, Values},
 };
@@ -38,8 +41,11 @@ const BIRTH: &str = "birth";
 /// The key in that tree with the last segment taken in.
 const TAKEN_IN: &str = "taken in";
 
-/// How values lie in it. One of another format is not read.
-const FORMAT: [u8; 1] = [2];
+/// How pairs lie in it: packed into blocks. One of a format that is not known here is not read.
+const PACKED: [u8; 1] = [3];
+
+/// The format before: each pair by itself. It is packed when it is opened.
+const LOOSE: [u8; 1] = [2];
 
 /// An open database.
 pub(super) struct Base {
@@ -47,37 +53,16 @@ pub(super) struct Base {
     /// Where large values are.
     values: PathBuf,
     db: sled::Db,
+    pairs: Packed,
     marks: sled::Tree,
     file: File,
+    is_loose: bool,
 }
 
 /// What a key has: in a table above the database, or in the database.
 pub(super) enum Found {
     Above(Change),
-    Below(sled::IVec),
-}
-
-/// Why it did not open.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Its files are not what it wrote.
-    Damaged(String),
-    /// Something that another database in the same place would meet too.
-    Refused(sled::Error),
-}
-
-impl From<sled::Error> for Failure {
-    fn from(error: sled::Error) -> Self {
-        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-        match &error {
-            sled::Error::Io(cause) if !matches!(cause.kind(), InvalidData | InvalidInput | UnexpectedEof) => {
-                Self::Refused(error)
-            }
-            // Its settings never change and its version is pinned: "unsupported" settings and broken
-            // invariants come from damaged files as well.
-            _ => Self::Damaged(error.to_string()),
-        }
-    }
+    Below(Vec<u8>),
 }
 
 impl Base {
@@ -89,19 +74,34 @@ impl Base {
         // Over some damages sled opens as if nothing had ever been written.
         match marks.get(BIRTH)? {
             None => Err(Failure::Damaged("its beginning is missing".into())),
-            Some(format) if format != FORMAT => Err(Failure::Damaged("it is of another format".into())),
-            Some(_) => Ok(Self::around(path, values, db, marks)?),
+            Some(format) if format == PACKED || format == LOOSE => {
+                Ok(Self::around(path, values, db, marks, format == LOOSE)?)
+            }
+            Some(_) => Err(Failure::Damaged("it is of another format".into())),
         }
     }
 
-    fn around(path: &Path, values: &Path, db: sled::Db, marks: sled::Tree) -> sled::Result<Self> {
+    fn around(
+        path: &Path,
+        values: &Path,
+        db: sled::Db,
+        marks: sled::Tree,
+        is_loose: bool,
+    ) -> sled::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             values: values.to_owned(),
+            pairs: Packed::of(sled::Tree::clone(&db)),
             db,
             marks,
             file: File::open(path.join("db"))?,
+            is_loose,
         })
+    }
+
+    /// Whether it is of the format before, and has to be copied before anything else is done with it.
+    pub(super) fn is_loose(&self) -> bool {
+        self.is_loose
     }
 
     /// Where it is.
@@ -118,7 +118,7 @@ impl Base {
                 fs::remove_dir_all(&unborn)?;
             }
             let db = open_sled(&unborn)?;
-            db.open_tree(BIRTH)?.insert(BIRTH, &FORMAT)?;
+            db.open_tree(BIRTH)?.insert(BIRTH, &PACKED)?;
             db.flush()?;
             File::open(unborn.join("db"))?.sync_data()?;
             drop(db);
@@ -138,22 +138,19 @@ impl Base {
 
     /// Takes in the changes up to the end of journal segment `segment`; they are durable on return. Not
     /// atomic: the journal has to keep them until then. By how many bytes the live data has grown.
-    pub(super) fn take_in(&self, changes: &Table, segment: u64, values: &mut Values) -> sled::Result<i64> {
+    pub(super) fn take_in(&self, changes: &Table, segment: u64, values: &mut Values) -> Result<i64, Failure> {
         let mut grown = 0;
-        for (key, value) in changes.iter() {
-            let before = match value {
-                Some(value) => {
-                    let cell = values.cell(key, value)?;
-                    grown += (key.len() + cell.len()) as i64;
-                    self.db.insert(key, cell)?
-                }
-                None => self.db.remove(key)?,
-            };
+        let changes = changes.iter().map(|(key, change)| (&key[..], change));
+        self.pairs.change(changes, |key, change, before| {
             if let Some(before) = before {
                 grown -= (key.len() + before.len()) as i64;
-                values.release(&before);
+                values.release(before);
             }
-        }
+            let Some(value) = change else { return Ok(None) };
+            let cell = values.cell(key, value)?;
+            grown += (key.len() + cell.len()) as i64;
+            Ok(Some(cell))
+        })?;
         values.sync()?;
         self.marks.insert(TAKEN_IN, &segment.to_le_bytes())?;
         self.sync()?;
@@ -163,8 +160,8 @@ impl Base {
 
     /// Moves what is used of a file of values into the newest one; the file is gone on return, unless it
     /// cannot be read to its end.
-    pub(super) fn empty(&self, file: u64, values: &mut Values) -> sled::Result<()> {
-        let mut moved = Vec::new();
+    pub(super) fn empty(&self, file: u64, values: &mut Values) -> Result<(), Failure> {
+        let mut moved = BTreeMap::new();
         for entry in values.entries(file)? {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -174,21 +171,23 @@ impl Base {
                     break;
                 }
             };
-            let used = self.db.get(&entry.key)?;
+            let used = self.pairs.get(&entry.key)?;
             if let Some(used) = used
                 && matches!(Cell::decode(&used), Some(Cell::There(place)) if place == entry.place)
             {
                 let cell = values.again(&entry)?;
-                moved.push((entry.key, cell));
+                moved.insert(entry.key, cell);
             }
         }
         // Whoever reads may follow the new cells at once.
         values.sync()?;
-        for (key, cell) in moved {
-            if let Some(used) = self.db.insert(key, cell)? {
-                values.release(&used);
+        let moved = moved.iter().map(|(key, cell)| (&key[..], cell));
+        self.pairs.change(moved, |_, cell, before| {
+            if let Some(before) = before {
+                values.release(before);
             }
-        }
+            Ok(Some(cell.clone()))
+        })?;
         self.sync()?;
         Ok(values.sweep()?)
     }
@@ -202,7 +201,7 @@ impl Base {
     pub(super) fn survey(&self) -> Result<(u64, Vec<Place>), Failure> {
         let (mut live, mut places) = (0, Vec::new());
         let surveyed = panic::catch_unwind(AssertUnwindSafe(|| -> Result<(), Failure> {
-            for pair in self.db.iter() {
+            for pair in self.pairs.from(Bound::Unbounded)? {
                 let (key, cell) = pair?;
                 live += (key.len() + cell.len()) as u64;
                 match Cell::decode(&cell) {
@@ -218,27 +217,38 @@ impl Base {
     }
 
     /// A database at `path` with what is live in this one; durable on return. Its birth mark comes last.
-    pub(super) fn copy_to(&self, path: &Path) -> sled::Result<Self> {
+    pub(super) fn copy_to(&self, path: &Path) -> Result<Self, Failure> {
         let db = open_sled(path)?;
         let marks = db.open_tree(BIRTH)?;
-        for pair in self.db.iter() {
-            let (key, value) = pair?;
-            db.insert(key, value)?;
+        let copy = Self::around(path, &self.values, db, marks, false)?;
+        if self.is_loose {
+            let pairs = self.db.iter();
+            copy.pairs.fill(pairs.map(|pair| {
+                let (key, cell) = pair?;
+                Ok((key.to_vec(), cell.to_vec()))
+            }))?;
+        } else {
+            copy.pairs.fill(self.pairs.from(Bound::Unbounded)?)?;
         }
-        marks.insert(TAKEN_IN, &self.taken_in()?.to_le_bytes())?;
-        let copy = Self::around(path, &self.values, db, marks)?;
+        copy.marks.insert(TAKEN_IN, &self.taken_in()?.to_le_bytes())?;
         copy.sync()?;
-        copy.marks.insert(BIRTH, &FORMAT)?;
+        copy.marks.insert(BIRTH, &PACKED)?;
         copy.sync()?;
         sync_directory_of(path)?;
         Ok(copy)
+    }
+
+    /// All keys with their cells.
+    #[cfg(test)]
+    pub(super) fn cells(&self) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), Failure>> {
+        self.pairs.from(Bound::Unbounded).into_iter().flatten()
     }
 
     /// The value of a key.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let mut missing = None;
         loop {
-            let Some(cell) = self.db.get(key).map_err(failed)? else {
+            let Some(cell) = self.pairs.get(key).map_err(explain)? else {
                 return Ok(None);
             };
             match Cell::decode(&cell) {
@@ -257,26 +267,30 @@ impl Base {
         }
     }
 
-    /// All keys from one on, with what they have.
+    /// All keys from one on, with what they have. Nothing is taken in until the iterator is dropped.
     pub(super) fn from(
         &self,
         from: Bound<&[u8]>,
-    ) -> impl Iterator<Item = Result<(Vec<u8>, Found), StoreError>> {
-        let range = self.db.range::<&[u8], _>((from, Bound::Unbounded));
-        range.map(|pair| {
-            let (key, cell) = pair.map_err(failed)?;
-            Ok((key.to_vec(), Found::Below(cell)))
-        })
+    ) -> Result<impl Iterator<Item = Result<(Vec<u8>, Found), StoreError>>, StoreError> {
+        let pairs = self.pairs.from(from).map_err(explain)?;
+        Ok(pairs.map(|pair| {
+            let (key, cell) = pair.map_err(explain)?;
+            Ok((key, Found::Below(cell)))
+        }))
     }
 
-    /// What a key was found to have.
+    /// What a key that [`Base::from`] has come to was found to have.
     pub(super) fn value(&self, key: &[u8], found: Found) -> Result<Change, StoreError> {
         match found {
             Found::Above(change) => Ok(change),
             Found::Below(cell) => match Cell::decode(&cell) {
+                None => Err(damaged(key)),
                 Some(Cell::Here(value)) => Ok(Some(value.to_vec())),
-                // It may have been moved since.
-                _ => self.get(key),
+                Some(Cell::There(place)) => match values::read(&self.values, place) {
+                    Ok(value) => value.map(Some).ok_or_else(|| damaged(key)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Err(damaged(key)),
+                    Err(error) => Err(failed(error)),
+                },
             },
         }
     }
@@ -289,6 +303,13 @@ impl Base {
     /// Bytes that it takes on disk.
     pub(super) fn size_on_disk(&self) -> sled::Result<u64> {
         self.db.size_on_disk()
+    }
+}
+
+fn explain(failure: Failure) -> StoreError {
+    match failure {
+        Failure::Damaged(what) => StoreError::Damaged(what),
+        Failure::Refused(error) => failed(error),
     }
 }
 

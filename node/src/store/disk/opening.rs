@@ -15,8 +15,9 @@ use std::{
 
 use super::{
     DiskStore, Layers, Opened, Reading, Sizes, Writing,
-    base::{self, Base, Failure},
+    base::{self, Base},
     checkpoint::Checkpoints,
+    failure::Failure,
     journal::{self, Journal, Unreadable},
     table::Table,
     values::Values,
@@ -32,12 +33,6 @@ impl From<Unreadable> for Failure {
             Unreadable::Damaged(cause) => Self::Damaged(cause),
             Unreadable::Io(error) => Self::from(error),
         }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::from(sled::Error::Io(error))
     }
 }
 
@@ -183,7 +178,15 @@ fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Resu
     for other in others {
         fs::remove_dir_all(generation(directory, other))?;
     }
-    Ok(base)
+    if !base.is_loose() {
+        return Ok(base);
+    }
+    let before = base.path().to_owned();
+    let packed = base.copy_to(&generation_after(directory, &before))?;
+    drop(base);
+    fs::remove_dir_all(before)?;
+    tracing::info!(path = %packed.path().display(), "the database of an earlier version was packed");
+    Ok(packed)
 }
 
 /// The directory of the journal.

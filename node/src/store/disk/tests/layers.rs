@@ -288,3 +288,95 @@ fn generation_paths(home: &Path) -> Vec<PathBuf> {
         .filter(|name| name.starts_with("tasks.") && *name != "tasks.lock");
     generations.map(|name| home.join(name)).collect()
 }
+
+/// Writes the database as version 2 had it: each pair by itself.
+fn loosen(home: &Path) {
+    let path = home.join("tasks.1");
+    let base = base::Base::open(&path, &home.join("values")).unwrap();
+    let pairs: Vec<(Vec<u8>, Vec<u8>)> = base.cells().map(Result::unwrap).collect();
+    drop(base);
+    let settings = sled::Config::new().path(&path).segment_size(8 << 20);
+    let db = loop {
+        match settings.open() {
+            Err(error) if base::is_lock(&error) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    db.clear().unwrap();
+    for (key, cell) in pairs {
+        db.insert(key, cell).unwrap();
+    }
+    db.open_tree("birth").unwrap().insert("birth", &[2]).unwrap();
+    db.flush().unwrap();
+}
+
+#[test]
+fn a_database_of_the_version_before_is_packed_when_it_is_opened() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_with_small_values(home.path());
+    let mut model = BTreeMap::new();
+    for number in 0..2_000_u32 {
+        let value = vec![number as u8; number as usize % 700];
+        write(&store, |batch| {
+            batch.put(number.to_be_bytes().to_vec(), value.clone())
+        });
+        model.insert(number.to_be_bytes().to_vec(), value);
+    }
+    assert!(store.layers.read().base.path().ends_with("tasks.1"));
+    drop(store);
+    loosen(home.path());
+    let store = open_with_small_values(home.path());
+    assert_eq!(all(&store, b""), model);
+    assert!(store.layers.read().base.path().ends_with("tasks.2"));
+    assert!(!home.path().join("tasks.1").exists(), "nothing is left of it");
+    write(&store, |batch| batch.delete(7_u32.to_be_bytes().to_vec()));
+    model.remove(&7_u32.to_be_bytes()[..]);
+    drop(store);
+    assert_eq!(all(&open_with_small_values(home.path()), b""), model);
+}
+
+/// Checkpoints all the time, but no rewriting.
+fn open_with_small_values(directory: &Path) -> DiskStore {
+    let sizes = Sizes {
+        small: 1 << 30,
+        ..TINY
+    };
+    let opened = opening::open(directory, sizes).unwrap();
+    assert_eq!(opened.moved_aside, None);
+    opened.store
+}
+
+#[test]
+fn a_reader_meets_every_pair_once_while_checkpoints_move_them() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    let key = |number: u32| number.to_be_bytes().to_vec();
+    // Every third stays; the others come and go around them.
+    for number in (0..3_000).step_by(3) {
+        write(&store, |batch| batch.put(key(number), vec![1; 60]));
+    }
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut random = StdRng::seed_from_u64(3);
+            for _ in 0..1_500 {
+                write(&store, |batch| {
+                    for _ in 0..10 {
+                        let number = random.random_range(0..1_000) * 3 + random.random_range(1..3);
+                        if random.random_bool(0.5) {
+                            batch.delete(key(number));
+                        } else {
+                            batch.put(key(number), vec![2; random.random_range(0..190)]);
+                        }
+                    }
+                });
+            }
+        });
+        while !writer.is_finished() {
+            let page = store.scan(b"", None, usize::MAX).unwrap();
+            assert!(page.is_sorted_by(|(before, _), (after, _)| before < after));
+            let staying = page.iter().filter(|(_, value)| value == &[1; 60]).count();
+            assert_eq!(staying, 1_000);
+            assert_eq!(store.get(&key(1_500)).unwrap(), Some(vec![1; 60]));
+        }
+    });
+}

@@ -1,0 +1,41 @@
+//! Why the database does not open, or does not do what it is asked.
+
+use std::{fmt, io};
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Its files are not what it wrote.
+    Damaged(String),
+    /// Something that another database in the same place would meet too.
+    Refused(sled::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(what) => f.write_str(what),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<sled::Error> for Failure {
+    fn from(error: sled::Error) -> Self {
+        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        match &error {
+            sled::Error::Io(cause) if !matches!(cause.kind(), InvalidData | InvalidInput | UnexpectedEof) => {
+                Self::Refused(error)
+            }
+            // Its settings never change and its version is pinned: "unsupported" settings and broken
+            // invariants come from damaged files as well.
+            _ => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::from(sled::Error::Io(error))
+    }
+}
