@@ -18,6 +18,7 @@ use agentanycast_proto::{
         federation_service_client::FederationServiceClient,
     },
 };
+use prost::Message as _;
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
@@ -219,6 +220,7 @@ impl Link {
     /// Asks for everything that has changed there.
     async fn pull(&mut self) -> Result<(), Status> {
         let begun = Instant::now();
+        self.locate().await;
         for _ in 0..PAGES {
             let request = SyncRegistrationsRequest {
                 relay_id: self.handle.me().to_owned(),
@@ -232,8 +234,8 @@ impl Link {
                 Request::new(request),
                 PAGE_BOUND,
             );
-            let answer = called(call).await?;
-            self.answered(&answer).await;
+            let answer = called(call).await.map_err(|status| pull_failed(&status))?;
+            self.answered(&answer);
             let page = answer.into_inner();
             if page.epoch != self.epoch {
                 // It was started anew: it may have lost what we told it, and we what it told us.
@@ -274,8 +276,10 @@ impl Link {
                     relay_id: self.handle.me().to_owned(),
                     registrations: page.records,
                 };
-                let answer = called(self.client.push_registrations(request)).await?;
-                self.answered(&answer).await;
+                let bytes = request.encoded_len();
+                let answer = called(self.client.push_registrations(request)).await;
+                let answer = answer.map_err(|status| push_failed(&status, count, bytes))?;
+                self.answered(&answer);
                 self.handle.metrics().push.observe(seconds(begun.elapsed()));
                 self.peers.change(self.place, |peer| peer.pushed += count as u64);
                 let rejected = answer.get_ref().rejected;
@@ -290,17 +294,22 @@ impl Link {
         }
     }
 
+    /// Looks where it is now: what it pushes comes from there. A name that is not answered for changes nothing.
+    async fn locate(&self) {
+        if let Ok(Ok(found)) = timeout(DEADLINE, tokio::net::lookup_host(&self.address)).await {
+            self.handle
+                .relay_is_at(&self.address, found.map(|address| address.ip()));
+        }
+    }
+
     /// Notes an answer and who has given it.
-    async fn answered<T>(&mut self, answer: &Response<T>) {
+    fn answered<T>(&mut self, answer: &Response<T>) {
         let id = answer.metadata().get(RELAY_KEY).and_then(|id| id.to_str().ok());
         // A deployed relay does not tell its id; its address then stands for it.
         let id = id.unwrap_or(&self.address);
         if id != &*self.relay {
             self.relay = id.into();
             self.pushed = 0;
-            if let Ok(ips) = tokio::net::lookup_host(&self.address).await {
-                self.handle.relay_is_at(ips.map(|address| address.ip()));
-            }
         }
         let relay = self.relay.to_string();
         self.peers.change(self.place, |peer| {
@@ -331,6 +340,33 @@ impl Link {
             wait = Duration::from_nanos(until.saturating_sub(now()));
         });
         wait
+    }
+}
+
+/// A failure to read a page, with what is read at most where that was the cause.
+fn pull_failed(status: &Status) -> Status {
+    if status.code() != Code::OutOfRange {
+        return status.clone();
+    }
+    let Bound { bytes, elements, .. } = PAGE_BOUND;
+    Status::out_of_range(format!(
+        "a page of it is not read, {bytes} bytes and {elements} parts at most; update that relay, which sends smaller \
+         ones ({})",
+        status.message()
+    ))
+}
+
+/// A failure to push a page, with its size where the other relay does not take it.
+fn push_failed(status: &Status, count: usize, bytes: usize) -> Status {
+    match status.code() {
+        Code::OutOfRange | Code::ResourceExhausted | Code::InvalidArgument => Status::new(
+            status.code(),
+            format!(
+                "it does not take a push of {count} records, {bytes} bytes; raise its limits or update it ({})",
+                status.message()
+            ),
+        ),
+        _ => status.clone(),
     }
 }
 

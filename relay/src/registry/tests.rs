@@ -10,6 +10,7 @@ use crate::federation::merge::SECOND;
 
 mod federation;
 mod model;
+mod room;
 
 /// A moment long after 1970.
 const START: Nanos = 1_800_000_000 * SECOND;
@@ -262,6 +263,7 @@ fn one_source_cannot_lock_others_out() {
 fn an_answer_is_bounded_in_number_and_bytes() {
     let limits = Limits {
         per_source: 5000,
+        source_bytes: 64 << 20,
         ..Limits::default()
     };
     let mut registry = registry(limits);

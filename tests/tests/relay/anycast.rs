@@ -1,13 +1,9 @@
 //! Agents found by what they can do: nodes register their agents at relays, others find them there, and a task "to
 //! whoever can" goes to one of them, and to another one when that one is gone.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use agentanycast::{AgentCard, Artifact, ErrorKind, Node, Skill, Target, TaskStatus};
+use agentanycast::{AgentCard, ErrorKind, Node, Skill, Target, TaskStatus};
 use agentanycast_proto::v1::{
     DiscoverBySkillRequest, DiscoverBySkillResponse, HeartbeatRequest, HeartbeatResponse,
     RegisterSkillsRequest, RegisterSkillsResponse, SkillRegistration, UnregisterSkillsRequest,
@@ -22,13 +18,13 @@ use agentanycast_tests::{
     process::{forget_peak_rss, peak_rss_bytes},
     within,
 };
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
 use tonic::{Request, Response, Status};
 
 use crate::agents::found;
 
 /// A daemon that knows these registries.
-fn daemon(relays: &[&Relay]) -> Builder {
+pub(crate) fn daemon(relays: &[&Relay]) -> Builder {
     let registries: Vec<String> = relays.iter().map(|relay| relay.registry.to_string()).collect();
     Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", registries.join(","))
 }
@@ -323,95 +319,6 @@ async fn an_agent_that_is_gone_is_passed_over() {
         passed_over, 1,
         "one of two began with the agent that is gone, and it is left out after that"
     );
-}
-
-/// 2 000 tasks for three agents; one is killed and comes back, one is frozen and thaws: each task ends well, and at one
-/// agent.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_load_with_one_agent_killed_and_one_frozen() {
-    const TASKS: usize = 2_000;
-    const AT_ONCE: usize = 64;
-    let relay = Relay::builder().start().await;
-    let done: Arc<Mutex<HashMap<String, HashSet<usize>>>> = Arc::default();
-    let (mut daemons, mut agents) = (Vec::new(), Vec::new());
-    for number in 0..3 {
-        let daemon = daemon(&[&relay]).start().await;
-        let node = daemon.node_named(&format!("agent {number}")).await;
-        node.set_card(card(&format!("agent {number}"), "load"))
-            .await
-            .unwrap();
-        let done = Arc::clone(&done);
-        let agent = Agent::serve(&node, move |task| {
-            let done = Arc::clone(&done);
-            async move {
-                let id = task.id().to_owned();
-                task.complete([Artifact::text("done")]).await?;
-                done.lock().unwrap().entry(id).or_default().insert(number);
-                Ok(())
-            }
-        });
-        daemons.push(daemon);
-        agents.push((node, agent));
-    }
-    let sender = daemon(&[&relay]).start().await;
-    let node = sender.node().await;
-    let ended = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let tasks = {
-        let (node, ended) = (node.clone(), Arc::clone(&ended));
-        tokio::spawn(async move {
-            let one = |number: usize| {
-                let (node, ended) = (node.clone(), Arc::clone(&ended));
-                async move {
-                    let begun = Instant::now();
-                    let handle = node
-                        .send_task(Target::skill("load"), format!("{number}").as_str())
-                        .await
-                        .unwrap();
-                    let task = handle.wait().await.unwrap();
-                    assert_eq!(task.artifacts[0].text_content(), "done");
-                    ended.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    begun.elapsed()
-                }
-            };
-            stream::iter(0..TASKS)
-                .map(one)
-                .buffer_unordered(AT_ONCE)
-                .collect::<Vec<Duration>>()
-                .await
-        })
-    };
-    let reached = |count: usize| {
-        let ended = Arc::clone(&ended);
-        eventually("the load goes on", move || {
-            let ended = ended.load(std::sync::atomic::Ordering::Relaxed);
-            async move { (ended >= count).then_some(()) }
-        })
-    };
-    reached(300).await;
-    daemons[1].kill().await;
-    reached(600).await;
-    daemons[2].freeze();
-    reached(1_200).await;
-    daemons[1].restart().await;
-    daemons[2].thaw();
-    let mut took = tokio::time::timeout(Duration::from_mins(3), tasks)
-        .await
-        .expect("all tasks end")
-        .unwrap();
-    took.sort();
-    let at = |percent: usize| took[(took.len() - 1) * percent / 100];
-    eprintln!(
-        "{TASKS} tasks by skill, one of three agents killed and one frozen: p50 {:?}, p99 {:?}, longest {:?}",
-        at(50),
-        at(99),
-        at(100)
-    );
-    assert_eq!(took.len(), TASKS);
-    let done = done.lock().unwrap();
-    let twice: Vec<_> = done.iter().filter(|(_, agents)| agents.len() > 1).collect();
-    assert!(twice.is_empty(), "done by two agents: {twice:?}");
-    let by: HashSet<usize> = done.values().flatten().copied().collect();
-    assert_eq!(by.len(), 3, "all three worked");
 }
 
 #[tokio::test]
