@@ -310,6 +310,9 @@ mod tests {
         assert!(handle.knows_relay_at(ip("192.0.2.1")) && handle.knows_relay_at(ip("192.0.2.2")));
         handle.relay_is_at("one:1", [ip("2001:db8::1")]);
         assert!(handle.knows_relay_at(ip("2001:db8::1")) && handle.knows_relay_at(ip("192.0.2.9")));
-        assert!(!handle.knows_relay_at(ip("192.0.2.1")), "somebody else may be there now");
+        assert!(
+            !handle.knows_relay_at(ip("192.0.2.1")),
+            "somebody else may be there now"
+        );
     }
 }
