@@ -151,15 +151,18 @@ impl Registry {
         if agent.skills.len() == before {
             return Ok(());
         }
-        let proven_ms = caller.proof.as_ref().map_or(0, |proof| proof.time_ms);
         let over = agent.skills.is_empty();
-        let proofs = match caller.proof {
-            Some(proof) if skills.is_empty() => vec![proof],
-            Some(proof) => followed_by(&record.proofs, proof)?,
-            None => Vec::new(),
+        let stood_ms = record.stamp.proven_ms;
+        let (proven_ms, proofs) = match caller.proof {
+            Some(proof) if skills.is_empty() => (stood_ms.max(proof.time_ms), vec![proof]),
+            Some(proof) if record.is_verified() => {
+                (stood_ms.max(proof.time_ms), followed_by(&record.proofs, proof)?)
+            }
+            // What somebody registered without proof is not proven by what its peer takes off it.
+            _ => (stood_ms, Vec::new()),
         };
         let stamp = Stamp {
-            proven_ms: record.stamp.proven_ms.max(proven_ms),
+            proven_ms,
             version: self.clock.next(now),
             over,
             digest: if over { 0 } else { agent.digest() },

@@ -191,6 +191,18 @@ fn the_proven_cannot_be_touched_without_proof() {
 }
 
 #[test]
+fn what_a_peer_takes_off_proves_nothing_of_the_rest() {
+    let mut registry = registry(Limits::default());
+    let claimed = agent("p", &[skill("a", &[]), skill("made-up", &[])]);
+    registry.register(START, claimed, from(9)).unwrap();
+    registry.unregister(START, "p", &["a".into()], signed(1)).unwrap();
+    let found = ask(&registry, START, "made-up", &[], 0, false);
+    assert!(found.len() == 1 && !found[0].verified);
+    registry.unregister(START, "p", &[], signed(2)).unwrap();
+    assert!(ask(&registry, START, "made-up", &[], 0, false).is_empty());
+}
+
+#[test]
 fn a_registry_for_the_proven_refuses_others() {
     let mut registry = registry(Limits {
         signed_only: true,

@@ -161,7 +161,7 @@ async fn made_up_agents_take_no_tasks() {
     }
 }
 
-/// A registry that answers with a million empty agents, 2 MiB that would be 200 MiB, is not read.
+/// A registry that answers with 400 000 empty agents, 0.8 MB that would be 80 MB, is not read.
 #[tokio::test]
 async fn an_answer_that_unfolds_is_not_read() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -215,7 +215,7 @@ impl RegistryService for Flood {
         &self,
         _: Request<DiscoverBySkillRequest>,
     ) -> Result<Response<DiscoverBySkillResponse>, Status> {
-        let agents = vec![SkillRegistration::default(); 1_000_000];
+        let agents = vec![SkillRegistration::default(); 400_000];
         Ok(Response::new(DiscoverBySkillResponse { agents }))
     }
 
