@@ -50,6 +50,9 @@ const PAGE: usize = 1000;
 /// Pages in one go; then others have their turn.
 const PAGES: usize = 200;
 
+/// Characters of a failure that are shown.
+const MOST_SAID: usize = 400;
+
 /// The call that pulls.
 const SYNC: &str = "/agentanycast.v1.FederationService/SyncRegistrations";
 
@@ -328,7 +331,7 @@ impl Link {
         let reason = match status.code() {
             Code::Unimplemented => "it does not take part in federation".to_owned(),
             Code::Unavailable => "it cannot be reached".to_owned(),
-            code => format!("{code:?}: {}", status.message()),
+            code => format!("{code:?}: {}", one_line(status.message())),
         };
         let mut wait = DEADLINE;
         self.peers.change(self.place, |peer| {
@@ -341,6 +344,14 @@ impl Link {
         });
         wait
     }
+}
+
+/// What another relay says of a failure: on one line, not endless.
+fn one_line(said: &str) -> String {
+    said.chars()
+        .take(MOST_SAID)
+        .flat_map(char::escape_debug)
+        .collect()
 }
 
 /// A failure to read a page, with what is read at most where that was the cause.
@@ -362,7 +373,7 @@ fn push_failed(status: &Status, count: usize, bytes: usize) -> Status {
         Code::OutOfRange | Code::ResourceExhausted | Code::InvalidArgument => Status::new(
             status.code(),
             format!(
-                "it does not take a push of {count} records, {bytes} bytes; raise its limits or update it ({})",
+                "it does not take a push of {bytes} bytes, with {count} of our records; raise its limits or update it ({})",
                 status.message()
             ),
         ),

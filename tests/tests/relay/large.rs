@@ -1,10 +1,18 @@
 //! Large agents and large lies: the first are known everywhere, the second are refused by their size, and neither takes
 //! the room of others.
 
-use agentanycast_proto::v1::{FederatedRegistration, RegisterSkillsRequest, SkillInfo};
+use std::net::SocketAddr;
+
+use agentanycast_proto::v1::{
+    FederatedRegistration, PushRegistrationsRequest, PushRegistrationsResponse, RegisterSkillsRequest,
+    SkillInfo, SyncRegistrationsRequest, SyncRegistrationsResponse,
+    federation_service_server::{FederationService, FederationServiceServer},
+};
 use agentanycast_tests::{Relay, eventually};
 use prost::Message as _;
-use tonic::Code;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Code, Request, Response, Status};
 
 use crate::{
     agents::{Signer, finds, found, now_ms, registration, unregistration},
@@ -128,4 +136,82 @@ async fn large_agents_are_known_everywhere_and_large_lies_nowhere() {
         })
         .await;
     }
+}
+
+/// Another relay, whose pages have so many bytes, and which takes no push if they have none.
+struct Other {
+    page: usize,
+}
+
+#[tonic::async_trait]
+impl FederationService for Other {
+    async fn sync_registrations(
+        &self,
+        _: Request<SyncRegistrationsRequest>,
+    ) -> Result<Response<SyncRegistrationsResponse>, Status> {
+        let record = FederatedRegistration {
+            agent_description: "x".repeat(self.page),
+            ..told("p", "elsewhere")
+        };
+        Ok(Response::new(SyncRegistrationsResponse {
+            registrations: if self.page == 0 { Vec::new() } else { vec![record] },
+            ..SyncRegistrationsResponse::default()
+        }))
+    }
+
+    async fn push_registrations(
+        &self,
+        _: Request<PushRegistrationsRequest>,
+    ) -> Result<Response<PushRegistrationsResponse>, Status> {
+        Err(Status::resource_exhausted("64 bytes at most\n, of which none"))
+    }
+}
+
+async fn serve(page: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = FederationServiceServer::new(Other { page }).max_encoding_message_size(64 << 20);
+    tokio::spawn(
+        tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming(TcpListenerStream::new(listener)),
+    );
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_or_push_that_is_too_large_is_said_to_be_and_costs_others_nothing() {
+    let honest = Relay::builder().start().await;
+    let addresses = [serve(9 << 20).await, serve(0).await, honest.registry].map(|peer| peer.to_string());
+    let relay = Relay::builder()
+        .args([format!("--federation-peers={}", addresses.join(","))])
+        .start()
+        .await;
+    let mut client = relay.client().await;
+    client.register_skills(registration("p", "s")).await.unwrap();
+    eventually("the honest relay knows the agent", || async {
+        finds(&honest, "s", "p").await.then_some(())
+    })
+    .await;
+    let expected = [
+        (
+            "OutOfRange: a page of it is not read, 8388608 bytes",
+            "update that relay",
+        ),
+        (
+            "ResourceExhausted: it does not take a push of ",
+            "64 bytes at most\\n, of which none",
+        ),
+    ];
+    for (place, (begins, also)) in expected.into_iter().enumerate() {
+        let reason = eventually("why it fails is said", || async {
+            let health = relay.health().await;
+            let reason = health["federation"]["peer_details"][place]["reason"].as_str()?;
+            Some(reason.to_owned())
+        })
+        .await;
+        assert!(reason.starts_with(begins) && reason.contains(also), "{reason}");
+    }
+    let details = &relay.health().await["federation"]["peer_details"];
+    assert_eq!(details[2]["healthy"], true, "{details}");
 }
