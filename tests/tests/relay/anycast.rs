@@ -1,15 +1,14 @@
 //! Agents found by what they can do: nodes register their agents at relays, others find them there, and a task "to
 //! whoever can" goes to one of them, and to another one when that one is gone.
 
-use std::time::{Duration, Instant};
+use std::{
+    convert::Infallible,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
 use agentanycast::{AgentCard, ErrorKind, Node, Skill, Target, TaskStatus};
-use agentanycast_proto::v1::{
-    DiscoverBySkillRequest, DiscoverBySkillResponse, HeartbeatRequest, HeartbeatResponse,
-    RegisterSkillsRequest, RegisterSkillsResponse, SkillRegistration, UnregisterSkillsRequest,
-    UnregisterSkillsResponse,
-    registry_service_server::{RegistryService, RegistryServiceServer},
-};
+use agentanycast_proto::v1::DiscoverBySkillRequest;
 use agentanycast_tests::{
     Daemon, Relay,
     agent::Agent,
@@ -18,8 +17,11 @@ use agentanycast_tests::{
     process::{forget_peak_rss, peak_rss_bytes},
     within,
 };
-use futures::StreamExt as _;
-use tonic::{Request, Response, Status};
+use bytes::Bytes;
+use futures::{StreamExt as _, future::BoxFuture};
+use tonic::{Request, Response, Status, body::Body, server::NamedService};
+use tonic_prost::ProstCodec;
+use tower::{Service, service_fn};
 
 use crate::agents::found;
 
@@ -161,15 +163,14 @@ async fn made_up_agents_take_no_tasks() {
     }
 }
 
-/// A registry that answers with 400 000 empty agents, 0.8 MB that would be 80 MB, is not read.
+/// A registry that answers with an agent of a million empty skills, 2 MB that would be 100 MB, is not read.
 #[tokio::test]
 async fn an_answer_that_unfolds_is_not_read() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let flood = RegistryServiceServer::new(Flood).max_encoding_message_size(64 << 20);
     let serving = tokio::spawn(
         tonic::transport::Server::builder()
-            .add_service(flood)
+            .add_service(Flood(vec![0x12, 0].repeat(1_000_000).into()))
             .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)),
     );
     let sender = Daemon::builder()
@@ -192,35 +193,41 @@ async fn an_answer_that_unfolds_is_not_read() {
     serving.abort();
 }
 
-/// See [`an_answer_that_unfolds_is_not_read`].
-struct Flood;
+/// A registry that knows one agent, whose encoded skills these are: making them one by one would take longer than an
+/// answer may.
+#[derive(Clone)]
+struct Flood(Bytes);
 
-#[tonic::async_trait]
-impl RegistryService for Flood {
-    async fn register_skills(
-        &self,
-        _: Request<RegisterSkillsRequest>,
-    ) -> Result<Response<RegisterSkillsResponse>, Status> {
-        Ok(Response::new(RegisterSkillsResponse::default()))
+/// A `DiscoverBySkillResponse` with one agent, encoded already.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Encoded {
+    #[prost(bytes = "bytes", tag = "1")]
+    agent: Bytes,
+}
+
+impl NamedService for Flood {
+    const NAME: &'static str = "agentanycast.v1.RegistryService";
+}
+
+impl Service<http::Request<Body>> for Flood {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
 
-    async fn unregister_skills(
-        &self,
-        _: Request<UnregisterSkillsRequest>,
-    ) -> Result<Response<UnregisterSkillsResponse>, Status> {
-        Ok(Response::new(UnregisterSkillsResponse::default()))
-    }
-
-    async fn discover_by_skill(
-        &self,
-        _: Request<DiscoverBySkillRequest>,
-    ) -> Result<Response<DiscoverBySkillResponse>, Status> {
-        let agents = vec![SkillRegistration::default(); 400_000];
-        Ok(Response::new(DiscoverBySkillResponse { agents }))
-    }
-
-    async fn heartbeat(&self, _: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
-        Ok(Response::new(HeartbeatResponse::default()))
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let agent = self.0.clone();
+        Box::pin(async move {
+            let mut grpc = tonic::server::Grpc::new(ProstCodec::<Encoded, DiscoverBySkillRequest>::default());
+            let respond = service_fn(|_: Request<DiscoverBySkillRequest>| {
+                let answer = Encoded { agent: agent.clone() };
+                async move { Ok::<_, Status>(Response::new(answer)) }
+            });
+            Ok(grpc.unary(respond, request).await)
+        })
     }
 }
 
