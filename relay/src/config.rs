@@ -50,6 +50,8 @@ pub struct Config {
     pub max_circuits: u64,
     /// Most circuits of one peer at once. Default: 16.
     pub max_circuits_per_peer: u64,
+    /// Most circuits that one address has asked for at once. Default: a quarter of `max_circuits`.
+    pub max_circuits_per_ip: u64,
     /// Longest life of a circuit. Default: 1 h.
     pub circuit_duration: Duration,
     /// Most bytes of a circuit, both ways together. Default: 1 GiB.
@@ -74,6 +76,8 @@ pub struct Config {
     pub federated_entries: u64,
     /// Most entries of one address without signature, and as many with. Default: 1024.
     pub entries_per_ip: u64,
+    /// Most bytes of those. Default: 8 MiB.
+    pub entry_bytes_per_ip: ByteSize,
     /// Requests a second that one address may make, in bursts of ten seconds' worth; 0 for any. Default: 1000.
     pub requests_per_ip: u64,
     /// Directory that keeps the registry over a restart. Default: none.
@@ -116,6 +120,9 @@ static PROGRAM: Program<Config> = Program {
         if sources.of("max_reservations_per_ip") == Source::Default {
             config.max_reservations_per_ip = config.max_reservations.div_ceil(2);
         }
+        if sources.of("max_circuits_per_ip") == Source::Default {
+            config.max_circuits_per_ip = config.max_circuits.div_ceil(4);
+        }
     },
     check: check::check,
 };
@@ -141,6 +148,7 @@ impl Config {
             max_reservations_per_ip: 64,
             max_circuits: 1024,
             max_circuits_per_peer: 16,
+            max_circuits_per_ip: 256,
             circuit_duration: Duration::from_hours(1),
             circuit_bytes: ByteSize(1 << 30),
             reservations_per_ip: 256,
@@ -153,6 +161,7 @@ impl Config {
             registry_entries: 65_536,
             federated_entries: 65_536,
             entries_per_ip: 1024,
+            entry_bytes_per_ip: ByteSize(8 << 20),
             requests_per_ip: 1000,
             store: None,
             federation_peers: Vec::new(),

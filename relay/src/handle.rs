@@ -3,7 +3,7 @@
 //! The one rule: the lock is held for the work of one call on the table, never while anything is waited for.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     net::IpAddr,
     num::NonZeroUsize,
     sync::{
@@ -36,8 +36,8 @@ const SOURCES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 /// How much of their rate may come at once.
 const BURST: Duration = Duration::from_secs(10);
 
-/// Addresses of relays that are remembered; names that resolve to more are cut off.
-const MAX_RELAY_IPS: usize = 4096;
+/// Addresses that are remembered of a relay; a name that resolves to more is cut off.
+const MAX_RELAY_IPS: usize = 64;
 
 /// A handle on the registry; clones are of the same one.
 #[derive(Clone)]
@@ -57,8 +57,8 @@ struct Shared {
     metrics: Arc<Metrics>,
     /// Drawn at the start: cursors of another one mean nothing.
     epoch: u64,
-    /// Where the relays are that we were told of.
-    relays: RwLock<HashSet<IpAddr>>,
+    /// Where each relay is that we were told of.
+    relays: RwLock<HashMap<String, Vec<IpAddr>>>,
 }
 
 /// Why a change was not made, or not kept.
@@ -89,8 +89,8 @@ impl Handle {
         Self(Arc::new(Shared {
             me: me.to_owned(),
             registry: RwLock::new(registry),
+            seen: Mutex::new(Seen::new(limits.per_source)),
             limits,
-            seen: Mutex::default(),
             rate: Rate::new(rate as f64, BURST),
             rates: Mutex::new(Rates::new(SOURCES)),
             seed: AtomicU64::new(rand::random()),
@@ -112,18 +112,19 @@ impl Handle {
         self.0.epoch
     }
 
-    /// Notes where a relay is that we were told of: what it pushes does not count as a stranger's.
-    pub fn relay_is_at(&self, ips: impl IntoIterator<Item = IpAddr>) {
+    /// Notes where a relay is that we were told of by this name, and that it is nowhere else any more: what it pushes
+    /// does not count as a stranger's.
+    pub fn relay_is_at(&self, name: &str, ips: impl IntoIterator<Item = IpAddr>) {
+        let ips = ips.into_iter().map(|ip| ip.to_canonical()).take(MAX_RELAY_IPS);
+        let ips: Vec<IpAddr> = ips.collect();
         let mut relays = self.0.relays.write().unwrap_or_else(PoisonError::into_inner);
-        if relays.len() < MAX_RELAY_IPS {
-            relays.extend(ips.into_iter().map(|ip| ip.to_canonical()));
-        }
+        relays.insert(name.to_owned(), ips);
     }
 
     /// Whether a relay that we were told of is at this address.
     pub fn knows_relay_at(&self, ip: IpAddr) -> bool {
         let relays = self.0.relays.read().unwrap_or_else(PoisonError::into_inner);
-        relays.contains(&ip.to_canonical())
+        relays.values().any(|ips| ips.contains(&ip.to_canonical()))
     }
 
     /// The bounds.
@@ -145,15 +146,15 @@ impl Handle {
         rates.take(now(), source, rate, cost)
     }
 
-    /// Checks and counts the signature of a request.
+    /// Checks and counts the signature of a request from `source`.
     ///
     /// # Errors
     /// See [`BadProof`].
-    pub fn prove(&self, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
+    pub fn prove(&self, source: Option<Source>, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
         // The costly part is done before the lock is taken.
         let checked = proofs::check(now(), signature)?;
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.count(now(), checked)
+        seen.count(now(), source, checked)
     }
 
     /// See [`Registry::register`]; returns once it is written down, where there is a store.
@@ -291,5 +292,27 @@ impl Handle {
 
     fn write(&self) -> RwLockWriteGuard<'_, Registry> {
         self.0.registry.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::federation::merge::Clock;
+
+    #[test]
+    fn a_relay_that_moves_is_known_where_it_is_now() {
+        let registry = Registry::new("me", Limits::default(), Clock::default());
+        let handle = Handle::new("me", registry, None, 0, Arc::default());
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        handle.relay_is_at("one:1", [ip("192.0.2.1"), ip("::ffff:192.0.2.2")]);
+        handle.relay_is_at("other:1", [ip("192.0.2.9")]);
+        assert!(handle.knows_relay_at(ip("192.0.2.1")) && handle.knows_relay_at(ip("192.0.2.2")));
+        handle.relay_is_at("one:1", [ip("2001:db8::1")]);
+        assert!(handle.knows_relay_at(ip("2001:db8::1")) && handle.knows_relay_at(ip("192.0.2.9")));
+        assert!(
+            !handle.knows_relay_at(ip("192.0.2.1")),
+            "somebody else may be there now"
+        );
     }
 }

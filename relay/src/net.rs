@@ -3,24 +3,21 @@
 //! One task owns the swarm; `behaviour` composes its protocols, `transport` its roads, `meter` counts what circuits
 //! carry. The one rule: a ceiling refuses what is new and never cuts what is served.
 
+mod addresses;
 mod behaviour;
+mod circuits;
 mod meter;
 mod places;
 mod transport;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
+pub use addresses::with_peer;
 use libp2p::{
     Multiaddr, PeerId, Swarm, TransportError,
     core::transport::ListenerId,
     futures::StreamExt as _,
     identity::Keypair,
-    multiaddr::Protocol,
     relay,
     swarm::{ListenError, SwarmEvent},
 };
@@ -28,8 +25,10 @@ use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
+use addresses::{check_free, is_wildcard, quic_beside, told};
 use agentanycast_program::address::{port, with_port};
 use behaviour::{Behaviour, BehaviourEvent};
+use circuits::Circuits;
 use places::Places;
 
 /// How long a listener may take to say where it is bound.
@@ -52,6 +51,8 @@ pub struct NetConfig {
     pub max_circuits: usize,
     /// Most circuits of one peer.
     pub max_circuits_per_peer: usize,
+    /// Most circuits that one address has asked for.
+    pub max_circuits_per_ip: usize,
     /// Longest life of a circuit; more than 0 and less than `u32::MAX` seconds.
     pub circuit_duration: Duration,
     /// Most bytes that a circuit carries, both ways together.
@@ -102,7 +103,8 @@ pub async fn start(
     stop: CancellationToken,
 ) -> Result<Net, StartError> {
     let places = Places::new(config.max_reservations, config.max_reservations_per_ip);
-    let mut swarm = behaviour::swarm(&config, &places, &metrics)
+    let circuits = Circuits::new(config.max_circuits_per_ip);
+    let mut swarm = behaviour::swarm(&config, &places, &circuits, &metrics)
         .map_err(|error| StartError::Transport(error.to_string()))?;
     let mut addresses = Vec::new();
     let mut quic = Vec::new();
@@ -123,15 +125,15 @@ pub async fn start(
             Err(error) => return Err(error),
         }
     }
-    for address in told(&config.announce, &addresses) {
-        swarm.add_external_address(address);
-    }
-    let running = Running {
+    let mut running = Running {
         swarm,
+        announce: config.announce,
         metrics,
         places,
+        circuits,
         reservations: HashMap::new(),
     };
+    running.tell();
     let task = tokio::spawn(async move {
         tokio::select! {
             biased;
@@ -202,70 +204,13 @@ fn closed_because(_: ListenerId, reason: io::Result<()>) -> String {
         .map_or_else(|| "it was closed".to_owned(), |error| error.to_string())
 }
 
-/// Fails when another process has the TCP port: the transport alone would share it with another relay of the same user.
-fn check_free(address: &Multiaddr) -> io::Result<()> {
-    let mut parts = address.iter();
-    let ip = match parts.next() {
-        Some(Protocol::Ip4(ip)) => std::net::IpAddr::from(ip),
-        Some(Protocol::Ip6(ip)) => std::net::IpAddr::from(ip),
-        _ => return Ok(()),
-    };
-    match parts.next() {
-        Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
-        _ => Ok(()),
-    }
-}
-
-/// The QUIC address that belongs to a TCP address, with the port that was bound; none beside WebSocket.
-fn quic_beside(asked: &Multiaddr, bound: &[Multiaddr]) -> Option<Multiaddr> {
-    let parts: Vec<_> = asked.iter().collect();
-    let [host @ (Protocol::Ip4(_) | Protocol::Ip6(_)), Protocol::Tcp(_)] = parts.as_slice() else {
-        return None;
-    };
-    let port = port(bound.first()?)?;
-    Some(
-        Multiaddr::empty()
-            .with(host.clone())
-            .with(Protocol::Udp(port))
-            .with(Protocol::QuicV1),
-    )
-}
-
-fn is_wildcard(address: &Multiaddr) -> bool {
-    address.iter().any(|part| match part {
-        Protocol::Ip4(ip) => ip.is_unspecified(),
-        Protocol::Ip6(ip) => ip.is_unspecified(),
-        _ => false,
-    })
-}
-
-fn is_loopback(address: &Multiaddr) -> bool {
-    address.iter().any(|part| match part {
-        Protocol::Ip4(ip) => ip.is_loopback(),
-        Protocol::Ip6(ip) => ip.is_loopback(),
-        _ => false,
-    })
-}
-
-/// What others are told: without any, the relay protocol would not be offered at all. Loopback only where there is
-/// nothing else.
-fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
-    if !announce.is_empty() {
-        return announce.to_vec();
-    }
-    let others: Vec<_> = bound
-        .iter()
-        .filter(|address| !is_loopback(address))
-        .cloned()
-        .collect();
-    if others.is_empty() { bound.to_vec() } else { others }
-}
-
 /// The swarm while it serves.
 struct Running {
     swarm: Swarm<Behaviour>,
+    announce: Vec<Multiaddr>,
     metrics: Arc<Metrics>,
     places: Places,
+    circuits: Circuits,
     /// Of each peer that has some. What ends is not always told in the order in which it began, nor always once.
     reservations: HashMap<PeerId, i64>,
 }
@@ -275,6 +220,21 @@ impl Running {
         loop {
             let event = self.swarm.select_next_some().await;
             self.on_event(event);
+        }
+    }
+
+    /// Others are told where this relay is by now: interfaces come and go.
+    fn tell(&mut self) {
+        let bound: Vec<Multiaddr> = self.swarm.listeners().cloned().collect();
+        let now = told(&self.announce, &bound);
+        let before: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
+        for address in before.iter().filter(|address| !now.contains(address)) {
+            tracing::info!(%address, "peers are not told this address any more");
+            self.swarm.remove_external_address(address);
+        }
+        for address in now.into_iter().filter(|address| !before.contains(address)) {
+            tracing::info!(%address, "peers are told this address");
+            self.swarm.add_external_address(address);
         }
     }
 
@@ -304,6 +264,8 @@ impl Running {
                 metrics.connections.dec();
                 if num_established == 0 {
                     metrics.peers.dec();
+                    // A refusal that could not be said is not told.
+                    self.circuits.limit(peer_id);
                     self.reservations.remove(&peer_id);
                     self.show_reservations();
                     tracing::debug!(peer = %peer_id, "a peer has gone");
@@ -328,8 +290,9 @@ impl Running {
                     ?reason,
                     "nobody is listening there any more; restart the relay"
                 );
+                self.tell();
             }
-            SwarmEvent::NewListenAddr { address, .. } => tracing::debug!(%address, "listening"),
+            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => self.tell(),
             SwarmEvent::Behaviour(BehaviourEvent::Relay(event)) => self.on_relay(event),
             _ => {}
         }
@@ -384,8 +347,10 @@ impl Running {
                 dst_peer_id,
                 status,
             } => {
-                Metrics::refused(&metrics.circuits_refused, &format!("{status:?}"));
-                tracing::debug!(from = %src_peer_id, to = %dst_peer_id, ?status, "a circuit was refused");
+                let limit = self.circuits.limit(src_peer_id);
+                let reason = limit.map_or_else(|| format!("{status:?}"), ToOwned::to_owned);
+                Metrics::refused(&metrics.circuits_refused, &reason);
+                tracing::debug!(from = %src_peer_id, to = %dst_peer_id, reason, "a circuit was refused");
             }
             relay::Event::CircuitClosed { .. } => {
                 metrics.circuits.dec();
@@ -393,15 +358,6 @@ impl Running {
             _ => {}
         }
     }
-}
-
-/// The addresses, TCP first and QUIC last, each with the peer id; one line of the start-up output each.
-pub fn with_peer(addresses: &[Multiaddr], peer: PeerId) -> Vec<Multiaddr> {
-    let mut seen = BTreeSet::new();
-    let whole = addresses
-        .iter()
-        .map(|address| address.clone().with(Protocol::P2p(peer)));
-    whole.filter(|address| seen.insert(address.clone())).collect()
 }
 
 #[cfg(test)]

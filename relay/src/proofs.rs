@@ -1,9 +1,10 @@
 //! Whether a request comes from the peer it speaks of: its signature, its time, and that it is not a copy.
 //!
 //! PURE. The one rule: a signed request counts once. What was counted is remembered for as long as its time would let
-//! it count again, in two halves that take turns, so that it takes bounded memory.
+//! it count again, in two halves that take turns, so that it takes bounded memory; and each source has a share of it, so
+//! that none fills it for the others.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use agentanycast_identity::{
     PeerId,
@@ -12,10 +13,17 @@ use agentanycast_identity::{
 use agentanycast_proto::v1::RegistryProof;
 use sha2::{Digest as _, Sha256};
 
-use crate::federation::merge::{Nanos, SECOND, nanos};
+use crate::{
+    federation::merge::{Nanos, SECOND, nanos},
+    registry::Source,
+};
 
-/// Requests that are remembered in each half: more than come in two minutes.
-const MOST: usize = 500_000;
+/// Requests that are remembered in each half: 64 addresses with their shares, as many as it takes to fill the registry.
+const MOST: usize = 1 << 21;
+
+/// Signed requests in two minutes for each entry that a source may have: twelve heartbeats, and room for what else there
+/// is to say, or a shorter life.
+const PER_ENTRY: usize = 32;
 
 /// A signature as it came with a request.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +59,14 @@ pub enum BadProof {
     /// It has been here before.
     #[error("this signed request has been here before; sign every request anew")]
     Again,
-    /// Too many to remember.
-    #[error("too many signed requests at once; try again in a minute")]
-    Busy,
+    /// Too many to remember, of all or of this source.
+    #[error("{whose} within two minutes: {most} at most; try again in two minutes")]
+    Busy {
+        /// Whose there are too many.
+        whose: &'static str,
+        /// The limit.
+        most: usize,
+    },
 }
 
 /// A signature that holds and is recent; it proves something once it has been counted.
@@ -97,31 +110,66 @@ pub fn check(now: Nanos, signature: Signature<'_>) -> Result<Checked, BadProof> 
 }
 
 /// What has been counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Seen {
+    /// Most in a half, and most of one source.
+    most: usize,
+    share: usize,
     newer: HashSet<u128>,
     older: HashSet<u128>,
+    /// How many of the newer half each source has.
+    sources: HashMap<Source, usize>,
     /// When the halves took turns last.
     turned: Nanos,
 }
 
 impl Seen {
-    /// Counts a signed request; its proof, to be shown to other relays.
+    /// Of sources that may have so many entries each.
+    pub fn new(entries: usize) -> Self {
+        Self::bounded(MOST, entries.saturating_mul(PER_ENTRY))
+    }
+
+    fn bounded(most: usize, share: usize) -> Self {
+        Self {
+            most,
+            share,
+            newer: HashSet::new(),
+            older: HashSet::new(),
+            sources: HashMap::new(),
+            turned: 0,
+        }
+    }
+
+    /// Counts a signed request from a source; its proof, to be shown to other relays.
     ///
     /// # Errors
     /// [`BadProof::Again`] or [`BadProof::Busy`]; then it is not counted.
-    pub fn count(&mut self, now: Nanos, checked: Checked) -> Result<RegistryProof, BadProof> {
+    pub fn count(
+        &mut self,
+        now: Nanos,
+        source: Option<Source>,
+        checked: Checked,
+    ) -> Result<RegistryProof, BadProof> {
         let Checked { proof, fingerprint } = checked;
         // One that is a minute early counts for two minutes.
         if now.saturating_sub(self.turned) > 2 * nanos(MAX_SKEW) {
             self.older = std::mem::take(&mut self.newer);
+            self.sources.clear();
             self.turned = now;
         }
         if self.older.contains(&fingerprint) || self.newer.contains(&fingerprint) {
             return Err(BadProof::Again);
         }
-        if self.newer.len() >= MOST {
-            return Err(BadProof::Busy);
+        let busy = |whose, most| Err(BadProof::Busy { whose, most });
+        if self.newer.len() >= self.most {
+            return busy("signed requests to this registry", self.most);
+        }
+        if let Some(source) = source {
+            let counted = self.sources.entry(source).or_default();
+            if *counted >= self.share {
+                return busy("signed requests from one address", self.share);
+            }
+            *counted += 1;
         }
         self.newer.insert(fingerprint);
         Ok(proof)
@@ -145,7 +193,10 @@ fn fingerprint(peer: &str, statement: &Statement<'_>) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use agentanycast_identity::{Keypair, peer_id};
+    use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
@@ -174,13 +225,13 @@ mod tests {
                 statement,
                 bytes: &bytes,
             };
-            seen.count(now, check(now, signature)?)
+            seen.count(now, None, check(now, signature)?)
         }
     }
 
     #[test]
     fn a_signed_request_counts_once_within_a_minute() {
-        let (mut seen, signer) = (Seen::default(), Signer::new());
+        let (mut seen, signer) = (Seen::new(1024), Signer::new());
         let proof = signer.count(&mut seen, NOW, NOW_MS).unwrap();
         assert_eq!((proof.method.as_str(), proof.time_ms), ("/m", NOW_MS));
         for seconds in 0..60 {
@@ -203,7 +254,7 @@ mod tests {
 
     #[test]
     fn an_early_one_is_remembered_until_it_is_too_late() {
-        let (mut seen, signer) = (Seen::default(), Signer::new());
+        let (mut seen, signer) = (Seen::new(1024), Signer::new());
         // The halves have just been about to take turns.
         signer
             .count(&mut seen, NOW - 119 * SECOND, NOW_MS - 119_000)
@@ -212,6 +263,45 @@ mod tests {
         for seconds in 1..=120 {
             let again = signer.count(&mut seen, NOW + seconds * SECOND, NOW_MS + 60_000);
             assert_eq!(again, Err(BadProof::Again), "after {seconds} s");
+        }
+    }
+
+    proptest! {
+        /// Against a list of all that was counted, with the half that each is in. A source that has its share is refused
+        /// by itself; what anybody has counted stays so for as long as it would count again.
+        #[test]
+        fn each_source_has_its_share(steps in vec((0..3_u8, 0..30_u128, 0..40_u64), 0..150)) {
+            const MOST: usize = 12;
+            const SHARE: usize = 5;
+            let mut seen = Seen::bounded(MOST, SHARE);
+            let (mut now, mut turned) = (NOW, 0);
+            let mut model: Vec<(u128, u8, bool)> = Vec::new();
+            for (who, fingerprint, wait) in steps {
+                now += wait * SECOND;
+                if now - turned > 120 * SECOND {
+                    model.retain(|(.., is_new)| *is_new);
+                    for one in &mut model {
+                        one.2 = false;
+                    }
+                    turned = now;
+                }
+                let source = Some(IpAddr::from([192, 0, 2, who]).into());
+                let checked = Checked { proof: RegistryProof::default(), fingerprint };
+                let outcome = seen.count(now, source, checked);
+                let newer = model.iter().filter(|(.., is_new)| *is_new);
+                if model.iter().any(|(other, ..)| *other == fingerprint) {
+                    prop_assert_eq!(outcome, Err(BadProof::Again));
+                } else if newer.clone().count() == MOST {
+                    let refused = outcome.unwrap_err().to_string();
+                    prop_assert!(refused.contains("this registry within two minutes: 12"), "{}", refused);
+                } else if newer.filter(|(_, other, _)| *other == who).count() == SHARE {
+                    let refused = outcome.unwrap_err().to_string();
+                    prop_assert!(refused.contains("one address within two minutes: 5"), "{}", refused);
+                } else {
+                    prop_assert!(outcome.is_ok());
+                    model.push((fingerprint, who, true));
+                }
+            }
         }
     }
 

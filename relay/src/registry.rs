@@ -1,8 +1,8 @@
 //! The registry: which agents there are, by what they can do. Its own entries and those of other relays.
 //!
 //! PURE: the time, the seed of a shuffle and the outcome of checking a signature are arguments. `table` has the
-//! records and `names` and `places` their index; `federated` is what other relays bring. The one rule: a peer that
-//! has proven itself is never changed, hidden or removed by a request without proof.
+//! records and `names` and `places` their index; `room` says what there is room for; `federated` is what other relays
+//! bring. The one rule: a peer that has proven itself is never changed, hidden or removed by a request without proof.
 
 mod agent;
 mod discover;
@@ -11,13 +11,13 @@ mod limits;
 mod names;
 mod places;
 mod refused;
+mod room;
 mod source;
 mod table;
 
 use std::sync::Arc;
 
 use agentanycast_proto::v1::RegistryProof;
-use prost::Message;
 
 pub use agent::{Agent, nanos_of, timestamp};
 pub use discover::{MAX_ANSWER, Query};
@@ -32,8 +32,16 @@ pub(crate) use agent::each_once;
 use crate::federation::merge::{Clock, Nanos, Stamp, nanos};
 use agent::Answer;
 use places::Class;
-use source::Kind;
+use room::Wanted;
+use source::{Held, Kind};
 use table::{Live, Record, Table};
+
+/// The RPC that registers.
+pub const REGISTER: &str = "/agentanycast.v1.RegistryService/RegisterSkills";
+/// The RPC that takes skills off, or everything.
+pub const UNREGISTER: &str = "/agentanycast.v1.RegistryService/UnregisterSkills";
+/// The RPC that extends.
+pub const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
 
 /// Most requests that are kept as the proof of one entry: the registration, what took skills off it, a heartbeat.
 pub const MAX_PROOFS: usize = 8;
@@ -61,11 +69,12 @@ pub struct Registry {
 impl Registry {
     /// An empty one of the relay with this id. `clock` has said its last version before the last stop, or nothing.
     pub fn new(me: &str, limits: Limits, clock: Clock) -> Self {
+        let me: Arc<str> = me.into();
         Self {
-            me: me.into(),
+            table: Table::new(Arc::clone(&me)),
+            me,
             limits,
             clock,
-            table: Table::default(),
             evicted: 0,
         }
     }
@@ -97,29 +106,12 @@ impl Registry {
     pub fn register(&mut self, now: Nanos, agent: Agent, caller: Caller) -> Result<Nanos, Refused> {
         agent::check(&agent, &self.limits)?;
         self.admit(now, &agent.peer, caller.proof.as_ref())?;
-        let standing = self.own(&agent.peer).filter(|record| record.is_live(now));
-        let (was_live, stood) = (standing.is_some(), standing.and_then(|record| record.source));
-        if !was_live && self.table.figures().local >= self.limits.local {
-            self.expire(now, usize::MAX);
-            if self.table.figures().local >= self.limits.local {
-                return Err(Refused::Limit {
-                    what: "entries of this registry",
-                    most: self.limits.local,
-                    advice: "ask another registry",
-                });
-            }
-        }
         let kind = if caller.proof.is_some() {
             Kind::Verified
         } else {
             Kind::Unverified
         };
         let source = caller.source.map(|source| (source, kind));
-        if let Some(source) = source
-            && stood != Some(source)
-        {
-            self.quota(source)?;
-        }
         let expires = now.saturating_add(nanos(self.limits.ttl));
         let stamp = Stamp {
             proven_ms: caller.proof.as_ref().map_or(0, |proof| proof.time_ms),
@@ -129,8 +121,8 @@ impl Registry {
         };
         let proofs = caller.proof.into_iter().collect();
         let me = Arc::clone(&self.me);
-        let record = self.record(agent, me, stamp, [now, now, expires], proofs)?;
-        self.table.put(Record { source, ..record }, now);
+        let record = self.record(agent, me, stamp, [now, now, expires], proofs, source)?;
+        self.table.put(record, now);
         Ok(expires)
     }
 
@@ -159,42 +151,36 @@ impl Registry {
         if agent.skills.len() == before {
             return Ok(());
         }
-        let proven_ms = caller.proof.as_ref().map_or(0, |proof| proof.time_ms);
         let over = agent.skills.is_empty();
-        let proofs = match caller.proof {
-            Some(proof) if skills.is_empty() => vec![proof],
-            Some(proof) => followed_by(&record.proofs, proof)?,
-            None => Vec::new(),
+        let stood_ms = record.stamp.proven_ms;
+        let (proven_ms, proofs) = match caller.proof {
+            Some(proof) if skills.is_empty() => (stood_ms.max(proof.time_ms), vec![proof]),
+            Some(proof) if record.is_verified() => {
+                (stood_ms.max(proof.time_ms), followed_by(&record.proofs, proof)?)
+            }
+            // What somebody registered without proof is not proven by what its peer takes off it.
+            _ => (stood_ms, Vec::new()),
         };
         let stamp = Stamp {
-            proven_ms: record.stamp.proven_ms.max(proven_ms),
+            proven_ms,
             version: self.clock.next(now),
             over,
             digest: if over { 0 } else { agent.digest() },
         };
         if over {
             let expires = now.saturating_add(nanos(self.limits.tombstone_life()));
+            // It has the share of what it ends.
             let tombstone = Record {
-                stamp,
-                live: None,
                 expires,
-                proofs: proofs.into(),
-                source: None,
-                ..record
+                ..self.tombstone(now, (record.peer, record.origin), stamp, proofs, record.source)?
             };
-            self.bury(tombstone, now);
+            self.table.put(tombstone, now);
             return Ok(());
         }
         let times = [now, live.registered, record.expires];
         let origin = Arc::clone(&record.origin);
-        let fewer = self.record(agent, origin, stamp, times, proofs)?;
-        self.table.put(
-            Record {
-                source: record.source,
-                ..fewer
-            },
-            now,
-        );
+        let fewer = self.record(agent, origin, stamp, times, proofs, record.source)?;
+        self.table.put(fewer, now);
         Ok(())
     }
 
@@ -214,8 +200,11 @@ impl Registry {
         };
         let verified = record.is_verified();
         if let Some(proof) = caller.proof.filter(|_| verified) {
-            record.stamp.proven_ms = record.stamp.proven_ms.max(proof.time_ms);
-            record.proofs = renewed_by(&record.proofs, proof).into();
+            let signed_ms = proof.time_ms;
+            let proofs = renewed_by(&record.proofs, proof);
+            room::check_proofs(&proofs, &self.limits)?;
+            record.stamp.proven_ms = record.stamp.proven_ms.max(signed_ms);
+            record.proofs = proofs.into();
         }
         record.stamp.version = self.clock.next(now);
         record.expires = now.saturating_add(nanos(self.limits.ttl));
@@ -273,25 +262,6 @@ impl Registry {
         Ok(())
     }
 
-    fn quota(&self, (source, kind): (Source, Kind)) -> Result<(), Refused> {
-        let (most, what) = match kind {
-            Kind::Verified => (self.limits.per_source, "signed entries from one address"),
-            Kind::Unverified => (
-                self.limits.per_source,
-                "entries from one address without signature",
-            ),
-            Kind::Pushed => (self.limits.per_origin, "entries pushed from one address"),
-        };
-        if self.table.sources.of(source, kind) < most {
-            return Ok(());
-        }
-        Err(Refused::Limit {
-            what,
-            most,
-            advice: "unregister some, let them expire, or sign requests",
-        })
-    }
-
     fn own(&self, peer: &str) -> Option<&Record> {
         self.table.get(self.table.find(peer, &self.me)?)
     }
@@ -305,41 +275,34 @@ impl Registry {
         stamp: Stamp,
         [now, registered, expires]: [Nanos; 3],
         proofs: Vec<RegistryProof>,
+        source: Option<(Source, Kind)>,
     ) -> Result<Record, Refused> {
         let federated = origin != self.me;
         let verified = stamp.proven_ms > 0;
         let shown = if federated { &*origin } else { "" };
         let peer: Arc<str> = agent.peer.as_str().into();
+        let skills = agent.skills.clone();
+        let answer = Answer::new(agent, registered, verified, shown, expires);
+        if answer.len() > self.limits.agent_bytes {
+            return Err(Refused::Limit {
+                what: "bytes of one agent",
+                most: self.limits.agent_bytes,
+                advice: "shorten descriptions",
+            });
+        }
+        room::check_proofs(&proofs, &self.limits)?;
+        let places = skills.iter().map(|skill| 1 + skill.tags.len()).sum();
+        let wanted = Wanted {
+            peer: &peer,
+            origin: &origin,
+            source,
+            takes: Held::one(true, room::bytes(answer.len(), places, &proofs)),
+        };
+        self.room(now, wanted)?;
         let slot = self.table.slot_of(&peer, &origin);
         // No life that somebody claims makes an entry fresher than now.
         let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now);
         let place = Table::place(slot, Class::new(federated, verified, renewed), registered);
-        let skills = agent.skills.clone();
-        let answer = Answer::new(agent, registered, verified, shown, expires);
-        let limit = |what, most, advice| Err(Refused::Limit { what, most, advice });
-        if answer.len() > self.limits.agent_bytes {
-            return limit(
-                "bytes of one agent",
-                self.limits.agent_bytes,
-                "shorten descriptions",
-            );
-        }
-        // A proof is passed on as it came, with all that its signer put in.
-        let proven: usize = proofs.iter().map(Message::encoded_len).sum();
-        if proven > self.limits.agent_bytes {
-            return limit(
-                "bytes of one agent's signed registration",
-                self.limits.agent_bytes,
-                "leave out what the registry does not know",
-            );
-        }
-        if self.table.figures().bytes + answer.len() + proven > self.limits.total_bytes {
-            return limit(
-                "bytes of all agents",
-                self.limits.total_bytes,
-                "ask another registry",
-            );
-        }
         let sets = self.table.names.sets_of(&skills);
         Ok(Record {
             peer,
@@ -354,24 +317,44 @@ impl Registry {
             expires,
             proofs: proofs.into(),
             via: None,
-            source: None,
+            source,
             doubted: None,
             changed: 0,
         })
     }
 
-    /// Puts a tombstone in, or forgets the entry at once where there is no room for one: copies elsewhere then
-    /// expire by themselves.
-    fn bury(&mut self, tombstone: Record, now: Nanos) {
-        if self.table.figures().over < self.limits.local.saturating_add(self.limits.federated) {
-            self.table.put(tombstone, now);
-        } else if let Some(slot) = self.table.find(&tombstone.peer, &tombstone.origin) {
-            self.table.take(slot);
-        }
+    /// A record that the registration of a peer at an origin is over; until when that is remembered is left to the
+    /// caller.
+    fn tombstone(
+        &mut self,
+        now: Nanos,
+        (peer, origin): (Arc<str>, Arc<str>),
+        stamp: Stamp,
+        proofs: Vec<RegistryProof>,
+        source: Option<(Source, Kind)>,
+    ) -> Result<Record, Refused> {
+        room::check_proofs(&proofs, &self.limits)?;
+        let wanted = Wanted {
+            peer: &peer,
+            origin: &origin,
+            source,
+            takes: Held::one(false, room::bytes(0, 0, &proofs)),
+        };
+        self.room(now, wanted)?;
+        Ok(Record {
+            peer,
+            origin,
+            stamp,
+            live: None,
+            expires: now,
+            proofs: proofs.into(),
+            via: None,
+            source,
+            doubted: None,
+            changed: 0,
+        })
     }
 }
-
-const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
 
 /// Proofs without the last heartbeat, which any later proof makes needless.
 fn lasting(proofs: &[RegistryProof]) -> Vec<RegistryProof> {

@@ -207,6 +207,7 @@ fn net_config(config: &Config, keypair: Keypair) -> NetConfig {
         max_reservations_per_ip: count(config.max_reservations_per_ip),
         max_circuits: count(config.max_circuits),
         max_circuits_per_peer: count(config.max_circuits_per_peer),
+        max_circuits_per_ip: count(config.max_circuits_per_ip),
         circuit_duration: config.circuit_duration,
         circuit_bytes: config.circuit_bytes.0,
         reservations_per_ip: per_hour(config.reservations_per_ip),
@@ -228,6 +229,7 @@ fn registry(
         local: count(config.registry_entries),
         federated: count(config.federated_entries),
         per_source: count(config.entries_per_ip),
+        source_bytes: count(config.entry_bytes_per_ip.0),
         per_origin: count(config.federated_entries.div_ceil(4)),
         signed_only: config.registry_auth == RegistryAuth::Signed,
         ..Limits::default()

@@ -19,7 +19,10 @@
 use std::{
     ffi::OsStr,
     fmt,
+    fs::File,
     io::{self, Write as _},
+    net::UdpSocket,
+    os::fd::AsFd as _,
     path::Path,
     process::{Command, Output, Stdio},
     sync::{
@@ -28,12 +31,20 @@ use std::{
     },
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 
 use crate::wait;
 
 /// Every namespace of a test is called so, then `-`, the test's process, and what follows.
 const PREFIX: &str = "aalab";
+
+/// Where the system has the names of its namespaces.
+const NAMESPACES: &str = "/var/run/netns";
+/// And where it has settings of their own.
+const SETTINGS: &str = "/etc/netns";
 
 /// Numbers the laboratories of this process.
 static LABS: AtomicU32 = AtomicU32::new(0);
@@ -169,6 +180,35 @@ impl Namespace {
         run(self.command(Path::new(program)).args(args)).unwrap_or_else(|why| panic!("{why}"))
     }
 
+    /// A UDP socket in it, for this process.
+    ///
+    /// # Panics
+    /// When it cannot be bound.
+    pub fn udp_socket(&self, address: &str) -> UdpSocket {
+        // A thread of its own goes there and ends: the others stay where they are.
+        let bound = std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                let namespace = File::open(Path::new(NAMESPACES).join(self.name()))?;
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+                UdpSocket::bind(address)
+            });
+            there.join().expect("the thread ends")
+        });
+        bound.unwrap_or_else(|error| panic!("{address} in {self:?}: {error}"))
+    }
+
+    /// Programs in it ask this server for names from now on; those that run already have what they have read.
+    ///
+    /// # Panics
+    /// When that cannot be written.
+    pub fn resolve_at(&self, server: &str) {
+        // `ip netns exec` shows a program what stands here in the place of what is in /etc.
+        let settings = Path::new(SETTINGS).join(self.name());
+        let written = std::fs::create_dir_all(&settings)
+            .and_then(|()| std::fs::write(settings.join("resolv.conf"), format!("nameserver {server}\n")));
+        written.unwrap_or_else(|error| panic!("{}: {error}", settings.display()));
+    }
+
     /// Adds rules, in the words of `nft -f`.
     ///
     /// # Panics
@@ -204,6 +244,8 @@ impl Drop for Inner {
         if let Err(why) = run(Command::new("ip").args(["netns", "delete", &self.name])) {
             eprintln!("{why}");
         }
+        // Most have none.
+        let _ = std::fs::remove_dir_all(Path::new(SETTINGS).join(&self.name));
     }
 }
 
@@ -288,6 +330,7 @@ fn remove_stale() -> Result<(), String> {
             let _ = kill_process(pid, Signal::KILL);
         }
         let _ = run(Command::new("ip").args(["netns", "delete", name]));
+        let _ = std::fs::remove_dir_all(Path::new(SETTINGS).join(name));
     }
     Ok(())
 }

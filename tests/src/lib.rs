@@ -21,6 +21,7 @@ pub mod disk;
 pub mod ending;
 pub mod http;
 pub mod lab;
+pub mod names;
 pub mod nat;
 pub mod pair;
 pub mod process;

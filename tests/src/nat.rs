@@ -27,6 +27,7 @@ use tempfile::TempDir;
 use crate::{
     daemon::{self, Daemon},
     lab::{Lab, Link, Namespace},
+    names::{NAME, NameServer},
     relay::{self, Relay},
     wait::{eventually, skipped},
 };
@@ -116,9 +117,28 @@ impl Internet {
         relay_at(&host, &format!("{net}.2")).start().await
     }
 
-    /// Where the relay will be after [`Internet::move_relay`].
+    /// The same as nodes dial it.
     pub fn next_relay_address(&self) -> String {
-        format!("/ip4/{MOVED_NET}.2/tcp/{RELAY_PORT}/p2p/{}", self.relay.id())
+        format!(
+            "/ip4/{}/tcp/{RELAY_PORT}/p2p/{}",
+            self.next_relay_ip(),
+            self.relay.id()
+        )
+    }
+
+    /// A server of names on a host of its own, which knows where the relay is.
+    pub fn name_server(&self) -> NameServer {
+        let net = "45.14.0";
+        let host = self.lab.namespace("names");
+        self.lab
+            .link(&self.core, &format!("{net}.1/24"), &host, &format!("{net}.2/24"));
+        host.default_route(&format!("{net}.1"));
+        NameServer::start(&host, &format!("{net}.2"), &format!("{RELAY_NET}.2"))
+    }
+
+    /// Where the relay will be after [`Internet::move_relay`].
+    pub fn next_relay_ip(&self) -> String {
+        format!("{MOVED_NET}.2")
     }
 
     /// Kills the relay, gives its host another address instead of its own, and starts it again there.
@@ -221,6 +241,18 @@ impl Site {
     /// A daemon on the host, with TCP and QUIC on all its addresses, that knows the relay.
     pub fn daemon(&self) -> daemon::Builder {
         daemon_on(&self.home, &self.bootstrap)
+    }
+
+    /// The host knows the relay by its name only, over both transports.
+    pub fn know_relay_by_name(&mut self, names: &NameServer) {
+        self.home.resolve_at(names.ip());
+        let id = self.bootstrap[0]
+            .rsplit_once('/')
+            .expect("an address with its id")
+            .1;
+        self.bootstrap = ["tcp/4001", "udp/4001/quic-v1"]
+            .map(|road| format!("/dns4/{NAME}/{road}/p2p/{id}"))
+            .to_vec();
     }
 
     /// Nothing but TCP passes the router any more.

@@ -3,7 +3,8 @@
 //!
 //! PURE. The rules: a peer that did not take a task in time, or refused one, is left out for [`FIRST_REST`], twice as
 //! long each time in a row up to [`LONGEST_REST`]; after that one task tries it, and only when that is taken it gets
-//! more. Peers that nothing is known of any more are forgotten, the longest unused first.
+//! more. How fast a peer was is believed for [`BELIEVED`], then it is tried again in the same way. Peers that nothing is
+//! known of any more are forgotten, the longest unused first.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -16,8 +17,11 @@ use crate::engine::RouteNews;
 pub(super) const FIRST_REST: Duration = Duration::from_secs(5);
 /// The longest that a peer is left out; as long as between two attempts to reach it.
 pub(super) const LONGEST_REST: Duration = Duration::from_mins(5);
-/// How long one task tries a peer that was left out before the next may: what a candidate has to take it.
+/// How long one task tries a peer before the next may: what a candidate has to take it.
 const TRIAL: Duration = Duration::from_secs(3);
+/// How long the times of a peer say something of the next one: whoever was slow once may be fast by now, and nobody
+/// would know if it got no task any more.
+pub(super) const BELIEVED: Duration = Duration::from_mins(1);
 /// Weight of the newest acknowledgement in the mean of their times (RFC 6298 takes an eighth for round trips).
 const NEWEST: f64 = 0.125;
 /// Peers that are remembered: as many as one answer of a registry has, four times.
@@ -34,12 +38,24 @@ pub(super) struct Board {
 pub(super) struct Standing {
     /// Tasks with it that have not ended.
     pub(super) in_flight: u32,
-    /// Mean time that it takes to acknowledge a task, in seconds; None: not known.
+    /// Mean time that it takes to acknowledge a task, in seconds; None: it was never known.
     pub(super) latency: Option<f64>,
+    /// When it acknowledged one last.
+    measured: Duration,
+    /// Until then a task tries how fast it is.
+    tried_until: Duration,
     /// Tasks in a row that it did not take.
     pub(super) failures: u32,
     /// Left out until then.
     rests_until: Duration,
+}
+
+impl Standing {
+    /// The mean time to acknowledge a task while it still says something, in seconds.
+    pub(super) fn believed(&self, now: Duration) -> Option<f64> {
+        self.latency
+            .filter(|_| now.saturating_sub(self.measured) < BELIEVED)
+    }
 }
 
 impl Board {
@@ -63,8 +79,9 @@ impl Board {
                 standing.rests_until = Duration::ZERO;
                 if let Some(after) = after {
                     let after = after.as_secs_f64();
-                    let mean = standing.latency.unwrap_or(after);
+                    let mean = standing.believed(now).unwrap_or(after);
                     standing.latency = Some(mean + NEWEST * (after - mean));
+                    standing.measured = now;
                 }
             }
             RouteNews::Missed(peer) | RouteNews::Refused(peer) => {
@@ -90,9 +107,19 @@ impl Board {
         now >= self.standing(peer).rests_until
     }
 
-    /// A task is about to be given to a peer: one that was left out is tried with this one only.
+    /// Whether a peer's time is to be found out by the next task.
+    pub(super) fn is_untried(&self, now: Duration, peer: PeerId) -> bool {
+        let standing = self.standing(peer);
+        standing.believed(now).is_none() && now >= standing.tried_until
+    }
+
+    /// A task is about to be given to a peer: one that was left out, or whose time is not known, is tried with this one
+    /// only.
     pub(super) fn choose(&mut self, now: Duration, peer: PeerId) {
         let standing = self.of(peer);
+        if standing.believed(now).is_none() && now >= standing.tried_until {
+            standing.tried_until = now + TRIAL;
+        }
         if standing.failures > 0 && now >= standing.rests_until {
             standing.rests_until = now + TRIAL;
         }
@@ -151,6 +178,26 @@ mod tests {
         let after = Some(Duration::from_millis(160));
         board.hear(now, RouteNews::Taken { peer: peer(1), after });
         assert_eq!(board.standing(peer(1)).latency, Some(0.09));
+    }
+
+    #[test]
+    fn how_fast_it_was_is_believed_for_a_while() {
+        let mut board = Board::new();
+        let taken = |ms| RouteNews::Taken {
+            peer: peer(1),
+            after: Some(Duration::from_millis(ms)),
+        };
+        assert!(board.is_untried(Duration::ZERO, peer(1)));
+        board.hear(Duration::from_secs(1), taken(2000));
+        let late = Duration::from_secs(1) + BELIEVED;
+        assert!(!board.is_untried(late.saturating_sub(Duration::from_nanos(1)), peer(1)));
+        assert!(board.is_untried(late, peer(1)));
+        board.choose(late, peer(1));
+        assert!(!board.is_untried(late, peer(1)), "one task tries it");
+        assert!(board.is_untried(late + TRIAL, peer(1)));
+        // What it was before does not count any more.
+        board.hear(late + TRIAL, taken(10));
+        assert_eq!(board.standing(peer(1)).believed(late + TRIAL), Some(0.01));
     }
 
     #[test]

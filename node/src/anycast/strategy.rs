@@ -70,8 +70,7 @@ impl Choosing<'_> {
             RoutingStrategy::RoundRobin => {}
             RoutingStrategy::LeastLatency => {
                 peers.shuffle(rng);
-                let latency = |peer: &PeerId| self.board.standing(*peer).latency.unwrap_or(0.0);
-                peers.sort_by(|a, b| latency(a).total_cmp(&latency(b)));
+                peers.sort_by(|a, b| self.latency(*a).total_cmp(&self.latency(*b)));
             }
             RoutingStrategy::LeastLoaded => *peers = self.two_choices(std::mem::take(peers), rng),
         }
@@ -94,9 +93,17 @@ impl Choosing<'_> {
         chosen
     }
 
+    /// What a peer is believed to need, in seconds; nothing while the next task is to find out.
+    fn latency(&self, peer: PeerId) -> f64 {
+        if self.board.is_untried(self.now, peer) {
+            return 0.0;
+        }
+        self.board.standing(peer).latency.unwrap_or(UNKNOWN_LATENCY)
+    }
+
     fn load(&self, peer: PeerId) -> f64 {
         let standing = self.board.standing(peer);
-        let latency = standing.latency.unwrap_or(UNKNOWN_LATENCY).max(0.001);
+        let latency = standing.believed(self.now).unwrap_or(UNKNOWN_LATENCY).max(0.001);
         f64::from(standing.in_flight + 1) * latency * f64::from(standing.failures + 1)
     }
 }
@@ -109,7 +116,7 @@ mod tests {
     use rand::{SeedableRng as _, rngs::StdRng};
 
     use super::*;
-    use crate::engine::RouteNews;
+    use crate::{anycast::board::BELIEVED, engine::RouteNews};
 
     const ALL: [RoutingStrategy; 4] = [
         RoutingStrategy::Random,
@@ -237,11 +244,66 @@ mod tests {
         for seed in 0..20 {
             let chosen = choose(RoutingStrategy::LeastLatency, &mut board, 0, &agents, seed);
             assert_eq!(chosen, [peer(2), peer(3), peer(1)]);
-            let with_new = [peer(1), peer(2), peer(3), peer(4)];
-            assert_eq!(
-                choose(RoutingStrategy::LeastLatency, &mut board, 0, &with_new, seed)[0],
-                peer(4)
-            );
+        }
+        // One task finds out how fast a new one is; meanwhile the others have theirs.
+        let with_new = [peer(1), peer(2), peer(3), peer(4)];
+        for expected in [peer(4), peer(2), peer(2)] {
+            let chosen = choose(RoutingStrategy::LeastLatency, &mut board, 0, &with_new, 7);
+            assert_eq!(chosen[0], expected);
+        }
+    }
+
+    proptest! {
+        /// Peers of any speed, which changes at any time, under a steady flow of tasks: the fastest gets all of them but
+        /// those that find out how the others are by now, and these are found out, so nobody is forgotten for having been
+        /// slow once.
+        #[test]
+        fn the_slow_are_tried_again(
+            speeds in prop::collection::vec(prop::collection::vec(1..3000_u64, 4), 2..5),
+            gap in 50..1000_u64,
+            seed in any::<u64>(),
+        ) {
+            let agents: Vec<PeerId> = (1..=4).map(peer).collect();
+            let mut board = Board::new();
+            let mut rng = StdRng::seed_from_u64(seed);
+            let gap = Duration::from_millis(gap);
+            let mut now = Duration::ZERO;
+            // Acknowledgements on their way.
+            let mut coming: Vec<(Duration, PeerId, Duration)> = Vec::new();
+            for speeds in speeds {
+                let needs = |peer: PeerId| {
+                    let place = agents.iter().position(|other| *other == peer).unwrap();
+                    Duration::from_millis(speeds[place])
+                };
+                // Long enough for everybody to be tried by what is true from here on: each in its minute, and one minute
+                // more.
+                let (begins, ends) = (now + BELIEVED + Duration::from_secs(10), now + 3 * BELIEVED);
+                let mut given: HashMap<PeerId, u32> = HashMap::new();
+                let (mut best, mut all) = (0_u32, 0_u32);
+                let fastest = *speeds.iter().min().unwrap();
+                while now < ends {
+                    coming.retain(|(at, peer, after)| {
+                        let is_there = *at <= now;
+                        if is_there {
+                            board.hear(now, RouteNews::Taken { peer: *peer, after: Some(*after) });
+                        }
+                        !is_there
+                    });
+                    let mut choosing = Choosing {
+                        strategy: RoutingStrategy::LeastLatency, me: me(), now, round: 0, board: &mut board,
+                    };
+                    let first = choosing.candidates(&agents, &agents, &mut rng)[0];
+                    coming.push((now + needs(first), first, needs(first)));
+                    if now >= begins {
+                        *given.entry(first).or_default() += 1;
+                        all += 1;
+                        best += u32::from(needs(first).as_millis() as u64 == fastest);
+                    }
+                    now += gap;
+                }
+                prop_assert_eq!(given.len(), 4, "everybody is tried: {:?}", given);
+                prop_assert!(best >= all / 2, "{} of {} for the fastest", best, all);
+            }
         }
     }
 

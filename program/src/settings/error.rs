@@ -56,6 +56,16 @@ pub enum ConfigError {
         /// The flag that was perhaps meant.
         suggestion: Option<String>,
     },
+    /// A setting of that name is there, and has no flag.
+    #[error("{given}: this setting has no flag; set {}", instead(.variable.as_ref(), .key))]
+    NoFlag {
+        /// The flag as given.
+        given: String,
+        /// The environment variable that sets it, with its whole name.
+        variable: Option<String>,
+        /// Its name in the configuration file.
+        key: &'static str,
+    },
     /// A flag without its value, or a word that belongs to none.
     #[error("{given}: {reason}")]
     Usage {
@@ -136,6 +146,14 @@ fn did_you_mean(suggestion: Option<&String>) -> String {
     suggestion
         .map(|name| format!("; did you mean {name}?"))
         .unwrap_or_default()
+}
+
+/// Where a setting stands that has no flag.
+fn instead(variable: Option<&String>, key: &str) -> String {
+    match variable {
+        Some(variable) => format!("{variable} in the environment, or {key} in the file of --config"),
+        None => format!("{key} in the file of --config"),
+    }
 }
 
 /// The known name that is most like a mistyped one, if any is like it at all.

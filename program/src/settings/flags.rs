@@ -49,7 +49,7 @@ pub(super) fn parse<C>(
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => return Ok(Parsed::Help(error.to_string())),
             ErrorKind::DisplayVersion => return Ok(Parsed::Version(stamped(&error.to_string()))),
-            _ => return Err(one_line(program.keys, &error)),
+            _ => return Err(one_line(program, &error)),
         },
     };
     Ok(Parsed::Run(Flags {
@@ -158,7 +158,7 @@ fn entries<C>(keys: &'static [Key<C>], matches: &ArgMatches) -> Vec<Entry<C>> {
 }
 
 /// What the parser reports on several lines, on one.
-fn one_line<C>(keys: &[Key<C>], error: &clap::Error) -> ConfigError {
+fn one_line<C>(program: &Program<C>, error: &clap::Error) -> ConfigError {
     let given = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(given)) => given.clone(),
         Some(ContextValue::Strings(given)) => given.join(" "),
@@ -171,16 +171,7 @@ fn one_line<C>(keys: &[Key<C>], error: &clap::Error) -> ConfigError {
                 .split('=')
                 .next()
                 .unwrap_or_default();
-            let flags = keys
-                .iter()
-                .filter_map(|key| key.flag.as_ref())
-                .map(|flag| flag.name);
-            let known = flags.chain(["config", "print-config", "version", "help"]);
-            let suggestion = nearest(name, known).map(|flag| format!("--{flag}"));
-            return ConfigError::UnknownFlag {
-                given: given.escape_debug().to_string(),
-                suggestion,
-            };
+            return unknown(program, name, &given);
         }
         ErrorKind::UnknownArgument => {
             "belongs to no flag; values follow their flag, lists are separated by commas"
@@ -194,4 +185,54 @@ fn one_line<C>(keys: &[Key<C>], error: &clap::Error) -> ConfigError {
         given: given.escape_debug().to_string(),
         reason,
     }
+}
+
+/// What to say of a flag that there is not: the setting of that name, or the flag that is most like it.
+fn unknown<C>(program: &Program<C>, name: &str, given: &str) -> ConfigError {
+    let given = given.escape_debug().to_string();
+    let meant = named(program.keys, name);
+    if let Some(key) = meant.filter(|key| key.flag.is_none()) {
+        return ConfigError::NoFlag {
+            given,
+            variable: key
+                .variable
+                .map(|variable| format!("{}{variable}", program.prefix)),
+            key: key.name,
+        };
+    }
+    let flags = program
+        .keys
+        .iter()
+        .filter_map(|key| key.flag.as_ref())
+        .map(|flag| flag.name);
+    let known = flags.chain(["config", "print-config", "version", "help"]);
+    let suggestion = match meant.and_then(|key| key.flag.as_ref()) {
+        Some(flag) => Some(flag.name),
+        None => nearest(name, known),
+    };
+    ConfigError::UnknownFlag {
+        given,
+        suggestion: suggestion.map(|flag| format!("--{flag}")),
+    }
+}
+
+/// The setting that somebody calls so as a flag: by its name in the file, whole or without its table, or by its variable.
+fn named<C>(keys: &'static [Key<C>], flag: &str) -> Option<&'static Key<C>> {
+    let plain = |name: &str| name.replace(['-', '.'], "_").to_ascii_lowercase();
+    let wanted = plain(flag);
+    let whole = keys
+        .iter()
+        .find(|key| plain(key.name) == wanted || key.variable.is_some_and(|name| plain(name) == wanted));
+    let mut ends = keys.iter().filter(|key| {
+        key.name
+            .rsplit('.')
+            .next()
+            .is_some_and(|end| plain(end) == wanted)
+    });
+    // Of several that end alike none is meant more than another.
+    let alone = match (ends.next(), ends.next()) {
+        (Some(key), None) => Some(key),
+        _ => None,
+    };
+    whole.or(alone)
 }

@@ -130,6 +130,11 @@ impl Check<'_> {
                 "from 1 to 4294967295",
             ),
             (
+                count(c.max_circuits_per_ip),
+                "max_circuits_per_ip",
+                "from 1 to 4294967295",
+            ),
+            (
                 count(c.reservations_per_ip),
                 "reservations_per_ip",
                 "from 1 to 4294967295",
@@ -167,6 +172,11 @@ impl Check<'_> {
                 "from 1 to 16777216",
             ),
             (entries(c.entries_per_ip), "entries_per_ip", "from 1 to 16777216"),
+            (
+                c.entry_bytes_per_ip.0 >= 4096,
+                "entry_bytes_per_ip",
+                "at least 4KiB, what an entry takes",
+            ),
             (
                 c.requests_per_ip <= 1_000_000,
                 "requests_per_ip",

@@ -58,7 +58,7 @@ fn other_value(name: &str, default: &str) -> &'static str {
         "api_cors_origins" => "https://example.org",
         "otlp_endpoint" => "http://x:4317",
         name if name.ends_with("_listen") => "localhost:9",
-        name if name.ends_with("_bytes") => "2GiB",
+        "entry_bytes_per_ip" | "circuit_bytes" => "2GiB",
         _ if default == "false" => "true",
         _ if default.starts_with('"') => "7s",
         _ => "77",

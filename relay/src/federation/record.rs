@@ -12,14 +12,9 @@ use agentanycast_proto::v1::{
 use prost::Message as _;
 
 use super::merge::{Nanos, SECOND, nanos};
-use crate::registry::{Agent, Incoming, MAX_PROOFS, Source, each_once, nanos_of};
-
-/// The RPC that registers.
-pub const REGISTER: &str = "/agentanycast.v1.RegistryService/RegisterSkills";
-/// The RPC that takes skills off, or everything.
-pub const UNREGISTER: &str = "/agentanycast.v1.RegistryService/UnregisterSkills";
-/// The RPC that extends.
-pub const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
+use crate::registry::{
+    Agent, HEARTBEAT, Incoming, MAX_PROOFS, REGISTER, Source, UNREGISTER, each_once, nanos_of,
+};
 
 /// How old the last proof of a live record may be, besides the life of an entry: clocks of relays that are
 /// badly set may be ten minutes apart either way, and a stolen proof must not serve for ever.

@@ -18,6 +18,7 @@ use agentanycast_proto::{
         federation_service_client::FederationServiceClient,
     },
 };
+use prost::Message as _;
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
@@ -48,6 +49,9 @@ const PAGE: usize = 1000;
 
 /// Pages in one go; then others have their turn.
 const PAGES: usize = 200;
+
+/// Characters of a failure that are shown.
+const MOST_SAID: usize = 400;
 
 /// The call that pulls.
 const SYNC: &str = "/agentanycast.v1.FederationService/SyncRegistrations";
@@ -219,6 +223,7 @@ impl Link {
     /// Asks for everything that has changed there.
     async fn pull(&mut self) -> Result<(), Status> {
         let begun = Instant::now();
+        self.locate().await;
         for _ in 0..PAGES {
             let request = SyncRegistrationsRequest {
                 relay_id: self.handle.me().to_owned(),
@@ -232,8 +237,8 @@ impl Link {
                 Request::new(request),
                 PAGE_BOUND,
             );
-            let answer = called(call).await?;
-            self.answered(&answer).await;
+            let answer = called(call).await.map_err(|status| pull_failed(&status))?;
+            self.answered(&answer);
             let page = answer.into_inner();
             if page.epoch != self.epoch {
                 // It was started anew: it may have lost what we told it, and we what it told us.
@@ -274,8 +279,10 @@ impl Link {
                     relay_id: self.handle.me().to_owned(),
                     registrations: page.records,
                 };
-                let answer = called(self.client.push_registrations(request)).await?;
-                self.answered(&answer).await;
+                let bytes = request.encoded_len();
+                let answer = called(self.client.push_registrations(request)).await;
+                let answer = answer.map_err(|status| push_failed(&status, count, bytes))?;
+                self.answered(&answer);
                 self.handle.metrics().push.observe(seconds(begun.elapsed()));
                 self.peers.change(self.place, |peer| peer.pushed += count as u64);
                 let rejected = answer.get_ref().rejected;
@@ -290,17 +297,22 @@ impl Link {
         }
     }
 
+    /// Looks where it is now: what it pushes comes from there. A name that is not answered for changes nothing.
+    async fn locate(&self) {
+        if let Ok(Ok(found)) = timeout(DEADLINE, tokio::net::lookup_host(&self.address)).await {
+            self.handle
+                .relay_is_at(&self.address, found.map(|address| address.ip()));
+        }
+    }
+
     /// Notes an answer and who has given it.
-    async fn answered<T>(&mut self, answer: &Response<T>) {
+    fn answered<T>(&mut self, answer: &Response<T>) {
         let id = answer.metadata().get(RELAY_KEY).and_then(|id| id.to_str().ok());
         // A deployed relay does not tell its id; its address then stands for it.
         let id = id.unwrap_or(&self.address);
         if id != &*self.relay {
             self.relay = id.into();
             self.pushed = 0;
-            if let Ok(ips) = tokio::net::lookup_host(&self.address).await {
-                self.handle.relay_is_at(ips.map(|address| address.ip()));
-            }
         }
         let relay = self.relay.to_string();
         self.peers.change(self.place, |peer| {
@@ -319,7 +331,7 @@ impl Link {
         let reason = match status.code() {
             Code::Unimplemented => "it does not take part in federation".to_owned(),
             Code::Unavailable => "it cannot be reached".to_owned(),
-            code => format!("{code:?}: {}", status.message()),
+            code => format!("{code:?}: {}", one_line(status.message())),
         };
         let mut wait = DEADLINE;
         self.peers.change(self.place, |peer| {
@@ -331,6 +343,41 @@ impl Link {
             wait = Duration::from_nanos(until.saturating_sub(now()));
         });
         wait
+    }
+}
+
+/// What another relay says of a failure: on one line, not endless.
+fn one_line(said: &str) -> String {
+    said.chars()
+        .take(MOST_SAID)
+        .flat_map(char::escape_debug)
+        .collect()
+}
+
+/// A failure to read a page, with what is read at most where that was the cause.
+fn pull_failed(status: &Status) -> Status {
+    if status.code() != Code::OutOfRange {
+        return status.clone();
+    }
+    let Bound { bytes, elements, .. } = PAGE_BOUND;
+    Status::out_of_range(format!(
+        "a page of it is not read, {bytes} bytes and {elements} parts at most; update that relay, which sends smaller \
+         ones ({})",
+        status.message()
+    ))
+}
+
+/// A failure to push a page, with its size where the other relay does not take it.
+fn push_failed(status: &Status, count: usize, bytes: usize) -> Status {
+    match status.code() {
+        Code::OutOfRange | Code::ResourceExhausted | Code::InvalidArgument => Status::new(
+            status.code(),
+            format!(
+                "it does not take a push of {bytes} bytes, with {count} of our records; raise its limits or update it ({})",
+                status.message()
+            ),
+        ),
+        _ => status.clone(),
     }
 }
 

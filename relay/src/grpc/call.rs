@@ -59,8 +59,8 @@ pub(super) fn caller(
         statement,
         bytes: &signature,
     };
-    let proof = handle.prove(signature).map_err(|error| match error {
-        BadProof::Busy => Status::resource_exhausted(error.to_string()),
+    let proof = handle.prove(source, signature).map_err(|error| match error {
+        BadProof::Busy { .. } => Status::resource_exhausted(error.to_string()),
         error => Status::unauthenticated(error.to_string()),
     })?;
     Ok(Caller {

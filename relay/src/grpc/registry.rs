@@ -18,10 +18,9 @@ use super::{
     unary::{self, calls, service},
 };
 use crate::{
-    federation::record::{HEARTBEAT, REGISTER, UNREGISTER},
     handle::Handle,
     metrics::seconds,
-    registry::{Query, Refused, timestamp},
+    registry::{HEARTBEAT, Query, REGISTER, Refused, UNREGISTER, timestamp},
 };
 
 const DISCOVER: &str = "/agentanycast.v1.RegistryService/DiscoverBySkill";

@@ -13,7 +13,7 @@ use libp2p::{
     swarm::{self, NetworkBehaviour},
 };
 
-use super::{NetConfig, places::Places, transport};
+use super::{NetConfig, circuits::Circuits, meter::Meter, places::Places, transport};
 use crate::metrics::Metrics;
 
 /// A connection without a reservation or a circuit is closed after this time.
@@ -62,10 +62,17 @@ pub(super) struct Behaviour {
 pub(super) fn swarm(
     config: &NetConfig,
     places: &Places,
+    circuits: &Circuits,
     metrics: &Arc<Metrics>,
 ) -> Result<Swarm<Behaviour>, noise::Error> {
     let local = config.keypair.public().to_peer_id();
-    let transport = transport::build(&config.keypair, metrics)?;
+    let transport = transport::build(
+        &config.keypair,
+        Meter {
+            bytes: metrics.bytes.clone(),
+            circuits: circuits.clone(),
+        },
+    )?;
     let limits = connection_limits::ConnectionLimits::default()
         .with_max_established(Some(config.max_connections))
         .with_max_established_per_peer(Some(MAX_PER_PEER))
@@ -85,7 +92,7 @@ pub(super) fn swarm(
         identify: identify::Behaviour::new(identify),
         ping: ping::Behaviour::default(),
         autonat: autonat::v2::server::Behaviour::default(),
-        relay: relay::Behaviour::new(local, relay_config(config, places.clone())),
+        relay: relay::Behaviour::new(local, relay_config(config, places.clone(), circuits.clone())),
     };
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(IDLE_TIMEOUT)
@@ -94,7 +101,7 @@ pub(super) fn swarm(
     Ok(Swarm::new(transport, behaviour, local, swarm_config))
 }
 
-fn relay_config(config: &NetConfig, places: Places) -> relay::Config {
+fn relay_config(config: &NetConfig, places: Places, circuits: Circuits) -> relay::Config {
     let relay = relay::Config {
         // Counted by `places`: this one would refuse to renew what is held.
         max_reservations: usize::MAX,
@@ -108,12 +115,12 @@ fn relay_config(config: &NetConfig, places: Places) -> relay::Config {
         circuit_src_rate_limiters: Vec::new(),
     };
     let (reservations, reservation_gap) = rate(config.reservations_per_ip);
-    let (circuits, circuit_gap) = rate(config.circuits_per_ip);
+    let (per_hour, circuit_gap) = rate(config.circuits_per_ip);
     let (per_peer, peer_gap) = rate(PER_PEER.get());
     let mut relay = relay
         .reservation_rate_per_peer(per_peer, peer_gap)
         .reservation_rate_per_ip(reservations, reservation_gap)
-        .circuit_src_per_ip(circuits, circuit_gap);
+        .circuit_src_per_ip(per_hour, circuit_gap);
     for limiters in [
         &mut relay.reservation_rate_limiters,
         &mut relay.circuit_src_rate_limiters,
@@ -127,6 +134,8 @@ fn relay_config(config: &NetConfig, places: Places) -> relay::Config {
     // Last: what it gives is held.
     let place = move |peer: PeerId, remote: &Multiaddr, _: Instant| places.ask(peer, remote);
     relay.reservation_rate_limiters.push(Box::new(place));
+    let circuit = move |peer: PeerId, remote: &Multiaddr, _: Instant| circuits.ask(peer, remote);
+    relay.circuit_src_rate_limiters.push(Box::new(circuit));
     relay
 }
 

@@ -40,6 +40,7 @@ async fn started(listen: &str) -> (Result<Net, StartError>, CancellationToken) {
         max_reservations_per_ip: 1,
         max_circuits: 1,
         max_circuits_per_peer: 1,
+        max_circuits_per_ip: 1,
         circuit_duration: Duration::from_secs(1),
         circuit_bytes: 1,
         reservations_per_ip: 1,

@@ -1,6 +1,6 @@
 //! The roads to a relay: TCP and WebSocket with Noise and yamux, QUIC v1. The one rule: there is no plaintext path.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use libp2p::{
     PeerId, Transport,
@@ -13,8 +13,10 @@ use libp2p::{
     noise, quic, tcp, websocket, yamux,
 };
 
-use super::meter::Metered;
-use crate::metrics::Metrics;
+use super::{
+    circuits::source,
+    meter::{Meter, Metered},
+};
 
 /// Longest wait for a connection, from the first packet to the agreed muxer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,10 +38,10 @@ const QUIC_SILENCE: Duration = Duration::from_secs(30);
 /// forget UDP after 30 s (RFC 4787 asks for two minutes, many give less).
 const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// All roads; what circuits carry on them is counted.
+/// All roads; circuits on them, and what these carry, are counted.
 pub(super) fn build(
     keypair: &Keypair,
-    metrics: &Arc<Metrics>,
+    meter: Meter,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
     let tcp_config = || tcp::tokio::Transport::new(tcp::Config::new().nodelay(true));
     let mut ws = websocket::Config::new(tcp_config());
@@ -59,15 +61,18 @@ pub(super) fn build(
     config.max_idle_timeout = QUIC_SILENCE.as_millis() as u32;
     config.keep_alive_interval = QUIC_KEEP_ALIVE;
     let quic = quic::tokio::Transport::new(config).map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
-    let bytes = metrics.bytes.clone();
     // WebSocket first: it knows by the address what is its own.
     let all = ws
         .or_transport(tcp)
         .map(|either, _| either.into_inner())
         .or_transport(quic)
-        .map(move |either, _| {
+        .map(move |either, endpoint| {
             let (peer, muxer) = either.into_inner();
-            (peer, StreamMuxerBox::new(Metered::new(muxer, bytes.clone())))
+            let remote = source(endpoint.get_remote_address());
+            (
+                peer,
+                StreamMuxerBox::new(Metered::new(muxer, meter.clone(), remote)),
+            )
         });
     Ok(TransportTimeout::new(all, CONNECT_TIMEOUT).boxed())
 }

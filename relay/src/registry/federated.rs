@@ -17,8 +17,11 @@ use super::{
 };
 use crate::federation::merge::{FUTURE, Nanos, SECOND, Stamp, Versioned as _, nanos, replaces};
 
-/// Most bytes of records in a page: well below what gRPC libraries take.
+/// Most bytes of records in a page: well below the 4 MiB that gRPC libraries take.
 const PAGE_BYTES: usize = 3 << 20;
+
+/// Most skills, tags and other parts of the records in a page: half of what a relay takes in a push.
+const PAGE_ELEMENTS: usize = 200_000;
 
 /// Most records that are looked at for one page, those that its reader has already among them.
 const LOOKED_AT: usize = 10_000;
@@ -119,29 +122,15 @@ impl Registry {
         ) {
             return Ok(Merged::Known);
         }
-        let stood = standing.filter(|record| record.live.is_some());
-        let (was_live, stood) = (stood.is_some(), stood.and_then(|record| record.source));
         let source = incoming.source.map(|source| (source, Kind::Pushed));
-        if !incoming.over {
-            self.room_for(now, &incoming.origin, was_live)?;
-            if let Some(source) = source.filter(|source| stood != Some(*source)) {
-                self.quota(source)?;
-            }
-        }
+        let source = match standing {
+            // A tombstone has the share of what it ends, so that there is room for it.
+            Some(standing) if incoming.over => standing.source,
+            _ => source,
+        };
         let doubted = (stamp.version > now.saturating_add(FUTURE)).then(|| now.saturating_add(FUTURE));
-        let record = self.incoming_record(now, incoming, stamp)?;
-        let record = Record { doubted, ..record };
-        if record.live.is_none() {
-            self.bury(
-                Record {
-                    source: None,
-                    ..record
-                },
-                now,
-            );
-        } else {
-            self.table.put(Record { source, ..record }, now);
-        }
+        let record = self.incoming_record(now, incoming, stamp, source)?;
+        self.table.put(Record { doubted, ..record }, now);
         Ok(Merged::Taken)
     }
 
@@ -188,30 +177,13 @@ impl Registry {
         Ok(Merged::Corrected)
     }
 
-    fn room_for(&mut self, now: Nanos, origin: &str, was_live: bool) -> Result<(), Refused> {
-        let full =
-            |registry: &Self| !was_live && registry.table.figures().federated >= registry.limits.federated;
-        if full(self) {
-            self.expire(now, usize::MAX);
-        }
-        if full(self) {
-            return Err(Refused::Limit {
-                what: "entries of other relays",
-                most: self.limits.federated,
-                advice: "let some expire",
-            });
-        }
-        if !was_live && self.table.of_origin(origin) >= self.limits.per_origin {
-            return Err(Refused::Limit {
-                what: "entries of one origin relay",
-                most: self.limits.per_origin,
-                advice: "let some expire",
-            });
-        }
-        Ok(())
-    }
-
-    fn incoming_record(&mut self, now: Nanos, incoming: Incoming, stamp: Stamp) -> Result<Record, Refused> {
+    fn incoming_record(
+        &mut self,
+        now: Nanos,
+        incoming: Incoming,
+        stamp: Stamp,
+        source: Option<(Source, Kind)>,
+    ) -> Result<Record, Refused> {
         let longest = if incoming.over {
             self.limits.tombstone_life()
         } else {
@@ -219,23 +191,15 @@ impl Registry {
         };
         let expires = now.saturating_add(incoming.life.min(nanos(longest)));
         let origin: Arc<str> = incoming.origin.into();
-        if incoming.over {
-            return Ok(Record {
-                peer: incoming.agent.peer.into(),
-                origin,
-                stamp,
-                live: None,
-                expires,
-                proofs: incoming.proofs.into(),
-                via: incoming.via,
-                source: None,
-                doubted: None,
-                changed: 0,
-            });
-        }
-        let times = [now, incoming.registered, expires];
-        let record = self.record(incoming.agent, origin, stamp, times, incoming.proofs)?;
+        let record = if incoming.over {
+            let whose = (incoming.agent.peer.into(), origin);
+            self.tombstone(now, whose, stamp, incoming.proofs, source)?
+        } else {
+            let times = [now, incoming.registered, expires];
+            self.record(incoming.agent, origin, stamp, times, incoming.proofs, source)?
+        };
         Ok(Record {
+            expires,
             via: incoming.via,
             ..record
         })
@@ -247,9 +211,9 @@ impl Registry {
             cursor: since,
             ..Page::default()
         };
-        let mut bytes = 0;
+        let (mut bytes, mut elements) = (0, 0);
         for (looked_at, record) in self.table.changes(since).enumerate() {
-            if page.records.len() >= most || bytes >= PAGE_BYTES || looked_at >= LOOKED_AT {
+            if page.records.len() >= most || looked_at >= LOOKED_AT {
                 page.more = true;
                 break;
             }
@@ -257,6 +221,12 @@ impl Registry {
                 && let Some(told) = told(record, now)
             {
                 bytes += told.encoded_len();
+                elements += elements_of(&told);
+                // A record by itself is below both, by the limits of an agent and its proofs.
+                if !page.records.is_empty() && (bytes > PAGE_BYTES || elements > PAGE_ELEMENTS) {
+                    page.more = true;
+                    break;
+                }
                 page.records.push(told);
             }
             page.cursor = record.changed;
@@ -279,13 +249,6 @@ impl Registry {
     /// When it is not within the limits of now.
     pub fn restore(&mut self, now: Nanos, kept: Incoming) -> Result<(), Refused> {
         self.check_incoming(&kept)?;
-        if self.table.figures().local >= self.limits.local {
-            return Err(Refused::Limit {
-                what: "entries of this registry",
-                most: self.limits.local,
-                advice: "raise it to keep them all",
-            });
-        }
         let stamp = Stamp {
             proven_ms: kept.proven_ms,
             version: kept.version,
@@ -298,7 +261,7 @@ impl Registry {
             via: None,
             ..kept
         };
-        let record = self.incoming_record(now, kept, stamp)?;
+        let record = self.incoming_record(now, kept, stamp, None)?;
         self.table.put(record, now);
         Ok(())
     }
@@ -317,6 +280,12 @@ fn told(record: &Record, now: Nanos) -> Option<FederatedRegistration> {
     told.version = record.stamp.version.min(believed);
     told.remaining_ms = ((record.expires - now) / (SECOND / 1000)).max(1);
     Some(told)
+}
+
+/// Parts of a record that take memory of their own when it is decoded: itself, its times, and each of its lists'.
+fn elements_of(told: &FederatedRegistration) -> usize {
+    let tags: usize = told.skills.iter().map(|skill| skill.tags.len()).sum();
+    3 + told.skills.len() + tags + told.addresses.len() + told.proofs.len()
 }
 
 fn is_known_to(record: &Record, reader: Reader<'_>) -> bool {

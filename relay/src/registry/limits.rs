@@ -25,13 +25,20 @@ pub struct Limits {
     pub addresses: usize,
     /// Most bytes of one agent as it is answered. Default: 1 MiB, so that three fit into any answer.
     pub agent_bytes: usize,
-    /// Most bytes of all agents as they are answered, local and federated. Default: 1 GiB.
-    pub total_bytes: usize,
-    /// Most entries that one source registers without proof, and as many with. Default: 1024, so that 64 addresses
-    /// are needed to fill the table.
+    /// Most bytes of all entries that were registered here: what they answer, what was signed for them, and a share for
+    /// the index. Default: 512 MiB.
+    pub local_bytes: usize,
+    /// Most bytes of all entries learned from other relays. Default: 1 GiB.
+    pub federated_bytes: usize,
+    /// Most entries that one source registers without proof, and as many with. As many again are remembered after their
+    /// end. Default: 1024, so that 64 addresses are needed to fill the table.
     pub per_source: usize,
+    /// Most bytes of those. Default: 8 MiB, so that 64 addresses are needed.
+    pub source_bytes: usize,
     /// Most entries of one origin, and most that one stranger's address may push. Default: 16 384, a quarter.
     pub per_origin: usize,
+    /// Most bytes of those. Default: 256 MiB, a quarter.
+    pub origin_bytes: usize,
     /// Whether only what the peer has signed is taken. Default: no.
     pub signed_only: bool,
 }
@@ -48,9 +55,12 @@ impl Default for Limits {
             description_bytes: 4096,
             addresses: 16,
             agent_bytes: 1 << 20,
-            total_bytes: 1 << 30,
+            local_bytes: 512 << 20,
+            federated_bytes: 1 << 30,
             per_source: 1024,
+            source_bytes: 8 << 20,
             per_origin: 16_384,
+            origin_bytes: 256 << 20,
             signed_only: false,
         }
     }

@@ -1,13 +1,58 @@
-//! How much each source has, as far as quotas care. PURE.
+//! How much each source and each origin has, as far as quotas care. PURE.
 
-use std::collections::HashMap;
+use std::{borrow::Borrow, collections::HashMap, hash::Hash};
 
 /// Where a request came from.
 pub use agentanycast_door::Network as Source;
 
-/// How many entries each source has. A source without any takes no memory.
-#[derive(Debug, Default)]
-pub(super) struct Counts(HashMap<(Source, Kind), u32>);
+/// Records that are counted together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Those that are live.
+    pub(super) live: usize,
+    /// Those that are remembered after their end: tombstones, and what has expired of late.
+    pub(super) over: usize,
+    /// What all of them take (`Record::bytes`).
+    pub(super) bytes: usize,
+}
+
+impl Held {
+    /// One record.
+    pub(super) fn one(is_live: bool, bytes: usize) -> Self {
+        Self {
+            live: usize::from(is_live),
+            over: usize::from(!is_live),
+            bytes,
+        }
+    }
+
+    /// All of them.
+    pub(super) fn records(&self) -> usize {
+        self.live + self.over
+    }
+
+    pub(super) fn add(&mut self, more: Self) {
+        self.live += more.live;
+        self.over += more.over;
+        self.bytes += more.bytes;
+    }
+
+    pub(super) fn remove(&mut self, less: Self) {
+        self.live -= less.live;
+        self.over -= less.over;
+        self.bytes -= less.bytes;
+    }
+}
+
+/// What each has. Whoever has nothing takes no memory.
+#[derive(Debug)]
+pub(super) struct Shares<K>(HashMap<K, Held>);
+
+impl<K> Default for Shares<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
 
 /// What is counted apart from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,20 +65,28 @@ pub(super) enum Kind {
     Pushed,
 }
 
-impl Counts {
-    pub(super) fn of(&self, source: Source, kind: Kind) -> usize {
-        self.0.get(&(source, kind)).map_or(0, |count| *count as usize)
+impl<K: Hash + Eq> Shares<K> {
+    pub(super) fn of<Q: Hash + Eq + ?Sized>(&self, whose: &Q) -> Held
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get(whose).copied().unwrap_or_default()
     }
 
-    pub(super) fn add(&mut self, source: Source, kind: Kind) {
-        *self.0.entry((source, kind)).or_default() += 1;
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    pub(super) fn remove(&mut self, source: Source, kind: Kind) {
-        if let Some(count) = self.0.get_mut(&(source, kind)) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.0.remove(&(source, kind));
+    pub(super) fn add(&mut self, whose: K, more: Held) {
+        self.0.entry(whose).or_default().add(more);
+    }
+
+    pub(super) fn remove(&mut self, whose: &K, less: Held) {
+        if let Some(held) = self.0.get_mut(whose) {
+            held.remove(less);
+            if held.records() == 0 {
+                self.0.remove(whose);
             }
         }
     }

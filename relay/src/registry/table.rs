@@ -14,7 +14,8 @@ use super::{
     agent::Answer,
     names::{Names, SetId},
     places::{Class, Place, Seeded, Slot},
-    source::{Counts, Kind, Source},
+    room,
+    source::{Held, Kind, Shares, Source},
 };
 use crate::federation::merge::{Nanos, Stamp, Versioned};
 
@@ -32,7 +33,7 @@ pub(super) struct Record {
     pub(super) proofs: Arc<[RegistryProof]>,
     /// The relay that told us; none for our own.
     pub(super) via: Option<Arc<str>>,
-    /// Whose quota it takes.
+    /// Whose share it takes.
     pub(super) source: Option<(Source, Kind)>,
     /// Its version is too far ahead to be believed for longer than until then, when it becomes that.
     pub(super) doubted: Option<Nanos>,
@@ -65,9 +66,13 @@ impl Record {
             .map_or(self.expires, |doubted| doubted.min(self.expires))
     }
 
-    fn bytes(&self) -> usize {
-        let proofs: usize = self.proofs.iter().map(|proof| proof.request.len()).sum();
-        self.live.as_ref().map_or(0, |live| live.answer.len()) + proofs
+    /// What it takes of every share.
+    pub(super) fn held(&self) -> Held {
+        let (answer, places) = self
+            .live
+            .as_ref()
+            .map_or((0, 0), |live| (live.answer.len(), live.sets.len()));
+        Held::one(self.live.is_some(), room::bytes(answer, places, &self.proofs))
     }
 }
 
@@ -90,13 +95,15 @@ pub struct Figures {
     pub federated_skills: usize,
     /// Records that are not live: tombstones and what has expired of late.
     pub over: usize,
-    /// Bytes of all entries as they are answered.
+    /// Bytes of all records, as the limits count them.
     pub bytes: usize,
 }
 
 /// All records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
+    /// This relay, as an origin.
+    me: Arc<str>,
     slots: Vec<Option<Record>>,
     free: Vec<Slot>,
     /// Usually one record per peer; more when it is registered at several relays.
@@ -105,16 +112,34 @@ pub(super) struct Table {
     due: BTreeSet<(Nanos, Slot)>,
     changes: BTreeMap<u64, Slot>,
     last_change: u64,
-    pub(super) sources: Counts,
-    /// Live records of each other relay.
-    origins: HashMap<Arc<str>, usize>,
-    local: usize,
-    federated: usize,
-    over: usize,
-    bytes: usize,
+    pub(super) sources: Shares<(Source, Kind)>,
+    /// Of each other relay.
+    pub(super) origins: Shares<Arc<str>>,
+    /// Of this one.
+    pub(super) local: Held,
+    /// Of all others.
+    pub(super) federated: Held,
 }
 
 impl Table {
+    /// An empty one of this relay.
+    pub(super) fn new(me: Arc<str>) -> Self {
+        Self {
+            me,
+            slots: Vec::new(),
+            free: Vec::new(),
+            peers: HashMap::new(),
+            names: Names::default(),
+            due: BTreeSet::new(),
+            changes: BTreeMap::new(),
+            last_change: 0,
+            sources: Shares::default(),
+            origins: Shares::default(),
+            local: Held::default(),
+            federated: Held::default(),
+        }
+    }
+
     pub(super) fn find(&self, peer: &str, origin: &str) -> Option<Slot> {
         let slots = self.peers.get(peer)?.iter();
         slots
@@ -141,17 +166,13 @@ impl Table {
     pub(super) fn figures(&self) -> Figures {
         let (skills, federated_skills) = self.names.skill_counts();
         Figures {
-            local: self.local,
-            federated: self.federated,
+            local: self.local.live,
+            federated: self.federated.live,
             skills,
             federated_skills,
-            over: self.over,
-            bytes: self.bytes,
+            over: self.local.over + self.federated.over,
+            bytes: self.local.bytes + self.federated.bytes,
         }
-    }
-
-    pub(super) fn of_origin(&self, origin: &str) -> usize {
-        self.origins.get(origin).copied().unwrap_or(0)
     }
 
     /// Puts a record in, in the place of the one of its peer and origin. `now` only keeps the count of
@@ -197,14 +218,13 @@ impl Table {
         Some(record)
     }
 
-    /// Ends a live record that has expired, and remembers it until then.
+    /// Ends a live record that has expired, and remembers it until then, in the share that it had.
     pub(super) fn end(&mut self, slot: Slot, until: Nanos, now: Nanos) {
         if let Some(record) = self.get(slot).cloned() {
             let ended = Record {
                 live: None,
                 expires: until,
                 proofs: Arc::default(),
-                source: None,
                 ..record
             };
             self.put(ended, now);
@@ -224,13 +244,15 @@ impl Table {
         let record = self.slots.get_mut(slot as usize)?.take()?;
         self.due.remove(&(record.due(), slot));
         self.changes.remove(&record.changed);
-        self.bytes -= record.bytes();
-        if let Some((source, kind)) = record.source {
-            self.sources.remove(source, kind);
+        let held = record.held();
+        if let Some(source) = &record.source {
+            self.sources.remove(source, held);
         }
-        match &record.live {
-            Some(live) => self.count(&record, live.place.class, false),
-            None => self.over -= 1,
+        if record.origin == self.me {
+            self.local.remove(held);
+        } else {
+            self.federated.remove(held);
+            self.origins.remove(&record.origin, held);
         }
         Some(record)
     }
@@ -238,32 +260,17 @@ impl Table {
     fn attach(&mut self, slot: Slot, record: Record) {
         self.due.insert((record.due(), slot));
         self.changes.insert(record.changed, slot);
-        self.bytes += record.bytes();
-        if let Some((source, kind)) = record.source {
-            self.sources.add(source, kind);
+        let held = record.held();
+        if let Some(source) = record.source {
+            self.sources.add(source, held);
         }
-        match &record.live {
-            Some(live) => self.count(&record, live.place.class, true),
-            None => self.over += 1,
+        if record.origin == self.me {
+            self.local.add(held);
+        } else {
+            self.federated.add(held);
+            self.origins.add(Arc::clone(&record.origin), held);
         }
         self.slots[slot as usize] = Some(record);
-    }
-
-    fn count(&mut self, record: &Record, class: Class, more: bool) {
-        let step = |count: &mut usize| *count = if more { *count + 1 } else { *count - 1 };
-        if !class.is_federated() {
-            step(&mut self.local);
-            return;
-        }
-        step(&mut self.federated);
-        if more {
-            *self.origins.entry(Arc::clone(&record.origin)).or_default() += 1;
-        } else if let Some(count) = self.origins.get_mut(&record.origin) {
-            *count -= 1;
-            if *count == 0 {
-                self.origins.remove(&record.origin);
-            }
-        }
     }
 
     /// The record that is due first, if one is by `now`.

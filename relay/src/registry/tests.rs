@@ -10,6 +10,7 @@ use crate::federation::merge::SECOND;
 
 mod federation;
 mod model;
+mod room;
 
 /// A moment long after 1970.
 const START: Nanos = 1_800_000_000 * SECOND;
@@ -190,6 +191,18 @@ fn the_proven_cannot_be_touched_without_proof() {
 }
 
 #[test]
+fn what_a_peer_takes_off_proves_nothing_of_the_rest() {
+    let mut registry = registry(Limits::default());
+    let claimed = agent("p", &[skill("a", &[]), skill("made-up", &[])]);
+    registry.register(START, claimed, from(9)).unwrap();
+    registry.unregister(START, "p", &["a".into()], signed(1)).unwrap();
+    let found = ask(&registry, START, "made-up", &[], 0, false);
+    assert!(found.len() == 1 && !found[0].verified);
+    registry.unregister(START, "p", &[], signed(2)).unwrap();
+    assert!(ask(&registry, START, "made-up", &[], 0, false).is_empty());
+}
+
+#[test]
 fn a_registry_for_the_proven_refuses_others() {
     let mut registry = registry(Limits {
         signed_only: true,
@@ -262,6 +275,7 @@ fn one_source_cannot_lock_others_out() {
 fn an_answer_is_bounded_in_number_and_bytes() {
     let limits = Limits {
         per_source: 5000,
+        source_bytes: 64 << 20,
         ..Limits::default()
     };
     let mut registry = registry(limits);

@@ -92,6 +92,7 @@ async fn run() {
     let rounds = setting("ROUNDS", 3) as usize;
     let settings = [
         "--entries-per-ip=1000000",
+        "--entry-bytes-per-ip=1GiB",
         "--requests-per-ip=0",
         "--registry-ttl=1h",
         // One origin may have a quarter of them.

@@ -38,6 +38,7 @@ async fn relay() -> Relay {
         "--max-reservations-per-ip=100000",
         "--reservations-per-ip=1000000",
         "--circuits-per-ip=1000000",
+        "--max-circuits-per-ip=1000000",
         "--connections-per-ip=1000000",
         "--circuit-bytes=1TiB",
     ];

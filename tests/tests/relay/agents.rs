@@ -7,8 +7,8 @@ use agentanycast_identity::{
     proof::{SIGNATURE_KEY, Statement, TIME_KEY},
 };
 use agentanycast_proto::v1::{
-    DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillInfo, SkillRegistration,
-    UnregisterSkillsRequest,
+    DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, RegistryProof, SkillInfo,
+    SkillRegistration, UnregisterSkillsRequest,
 };
 use agentanycast_tests::Relay;
 use prost::Message;
@@ -89,17 +89,28 @@ impl Signer {
 
     /// A request with the signature of this agent, for that relay, at that time.
     pub(crate) fn sign<M: Message>(&self, call: &str, message: M, relay: &str, time_ms: u64) -> Request<M> {
+        let proof = self.proof(call, message.encode_to_vec(), relay, time_ms);
+        let mut request = Request::new(message);
+        let metadata = request.metadata_mut();
+        metadata.insert_bin(SIGNATURE_KEY, MetadataValue::from_bytes(&proof.signature));
+        metadata.insert(TIME_KEY, time_ms.to_string().parse().unwrap());
+        request
+    }
+
+    /// These bytes as a request with the signature of this agent, as relays show it to each other.
+    pub(crate) fn proof(&self, call: &str, request: Vec<u8>, relay: &str, time_ms: u64) -> RegistryProof {
+        let method = format!("/agentanycast.v1.RegistryService/{call}");
         let statement = Statement {
-            method: &format!("/agentanycast.v1.RegistryService/{call}"),
-            request: &message.encode_to_vec(),
+            method: &method,
+            request: &request,
             relay,
             time_ms,
         };
-        let signature = statement.sign(&self.key).unwrap();
-        let mut request = Request::new(message);
-        let metadata = request.metadata_mut();
-        metadata.insert_bin(SIGNATURE_KEY, MetadataValue::from_bytes(&signature));
-        metadata.insert(TIME_KEY, time_ms.to_string().parse().unwrap());
-        request
+        RegistryProof {
+            signature: statement.sign(&self.key).unwrap(),
+            method,
+            request,
+            time_ms,
+        }
     }
 }

@@ -212,3 +212,50 @@ async fn an_address_that_has_its_share_gets_no_more_and_loses_nothing() {
     .await;
     serving.abort();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_has_its_circuits_gets_no_more_and_loses_nothing() {
+    let relay = Relay::builder().args(["--max-circuits-per-ip=2"]).start().await;
+    let at: Multiaddr = relay.addresses[0].parse().unwrap();
+    let mut reached = peer();
+    let target = *reached.local_peer_id();
+    assert!(reserves(&mut reached, &at).await);
+    let serving = tokio::spawn(async move {
+        loop {
+            reached.select_next_some().await;
+        }
+    });
+    let mut held = [peer(), peer()];
+    for swarm in &mut held {
+        assert!(pings(swarm, &at, target).await);
+    }
+    // Over another transport it is the same address.
+    let quic: Multiaddr = relay.addresses[1].parse().unwrap();
+    assert!(!pings(&mut peer(), &quic, target).await);
+    at_least(
+        &relay,
+        "relay_circuits_refused_total{reason=\"max_circuits_per_ip\"}",
+        1.0,
+    )
+    .await;
+    // A place is no circuit.
+    assert!(reserves(&mut peer(), &at).await);
+    for swarm in &mut held {
+        let alive = async {
+            loop {
+                if let SwarmEvent::Behaviour(PeerEvent::Ping(ping)) = swarm.select_next_some().await
+                    && ping.peer == target
+                {
+                    return ping.result.is_ok();
+                }
+            }
+        };
+        assert!(within("the circuit still works", alive).await);
+    }
+    drop(held);
+    eventually("there is room again", || async {
+        pings(&mut peer(), &at, target).await.then_some(())
+    })
+    .await;
+    serving.abort();
+}

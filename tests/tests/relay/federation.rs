@@ -19,7 +19,7 @@ async fn linked(links: &[&[usize]]) -> Vec<Relay> {
     linked_by(builder, links).await
 }
 
-async fn linked_by(builder: impl Fn() -> Builder, links: &[&[usize]]) -> Vec<Relay> {
+pub(crate) async fn linked_by(builder: impl Fn() -> Builder, links: &[&[usize]]) -> Vec<Relay> {
     let mut relays: Vec<Relay> = Vec::new();
     for to in links {
         let peers: Vec<&Relay> = to.iter().map(|place| &relays[*place]).collect();

@@ -23,7 +23,7 @@ fn timestamp(time: Duration) -> prost_types::Timestamp {
 }
 
 /// A record as a deployed relay makes it.
-fn told(peer: &str, origin: &str) -> FederatedRegistration {
+pub(crate) fn told(peer: &str, origin: &str) -> FederatedRegistration {
     FederatedRegistration {
         peer_id: peer.into(),
         origin_relay_id: origin.into(),
@@ -38,7 +38,7 @@ fn told(peer: &str, origin: &str) -> FederatedRegistration {
     }
 }
 
-async fn push(relay: &Relay, records: Vec<FederatedRegistration>) -> PushRegistrationsResponse {
+pub(crate) async fn push(relay: &Relay, records: Vec<FederatedRegistration>) -> PushRegistrationsResponse {
     let request = PushRegistrationsRequest {
         relay_id: "stranger".into(),
         registrations: records,

@@ -18,6 +18,9 @@ fn unknown_flags() {
         ("-bootstrap-peer", "--bootstrap-peer", Some("--bootstrap-peers")),
         ("--print-confg", "--print-confg", Some("--print-config")),
         ("--zzz", "--zzz", None),
+        // By the name in the file, where the flag has another one.
+        ("--key-path=x", "--key-path", Some("--key")),
+        ("--listen-addrs=x", "--listen-addrs", Some("--listen")),
     ];
     for (arg, shown, meant) in cases {
         let error = Given::args(&[arg]).error();
@@ -26,6 +29,40 @@ fn unknown_flags() {
         };
         assert_eq!((given.as_str(), suggestion.as_deref()), (shown, meant));
         line(&error, &[shown, meant.unwrap_or("--help")]);
+    }
+}
+
+#[test]
+fn settings_without_a_flag() {
+    let cases = [
+        (
+            "--enable-mdns",
+            "AGENTANYCAST_ENABLE_MDNS in the environment, or enable_mdns in the file",
+        ),
+        (
+            "-enable_mdns=true",
+            "AGENTANYCAST_ENABLE_MDNS in the environment, or enable_mdns in the file",
+        ),
+        (
+            "--registry-addrs=a:1",
+            "AGENTANYCAST_REGISTRY_ADDRS in the environment, or anycast.registry_addrs in the file",
+        ),
+        ("--enable-upnp", "set enable_upnp in the file of --config"),
+        ("--routing-strategy", "set anycast.routing_strategy in the file"),
+    ];
+    for (arg, said) in cases {
+        let error = Given::args(&[arg]).error();
+        assert!(matches!(error, ConfigError::NoFlag { .. }), "{error:?}");
+        line(&error, &[said]);
+    }
+    for setting in KEYS.iter().filter(|key| key.flag.is_none()) {
+        let arg = format!("--{}", setting.name.replace(['.', '_'], "-"));
+        let error = Given::args(&[&arg]).error();
+        let ConfigError::NoFlag { key, variable, .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(*key, setting.name);
+        assert_eq!(variable.is_some(), setting.variable.is_some());
     }
 }
 

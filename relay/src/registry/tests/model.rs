@@ -154,16 +154,10 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 if model.live(peer, false, now).is_some()
                     && let Some(entry) = model.0.get_mut(&(peer, false))
                 {
-                    let before = entry.skills.len();
                     entry
                         .skills
                         .retain(|id, _| !skills.is_empty() && !skills.contains(id));
                     entry.over = entry.skills.is_empty();
-                    entry.verified = if entry.skills.len() == before {
-                        entry.verified
-                    } else {
-                        entry.verified || proof
-                    };
                 }
             }
             Step::Heartbeat { peer, proof } => {

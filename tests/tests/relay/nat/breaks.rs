@@ -14,30 +14,44 @@ struct Case {
 
 impl Case {
     async fn start(nat: Nat) -> Option<Self> {
-        Self::start_with(nat, |daemon, _| daemon).await
+        let internet = Internet::open().await?;
+        let sites = [0; 2].map(|_| internet.site(nat));
+        Some(Self::begin(internet, sites, nat, |daemon| daemon).await)
     }
 
     /// Ordinary NATs have been punched by then.
-    async fn start_with(
+    async fn begin(
+        internet: Internet,
+        sites: [Site; 2],
         nat: Nat,
-        set_up: impl Fn(daemon::Builder, &Internet) -> daemon::Builder,
-    ) -> Option<Self> {
-        let internet = Internet::open().await?;
-        let sites = [0; 2].map(|_| internet.site(nat));
-        let two = Two::start_with(&sites[0], &sites[1], |daemon| set_up(daemon, &internet)).await;
+        set_up: impl Fn(daemon::Builder) -> daemon::Builder,
+    ) -> Self {
+        let two = Two::start_with(&sites[0], &sites[1], set_up).await;
         let took = two.first_task().await;
         if nat == Nat::Independent {
             two.direct().await;
         }
         let (before, task) = (two.path().await, two.begin().await);
-        Some(Self {
+        Self {
             internet,
             sites,
             two,
             took,
             before,
             task,
+        }
+    }
+
+    /// Waits until the second is reached where the relay is now, by that address or by its name.
+    async fn circuits_lead_through_the_new_address(&self) {
+        let host = format!("/ip4/{}/", self.internet.next_relay_ip());
+        eventually("circuits lead through the new address", || async {
+            let told = circuits(&self.two.b.node().await).await;
+            let there = |circuit: &String| circuit.starts_with(&host) || circuit.starts_with("/dns4/");
+            let named = told.iter().any(|circuit| circuit.starts_with(&host));
+            (named && told.iter().all(there)).then_some(())
         })
+        .await;
     }
 
     /// The task ends well, and so does the next one.
@@ -63,23 +77,36 @@ async fn the_relay_is_restarted() {
     case.end("relay restarted").await;
 }
 
-/// Both nodes know the relay's old address and its new one, as they would by a DNS name.
+/// Both nodes know the relay's old address and its new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_relay_has_another_address() {
-    let know_both =
-        |daemon: daemon::Builder, internet: &Internet| daemon.bootstrap(internet.next_relay_address());
-    let Some(mut case) = Case::start_with(Nat::Symmetric, know_both).await else {
+    let Some(internet) = Internet::open().await else {
         return;
     };
+    let sites = [0; 2].map(|_| internet.site(Nat::Symmetric));
+    let next = internet.next_relay_address();
+    let mut case = Case::begin(internet, sites, Nat::Symmetric, |daemon| daemon.bootstrap(&next)).await;
     case.internet.move_relay().await;
-    let moved = case.internet.next_relay_address();
-    let host = moved.split("/tcp/").next().unwrap();
-    eventually("circuits lead through the new address", || async {
-        let told = circuits(&case.two.b.node().await).await;
-        told.iter().all(|circuit| circuit.starts_with(host)).then_some(())
-    })
-    .await;
+    case.circuits_lead_through_the_new_address().await;
     case.end("relay's address changed").await;
+}
+
+/// Both nodes know nothing of the relay but its name, which leads to its new address by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_the_relay_leads_to_another_address() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let names = internet.name_server();
+    let mut sites = [0; 2].map(|_| internet.site(Nat::Symmetric));
+    for site in &mut sites {
+        site.know_relay_by_name(&names);
+    }
+    let mut case = Case::begin(internet, sites, Nat::Symmetric, |daemon| daemon).await;
+    names.moves_to(&case.internet.next_relay_ip());
+    case.internet.move_relay().await;
+    case.circuits_lead_through_the_new_address().await;
+    case.end("relay's name leads to another address").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

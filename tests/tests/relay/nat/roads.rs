@@ -122,8 +122,15 @@ async fn a_peer_id_is_enough() {
     };
     let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
     let two = Two::start(&alice, &bob).await;
+    let began = Instant::now();
     two.task("no address").await;
-    two.direct().await;
+    let took = began.elapsed();
+    let path = two.direct().await;
+    row(
+        "no address known but a relay in common",
+        took,
+        &format!("relayed, then direct: {path}"),
+    );
 }
 
 /// While an artifact comes through the relay, the direct way is found and the relayed one closed.
@@ -153,14 +160,21 @@ async fn a_direct_way_is_looked_for_again() {
     };
     let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Symmetric));
     let two = Two::start(&alice, &bob).await;
-    two.first_task().await;
+    let took = two.first_task().await;
     let task = two.begin().await;
     assert_eq!(two.path().await, "relayed");
+    let began = Instant::now();
     alice.change(Nat::Independent);
     bob.change(Nat::Independent);
     alice.add_address();
-    two.direct().await;
+    let path = two.direct().await;
+    let after = began.elapsed().as_secs_f64();
     two.end(&task).await;
+    row(
+        "both NATs become ordinary, one node gets an address",
+        took,
+        &format!("relayed, then direct after {after:.1} s: {path}"),
+    );
 }
 
 /// How often the pair starts anew.
@@ -174,13 +188,29 @@ async fn each_time(transport: &str, set_up: fn(daemon::Builder) -> daemon::Build
         return;
     };
     let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    let (mut first, mut direct) = (Vec::new(), Vec::new());
     for _ in 0..rounds() {
         let two = Two::start_with(&alice, &bob, set_up).await;
-        two.first_task().await;
+        first.push(two.first_task().await);
+        let began = Instant::now();
         let path = two.direct().await;
+        direct.push(began.elapsed());
         assert!(path.contains(transport), "{path}");
     }
-    eprintln!("{} of {} holes punched over {transport}", rounds(), rounds());
+    for times in [&mut first, &mut direct] {
+        times.sort_unstable();
+    }
+    let (middle, last) = (rounds() / 2, rounds() - 1);
+    row(
+        &format!("the same again, {} times, {transport}", rounds()),
+        first[middle],
+        &format!(
+            "first task {:.2} s at most; direct after {:.1} s, {:.1} s at most",
+            first[last].as_secs_f64(),
+            direct[middle].as_secs_f64(),
+            direct[last].as_secs_f64()
+        ),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

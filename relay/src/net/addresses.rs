@@ -1,0 +1,76 @@
+//! Addresses of a relay: where it may listen, what belongs beside that, what others are told. PURE but for a look whether
+//! a port is free.
+
+use std::{collections::BTreeSet, io};
+
+use agentanycast_program::address::port;
+use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+
+/// Fails when another process has the TCP port: the transport alone would share it with another relay of the same user.
+pub(super) fn check_free(address: &Multiaddr) -> io::Result<()> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => std::net::IpAddr::from(ip),
+        Some(Protocol::Ip6(ip)) => std::net::IpAddr::from(ip),
+        _ => return Ok(()),
+    };
+    match parts.next() {
+        Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The QUIC address that belongs to a TCP address, with the port that was bound; none beside WebSocket.
+pub(super) fn quic_beside(asked: &Multiaddr, bound: &[Multiaddr]) -> Option<Multiaddr> {
+    let parts: Vec<_> = asked.iter().collect();
+    let [host @ (Protocol::Ip4(_) | Protocol::Ip6(_)), Protocol::Tcp(_)] = parts.as_slice() else {
+        return None;
+    };
+    let port = port(bound.first()?)?;
+    Some(
+        Multiaddr::empty()
+            .with(host.clone())
+            .with(Protocol::Udp(port))
+            .with(Protocol::QuicV1),
+    )
+}
+
+/// Whether it stands for every interface.
+pub(super) fn is_wildcard(address: &Multiaddr) -> bool {
+    address.iter().any(|part| match part {
+        Protocol::Ip4(ip) => ip.is_unspecified(),
+        Protocol::Ip6(ip) => ip.is_unspecified(),
+        _ => false,
+    })
+}
+
+fn is_loopback(address: &Multiaddr) -> bool {
+    address.iter().any(|part| match part {
+        Protocol::Ip4(ip) => ip.is_loopback(),
+        Protocol::Ip6(ip) => ip.is_loopback(),
+        _ => false,
+    })
+}
+
+/// What others are told: without any, the relay protocol would not be offered at all. Loopback only where there is
+/// nothing else.
+pub(super) fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
+    if !announce.is_empty() {
+        return announce.to_vec();
+    }
+    let others: Vec<_> = bound
+        .iter()
+        .filter(|address| !is_loopback(address))
+        .cloned()
+        .collect();
+    if others.is_empty() { bound.to_vec() } else { others }
+}
+
+/// The addresses, TCP first and QUIC last, each with the peer id; one line of the start-up output each.
+pub fn with_peer(addresses: &[Multiaddr], peer: PeerId) -> Vec<Multiaddr> {
+    let mut seen = BTreeSet::new();
+    let whole = addresses
+        .iter()
+        .map(|address| address.clone().with(Protocol::P2p(peer)));
+    whole.filter(|address| seen.insert(address.clone())).collect()
+}

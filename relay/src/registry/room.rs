@@ -1,0 +1,220 @@
+//! Whether there is room for a record: in its table, in the share of its origin, in that of its source.
+//!
+//! PURE. The one rule: what makes nothing larger is always taken. So an entry can be renewed and ended when everything
+//! is full: its tombstone has the place that it had itself.
+
+use agentanycast_proto::v1::RegistryProof;
+use prost::Message as _;
+
+use super::{
+    HEARTBEAT, Limits, Refused, Registry, UNREGISTER,
+    source::{Held, Kind, Source},
+    table::Record,
+};
+use crate::federation::merge::Nanos;
+
+/// Most bytes of a signed heartbeat, or of a signed request that ends a whole registration: they say an id.
+const BRIEF: usize = 512;
+
+/// What a record counts besides what it says: itself, and its last heartbeat or its end.
+const RECORD_BYTES: usize = 512;
+
+/// What a place in the index counts: one for each skill and each tag.
+const PLACE_BYTES: usize = 128;
+
+/// Records of a table or share, to its entries: as many may be remembered after their end as may live.
+const WITH_ENDED: usize = 2;
+
+/// What a record counts that answers so many bytes, stands in so many sets and has these proofs. A heartbeat and an end
+/// are not in it, since there is room for them always.
+pub(super) fn bytes(answer: usize, places: usize, proofs: &[RegistryProof]) -> usize {
+    let lasting = proofs.iter().filter(|proof| !is_brief(proof, proofs));
+    let proven: usize = lasting.map(RegistryProof::encoded_len).sum();
+    RECORD_BYTES + answer + places * PLACE_BYTES + proven
+}
+
+/// Whether proofs are no larger than they may be: each is passed on as it came, with all that its signer put in.
+pub(super) fn check_proofs(proofs: &[RegistryProof], limits: &Limits) -> Result<(), Refused> {
+    const ADVICE: &str = "leave out what the registry does not know";
+    let limit = |what, most| {
+        Err(Refused::Limit {
+            what,
+            most,
+            advice: ADVICE,
+        })
+    };
+    let (brief, lasting): (Vec<_>, Vec<_>) = proofs.iter().partition(|proof| is_brief(proof, proofs));
+    if brief.iter().any(|proof| proof.encoded_len() > BRIEF) {
+        return limit("bytes of a signed heartbeat or end of a registration", BRIEF);
+    }
+    if lasting.iter().map(|proof| proof.encoded_len()).sum::<usize>() > limits.agent_bytes {
+        return limit("bytes of one agent's signed registration", limits.agent_bytes);
+    }
+    Ok(())
+}
+
+/// An unregistration that needs nothing before it ends everything.
+fn is_brief(proof: &RegistryProof, all: &[RegistryProof]) -> bool {
+    proof.method == HEARTBEAT || (all.len() == 1 && proof.method == UNREGISTER)
+}
+
+/// A record that wants to come in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) peer: &'a str,
+    pub(super) origin: &'a str,
+    pub(super) source: Option<(Source, Kind)>,
+    pub(super) takes: Held,
+}
+
+/// A bound on records that are counted together.
+struct Bound {
+    /// Names of its entries, of all its records, of its bytes.
+    what: [&'static str; 3],
+    entries: usize,
+    bytes: usize,
+    advice: &'static str,
+}
+
+const LET_EXPIRE: &str = "unregister some, let them expire, or sign requests";
+
+impl Registry {
+    /// Whether a record may come in, in the place of the one of its peer and origin.
+    ///
+    /// # Errors
+    /// The bound that it would break.
+    pub(super) fn room(&mut self, now: Nanos, wanted: Wanted<'_>) -> Result<(), Refused> {
+        if self.fits(wanted).is_err() {
+            self.expire(now, usize::MAX);
+        }
+        self.fits(wanted)
+    }
+
+    fn fits(&self, wanted: Wanted<'_>) -> Result<(), Refused> {
+        let stands = self
+            .table
+            .find(wanted.peer, wanted.origin)
+            .and_then(|slot| self.table.get(slot));
+        let stood = stands.map(Record::held).unwrap_or_default();
+        let limits = &self.limits;
+        let is_ours = *wanted.origin == *self.me;
+        let table = if is_ours {
+            self.table.local
+        } else {
+            self.table.federated
+        };
+        bound_of_table(is_ours, limits).check(table, stood, wanted.takes)?;
+        if !is_ours {
+            let held = self.table.origins.of(wanted.origin);
+            bound_of_origin(limits).check(held, stood, wanted.takes)?;
+        }
+        if let Some(source) = wanted.source {
+            let paid = stands.filter(|record| record.source == Some(source));
+            let stood = paid.map(Record::held).unwrap_or_default();
+            bound_of_source(source.1, limits).check(self.table.sources.of(&source), stood, wanted.takes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Bound {
+    fn check(&self, held: Held, goes: Held, comes: Held) -> Result<(), Refused> {
+        let mut after = held;
+        after.remove(goes);
+        after.add(comes);
+        let refused = |what, most| {
+            Err(Refused::Limit {
+                what,
+                most,
+                advice: self.advice,
+            })
+        };
+        if after.live > held.live && after.live > self.entries {
+            return refused(self.what[0], self.entries);
+        }
+        let records = self.entries.saturating_mul(WITH_ENDED);
+        if after.records() > held.records() && after.records() > records {
+            return refused(self.what[1], records);
+        }
+        if after.bytes > held.bytes && after.bytes > self.bytes {
+            return refused(self.what[2], self.bytes);
+        }
+        Ok(())
+    }
+}
+
+fn bound_of_table(is_ours: bool, limits: &Limits) -> Bound {
+    if is_ours {
+        return Bound {
+            what: [
+                "entries of this registry",
+                "entries of this registry, those that have ended of late among them",
+                "bytes of all entries of this registry",
+            ],
+            entries: limits.local,
+            bytes: limits.local_bytes,
+            advice: "ask another registry",
+        };
+    }
+    Bound {
+        what: [
+            "entries of other relays",
+            "entries of other relays, those that have ended of late among them",
+            "bytes of all entries of other relays",
+        ],
+        entries: limits.federated,
+        bytes: limits.federated_bytes,
+        advice: "let some expire",
+    }
+}
+
+fn bound_of_origin(limits: &Limits) -> Bound {
+    Bound {
+        what: [
+            "entries of one origin relay",
+            "entries of one origin relay, those that have ended of late among them",
+            "bytes of all entries of one origin relay",
+        ],
+        entries: limits.per_origin,
+        bytes: limits.origin_bytes,
+        advice: "let some expire",
+    }
+}
+
+fn bound_of_source(kind: Kind, limits: &Limits) -> Bound {
+    let (what, entries, bytes) = match kind {
+        Kind::Verified => (
+            [
+                "signed entries from one address",
+                "signed entries from one address, those that have ended of late among them",
+                "bytes of all signed entries from one address",
+            ],
+            limits.per_source,
+            limits.source_bytes,
+        ),
+        Kind::Unverified => (
+            [
+                "entries from one address without signature",
+                "entries from one address without signature, those that have ended of late among them",
+                "bytes of all entries from one address without signature",
+            ],
+            limits.per_source,
+            limits.source_bytes,
+        ),
+        Kind::Pushed => (
+            [
+                "entries pushed from one address",
+                "entries pushed from one address, those that have ended of late among them",
+                "bytes of all entries pushed from one address",
+            ],
+            limits.per_origin,
+            limits.origin_bytes,
+        ),
+    };
+    Bound {
+        what,
+        entries,
+        bytes,
+        advice: LET_EXPIRE,
+    }
+}

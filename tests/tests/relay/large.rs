@@ -1,0 +1,217 @@
+//! Large agents and large lies: the first are known everywhere, the second are refused by their size, and neither takes
+//! the room of others.
+
+use std::net::SocketAddr;
+
+use agentanycast_proto::v1::{
+    FederatedRegistration, PushRegistrationsRequest, PushRegistrationsResponse, RegisterSkillsRequest,
+    SkillInfo, SyncRegistrationsRequest, SyncRegistrationsResponse,
+    federation_service_server::{FederationService, FederationServiceServer},
+};
+use agentanycast_tests::{Relay, eventually};
+use prost::Message as _;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Code, Request, Response, Status};
+
+use crate::{
+    agents::{Signer, finds, found, now_ms, registration, unregistration},
+    federation::linked_by,
+    poison::{push, told},
+};
+
+/// An agent of some 900 KB.
+fn large(peer: &str) -> RegisterSkillsRequest {
+    let skill = |n: usize| SkillInfo {
+        skill_id: if n == 0 { "large".to_owned() } else { n.to_string() },
+        description: "x".repeat(4000),
+        ..SkillInfo::default()
+    };
+    RegisterSkillsRequest {
+        peer_id: peer.into(),
+        skills: (0..225).map(skill).collect(),
+        ..RegisterSkillsRequest::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_has_a_share_of_the_bytes() {
+    let relay = Relay::builder().args(["--entry-bytes-per-ip=2MiB"]).start().await;
+    let mut client = relay.client().await;
+    for peer in ["a", "b", "a"] {
+        client.register_skills(large(peer)).await.unwrap();
+    }
+    let refused = client.register_skills(large("c")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(
+        refused
+            .message()
+            .contains("bytes of all entries from one address without signature: 2097152 at most"),
+        "{refused}"
+    );
+    // Who signs has another share, and small ones still fit.
+    let signer = Signer::new();
+    let signed = signer.sign("RegisterSkills", large(&signer.id), relay.id(), now_ms());
+    client.register_skills(signed).await.unwrap();
+    client.register_skills(registration("d", "small")).await.unwrap();
+    client.unregister_skills(unregistration("a")).await.unwrap();
+    client.register_skills(large("c")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_agents_are_known_everywhere_and_large_lies_nowhere() {
+    let builder = || {
+        Relay::builder().args([
+            "--federation-sync-interval=5s",
+            "--registry-ttl=1m",
+            "--entry-bytes-per-ip=64MiB",
+        ])
+    };
+    let relays = linked_by(builder, &[&[], &[0], &[1]]).await;
+    let signers: Vec<Signer> = (0..6).map(|_| Signer::new()).collect();
+    let mut client = relays[0].client().await;
+    for signer in &signers {
+        let signed = signer.sign("RegisterSkills", large(&signer.id), relays[0].id(), now_ms());
+        client.register_skills(signed).await.unwrap();
+    }
+    // A stranger pushes an agent that is too large, and ends that its peer has signed with a lot beside them.
+    let liar = Signer::new();
+    let padded = [
+        unregistration(&liar.id).encode_to_vec(),
+        vec![0x7a, 0xd0, 0x0f],
+        vec![0; 2000],
+    ]
+    .concat();
+    let huge = FederatedRegistration {
+        skills: (0..300)
+            .map(|n| SkillInfo {
+                skill_id: format!("lie-{n}"),
+                description: "x".repeat(4000),
+                ..SkillInfo::default()
+            })
+            .collect(),
+        ..told("huge", "elsewhere")
+    };
+    let end = |request: Vec<u8>| FederatedRegistration {
+        tombstone: true,
+        remaining_ms: 60_000,
+        proofs: vec![liar.proof("UnregisterSkills", request, "elsewhere", now_ms())],
+        ..told(&liar.id, "elsewhere")
+    };
+    let brief = unregistration(&liar.id).encode_to_vec();
+    let records = vec![huge, end(padded), end(brief), told("honest", "elsewhere")];
+    let outcome = push(&relays[0], records).await;
+    assert_eq!((outcome.accepted, outcome.rejected), (2, 2));
+    for relay in &relays {
+        eventually("the large agents and the honest one are known", || async {
+            let known = found(relay, "s").await.len() == 1;
+            let large: usize = futures::future::join_all(signers.iter().map(async |signer| {
+                // An answer has room for three of them at a time; each is listed by itself.
+                let path = format!("/api/v1/agents/{}", signer.id);
+                let (status, _) = relay.get(relay.api, &path).await;
+                usize::from(status == 200)
+            }))
+            .await
+            .iter()
+            .sum();
+            (known && large == signers.len()).then_some(())
+        })
+        .await;
+        assert!(!finds(relay, "lie-0", "huge").await);
+        assert_eq!(relay.health().await["status"], "healthy");
+    }
+    // They can all leave.
+    for signer in &signers {
+        let signed = signer.sign(
+            "UnregisterSkills",
+            unregistration(&signer.id),
+            relays[0].id(),
+            now_ms(),
+        );
+        client.unregister_skills(signed).await.unwrap();
+    }
+    for relay in &relays {
+        eventually("they are gone everywhere", || async {
+            found(relay, "large").await.is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+/// Another relay, whose pages have so many bytes, and which takes no push if they have none.
+struct Other {
+    page: usize,
+}
+
+#[tonic::async_trait]
+impl FederationService for Other {
+    async fn sync_registrations(
+        &self,
+        _: Request<SyncRegistrationsRequest>,
+    ) -> Result<Response<SyncRegistrationsResponse>, Status> {
+        let record = FederatedRegistration {
+            agent_description: "x".repeat(self.page),
+            ..told("p", "elsewhere")
+        };
+        Ok(Response::new(SyncRegistrationsResponse {
+            registrations: if self.page == 0 { Vec::new() } else { vec![record] },
+            ..SyncRegistrationsResponse::default()
+        }))
+    }
+
+    async fn push_registrations(
+        &self,
+        _: Request<PushRegistrationsRequest>,
+    ) -> Result<Response<PushRegistrationsResponse>, Status> {
+        Err(Status::resource_exhausted("64 bytes at most\n, of which none"))
+    }
+}
+
+async fn serve(page: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = FederationServiceServer::new(Other { page }).max_encoding_message_size(64 << 20);
+    tokio::spawn(
+        tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming(TcpListenerStream::new(listener)),
+    );
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_or_push_that_is_too_large_is_said_to_be_and_costs_others_nothing() {
+    let honest = Relay::builder().start().await;
+    let addresses = [serve(9 << 20).await, serve(0).await, honest.registry].map(|peer| peer.to_string());
+    let relay = Relay::builder()
+        .args([format!("--federation-peers={}", addresses.join(","))])
+        .start()
+        .await;
+    let mut client = relay.client().await;
+    client.register_skills(registration("p", "s")).await.unwrap();
+    eventually("the honest relay knows the agent", || async {
+        finds(&honest, "s", "p").await.then_some(())
+    })
+    .await;
+    let expected = [
+        (
+            "OutOfRange: a page of it is not read, 8388608 bytes",
+            "update that relay",
+        ),
+        (
+            "ResourceExhausted: it does not take a push of ",
+            "64 bytes at most\\n, of which none",
+        ),
+    ];
+    for (place, (begins, also)) in expected.into_iter().enumerate() {
+        let reason = eventually("why it fails is said", || async {
+            let health = relay.health().await;
+            let reason = health["federation"]["peer_details"][place]["reason"].as_str()?;
+            Some(reason.to_owned())
+        })
+        .await;
+        assert!(reason.starts_with(begins) && reason.contains(also), "{reason}");
+    }
+    let details = &relay.health().await["federation"]["peer_details"];
+    assert_eq!(details[2]["healthy"], true, "{details}");
+}

@@ -1,0 +1,226 @@
+//! 2 000 tasks for three agents, each a process with a daemon of its own, while one is killed and comes back and one is
+//! frozen and thaws: each task ends well, and at one agent; but what the killed one had claimed and not finished ends with
+//! that reason, since nobody else may do it again.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use agentanycast::{Node, Target};
+use agentanycast_tests::{Daemon, Relay, eventually, eventually_within};
+use futures::{StreamExt as _, stream};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::{
+    process::{Child, Command},
+    task::JoinHandle,
+};
+
+use crate::{agents::found, anycast::daemon};
+
+const TASKS: usize = 2_000;
+const AT_ONCE: usize = 64;
+const AGENTS: usize = 3;
+
+/// An agent: its process, and the daemon that it is at.
+struct Worker {
+    daemon: Daemon,
+    process: Child,
+    /// What it has completed.
+    done: PathBuf,
+}
+
+impl Worker {
+    async fn start(relay: &Relay, done: PathBuf) -> Self {
+        let daemon = daemon(&[relay]).config("agent_grace = \"2s\"\n").start().await;
+        let process = Self::process(&daemon, &done);
+        Self {
+            daemon,
+            process,
+            done,
+        }
+    }
+
+    fn process(daemon: &Daemon, done: &PathBuf) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_load_agent"))
+            .args([daemon.grpc(), "load"])
+            .arg(done)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    }
+
+    /// SIGKILL to the agent's process.
+    async fn kill_agent(&mut self) {
+        self.process.kill().await.unwrap();
+    }
+
+    fn restart_agent(&mut self) {
+        self.process = Self::process(&self.daemon, &self.done);
+    }
+
+    fn signal_agent(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.process.id().unwrap() as i32).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn done(&self) -> HashSet<String> {
+        let text = std::fs::read_to_string(&self.done).unwrap_or_default();
+        text.lines().map(ToOwned::to_owned).collect()
+    }
+}
+
+/// What became of a task, and after how long.
+struct Outcome {
+    took: Duration,
+    /// Its agent was killed when it had claimed it.
+    lost: bool,
+}
+
+/// The agents, who sends to them, and the tasks.
+struct Load {
+    workers: Vec<Worker>,
+    ended: Arc<AtomicUsize>,
+    tasks: JoinHandle<Vec<Outcome>>,
+    _sender: Daemon,
+    _relay: Relay,
+    _files: TempDir,
+}
+
+impl Load {
+    async fn start() -> Self {
+        let relay = Relay::builder().start().await;
+        let files = tempfile::tempdir().unwrap();
+        let mut workers = Vec::new();
+        for number in 0..AGENTS {
+            workers.push(Worker::start(&relay, files.path().join(number.to_string())).await);
+        }
+        eventually("all agents are registered", || async {
+            (found(&relay, "load").await.len() == AGENTS).then_some(())
+        })
+        .await;
+        let sender = daemon(&[&relay]).start().await;
+        let ended = Arc::default();
+        Self {
+            workers,
+            tasks: tokio::spawn(send(sender.node().await, Arc::clone(&ended))),
+            ended,
+            _sender: sender,
+            _relay: relay,
+            _files: files,
+        }
+    }
+
+    /// Waits until so many tasks have ended.
+    async fn reached(&self, count: usize) {
+        eventually_within(Duration::from_mins(3), "the load goes on", || async {
+            (self.ended.load(Relaxed) >= count).then_some(())
+        })
+        .await;
+    }
+
+    /// All tasks end, none at two agents; what was done is said.
+    async fn end(self, what: &str) {
+        let outcomes = tokio::time::timeout(Duration::from_mins(3), self.tasks)
+            .await
+            .expect("all tasks end")
+            .unwrap();
+        assert_eq!(outcomes.len(), TASKS);
+        let lost = outcomes.iter().filter(|outcome| outcome.lost).count();
+        let mut took: Vec<Duration> = outcomes.iter().map(|outcome| outcome.took).collect();
+        took.sort();
+        let at = |percent: usize| took[(took.len() - 1) * percent / 100];
+        eprintln!(
+            "{TASKS} tasks by skill, {what}: p50 {:?}, p99 {:?}, longest {:?}; {lost} lost with the agent that was killed",
+            at(50),
+            at(99),
+            at(100)
+        );
+        assert!(lost <= AT_ONCE, "no more than it can have had");
+        let mut by: HashMap<String, usize> = HashMap::new();
+        for worker in &self.workers {
+            let done = worker.done();
+            assert!(!done.is_empty(), "all of them worked");
+            for task in done {
+                *by.entry(task).or_default() += 1;
+            }
+        }
+        let twice: Vec<_> = by.iter().filter(|(_, agents)| **agents > 1).collect();
+        assert!(twice.is_empty(), "done by two agents: {twice:?}");
+    }
+}
+
+/// Sends all tasks, some at a time; what became of each.
+async fn send(node: Node, ended: Arc<AtomicUsize>) -> Vec<Outcome> {
+    let one = |number: usize| {
+        let (node, ended) = (node.clone(), Arc::clone(&ended));
+        async move {
+            let begun = Instant::now();
+            let handle = node
+                .send_task(Target::skill("load"), format!("{number}").as_str())
+                .await
+                .unwrap();
+            let lost = match handle.wait().await {
+                Ok(task) => {
+                    assert_eq!(task.artifacts[0].text_content(), "done");
+                    false
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains("agent went away"), "{error}");
+                    true
+                }
+            };
+            ended.fetch_add(1, Relaxed);
+            let took = begun.elapsed();
+            Outcome { took, lost }
+        }
+    };
+    stream::iter(0..TASKS)
+        .map(one)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_agent_is_killed_and_one_frozen() {
+    let mut load = Load::start().await;
+    load.reached(300).await;
+    load.workers[1].kill_agent().await;
+    load.reached(600).await;
+    load.workers[2].signal_agent(Signal::STOP);
+    // Its node still takes tasks for it, so not many more end before it thaws: each of these waits holds one of those
+    // that are sent at once.
+    load.reached(625).await;
+    load.workers[1].restart_agent();
+    load.workers[2].signal_agent(Signal::CONT);
+    load.end("one of three agents' processes killed and one frozen")
+        .await;
+}
+
+/// The same with the whole node of each: then nobody acknowledges, and others take over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_is_killed_and_one_frozen() {
+    let mut load = Load::start().await;
+    load.reached(300).await;
+    load.workers[1].kill_agent().await;
+    load.workers[1].daemon.kill().await;
+    load.reached(600).await;
+    load.workers[2].signal_agent(Signal::STOP);
+    load.workers[2].daemon.freeze();
+    load.reached(1_200).await;
+    load.workers[1].daemon.restart().await;
+    load.workers[1].restart_agent();
+    load.workers[2].daemon.thaw();
+    load.workers[2].signal_agent(Signal::CONT);
+    load.end("one of three nodes with their agents killed and one frozen")
+        .await;
+}
