@@ -24,7 +24,7 @@ use super::{
     follow::{self, Event},
     message::Place,
     render::Answer,
-    request::{Call, Push, Request},
+    request::{Call, Request},
     task::is_terminal,
 };
 use crate::{
@@ -183,19 +183,21 @@ impl Handler for Mesh {
                 if address.target == Target::Own && !self.gateway.listening().await? {
                     return Ok(Answer::Legacy(None, None));
                 }
+                let place = self.room()?;
                 let handle = self.send(address, tenant, &send).await?;
-                let task = self.halted(&handle).await?;
+                let task = self.halted(&handle, place).await?;
                 Ok(Answer::Legacy(
                     Some(Box::new(finished_results(task))),
                     send.history,
                 ))
             }
             Call::Send(send) => {
+                // Before anything is sent: whoever is told that there is no room must not have begun a task.
+                let place = send.wait.then(|| self.room()).transpose()?;
                 let handle = self.send(address, tenant, &send).await?;
-                let task = if send.wait {
-                    self.halted(&handle).await?
-                } else {
-                    handle.snapshot().await?
+                let task = match place {
+                    Some(place) => self.halted(&handle, place).await?,
+                    None => handle.snapshot().await?,
                 };
                 Ok(Answer::Sent(Box::new(finished_results(task)), send.history))
             }
@@ -218,21 +220,7 @@ impl Handler for Mesh {
                 }
             }
             Call::List(list) => Ok(Answer::Tasks(self.list(address, tenant, list).await?)),
-            Call::Push(push) => {
-                let (lists, deletes) = (
-                    matches!(push, Push::List { .. }),
-                    matches!(push, Push::Delete { .. }),
-                );
-                let mut found = self.push(address, tenant, push).await?;
-                Ok(match found.pop() {
-                    Some((task_id, webhook)) if !lists => Answer::Webhook(task_id, webhook),
-                    _ if deletes => Answer::Done,
-                    last => {
-                        found.extend(last);
-                        Answer::Webhooks(found)
-                    }
-                })
-            }
+            Call::Push(push) => self.push(address, tenant, push).await,
             Call::ExtendedCard => Err(no_extended_card()),
             Call::Subscribe { .. } => Err(A2aError::new(
                 Reason::UnsupportedOperation,

@@ -315,6 +315,16 @@ fn check_message(message: &v1::Message) -> Result<(), A2aError> {
     Ok(())
 }
 
+fn page_size(fields: &mut Fields) -> Result<usize, A2aError> {
+    let size = fields.count("pageSize")?.unwrap_or(DEFAULT_PAGE);
+    if (1..=MAX_PAGE).contains(&size) {
+        return Ok(size);
+    }
+    Err(A2aError::params(format!(
+        "params.pageSize must be from 1 to {MAX_PAGE}"
+    )))
+}
+
 fn read_list(mut fields: Fields) -> Result<List, A2aError> {
     let status = match fields.text("status")?.as_deref() {
         None | Some("" | "TASK_STATE_UNSPECIFIED") => None,
@@ -328,12 +338,7 @@ fn read_list(mut fields: Fields) -> Result<List, A2aError> {
             A2aError::params("params.statusTimestampAfter must be a time such as 2025-01-02T03:04:05Z")
         })?),
     };
-    let page_size = fields.count("pageSize")?.unwrap_or(DEFAULT_PAGE);
-    if !(1..=MAX_PAGE).contains(&page_size) {
-        return Err(A2aError::params(format!(
-            "params.pageSize must be from 1 to {MAX_PAGE}"
-        )));
-    }
+    let page_size = page_size(&mut fields)?;
     let from = match fields.text_or_empty("pageToken")?.as_str() {
         "" => None,
         token => Some(

@@ -51,6 +51,7 @@ async fn ask(
         .uri(path)
         .header("a2a-version", version)
         .header("content-type", "application/json")
+        .header("host", "localhost")
         .body(Body::from(body))
         .unwrap();
     let response = front.clone().oneshot(request).await.unwrap();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agentanycast_proto::v1;
 use futures::StreamExt as _;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Address, Known, Mesh, is_halt, labels};
 use crate::{
@@ -91,9 +92,13 @@ impl Mesh {
         Ok(())
     }
 
-    /// The task once it has ended or asks for something, or as it stands when patience is over.
-    pub(super) async fn halted(&self, handle: &Arc<dyn TaskHandle>) -> Result<v1::Task, A2aError> {
-        let _place = self.room()?;
+    /// The task once it has ended or asks for something, or as it stands when patience is over. `_place` was taken before
+    /// anything was sent.
+    pub(super) async fn halted(
+        &self,
+        handle: &Arc<dyn TaskHandle>,
+        _place: OwnedSemaphorePermit,
+    ) -> Result<v1::Task, A2aError> {
         let mut updates = handle.updates();
         let halt = async {
             while let Some(update) = updates.next().await {

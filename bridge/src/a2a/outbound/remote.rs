@@ -20,7 +20,7 @@ use super::{
     http::{Call, Clients, MAX_ANSWER, of_error, read},
     sse,
 };
-use crate::a2a::version::Version;
+use crate::a2a::{Scan, version::Version};
 
 /// How long an agent may take to begin an answer, except to a message.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -218,15 +218,14 @@ async fn unless_silent<T>(next: impl Future<Output = Option<T>>) -> Option<T> {
 
 /// JSON that is not made to fill the memory.
 fn parse(bytes: &[u8]) -> Result<Value, Fault> {
-    let elements = bytes
-        .iter()
-        .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
-        .count();
-    if elements > MAX_ELEMENTS {
+    let scan = Scan::of(bytes);
+    if scan.values > MAX_ELEMENTS {
         return Err(Fault::last(format!(
             "its answer has more than {MAX_ELEMENTS} elements"
         )));
     }
+    scan.check_numbers()
+        .map_err(|error| Fault::last(format!("its answer cannot be read: {error}")))?;
     serde_json::from_slice(bytes).map_err(|error| Fault::last(format!("its answer is no JSON: {error}")))
 }
 
