@@ -122,6 +122,16 @@ impl Fields {
         }
     }
 
+    /// Checks that the field, if it is there, is a list of texts; it stays.
+    pub(crate) fn check_texts(&self, name: &str) -> Result<(), A2aError> {
+        let value = self.map.get(name).or_else(|| self.map.get(&snake(name)));
+        match value {
+            None | Some(Value::Null) => Ok(()),
+            Some(Value::Array(items)) if items.iter().all(Value::is_string) => Ok(()),
+            Some(other) => Err(self.wrong(name, "a list of texts", other)),
+        }
+    }
+
     pub(crate) fn list(&mut self, name: &str) -> Result<Vec<Value>, A2aError> {
         match self.any(name) {
             None => Ok(Vec::new()),

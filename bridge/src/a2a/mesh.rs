@@ -16,6 +16,7 @@ use agentanycast_proto::v1::{self, TaskStatus};
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream::BoxStream};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
@@ -28,7 +29,7 @@ use super::{
     task::is_terminal,
 };
 use crate::{
-    gateway::{ErrorKind, Gateway, GatewayError, Target, TaskHandle},
+    gateway::{ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle},
     screen::Screen,
 };
 
@@ -330,6 +331,20 @@ fn labels(address: &Address, tenant: &str) -> BTreeMap<String, String> {
         labels.insert(TENANT.to_owned(), tenant.to_owned());
     }
     labels
+}
+
+/// By what the node lists the tasks of this caller with this agent and tenant.
+fn group(address: &Address, tenant: &str) -> Group {
+    let mut hash = Sha256::new();
+    for (name, value) in labels(address, tenant) {
+        for text in [name, value] {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        }
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    // Half of it is enough to tell callers apart, whatever they call themselves.
+    std::array::from_fn(|at| digest[at])
 }
 
 /// Whether a task came from this caller, for this agent and tenant, through the node `me`. Tasks of other nodes have

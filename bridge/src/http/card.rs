@@ -118,13 +118,12 @@ pub(crate) fn front(
     base: &str,
     host: Result<Host, A2aError>,
 ) -> Result<Front, A2aError> {
-    let (origin, is_ours) = match &config.public_url {
-        Some(public) => (public.trim_end_matches('/').to_owned(), true),
-        None => {
-            let host = host?;
-            let scheme = if config.tls { "https" } else { "http" };
-            (format!("{scheme}://{}", host.as_str()), host.is_here())
-        }
+    let (origin, is_ours) = if let Some(public) = &config.public_url {
+        (public.trim_end_matches('/').to_owned(), true)
+    } else {
+        let host = host?;
+        let scheme = if config.tls { "https" } else { "http" };
+        (format!("{scheme}://{}", host.as_str()), host.is_here())
     };
     Ok(Front {
         url: format!("{origin}{base}"),

@@ -70,24 +70,26 @@ mod tests {
             let error = of(bad).unwrap_err().to_string();
             assert!(error.contains(named) && error.len() < 200, "{error}");
         }
-        assert!(of(&(0..100).map(|n| format!("k{n}=1&")).collect::<String>()).is_err());
+        let many: Vec<String> = (0..100).map(|n| format!("k{n}=1")).collect();
+        assert!(of(&many.join("&")).is_err());
     }
 
     proptest! {
         /// Whatever names and values are, they come back, each once, or the query is refused.
         #[test]
         fn nothing_is_dropped(pairs in proptest::collection::vec(("\\PC{1,8}", "\\PC{0,8}"), 0..8)) {
-            let coded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+            let coded = |text: &str| {
+                text.bytes().fold(String::new(), |coded, byte| coded + &format!("%{byte:02x}"))
+            };
             let query: Vec<String> =
                 pairs.iter().map(|(name, value)| format!("{}={}", coded(name), coded(value))).collect();
-            match of(&query.join("&")) {
-                Ok(read) => prop_assert_eq!(read, pairs),
-                Err(_) => {
-                    let mut names: Vec<_> = pairs.iter().map(|(name, _)| name).collect();
-                    names.sort();
-                    names.dedup();
-                    prop_assert!(names.len() < pairs.len());
-                }
+            if let Ok(read) = of(&query.join("&")) {
+                prop_assert_eq!(read, pairs);
+            } else {
+                let mut names: Vec<_> = pairs.iter().map(|(name, _)| name).collect();
+                names.sort();
+                names.dedup();
+                prop_assert!(names.len() < pairs.len(), "only what is there twice is refused");
             }
         }
     }

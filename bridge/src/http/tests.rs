@@ -1,5 +1,7 @@
 //! The front before a node of tests: whatever comes in is answered in the words of its binding.
 
+mod fuzz;
+
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;

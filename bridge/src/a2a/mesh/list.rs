@@ -6,15 +6,14 @@ use agentanycast_proto::v1;
 use futures::{StreamExt as _, TryStreamExt as _};
 use prost::Message;
 
-use super::{Address, Mesh, belongs, finished_results};
+use super::{Address, Mesh, belongs, finished_results, group};
 use crate::{
     a2a::{
         error::A2aError,
         render::Page,
         request::{List, Position},
-        time,
     },
-    gateway::{ErrorKind, GatewayError},
+    gateway::{ErrorKind, GatewayError, Listing},
 };
 
 /// Tasks of a page that are read at once.
@@ -26,29 +25,32 @@ const PAGE_BYTES: usize = 8 << 20;
 impl Mesh {
     pub(super) async fn list(&self, address: &Address, tenant: &str, list: List) -> Result<Page, A2aError> {
         let me = self.gateway.peer_id().await?;
-        let all = self.gateway.tasks().await?;
-        let mine = all
-            .into_iter()
-            .filter(|task| belongs(task, &me, address, tenant) && list.takes(task));
-        let mut mine: Vec<(Position, v1::Task)> = mine.map(|task| (Position::of(&task), task)).collect();
-        mine.sort_by(|(one, _), (other, _)| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
-        let total = mine.len();
-        let begin = match &list.from {
-            Some(from) => mine.partition_point(|(position, _)| !from.is_before(position)),
-            None => 0,
-        };
-        let end = (begin + list.page_size).min(total);
-        let heads: Vec<v1::Task> = mine.drain(begin.min(end)..end).map(|(_, task)| task).collect();
+        let listed = self
+            .gateway
+            .list(Listing {
+                group: group(address, tenant),
+                context_id: list.context_id.clone(),
+                status: list.status,
+                changed_after: list.after.map(|after| u64::try_from(after).unwrap_or_default()),
+                limit: list.page_size,
+                after: list.from.as_ref().map(Position::token).unwrap_or_default(),
+            })
+            .await?;
+        let mut heads = listed.tasks;
+        heads.retain(|task| belongs(task, &me, address, tenant));
+        let count = heads.len();
         let (tasks, last) = self.within_budget(heads, &list).await?;
-        let is_all = last.as_ref().is_none_or(|last| begin + last.behind == total);
-        let next = last.filter(|_| !is_all).map(|last| last.position.token());
+        let next = match last {
+            Some(last) if last.behind < count => last.position.token(),
+            _ => listed.next,
+        };
         Ok(Page {
             tasks,
             history: list.history,
             artifacts: list.artifacts,
-            next: next.unwrap_or_default(),
+            next,
             size: list.page_size,
-            total,
+            total: listed.total,
         })
     }
 
@@ -105,13 +107,5 @@ impl List {
             task.messages.drain(..surplus);
         }
         task
-    }
-
-    /// Whether a task is wanted, on whichever page.
-    fn takes(&self, task: &v1::Task) -> bool {
-        let changed = task.updated_at.as_ref().map(time::millis).unwrap_or_default();
-        (self.context_id.is_empty() || task.context_id == self.context_id)
-            && self.status.is_none_or(|status| task.status() == status)
-            && self.after.is_none_or(|after| changed > after)
     }
 }

@@ -47,29 +47,23 @@ impl Mesh {
     }
 
     /// Notes a webhook of a task; one without an id gets that of the task.
-    pub(super) async fn set_webhook(
+    async fn set_webhook(
         &self,
         address: &Address,
         task_id: &str,
         mut webhook: Webhook,
         version: Version,
     ) -> Result<Webhook, A2aError> {
+        let note = note(address, task_id, webhook.clone(), version);
+        let put = self.gateway.put_note(task_id, note, 0).await;
+        put.map_err(|error| refused(&error))?;
         if webhook.id.is_empty() {
             task_id.clone_into(&mut webhook.id);
         }
-        let note = v1::TaskNote {
-            name: format!("{NOTE}{}", webhook.id),
-            owner: address.caller.clone(),
-            content: Kept::new(webhook.clone(), version).write(),
-            open: true,
-            version: 0,
-        };
-        let put = self.gateway.put_note(task_id, note, 0).await;
-        put.map_err(|error| refused(&error))?;
         Ok(webhook)
     }
 
-    /// The webhooks of a task, by id.
+    /// The webhooks of a task.
     async fn webhooks(&self, task_id: &str) -> Result<Vec<Webhook>, A2aError> {
         let notes = self
             .gateway
@@ -77,8 +71,14 @@ impl Mesh {
             .await
             .map_err(|error| refused(&error))?;
         let ours = notes.into_iter().filter(|note| note.name.starts_with(NOTE));
-        Ok(ours
-            .filter_map(|note| Some(Kept::read(&note.content)?.webhook))
+        let read = ours.filter_map(|note| Some(Kept::read(&note.content)?.webhook));
+        Ok(read
+            .map(|mut webhook| {
+                if webhook.id.is_empty() {
+                    task_id.clone_into(&mut webhook.id);
+                }
+                webhook
+            })
             .collect())
     }
 
@@ -109,13 +109,33 @@ impl Mesh {
                 Ok(Answer::Webhooks(page.collect(), next))
             }
             Push::Delete { id, .. } => {
-                let name = format!("{NOTE}{id}");
+                let name = note_name(&task_id, &id);
                 let deleted = self.gateway.delete_note(&task_id, &name).await;
                 deleted.map_err(|error| refused(&error))?;
                 Ok(Answer::Done)
             }
         }
     }
+}
+
+/// The note of a webhook. One that has the id of its task is kept without an id: a task that is about to begin has none.
+pub(super) fn note(address: &Address, task_id: &str, mut webhook: Webhook, version: Version) -> v1::TaskNote {
+    let name = note_name(task_id, &webhook.id);
+    if webhook.id == task_id {
+        webhook.id.clear();
+    }
+    v1::TaskNote {
+        name,
+        owner: address.caller.clone(),
+        content: Kept::new(webhook, version).write(),
+        open: true,
+        version: 0,
+    }
+}
+
+fn note_name(task_id: &str, id: &str) -> String {
+    let id = if id == task_id { "" } else { id };
+    format!("{NOTE}{id}")
 }
 
 /// The page behind an id, and what the next one is asked for with: the last id of this one. PURE.
