@@ -17,12 +17,14 @@ mod part;
 pub mod push;
 pub mod render;
 pub mod request;
+mod scan;
 mod signature;
 pub mod task;
 mod time;
 pub mod version;
 
 pub(crate) use data::{depth, from_proto, from_struct, to_proto, to_struct};
+pub(crate) use scan::Scan;
 pub(crate) use time::{read_time, rounded as now, write_time};
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::{
 use anyhow::Context as _;
 use http::{HeaderMap, header};
 
-use crate::{a2a::card::Scheme, config::Auth};
+use crate::{a2a::card::Scheme, config::Auth, reload::Reloaded};
 pub use certificate::Certificate;
 use oidc::{Oidc, Unverified};
 pub use tokens::Tokens;
@@ -38,7 +38,8 @@ pub struct Callers(Arc<Ways>);
 /// The ways of saying who one is; without any, everybody may call.
 #[derive(Debug, Default)]
 struct Ways {
-    tokens: Option<Tokens>,
+    /// Whoever is taken out of the file is not let in any more.
+    tokens: Option<Reloaded<Arc<Tokens>>>,
     oidc: Option<Oidc>,
     certificates: bool,
 }
@@ -70,7 +71,7 @@ impl Callers {
     /// When a file cannot be read or is not as it should be.
     pub fn read(settings: &Auth) -> anyhow::Result<Self> {
         let tokens = match &settings.tokens_file {
-            Some(path) => Some(Tokens::read(path)?),
+            Some(path) => Some(Tokens::reloaded(path)?),
             None => None,
         };
         let oidc = match settings.issuer.as_str() {
@@ -117,7 +118,8 @@ impl Callers {
         let Some(token) = bearer(headers) else {
             return Err(Refused::Nobody(self.wanted()));
         };
-        if let Some(name) = self.0.tokens.as_ref().and_then(|tokens| tokens.name(token)) {
+        let tokens = self.0.tokens.as_ref().map(Reloaded::get);
+        if let Some(name) = tokens.as_ref().and_then(|tokens| tokens.name(token)) {
             return Ok(Name::of(name));
         }
         let Some(oidc) = &self.0.oidc else {
@@ -192,6 +194,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use http::HeaderValue;
 
     use super::*;
@@ -202,7 +206,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_is_a_name_and_without_ways_everybody_is_one() {
-        let tokens = Tokens::parse("alice 0123456789abcdef").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        fs::write(&path, "alice 0123456789abcdef").unwrap();
+        let tokens = Tokens::reloaded(&path).unwrap().at_once();
         let callers = Callers(Arc::new(Ways {
             tokens: Some(tokens),
             ..Ways::default()
@@ -218,6 +225,13 @@ mod tests {
             let refused = name(&callers, head(wrong)).await.unwrap_err();
             assert_eq!(matches!(refused, Refused::BadToken(_)), shown, "{wrong}");
         }
+        fs::write(&path, "bob fedcba9876543210").unwrap();
+        let bob = name(&callers, head("Bearer fedcba9876543210")).await.unwrap();
+        assert_eq!(bob.as_str(), "bob");
+        assert!(
+            name(&callers, head("Bearer 0123456789abcdef")).await.is_err(),
+            "alice is out"
+        );
         let anybody = name(&Callers::default(), HeaderMap::new()).await.unwrap();
         assert!(anybody.is_anonymous() && !alice.is_anonymous());
     }

@@ -44,6 +44,41 @@ pub struct Outgoing {
     pub context_id: String,
     /// Labels that travel to the agent and stay with the task.
     pub metadata: BTreeMap<String, String>,
+    /// By which the task can be listed; stays with the node.
+    pub group: Group,
+    /// What is to be remembered about the task: with it, or nothing is begun.
+    pub note: Option<v1::TaskNote>,
+}
+
+/// What tasks are listed by.
+pub type Group = [u8; 16];
+
+/// Which tasks to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Sent with this.
+    pub group: Group,
+    /// Of this conversation; empty: any.
+    pub context_id: String,
+    /// In this state.
+    pub status: Option<v1::TaskStatus>,
+    /// Changed after this, Unix time in milliseconds.
+    pub changed_after: Option<u64>,
+    /// At most so many.
+    pub limit: usize,
+    /// Behind this place: `MILLISECONDS:ID` of a task's last change; empty: from the newest on.
+    pub after: String,
+}
+
+/// A page of tasks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// Newest change first, without messages and artifacts.
+    pub tasks: Vec<v1::Task>,
+    /// Behind which place the next page begins; empty: this is the last.
+    pub next: String,
+    /// Tasks on all pages.
+    pub total: usize,
 }
 
 /// A task, to be read, followed and ended. Dropping it changes nothing.
@@ -61,8 +96,11 @@ pub trait TaskHandle: Send + Sync {
     /// The content of one artifact, from its beginning, as it is produced.
     fn stream(&self, artifact_id: &str) -> BoxStream<'static, Result<Bytes, GatewayError>>;
 
-    /// Sends a further message. Only a task that asks for input takes one.
-    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError>;
+    /// The task, whole, once it has ended or asks for something. Goes on over lost connections.
+    async fn halted(&self) -> Result<v1::Task, GatewayError>;
+
+    /// Sends a further message, and notes something: both, or neither. Only a task that asks for input takes one.
+    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError>;
 
     /// Ends the task. One that has ended is a [`ErrorKind::Conflict`].
     async fn cancel(&self) -> Result<v1::Task, GatewayError>;
@@ -93,8 +131,8 @@ pub trait Gateway: Send + Sync {
     /// A task that was begun before. Does not ask whether there is one.
     fn task(&self, id: &str) -> Arc<dyn TaskHandle>;
 
-    /// Every task of the node, newest change first, without messages and artifacts.
-    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError>;
+    /// A page of tasks.
+    async fn list(&self, listing: Listing) -> Result<Listed, GatewayError>;
 
     /// The card of a peer, or of the node's own agent.
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError>;

@@ -253,7 +253,11 @@ impl A2aService for Service {
         request: Request<ListTaskPushNotificationConfigsRequest>,
     ) -> Result<Response<ListTaskPushNotificationConfigsResponse>, Status> {
         let (head, request) = split(request);
-        let params = webhook_of(&request.tenant, &request.task_id, "");
+        let mut params = webhook_of(&request.tenant, &request.task_id, "");
+        if request.page_size != 0 {
+            params["pageSize"] = request.page_size.into();
+        }
+        params["pageToken"] = request.page_token.into();
         let listed = self.rendered(&head, Method::ListPush, params).await?;
         Ok(Response::new(json::to_webhooks(&listed, &request.tenant)))
     }
@@ -265,11 +269,14 @@ impl A2aService for Service {
         let (head, request) = split(request);
         let params = json!({"tenant": request.tenant});
         let (address, _) = self.read(&head, Method::ExtendedCard, params)?;
-        let host = head
-            .extensions
-            .get::<Host>()
-            .map_or("localhost", |host| host.0.as_str());
-        let front = front(&self.config, &address.target, "", host);
+        let host = head.extensions.get::<Result<Host, A2aError>>().cloned();
+        let host = host.unwrap_or_else(|| {
+            Err(A2aError::new(
+                Reason::InvalidRequest,
+                "the call names no authority; send one",
+            ))
+        });
+        let front = front(&self.config, &address.target, "", host).map_err(|error| status::of(&error))?;
         let card = self.handler.extended_card(&address.target, &front).await;
         let card = card.map_err(|error| status::of(&error))?;
         Ok(Response::new(card::to_card(&card)))

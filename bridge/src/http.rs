@@ -5,12 +5,16 @@
 
 mod arriving;
 mod body;
+mod bulk;
 mod card;
 pub mod connection;
 mod entry;
 mod extensions;
+mod health;
+mod host;
 mod json_rpc;
 mod leaving;
+mod query;
 mod refusal;
 mod requests;
 mod rest;
@@ -31,7 +35,7 @@ use axum::{
     middleware::{self, Next},
     response::Response,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -52,6 +56,8 @@ use card::Shown;
 pub(crate) use card::front;
 use entry::{Admitted, Entry, Peer};
 pub(crate) use extensions::declared;
+use health::Health;
+pub(crate) use host::Host;
 use leaving::Leaving;
 use refusal::Refusal;
 pub use requests::{Requests, counted};
@@ -69,9 +75,6 @@ const A2A_JSON: &str = "application/a2a+json";
 
 /// What answers of JSON-RPC are.
 const JSON: &str = "application/json";
-
-/// How long the node may take to show that it is there.
-const HEALTH_WITHIN: Duration = Duration::from_secs(2);
 
 /// How the front is to behave.
 #[derive(Clone, Debug)]
@@ -109,6 +112,7 @@ struct Shared {
     config: Arc<FrontConfig>,
     entry: Arc<Entry>,
     shown: Shown,
+    health: Health,
     stop: CancellationToken,
 }
 
@@ -122,7 +126,7 @@ pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: Cancellation
     // A call of gRPC does not show its authority otherwise.
     let service = ServiceBuilder::new()
         .map_request(|mut request: Request| {
-            let host = Host(host(&request).to_owned());
+            let host = Host::of(&request);
             request.extensions_mut().insert(host);
             request
         })
@@ -135,6 +139,7 @@ pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: Cancellation
         entry: Arc::new(entry),
         config,
         shown: Shown::default(),
+        health: Health::default(),
         stop,
     }));
     Router::new()
@@ -160,8 +165,20 @@ fn cors(origins: &[String]) -> CorsLayer {
             HeaderName::from_static(VERSION),
             HeaderName::from_static(extensions::HEADER),
             HeaderName::from_static(extensions::OLD_HEADER),
+            header::IF_NONE_MATCH,
+            header::IF_MODIFIED_SINCE,
         ])
-        .expose_headers([HeaderName::from_static(extensions::HEADER)]);
+        .expose_headers([
+            HeaderName::from_static(VERSION),
+            HeaderName::from_static(extensions::HEADER),
+            HeaderName::from_static(extensions::OLD_HEADER),
+            header::WWW_AUTHENTICATE,
+            header::RETRY_AFTER,
+            header::ETAG,
+            header::LAST_MODIFIED,
+            header::LOCATION,
+            header::ALLOW,
+        ]);
     if origins.iter().any(|origin| origin == "*") {
         return layer.allow_origin(Any);
     }
@@ -175,18 +192,20 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
         Ok(route) => route,
         Err(lost) => return nowhere(lost),
     };
-    if what == What::Health {
-        return health(&front.0).await;
-    }
     let peer = request.extensions().get::<Peer>().cloned();
     let json_rpc = what == What::JsonRpc;
-    if what == What::Card {
-        let _place = match front.0.entry.admit_anybody(peer.as_ref()) {
+    if matches!(what, What::Health | What::Card) {
+        let place = match front.0.entry.admit_anybody(peer.as_ref()) {
             Ok(place) => place,
             Err(refusal) => return refusal.http(json_rpc),
         };
-        let host = host(&request).to_owned();
-        return Box::pin(card::answer(&front.0, &target, &base, &host, request.headers())).await;
+        let response = if what == What::Health {
+            front.0.health.answer(&*front.0.handler).await
+        } else {
+            let host = Host::of(&request);
+            Box::pin(card::answer(&front.0, &target, &base, host, request.headers())).await
+        };
+        return Leaving::of(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc));
     }
     if !may_page_call(&front.0.config, &request) {
         return Refusal::foreign_page().http(json_rpc);
@@ -219,7 +238,7 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
         }
     };
     place.forget_body();
-    response.map(|body| Body::new(Leaving::new(body, place)))
+    Leaving::of(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc))
 }
 
 /// The same entry for gRPC, which answers refusals in its own words.
@@ -240,7 +259,7 @@ async fn answer_grpc(State(front): State<Front>, mut request: Request, next: Nex
     });
     let response = next.run(request).await;
     place.forget_body();
-    response.map(|body| Body::new(Leaving::new(body, place)))
+    Leaving::of(response, place).unwrap_or_else(|refusal| refusal.grpc())
 }
 
 /// Whether the page that a browser sends a request for may call. Other clients do not say that they are pages.
@@ -263,38 +282,13 @@ fn may_page_call(config: &FrontConfig, request: &Request) -> bool {
     if public.is_some_and(|url| url.split('/').take(3).eq(origin.split('/'))) {
         return true;
     }
-    let host = host(request);
+    let Ok(host) = Host::of(request) else {
+        return false;
+    };
     let is_own = origin
         .split_once("://")
-        .is_some_and(|(_, authority)| authority == host);
-    is_own && (config.callers.must_show() || is_literal(host))
-}
-
-/// Whether a host, with or without a port, is an address and no name that somebody else may have given it.
-fn is_literal(host: &str) -> bool {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    name == "localhost" || host.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok()
-}
-
-/// Whether the node answers.
-async fn health(shared: &Shared) -> Response {
-    let checked = tokio::time::timeout(HEALTH_WITHIN, shared.handler.check()).await;
-    if matches!(checked, Ok(Ok(()))) {
-        return response(StatusCode::OK, JSON, &json!({"status": "ok"}));
-    }
-    let body = json!({"status": "unavailable", "message": "the daemon does not answer"});
-    response(StatusCode::SERVICE_UNAVAILABLE, JSON, &body)
-}
-
-/// Where the client of a call thinks it is.
-#[derive(Clone, Debug)]
-pub(crate) struct Host(pub(crate) String);
-
-/// Where the client thinks it is: HTTP/1.1 says so in a header, HTTP/2 in the request line.
-fn host(request: &Request) -> &str {
-    let authority = request.uri().authority().map(http::uri::Authority::as_str);
-    let header = || request.headers().get(header::HOST)?.to_str().ok();
-    authority.or_else(header).unwrap_or("localhost")
+        .is_some_and(|(_, authority)| authority == host.as_str());
+    is_own && (config.callers.must_show() || host.is_literal())
 }
 
 fn nowhere(lost: Lost) -> Response {
@@ -328,28 +322,17 @@ fn response(status: StatusCode, media_type: &'static str, body: &Value) -> Respo
 }
 
 /// Which version a request says it means.
-fn version_asked(headers: &HeaderMap, uri: &Uri) -> Option<String> {
+fn version_asked(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> {
     // What is no text is no version either.
     let in_header = headers
         .get(VERSION)
         .map(|value| value.to_str().unwrap_or("?").to_owned());
     in_header.or_else(|| {
-        let mut pairs = query(uri).into_iter();
+        let mut pairs = query.iter();
         pairs
             .find(|(name, _)| name.eq_ignore_ascii_case(VERSION))
-            .map(|(_, value)| value)
+            .map(|(_, value)| value.clone())
     })
-}
-
-/// The parameters of a query; what is no text is left out.
-fn query(uri: &Uri) -> Vec<(String, String)> {
-    let pairs = uri.query().unwrap_or_default().split('&');
-    let decoded = pairs.filter_map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let text = |coded: &str| route::decode(&coded.replace('+', " "));
-        Some((text(name)?, text(value)?)).filter(|(name, _)| !name.is_empty())
-    });
-    decoded.collect()
 }
 
 #[cfg(test)]

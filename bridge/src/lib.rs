@@ -3,6 +3,7 @@
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
 //! that its clients reach it by; `auth` says who these are.
 //! `notify` tells webhooks what becomes of tasks.
+//! `reload` is what is made of files that may be renewed.
 //! `screen` is which hosts the bridge connects to when somebody outside names them.
 //! `server` wires them with the settings of `config`, in the daemon or as a process of their own.
 
@@ -15,6 +16,7 @@ pub mod gateway;
 mod grpc;
 pub mod http;
 mod notify;
+mod reload;
 pub mod screen;
 mod server;
 

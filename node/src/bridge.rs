@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use agentanycast_bridge::gateway::{ErrorKind, Gateway, GatewayError, Outgoing, Target, TaskHandle, Update};
+use agentanycast_bridge::gateway::{
+    ErrorKind, Gateway, GatewayError, Listed, Listing, Outgoing, Target, TaskHandle, Update,
+};
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
@@ -20,7 +22,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 use tonic::{Code, Request, Status};
 
-use crate::{api::Api, engine::MAX_PAGE, net};
+use crate::{api::Api, net};
 
 /// The node as gateways see it.
 #[derive(Clone)]
@@ -109,6 +111,8 @@ impl Gateway for LocalGateway {
             message: Some(outgoing.message),
             context_id: outgoing.context_id,
             metadata: outgoing.metadata,
+            group: outgoing.group.into(),
+            note: outgoing.note,
             ..SendTaskRequest::default()
         };
         let sent = self.api.send_task(call(request)).await;
@@ -121,23 +125,26 @@ impl Gateway for LocalGateway {
         Arc::new(self.local(id.to_owned()))
     }
 
-    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError> {
-        let mut tasks = Vec::new();
-        let mut page_token = String::new();
-        loop {
-            let request = ListTasksRequest {
-                page_size: MAX_PAGE as i32,
-                page_token,
-                ..ListTasksRequest::default()
-            };
-            let page = self.api.list_tasks(call(request)).await.map_err(no_task)?;
-            let page = page.into_inner();
-            tasks.extend(page.tasks);
-            page_token = page.next_page_token;
-            if page_token.is_empty() {
-                return Ok(tasks);
-            }
-        }
+    async fn list(&self, listing: Listing) -> Result<Listed, GatewayError> {
+        let changed_after = listing.changed_after.map(|millis| prost_types::Timestamp {
+            seconds: i64::try_from(millis / 1000).unwrap_or(i64::MAX),
+            nanos: (millis % 1000 * 1_000_000) as i32,
+        });
+        let request = ListTasksRequest {
+            statuses: listing.status.into_iter().map(i32::from).collect(),
+            page_size: i32::try_from(listing.limit).unwrap_or(i32::MAX),
+            page_token: listing.after,
+            group: listing.group.into(),
+            context_id: listing.context_id,
+            changed_after,
+        };
+        let page = self.api.list_tasks(call(request)).await.map_err(no_task)?;
+        let page = page.into_inner();
+        Ok(Listed {
+            tasks: page.tasks,
+            next: page.next_page_token,
+            total: usize::try_from(page.total).unwrap_or_default(),
+        })
     }
 
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
@@ -223,7 +230,13 @@ impl TaskHandle for LocalTask {
 
     async fn snapshot(&self) -> Result<v1::Task, GatewayError> {
         let task_id = self.id.clone();
-        let answer = self.api.get_task(call(GetTaskRequest { task_id })).await;
+        let answer = self
+            .api
+            .get_task(call(GetTaskRequest {
+                task_id,
+                ..GetTaskRequest::default()
+            }))
+            .await;
         let task = answer.map_err(no_task)?.into_inner().task;
         task.ok_or_else(|| incomplete("task"))
     }
@@ -231,7 +244,7 @@ impl TaskHandle for LocalTask {
     fn updates(&self) -> BoxStream<'static, Result<Update, GatewayError>> {
         let (api, task_id) = (self.api.clone(), self.id.clone());
         let updates = async_stream::try_stream! {
-            let request = SubscribeTaskUpdatesRequest { task_id, end_only: false };
+            let request = SubscribeTaskUpdatesRequest { task_id, ..SubscribeTaskUpdatesRequest::default() };
             let followed = api.subscribe_task_updates(call(request)).await.map_err(no_task)?;
             let mut changes = followed.into_inner();
             while let Some(change) = changes.next().await {
@@ -272,10 +285,23 @@ impl TaskHandle for LocalTask {
         bytes.boxed()
     }
 
-    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError> {
+    async fn halted(&self) -> Result<v1::Task, GatewayError> {
+        let request = SubscribeTaskUpdatesRequest {
+            task_id: self.id.clone(),
+            end_only: true,
+            or_input: true,
+        };
+        let followed = self.api.subscribe_task_updates(call(request)).await;
+        let mut halt = followed.map_err(no_task)?.into_inner();
+        let halt = halt.next().await.ok_or_else(|| incomplete("task"))?;
+        halt.map_err(no_task)?.task.ok_or_else(|| incomplete("task"))
+    }
+
+    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError> {
         let request = SendTaskRequest {
             message: Some(message),
             task_id: self.id.clone(),
+            note,
             ..SendTaskRequest::default()
         };
         self.api.send_task(call(request)).await.map(drop).map_err(no_task)

@@ -16,6 +16,7 @@ mod door;
 mod failover;
 mod feed;
 mod idempotency;
+mod listing;
 mod marks;
 mod noted;
 mod notes;
@@ -69,6 +70,7 @@ use crate::{
     spool::Spool,
     task::{Ended, Status, Task},
 };
+pub use listing::{Filter, Listed};
 
 /// Calls that wait for the engine; more wait at their callers.
 const CALLS: usize = 1024;
@@ -210,11 +212,11 @@ impl Engine {
     /// Tasks, newest change first, from behind `after` on, at most [`MAX_PAGE`].
     pub async fn list(
         &self,
-        statuses: Vec<Status>,
+        filter: Filter,
         after: Option<(u64, String)>,
         limit: usize,
-    ) -> Result<Vec<Task>, EngineError> {
-        self.call(move |core, _| core.list(&statuses, after.as_ref(), limit.min(MAX_PAGE)))
+    ) -> Result<Listed, EngineError> {
+        self.call(move |core, _| core.list(&filter, after.as_ref(), limit.min(MAX_PAGE)))
             .await
     }
 

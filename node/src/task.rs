@@ -257,7 +257,12 @@ pub struct Task {
     pub traced: Option<Traced>,
     /// Where it is, when it was sent to an agent beyond this network.
     pub outside: Option<Outside>,
+    /// By which a gateway lists it.
+    pub group: Option<Group>,
 }
+
+/// What a gateway lists tasks by, in its own terms.
+pub type Group = [u8; 16];
 
 /// How a task stands with an agent beyond this network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -69,7 +69,13 @@ impl TaskHandle {
     /// ([`TaskStatus::InputRequired`]) has not ended: follow [`TaskHandle::updates`] to answer it.
     /// Bound the wait with `tokio::time::timeout`; the task itself goes on.
     pub async fn wait(&self) -> Result<Task, TaskError> {
-        updates::end(&self.node, &self.id).await?.into_result()
+        updates::end(&self.node, &self.id, false).await?.into_result()
+    }
+
+    /// The task as it stands when it has ended, however, or asks for input; over restarts of the daemon.
+    /// Bound it with `tokio::time::timeout`; the task itself goes on.
+    pub async fn halt(&self) -> Result<Task, Error> {
+        updates::end(&self.node, &self.id, true).await
     }
 
     /// The current state first, then every change, until the task has ended. Goes on after a restart of
@@ -146,16 +152,21 @@ impl TaskHandle {
 
     /// Answers a task that asks for input. A task in another state is a `Conflict` or `InvalidArgument`.
     pub async fn reply(&self, message: impl Into<Message>) -> Result<(), Error> {
+        self.further(message).send().await.map(drop)
+    }
+
+    /// A further message, with options; as [`TaskHandle::reply`] when it is sent.
+    pub fn further(&self, message: impl Into<Message>) -> TaskBuilder {
         // Without a peer, as of a task that was sent to a URL, the daemon knows where it is.
         let target = self.assignee.clone().map(Target::Peer);
-        let further = TaskBuilder::new(self.node.clone(), target, message.into());
-        further.task_id(self.id.clone()).send().await.map(drop)
+        TaskBuilder::new(self.node.clone(), target, message.into()).task_id(self.id.clone())
     }
 }
 
 pub(crate) async fn get_task(node: &Node, id: &str) -> Result<Task, Error> {
     let request = v1::GetTaskRequest {
         task_id: id.to_owned(),
+        ..v1::GetTaskRequest::default()
     };
     let answer = node.session().task_call(Subject::Task, request).await?;
     answer.task.map(Task::from).ok_or_else(|| missing("task"))

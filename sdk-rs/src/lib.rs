@@ -69,7 +69,7 @@ pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
 pub use send::{Target, TaskBuilder};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};
-pub use task::{Attempt, Task, TaskError, TaskFilter, TaskStatus, TaskUpdate};
+pub use task::{Attempt, Task, TaskError, TaskFilter, TaskPage, TaskStatus, TaskUpdate};
 
 /// Tells a handler that its task was ended by somebody else; from `tokio-util`.
 pub use tokio_util::sync::CancellationToken;

@@ -16,7 +16,7 @@ use crate::{
     send::{Target, TaskBuilder},
     serve::{HandlerError, IncomingTask, Serve},
     session::{NodeClient, Session},
-    task::{Task, TaskFilter},
+    task::{Task, TaskFilter, TaskPage},
 };
 
 pub(crate) mod builder;
@@ -196,19 +196,52 @@ impl Node {
         let mut tasks = Vec::new();
         let mut page_token = String::new();
         while tasks.len() < limit {
-            let request = v1::ListTasksRequest {
-                statuses: filter.statuses.iter().map(|status| i32::from(*status)).collect(),
-                page_size: (limit - tasks.len()).min(TASK_PAGE) as i32,
-                page_token,
-            };
-            let page = self.session().list_tasks(request).await?;
-            tasks.extend(page.tasks.into_iter().map(Task::from));
-            page_token = page.next_page_token;
+            let wanted = limit - tasks.len();
+            let page = self.page_of(filter, wanted, page_token).await?;
+            tasks.extend(page.tasks);
+            page_token = page.next;
             if page_token.is_empty() {
                 break;
             }
         }
         Ok(tasks)
+    }
+
+    /// One page of [`Node::tasks`], of at most `limit` tasks and at most 500. `page_token` is the last page's `next`;
+    /// empty: the first one.
+    pub async fn task_page(
+        &self,
+        filter: &TaskFilter,
+        page_token: impl Into<String>,
+    ) -> Result<TaskPage, Error> {
+        let limit = if filter.limit == 0 {
+            TASK_PAGE
+        } else {
+            filter.limit
+        };
+        self.page_of(filter, limit, page_token.into()).await
+    }
+
+    async fn page_of(
+        &self,
+        filter: &TaskFilter,
+        limit: usize,
+        page_token: String,
+    ) -> Result<TaskPage, Error> {
+        let request = v1::ListTasksRequest {
+            statuses: filter.statuses.iter().map(|status| i32::from(*status)).collect(),
+            page_size: limit.min(TASK_PAGE) as i32,
+            page_token,
+            group: filter.group.map(Vec::from).unwrap_or_default(),
+            context_id: filter.context_id.clone(),
+            changed_after: filter.changed_after.map(Into::into),
+        };
+        let page = self.session().list_tasks(request).await?;
+        Ok(TaskPage {
+            tasks: page.tasks.into_iter().map(Task::from).collect(),
+            next: page.next_page_token,
+            total: usize::try_from(page.total).unwrap_or_default(),
+        })
     }
 
     /// Serves tasks with `handler`, see [`Serve`].

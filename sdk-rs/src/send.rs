@@ -12,7 +12,7 @@ use crate::{
     error::{Error, ErrorKind, Subject},
     handle::TaskHandle,
     message::Message,
-    node::{Node, missing},
+    node::{Node, missing, notes::TaskNote},
     peer_id::PeerId,
 };
 
@@ -133,6 +133,19 @@ impl TaskBuilder {
     /// is a task of its own.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.request.idempotency_key = key.into();
+        self
+    }
+
+    /// Has the daemon remember this about the task, as durably as the message: both are taken, or neither.
+    pub fn note(mut self, note: TaskNote) -> Self {
+        self.request.note = Some(note.into());
+        self
+    }
+
+    /// Puts a new task into the group by which it can be listed ([`TaskFilter::group`](crate::TaskFilter)); peers are
+    /// not told.
+    pub fn group(mut self, group: [u8; 16]) -> Self {
+        self.request.group = group.into();
         self
     }
 

@@ -184,12 +184,16 @@ impl Session {
 
     /// Waits for the end of a task and gives it whole, over restarts of the daemon; `None` if it has to be waited for
     /// by a subscription.
-    pub(crate) async fn wait_task(&self, task_id: &str) -> Result<Option<v1::Task>, Error> {
+    pub(crate) async fn wait_task(&self, task_id: &str, or_input: bool) -> Result<Option<v1::Task>, Error> {
+        let request = || v1::GetTaskRequest {
+            task_id: task_id.to_owned(),
+            or_input,
+        };
         let mut backoff = self.backoff();
         loop {
             let loss = match self.stream.get(self.limits.call_timeout).await {
                 Ok(None) => return Ok(None),
-                Ok(Some(stream)) => match self.patiently(task_id, stream.wait(task_id.to_owned())).await? {
+                Ok(Some(stream)) => match self.patiently(task_id, stream.wait(request())).await? {
                     Ok(task) => {
                         self.restore_card().await;
                         return Ok(task);
@@ -225,6 +229,7 @@ impl Session {
         }
         let request = v1::GetTaskRequest {
             task_id: task_id.to_owned(),
+            ..v1::GetTaskRequest::default()
         };
         let asking = self.task_call(Subject::Task, request);
         tokio::select! {

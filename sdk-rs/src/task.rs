@@ -216,6 +216,23 @@ pub struct TaskFilter {
     pub statuses: Vec<TaskStatus>,
     /// At most this many, newest change first; 0 = all.
     pub limit: usize,
+    /// Only those that were sent with this group ([`TaskBuilder::group`](crate::TaskBuilder::group)).
+    pub group: Option<[u8; 16]>,
+    /// Only those of this conversation; empty = any.
+    pub context_id: String,
+    /// Only those that have changed later.
+    pub changed_after: Option<SystemTime>,
+}
+
+/// A page of tasks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskPage {
+    /// Newest change first, without messages and artifacts.
+    pub tasks: Vec<Task>,
+    /// What the next page is asked for with; empty on the last one.
+    pub next: String,
+    /// Tasks on all pages, of a group; else 0.
+    pub total: usize,
 }
 
 impl From<TaskStatus> for i32 {

@@ -100,6 +100,7 @@ impl Calls {
 pub fn get(id: &str) -> Call {
     Call::GetTask(GetTaskRequest {
         task_id: id.to_owned(),
+        ..Default::default()
     })
 }
 
@@ -107,6 +108,7 @@ pub fn get(id: &str) -> Call {
 pub fn wait(id: &str) -> Call {
     Call::WaitTask(GetTaskRequest {
         task_id: id.to_owned(),
+        ..Default::default()
     })
 }
 

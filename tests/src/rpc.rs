@@ -97,7 +97,12 @@ pub async fn send(rpc: &mut Rpc, peer: &agentanycast::PeerId, what: &str) -> Tas
 /// A task whole.
 pub async fn get(rpc: &mut Rpc, task_id: &str) -> Result<Task, Status> {
     let task_id = task_id.to_owned();
-    let answer = rpc.get_task(v1::GetTaskRequest { task_id }).await?;
+    let answer = rpc
+        .get_task(v1::GetTaskRequest {
+            task_id,
+            ..Default::default()
+        })
+        .await?;
     Ok(answer.into_inner().task.expect("a task that is there"))
 }
 

@@ -54,6 +54,23 @@ impl Fields {
         self.raw(name).filter(|value| !value.is_null())
     }
 
+    /// Checks that of these fields only one is there.
+    pub(crate) fn at_most_one_of(&self, names: &[&'static str]) -> Result<(), A2aError> {
+        let is_there = |name: &str| self.map.get(name).is_some_and(|value| !value.is_null());
+        let mut there = names
+            .iter()
+            .filter(|name| is_there(name) || is_there(&snake(name)));
+        match (there.next(), there.next()) {
+            (Some(one), Some(other)) => Err(A2aError::params(format!(
+                "{} is there beside {}; only one of {} may be",
+                self.path(other),
+                self.path(one),
+                names.join(", ")
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn wrong(&self, name: &str, expected: &str, got: &Value) -> A2aError {
         A2aError::params(format!(
             "{} must be {expected}, not {}",
@@ -102,6 +119,16 @@ impl Fields {
         match number.map(usize::try_from) {
             Some(Ok(count)) if i32::try_from(count).is_ok() => Ok(Some(count)),
             _ => Err(self.wrong(name, "a whole number from 0 to 2147483647", &value)),
+        }
+    }
+
+    /// Checks that the field, if it is there, is a list of texts; it stays.
+    pub(crate) fn check_texts(&self, name: &str) -> Result<(), A2aError> {
+        let value = self.map.get(name).or_else(|| self.map.get(&snake(name)));
+        match value {
+            None | Some(Value::Null) => Ok(()),
+            Some(Value::Array(items)) if items.iter().all(Value::is_string) => Ok(()),
+            Some(other) => Err(self.wrong(name, "a list of texts", other)),
         }
     }
 
@@ -174,6 +201,18 @@ mod tests {
         assert_eq!(fields.text_or_empty("contextId").unwrap(), "b");
         assert_eq!(fields.text("taskId").unwrap(), None);
         assert_eq!(Value::Object(fields.rest()), json!({"x": 1}));
+    }
+
+    #[test]
+    fn two_of_a_kind_are_named() {
+        let check = |value: Value| {
+            Fields::of(value, "parts[0]")
+                .unwrap()
+                .at_most_one_of(&["text", "url", "data"])
+        };
+        assert!(check(json!({"text": "x", "url": null, "data": null})).is_ok());
+        let error = check(json!({"text": "x", "data": 1})).unwrap_err();
+        assert!(error.to_string().contains("parts[0].data"), "{error}");
     }
 
     #[test]

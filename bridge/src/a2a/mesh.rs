@@ -16,6 +16,7 @@ use agentanycast_proto::v1::{self, TaskStatus};
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream::BoxStream};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
@@ -24,11 +25,11 @@ use super::{
     follow::{self, Event},
     message::Place,
     render::Answer,
-    request::{Call, Push, Request},
+    request::{Call, Request},
     task::is_terminal,
 };
 use crate::{
-    gateway::{ErrorKind, Gateway, GatewayError, Target, TaskHandle},
+    gateway::{ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle},
     screen::Screen,
 };
 
@@ -183,19 +184,21 @@ impl Handler for Mesh {
                 if address.target == Target::Own && !self.gateway.listening().await? {
                     return Ok(Answer::Legacy(None, None));
                 }
+                let place = self.room()?;
                 let handle = self.send(address, tenant, &send).await?;
-                let task = self.halted(&handle).await?;
+                let task = self.halted(&handle, place).await?;
                 Ok(Answer::Legacy(
                     Some(Box::new(finished_results(task))),
                     send.history,
                 ))
             }
             Call::Send(send) => {
+                // Before anything is sent: whoever is told that there is no room must not have begun a task.
+                let place = send.wait.then(|| self.room()).transpose()?;
                 let handle = self.send(address, tenant, &send).await?;
-                let task = if send.wait {
-                    self.halted(&handle).await?
-                } else {
-                    handle.snapshot().await?
+                let task = match place {
+                    Some(place) => self.halted(&handle, place).await?,
+                    None => handle.snapshot().await?,
                 };
                 Ok(Answer::Sent(Box::new(finished_results(task)), send.history))
             }
@@ -218,21 +221,7 @@ impl Handler for Mesh {
                 }
             }
             Call::List(list) => Ok(Answer::Tasks(self.list(address, tenant, list).await?)),
-            Call::Push(push) => {
-                let (lists, deletes) = (
-                    matches!(push, Push::List { .. }),
-                    matches!(push, Push::Delete { .. }),
-                );
-                let mut found = self.push(address, tenant, push).await?;
-                Ok(match found.pop() {
-                    Some((task_id, webhook)) if !lists => Answer::Webhook(task_id, webhook),
-                    _ if deletes => Answer::Done,
-                    last => {
-                        found.extend(last);
-                        Answer::Webhooks(found)
-                    }
-                })
-            }
+            Call::Push(push) => self.push(address, tenant, push).await,
             Call::ExtendedCard => Err(no_extended_card()),
             Call::Subscribe { .. } => Err(A2aError::new(
                 Reason::UnsupportedOperation,
@@ -342,6 +331,20 @@ fn labels(address: &Address, tenant: &str) -> BTreeMap<String, String> {
         labels.insert(TENANT.to_owned(), tenant.to_owned());
     }
     labels
+}
+
+/// By what the node lists the tasks of this caller with this agent and tenant.
+fn group(address: &Address, tenant: &str) -> Group {
+    let mut hash = Sha256::new();
+    for (name, value) in labels(address, tenant) {
+        for text in [name, value] {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        }
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    // Half of it is enough to tell callers apart, whatever they call themselves.
+    std::array::from_fn(|at| digest[at])
 }
 
 /// Whether a task came from this caller, for this agent and tenant, through the node `me`. Tasks of other nodes have

@@ -50,6 +50,8 @@ pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, 
         Some(role) => read_role(&role)
             .ok_or_else(|| A2aError::params(format!("{} must be a role, not {role}", fields.path("role"))))?,
     };
+    fields.check_texts("extensions")?;
+    fields.check_texts("referenceTaskIds")?;
     let mut annex = Annex::new();
     let created_at = read_metadata(&mut fields, &mut annex, "createdAt", |value| {
         value.as_str().and_then(read_time)
@@ -104,6 +106,7 @@ pub fn read_artifact(version: Version, value: Value, path: &str) -> Result<v1::A
     let mut fields = Fields::of(value, path)?;
     let artifact_id = fields.text_or_empty("artifactId")?;
     let name = fields.text_or_empty("name")?;
+    fields.check_texts("extensions")?;
     let mut annex = Annex::new();
     let size_bytes = read_metadata(&mut fields, &mut annex, "sizeBytes", Value::as_u64)?;
     let parts = read_parts(version, &mut fields)?;

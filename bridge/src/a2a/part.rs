@@ -69,6 +69,7 @@ pub(crate) fn read(version: Version, value: Value, path: &str) -> Result<v1::Par
 
 impl Draft {
     fn read_v10(&mut self, fields: &mut Fields) -> Result<(), A2aError> {
+        fields.at_most_one_of(&["text", "raw", "url", "data"])?;
         self.part.media_type = fields.text_or_empty("mediaType")?;
         let filename = fields.text_or_empty("filename")?;
         if let Some(text) = fields.text("text")? {
@@ -95,6 +96,9 @@ impl Draft {
         metadata: &mut Option<Map<String, Value>>,
     ) -> Result<(), A2aError> {
         let kind = fields.text("kind")?;
+        if matches!(kind.as_deref(), Some("text" | "data" | "file")) {
+            fields.at_most_one_of(&["text", "data", "file"])?;
+        }
         match kind.as_deref() {
             Some("text") => {
                 let text = required(fields.text("text")?, &fields.path("text"))?;
@@ -117,6 +121,7 @@ impl Draft {
     fn read_file(&mut self, fields: &mut Fields) -> Result<(), A2aError> {
         let path = fields.path("file");
         let mut file = required(fields.fields("file")?, &path)?;
+        file.at_most_one_of(&["bytes", "uri"])?;
         self.part.media_type = file.text_or_empty("mimeType")?;
         let filename = file.text_or_empty("name")?;
         if let Some(base64) = file.text("bytes")? {

@@ -24,8 +24,8 @@ pub enum Answer {
     Card(Value),
     /// A webhook of a task.
     Webhook(String, Webhook),
-    /// All webhooks of a task.
-    Webhooks(Vec<(String, Webhook)>),
+    /// A page of the webhooks of a task, and what the next one is asked for with; empty on the last.
+    Webhooks(Vec<(String, Webhook)>, String),
     /// That it was done.
     Done,
     /// A task in the words of before 0.3: as in 0.3, with its conversation as `sessionId`. Without a task: it was refused.
@@ -76,12 +76,12 @@ pub fn answer(version: Version, answer: Answer) -> Value {
         }
         Answer::Card(card) => card,
         Answer::Webhook(task_id, webhook) => push::write(version, &task_id, &webhook),
-        Answer::Webhooks(all) => {
+        Answer::Webhooks(all, next) => {
             let all = all
                 .iter()
                 .map(|(task_id, webhook)| push::write(version, task_id, webhook));
             match version {
-                Version::V10 => json!({ "configs": all.collect::<Vec<_>>(), "nextPageToken": "" }),
+                Version::V10 => json!({ "configs": all.collect::<Vec<_>>(), "nextPageToken": next }),
                 Version::V03 => all.collect(),
             }
         }

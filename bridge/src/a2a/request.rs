@@ -25,6 +25,12 @@ use super::{
 /// The label with the media types that the client takes.
 const ACCEPTED: &str = "a2a.accept";
 
+/// The field of metadata by which a client says until when a task has to be done; nodes read it.
+const DEADLINE: &str = "deadline";
+
+/// Longest name of a conversation, in bytes: that of nodes.
+const LONGEST_ID: usize = 256;
+
 /// Tasks on a page when the client does not say, and at most: the specification's figures.
 const DEFAULT_PAGE: usize = 50;
 const MAX_PAGE: usize = 100;
@@ -185,7 +191,7 @@ impl Position {
     fn read(token: &str) -> Option<Self> {
         let (changed, id) = token.split_once(':')?;
         Some(Self {
-            changed: changed.parse().ok()?,
+            changed: changed.parse().ok().filter(|changed| *changed >= 0)?,
             id: id.to_owned(),
         })
     }
@@ -258,6 +264,7 @@ fn read_send(version: Version, mut fields: Fields) -> Result<Send, A2aError> {
     let mut annex = Annex::new();
     let mut labels = labels::from_metadata(fields.object("metadata")?, &mut annex);
     task::attach(&mut labels, annex);
+    check_for_node(&place, &labels)?;
     let mut send = Send {
         message,
         place,
@@ -290,6 +297,22 @@ fn read_send(version: Version, mut fields: Fields) -> Result<Send, A2aError> {
     Ok(send)
 }
 
+/// What a node would refuse in its own words.
+fn check_for_node(place: &Place, labels: &BTreeMap<String, String>) -> Result<(), A2aError> {
+    if place.context_id.len() > LONGEST_ID {
+        return Err(A2aError::params(format!(
+            "message.contextId has {} bytes; it may have {LONGEST_ID}",
+            place.context_id.len()
+        )));
+    }
+    if labels.get(DEADLINE).is_some_and(|text| read_time(text).is_none()) {
+        return Err(A2aError::params(
+            "params.metadata.deadline must be a time such as 2030-01-31T12:00:00Z; the task fails when it passes",
+        ));
+    }
+    Ok(())
+}
+
 /// What a message must have before anyone is troubled with it.
 fn check_message(message: &v1::Message) -> Result<(), A2aError> {
     let missing = |what: &str| Err(A2aError::params(format!("message.{what} is missing")));
@@ -315,6 +338,16 @@ fn check_message(message: &v1::Message) -> Result<(), A2aError> {
     Ok(())
 }
 
+fn page_size(fields: &mut Fields) -> Result<usize, A2aError> {
+    let size = fields.count("pageSize")?.unwrap_or(DEFAULT_PAGE);
+    if (1..=MAX_PAGE).contains(&size) {
+        return Ok(size);
+    }
+    Err(A2aError::params(format!(
+        "params.pageSize must be from 1 to {MAX_PAGE}"
+    )))
+}
+
 fn read_list(mut fields: Fields) -> Result<List, A2aError> {
     let status = match fields.text("status")?.as_deref() {
         None | Some("" | "TASK_STATE_UNSPECIFIED") => None,
@@ -328,12 +361,7 @@ fn read_list(mut fields: Fields) -> Result<List, A2aError> {
             A2aError::params("params.statusTimestampAfter must be a time such as 2025-01-02T03:04:05Z")
         })?),
     };
-    let page_size = fields.count("pageSize")?.unwrap_or(DEFAULT_PAGE);
-    if !(1..=MAX_PAGE).contains(&page_size) {
-        return Err(A2aError::params(format!(
-            "params.pageSize must be from 1 to {MAX_PAGE}"
-        )));
-    }
+    let page_size = page_size(&mut fields)?;
     let from = match fields.text_or_empty("pageToken")?.as_str() {
         "" => None,
         token => Some(
@@ -420,6 +448,14 @@ mod tests {
                 json!({"messageId": "m", "role": "ROLE_KING", "parts": [{"text": "x"}]}),
                 "role",
             ),
+            (
+                json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}], "extensions": "urn:x"}),
+                "extensions",
+            ),
+            (
+                json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}], "referenceTaskIds": [7]}),
+                "referenceTaskIds",
+            ),
             (json!(null), "message"),
             (json!("x"), "message"),
         ] {
@@ -427,6 +463,28 @@ mod tests {
             assert_eq!(error.reason(), Reason::InvalidParams);
             assert!(error.to_string().contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn what_a_node_would_refuse_is_refused_in_the_words_of_a2a() {
+        let said = |context: &str| json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}], "contextId": context});
+        let long = "x".repeat(257);
+        for (params, named) in [
+            (json!({"message": said(&long)}), "message.contextId"),
+            (
+                json!({"message": said("c"), "metadata": {"deadline": "soon"}}),
+                "metadata.deadline",
+            ),
+            (
+                json!({"message": said("c"), "metadata": {"deadline": 7}}),
+                "metadata.deadline",
+            ),
+        ] {
+            let error = read(Version::V10, Method::Send, params).unwrap_err();
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        let good = json!({"message": said("c"), "metadata": {"deadline": "2030-01-31T12:00:00Z"}});
+        assert!(read(Version::V10, Method::Send, good).is_ok());
     }
 
     #[test]
@@ -445,6 +503,7 @@ mod tests {
             json!({"pageSize": 0}),
             json!({"pageSize": 101}),
             json!({"pageToken": "x"}),
+            json!({"pageToken": "-5:x"}),
             json!({"status": "busy"}),
             json!({"statusTimestampAfter": "now"}),
         ] {

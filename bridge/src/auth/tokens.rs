@@ -2,12 +2,13 @@
 //!
 //! The rule: a token is compared in constant time.
 
-use std::{fs, path::Path};
+use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail, ensure};
 use subtle::ConstantTimeEq as _;
 
 use super::{LONGEST_NAME, is_name};
+use crate::reload::Reloaded;
 
 /// Shortest token: 16 characters of base64 are 96 bits, beyond guessing over a network.
 const SHORTEST: usize = 16;
@@ -17,6 +18,9 @@ const LONGEST: usize = 1024;
 
 /// Callers at most: each request is compared with all of them.
 const MOST: usize = 1024;
+
+/// Largest file, in bytes: as many callers with room for comments.
+const FILE_BYTES: u64 = 4 << 20;
 
 /// The tokens.
 pub struct Tokens(Vec<Caller>);
@@ -39,8 +43,22 @@ impl Tokens {
     /// When the file cannot be read, or a line is not so.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
-        let text = fs::read_to_string(path).with_context(|| format!("tokens file {shown}"))?;
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(FILE_BYTES + 1).read_to_string(&mut text));
+        read.with_context(|| format!("tokens file {shown}"))?;
+        ensure!(
+            text.len() as u64 <= FILE_BYTES,
+            "tokens file {shown}: it is larger than {FILE_BYTES} bytes"
+        );
         Self::parse(&text).with_context(|| format!("tokens file {shown}"))
+    }
+
+    /// The same, read again when it changes.
+    pub(super) fn reloaded(path: &Path) -> anyhow::Result<Reloaded<Arc<Self>>> {
+        let file = path.to_owned();
+        Reloaded::new("the tokens file", vec![path.to_owned()], move || {
+            Ok(Arc::new(Self::read(&file)?))
+        })
     }
 
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {

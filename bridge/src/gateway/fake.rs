@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 
-use super::{ErrorKind, Gateway, GatewayError, Outgoing, TaskHandle, Update};
+use super::{ErrorKind, Gateway, GatewayError, Group, Listed, Listing, Outgoing, TaskHandle, Update};
 
 /// Tasks that it keeps, so that long tests do not become longer.
 const KEPT: usize = 64;
@@ -22,6 +22,7 @@ const KEPT: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeGateway {
     tasks: Arc<Mutex<HashMap<String, v1::Task>>>,
+    groups: Arc<Mutex<HashMap<String, Group>>>,
     notes: Arc<Mutex<BTreeMap<(String, String), v1::TaskNote>>>,
     next: Arc<AtomicU64>,
 }
@@ -70,13 +71,18 @@ impl Gateway for FakeGateway {
         };
         work(&mut task, outgoing.message);
         let id = task.task_id.clone();
-        let mut tasks = self.tasks.lock().unwrap();
-        if tasks.len() == KEPT {
-            tasks.clear();
-            self.notes.lock().unwrap().clear();
+        {
+            let mut tasks = self.tasks.lock().unwrap();
+            if tasks.len() == KEPT {
+                tasks.clear();
+                self.notes.lock().unwrap().clear();
+            }
+            tasks.insert(id.clone(), task);
         }
-        tasks.insert(id.clone(), task);
-        drop(tasks);
+        self.groups.lock().unwrap().insert(id.clone(), outgoing.group);
+        if let Some(note) = outgoing.note {
+            self.put_note(&id, note, 0).await?;
+        }
         Ok(self.task(&id))
     }
 
@@ -87,8 +93,33 @@ impl Gateway for FakeGateway {
         })
     }
 
-    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError> {
-        Ok(self.tasks.lock().unwrap().values().cloned().collect())
+    async fn list(&self, listing: Listing) -> Result<Listed, GatewayError> {
+        let changed = |task: &v1::Task| {
+            task.updated_at
+                .as_ref()
+                .map_or(0, |time| time.seconds as u64 * 1000)
+        };
+        let mut tasks: Vec<v1::Task> = self.tasks.lock().unwrap().values().cloned().collect();
+        let groups = self.groups.lock().unwrap();
+        tasks.retain(|task| {
+            groups.get(&task.task_id) == Some(&listing.group)
+                && (listing.context_id.is_empty() || task.context_id == listing.context_id)
+                && listing.status.is_none_or(|status| task.status() == status)
+                && listing.changed_after.is_none_or(|after| changed(task) > after)
+        });
+        tasks.sort_by_key(|task| std::cmp::Reverse((changed(task), task.task_id.clone())));
+        let total = tasks.len();
+        if let Some((at, id)) = listing.after.split_once(':') {
+            let place = (at.parse().unwrap(), id.to_owned());
+            tasks.retain(|task| (changed(task), task.task_id.clone()) < place);
+        }
+        let is_last = tasks.len() <= listing.limit;
+        tasks.truncate(listing.limit);
+        let last = tasks.last().filter(|_| !is_last);
+        let next = last.map_or(String::new(), |last| {
+            format!("{}:{}", changed(last), last.task_id)
+        });
+        Ok(Listed { tasks, next, total })
     }
 
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
@@ -200,13 +231,22 @@ impl TaskHandle for FakeTask {
         futures::stream::empty().boxed()
     }
 
-    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError> {
-        let mut tasks = self.gateway.tasks.lock().unwrap();
-        let task = tasks.get_mut(&self.id).unwrap();
-        if task.status() != TaskStatus::InputRequired {
-            return Err(GatewayError::new(ErrorKind::Conflict, "not now"));
+    async fn halted(&self) -> Result<v1::Task, GatewayError> {
+        self.snapshot().await
+    }
+
+    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError> {
+        {
+            let mut tasks = self.gateway.tasks.lock().unwrap();
+            let task = tasks.get_mut(&self.id).unwrap();
+            if task.status() != TaskStatus::InputRequired {
+                return Err(GatewayError::new(ErrorKind::Conflict, "not now"));
+            }
+            work(task, message);
         }
-        work(task, message);
+        if let Some(note) = note {
+            self.gateway.put_note(&self.id, note, 0).await?;
+        }
         Ok(())
     }
 

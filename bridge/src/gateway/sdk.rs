@@ -1,6 +1,10 @@
 //! The port carried out by the Rust SDK: over gRPC to a daemon beside the bridge or, by TCP, elsewhere.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use agentanycast::{ArtifactEvent, EndReason, Error, Node, PeerId, TaskFilter};
 use agentanycast_proto::v1;
@@ -9,7 +13,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::sync::OnceCell;
 
-use super::{ErrorKind, Gateway, GatewayError, Outgoing, Target, TaskHandle, Update};
+use super::{ErrorKind, Gateway, GatewayError, Listed, Listing, Outgoing, Target, TaskHandle, Update};
 
 /// A node reached by the SDK. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -54,7 +58,11 @@ impl Gateway for SdkGateway {
         let mut task = self
             .node
             .task(target, outgoing.message)
-            .metadata_from(outgoing.metadata);
+            .metadata_from(outgoing.metadata)
+            .group(outgoing.group);
+        if let Some(note) = outgoing.note {
+            task = task.note(note.into());
+        }
         if !outgoing.context_id.is_empty() {
             task = task.context_id(outgoing.context_id);
         }
@@ -68,9 +76,26 @@ impl Gateway for SdkGateway {
         })
     }
 
-    async fn tasks(&self) -> Result<Vec<v1::Task>, GatewayError> {
-        let tasks = self.node.tasks(&TaskFilter::default()).await?;
-        Ok(tasks.into_iter().map(Into::into).collect())
+    async fn list(&self, listing: Listing) -> Result<Listed, GatewayError> {
+        let filter = TaskFilter {
+            statuses: listing
+                .status
+                .into_iter()
+                .map(|status| i32::from(status).into())
+                .collect(),
+            limit: listing.limit,
+            group: Some(listing.group),
+            context_id: listing.context_id,
+            changed_after: listing
+                .changed_after
+                .map(|millis| UNIX_EPOCH + Duration::from_millis(millis)),
+        };
+        let page = self.node.task_page(&filter, listing.after).await?;
+        Ok(Listed {
+            tasks: page.tasks.into_iter().map(Into::into).collect(),
+            next: page.next,
+            total: page.total,
+        })
     }
 
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
@@ -167,8 +192,17 @@ impl TaskHandle for SdkTask {
         bytes.boxed()
     }
 
-    async fn reply(&self, message: v1::Message) -> Result<(), GatewayError> {
-        Ok(self.handle.reply(message).await?)
+    async fn halted(&self) -> Result<v1::Task, GatewayError> {
+        Ok(self.handle.halt().await?.into())
+    }
+
+    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError> {
+        let mut further = self.handle.further(message);
+        if let Some(note) = note {
+            further = further.note(note.into());
+        }
+        further.send().await?;
+        Ok(())
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {

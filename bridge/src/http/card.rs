@@ -1,42 +1,51 @@
 //! Cards at their well-known places, with what caches need.
 
 use std::{
-    collections::HashMap,
+    num::NonZeroUsize,
     sync::{Mutex, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use axum::{body::Body, response::Response};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use jiff::Timestamp;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use lru::LruCache;
 use sha2::{Digest as _, Sha256};
 
-use super::{FrontConfig, JSON, Shared, response};
-use crate::{a2a::card::Front, gateway::Target};
+use super::{FrontConfig, Host, JSON, Shared, response};
+use crate::{
+    a2a::{card::Front, error::A2aError},
+    gateway::Target,
+};
 
 /// How long a card may be kept. Agents change their cards seldom, and clients want to see it when they do.
 const CACHE: &str = "public, max-age=60";
 
 /// Cards whose last change is remembered, at most.
-const REMEMBERED: usize = 1024;
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
-/// When each card was first seen as it is.
-#[derive(Debug, Default)]
-pub(super) struct Shown(Mutex<HashMap<Target, (String, SystemTime)>>);
+/// When each card was first seen as it is, in whole seconds. A card is that of an agent at a place, since it says where
+/// it is.
+#[derive(Debug)]
+pub(super) struct Shown(Mutex<LruCache<(Target, String), (String, SystemTime)>>);
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(REMEMBERED)))
+    }
+}
 
 impl Shown {
-    fn since(&self, target: &Target, etag: &str, now: SystemTime) -> SystemTime {
+    fn since(&self, target: &Target, url: &str, etag: &str, now: SystemTime) -> SystemTime {
         let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, since)) = cards.get(target)
+        let place = (target.clone(), url.to_owned());
+        if let Some((known, since)) = cards.get(&place)
             && known == etag
         {
             return *since;
         }
-        if cards.len() >= REMEMBERED {
-            cards.clear();
-        }
-        cards.insert(target.clone(), (etag.to_owned(), now));
+        let now = whole_second(now);
+        cards.put(place, (etag.to_owned(), now));
         now
     }
 }
@@ -45,12 +54,16 @@ pub(super) async fn answer(
     shared: &Shared,
     target: &Target,
     base: &str,
-    host: &str,
+    host: Result<Host, A2aError>,
     headers: &HeaderMap,
 ) -> Response {
-    let front = front(&shared.config, target, base, host);
-    let card = match shared.handler.card(target, &front).await {
-        Ok(card) => card.to_string(),
+    let shown = async {
+        let front = front(&shared.config, target, base, host)?;
+        let card = shared.handler.card(target, &front).await?;
+        Ok::<_, A2aError>((front.url, card.to_string()))
+    };
+    let (url, card) = match shown.await {
+        Ok(shown) => shown,
         Err(error) => {
             let status = StatusCode::from_u16(error.reason().http());
             return response(
@@ -61,15 +74,9 @@ pub(super) async fn answer(
         }
     };
     let etag = etag(&card);
-    let since = shared.shown.since(target, &etag, SystemTime::now());
-    let known = headers.get(header::IF_NONE_MATCH);
-    let unchanged = known.and_then(|known| known.to_str().ok()).is_some_and(|known| {
-        known
-            .split(',')
-            .any(|known| known.trim().trim_start_matches("W/") == etag)
-    });
+    let since = shared.shown.since(target, &url, &etag, SystemTime::now());
     let mut response = Response::new(Body::empty());
-    if unchanged {
+    if is_known(headers, &etag, since) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
         *response.body_mut() = Body::from(card);
@@ -78,39 +85,57 @@ pub(super) async fn answer(
     ours.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     ours.insert(header::CACHE_CONTROL, HeaderValue::from_static(CACHE));
     ours.insert(header::VARY, HeaderValue::from_static("host"));
-    for (name, value) in [
-        (header::ETAG, Some(etag)),
-        (header::LAST_MODIFIED, http_date(since)),
-    ] {
-        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+    let modified = httpdate::fmt_http_date(since);
+    for (name, value) in [(header::ETAG, etag), (header::LAST_MODIFIED, modified)] {
+        if let Ok(value) = HeaderValue::try_from(value) {
             ours.insert(name, value);
         }
     }
     response
 }
 
+/// Whether the client has the card as it is (RFC 9110, 13): its tag counts, and without one its date.
+fn is_known(headers: &HeaderMap, etag: &str, since: SystemTime) -> bool {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        let tags = headers.get_all(header::IF_NONE_MATCH).iter();
+        let mut tags = tags
+            .filter_map(|tags| tags.to_str().ok())
+            .flat_map(|tags| tags.split(','));
+        return tags.any(|tag| matches!(tag.trim(), "*") || tag.trim().trim_start_matches("W/") == etag);
+    }
+    let date = text(header::IF_MODIFIED_SINCE).and_then(|date| httpdate::parse_http_date(date).ok());
+    date.is_some_and(|date| since <= date)
+}
+
 /// What the card of an agent says of the bridge to a client that calls it by this host.
-pub(crate) fn front(config: &FrontConfig, target: &Target, base: &str, host: &str) -> Front {
-    let scheme = if config.tls { "https" } else { "http" };
-    let origin = origin(config.public_url.as_deref(), scheme, host);
-    Front {
+///
+/// # Errors
+/// When nothing is configured and the client names no host.
+pub(crate) fn front(
+    config: &FrontConfig,
+    target: &Target,
+    base: &str,
+    host: Result<Host, A2aError>,
+) -> Result<Front, A2aError> {
+    let (origin, is_ours) = if let Some(public) = &config.public_url {
+        (public.trim_end_matches('/').to_owned(), true)
+    } else {
+        let host = host?;
+        let scheme = if config.tls { "https" } else { "http" };
+        (format!("{scheme}://{}", host.as_str()), host.is_here())
+    };
+    Ok(Front {
         url: format!("{origin}{base}"),
         grpc: authority(&origin),
         tenant: tenant(target),
         dual: config.dual_cards,
         schemes: config.callers.schemes(),
-        key: config.card_key.clone(),
+        // For a place that anybody may have made up the node does not stand.
+        key: config.card_key.clone().filter(|_| is_ours),
         extended: config.extended_card && *target == Target::Own,
         extensions: config.extensions.clone(),
-    }
-}
-
-/// Where the bridge is reached: as configured, or as the request says.
-fn origin(public: Option<&str>, scheme: &str, host: &str) -> String {
-    if let Some(public) = public {
-        return public.trim_end_matches('/').to_owned();
-    }
-    format!("{scheme}://{host}")
+    })
 }
 
 /// `HOST:PORT` of a URL.
@@ -141,22 +166,15 @@ fn etag(card: &str) -> String {
     format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..16]))
 }
 
-fn http_date(time: SystemTime) -> Option<String> {
-    let time = Timestamp::try_from(time).ok()?;
-    Some(time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
+/// Dates of HTTP have no fractions.
+fn whole_second(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn dates_are_those_of_http() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        assert_eq!(http_date(time).unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
-    }
 
     #[test]
     fn grpc_is_where_http_is() {
@@ -170,12 +188,42 @@ mod tests {
         }
     }
 
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
     #[test]
-    fn a_card_is_as_old_as_its_content() {
+    fn a_card_is_as_old_as_its_content_wherever_it_is_read() {
         let shown = Shown::default();
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        assert_eq!(shown.since(&Target::Own, "a", at(1)), at(1));
-        assert_eq!(shown.since(&Target::Own, "a", at(2)), at(1));
-        assert_eq!(shown.since(&Target::Own, "b", at(3)), at(3));
+        let since = |url: &str, etag: &str, now| shown.since(&Target::Own, url, etag, now);
+        assert_eq!(since("http://a", "1", at(1) + Duration::from_millis(700)), at(1));
+        assert_eq!(since("http://b", "2", at(2)), at(2));
+        assert_eq!(since("http://a", "1", at(3)), at(1));
+        assert_eq!(since("http://b", "2", at(4)), at(2));
+        assert_eq!(since("http://a", "3", at(5)), at(5));
+    }
+
+    #[test]
+    fn who_has_the_card_is_told_so() {
+        let since = at(784_111_777);
+        for (name, value, expected) in [
+            (header::IF_NONE_MATCH, "\"x\"", true),
+            (header::IF_NONE_MATCH, "\"a\", W/\"x\"", true),
+            (header::IF_NONE_MATCH, "*", true),
+            (header::IF_NONE_MATCH, "\"y\"", false),
+            (header::IF_MODIFIED_SINCE, "Sun, 06 Nov 1994 08:49:37 GMT", true),
+            (header::IF_MODIFIED_SINCE, "Sun, 06 Nov 1994 08:49:36 GMT", false),
+            (header::IF_MODIFIED_SINCE, "yesterday", false),
+        ] {
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+            assert_eq!(is_known(&headers, "\"x\"", since), expected, "{value}");
+        }
+        let mut both = HeaderMap::new();
+        both.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"y\""));
+        both.insert(
+            header::IF_MODIFIED_SINCE,
+            HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"),
+        );
+        assert!(!is_known(&both, "\"x\"", since), "the tag counts");
     }
 }

@@ -4,9 +4,11 @@
 //! its share of the places.
 
 mod impatient;
+mod observed;
 
 use std::{
     convert::Infallible,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -32,12 +34,12 @@ use tower::Service;
 
 use super::{
     entry::Peer,
-    leaving::Leaving,
     tls::Tls,
     watch::{Verdict, Watch},
 };
 use crate::auth::Certificate;
 use impatient::Impatient;
+use observed::Observed;
 
 /// Connections at once. Each takes a descriptor and, while it is idle, some KiB.
 const MOST: usize = 8192;
@@ -120,6 +122,7 @@ pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: Canc
             builder: Arc::clone(&builder),
             stop: stop.clone(),
             network,
+            here: stream.local_addr().ok(),
         };
         connections.spawn(async move {
             if let Err(error) = connection.run(stream, acceptor).await {
@@ -185,6 +188,7 @@ struct Connection {
     builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
     network: Network,
+    here: Option<SocketAddr>,
 }
 
 impl Connection {
@@ -205,12 +209,13 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let watch = Watch::new(Instant::now());
+        let watch = Watch::new(Instant::now(), SLOWEST_READER);
         let service = TowerToHyperService::new(Watched {
             router: self.router,
             peer: Peer {
                 network: self.network,
                 certificate,
+                here: self.here,
             },
             watch: Arc::clone(&watch),
         });
@@ -227,7 +232,7 @@ impl Connection {
                     ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                _ = look.tick() => match watch.verdict(Instant::now(), SLOWEST_READER) {
+                _ = look.tick() => match watch.verdict(Instant::now()) {
                     Verdict::Fine => {}
                     Verdict::Quiet if !ending => {
                         ending = true;
@@ -269,8 +274,8 @@ where
         Box::pin(async move {
             let response = answer.await?;
             // A window that is closed from the beginning keeps the body from being asked for at all.
-            answering.given(Instant::now());
-            Ok(response.map(|body| Body::new(Leaving::new(body, answering))))
+            answering.given(Instant::now(), 0);
+            Ok(response.map(|body| Body::new(Observed::new(body, answering))))
         })
     }
 }

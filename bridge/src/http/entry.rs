@@ -4,6 +4,7 @@
 
 use std::{
     hash::Hash,
+    net::SocketAddr,
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -18,7 +19,7 @@ use agentanycast_door::{
 };
 use http::HeaderMap;
 
-use super::refusal::Refusal;
+use super::{bulk::Bulk, refusal::Refusal};
 use crate::{
     auth::{Callers, Certificate, Name},
     config::Limits,
@@ -38,11 +39,21 @@ const SMALL_BODY: usize = 64 << 10;
 const LARGE_BODIES: usize = 4;
 const LARGE_BODIES_OF_ALL: usize = 16;
 
+/// Of an answer, or of an event of one, the bytes that everybody may leave unread; what is more counts.
+const SMALL_ANSWER: usize = 64 << 10;
+
+/// What may wait in memory for one reader, in bytes, and for all: a task with its results has 128 MiB at most, a third
+/// more in base64.
+const UNREAD: usize = 192 << 20;
+const UNREAD_OF_ALL: usize = 768 << 20;
+
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) network: Network,
     pub(super) certificate: Option<Certificate>,
+    /// This end of it.
+    pub(super) here: Option<SocketAddr>,
 }
 
 /// Who a share belongs to.
@@ -57,7 +68,6 @@ enum Asker {
 pub(crate) struct Entry {
     callers: Callers,
     limits: Limits,
-    max_body: usize,
     /// Of requests, and of tokens that are checked; none: no limit.
     rate: Option<Rate>,
     checks: Option<Rate>,
@@ -69,9 +79,10 @@ struct Shares {
     rates: Rates<Asker>,
     checks: Rates<Option<Network>>,
     open: Counts<Asker>,
-    /// Bytes of bodies, of each one and of all.
-    bodies: Counts<Asker>,
-    all_bodies: usize,
+    /// Of requests that are being read.
+    bodies: Bulk<Asker>,
+    /// Of answers that were not taken yet.
+    unread: Bulk<Asker>,
 }
 
 /// A request that may come in.
@@ -87,14 +98,13 @@ impl Entry {
                 rates: Rates::new(COUNTED),
                 checks: Rates::new(COUNTED),
                 open: Counts::default(),
-                bodies: Counts::default(),
-                all_bodies: 0,
+                bodies: Bulk::new(max_body * LARGE_BODIES, max_body * LARGE_BODIES_OF_ALL),
+                unread: Bulk::new(UNREAD, UNREAD_OF_ALL),
             }),
             callers,
             rate: rate(limits.rate, limits.burst),
             checks: rate(CHECKS, CHECKS_AT_ONCE),
             limits,
-            max_body,
             begun: Instant::now(),
         }
     }
@@ -146,6 +156,7 @@ impl Entry {
             entry: Arc::clone(self),
             asker,
             body: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
         })))
     }
 
@@ -174,6 +185,8 @@ struct Held {
     asker: Asker,
     /// Bytes of the body that count.
     body: AtomicUsize,
+    /// Bytes of the answer that count.
+    unread: AtomicUsize,
 }
 
 impl Place {
@@ -185,14 +198,8 @@ impl Place {
         if more == 0 {
             return true;
         }
-        let largest = held.entry.max_body;
-        let mut shares = held.entry.shares();
-        let fits = shares.all_bodies + more <= largest * LARGE_BODIES_OF_ALL
-            && shares
-                .bodies
-                .add(held.asker.clone(), more, largest * LARGE_BODIES);
+        let fits = held.entry.shares().bodies.take(held.asker.clone(), more);
         if fits {
-            shares.all_bodies += more;
             held.body.fetch_add(more, Relaxed);
         }
         fits
@@ -203,21 +210,39 @@ impl Place {
         let held = &self.0;
         let bytes = held.body.swap(0, Relaxed);
         if bytes > 0 {
-            let mut shares = held.entry.shares();
-            shares.bodies.remove(&held.asker, bytes);
-            shares.all_bodies -= bytes;
+            held.entry.shares().bodies.give_back(&held.asker, bytes);
         }
+    }
+
+    /// Counts what of the answer waits for its reader: so many bytes now. False if there are too many; then those
+    /// of before count.
+    pub(super) fn wait_for_reader(&self, unread: usize) -> bool {
+        let held = &self.0;
+        let wanted = unread.saturating_sub(SMALL_ANSWER);
+        let known = held.unread.load(Relaxed);
+        if wanted > known {
+            let more = wanted - known;
+            if !held.entry.shares().unread.take(held.asker.clone(), more) {
+                return false;
+            }
+        } else if wanted < known {
+            held.entry.shares().unread.give_back(&held.asker, known - wanted);
+        }
+        held.unread.store(wanted, Relaxed);
+        true
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let bytes = self.body.load(Relaxed);
+        let (body, unread) = (self.body.load(Relaxed), self.unread.load(Relaxed));
         let mut shares = self.entry.shares();
         shares.open.leave(&self.asker);
-        if bytes > 0 {
-            shares.bodies.remove(&self.asker, bytes);
-            shares.all_bodies -= bytes;
+        if body > 0 {
+            shares.bodies.give_back(&self.asker, body);
+        }
+        if unread > 0 {
+            shares.unread.give_back(&self.asker, unread);
         }
     }
 }
@@ -248,6 +273,7 @@ mod tests {
         Peer {
             network: ip.parse::<IpAddr>().unwrap().into(),
             certificate: None,
+            here: None,
         }
     }
 
@@ -306,6 +332,19 @@ mod tests {
         assert!(of("192.0.2.9").grow(small + 1));
         held.clear();
         let shares = entry.shares();
-        assert!(shares.bodies.is_empty() && shares.open.is_empty() && shares.all_bodies == 0);
+        assert!(shares.bodies.is_empty() && shares.open.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_reads_has_a_bound() {
+        let entry = entry(Limits::default());
+        let of = |ip: &str| entry.admit_anybody(Some(&peer(ip))).ok().unwrap();
+        let (one, other, third) = (of("192.0.2.1"), of("192.0.2.1"), of("192.0.2.2"));
+        assert!(one.wait_for_reader(UNREAD) && !other.wait_for_reader(UNREAD / 2));
+        assert!(other.wait_for_reader(SMALL_ANSWER) && third.wait_for_reader(UNREAD));
+        assert!(one.wait_for_reader(UNREAD / 2), "half of it was taken");
+        assert!(other.wait_for_reader(UNREAD / 2));
+        drop((one, other, third));
+        assert!(entry.shares().unread.is_empty());
     }
 }

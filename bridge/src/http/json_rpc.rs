@@ -4,7 +4,7 @@ use axum::{extract::Request, response::Response};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{JSON, Shared, body, front, host, response, sse, version_asked};
+use super::{Host, JSON, Shared, body, front, query, response, sse, version_asked};
 use crate::a2a::{
     error::{A2aError, Reason},
     mesh::Address,
@@ -29,15 +29,18 @@ struct Failed {
 }
 
 pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, request: Request) -> Response {
-    let host = host(&request).to_owned();
+    let host = Host::of(&request);
     let (head, content) = request.into_parts();
-    let asked = version_asked(&head.headers, &head.uri);
     let failed = |failed: Failed| {
         let Failed { id, version, error } = failed;
         response(StatusCode::OK, JSON, &error_response(&id, version, &error))
     };
     let body = match body::read(shared, &head.headers, content).await {
         Ok(body) => body,
+        Err(error) => return failed(nameless(error)),
+    };
+    let asked = match query::read(&head.uri) {
+        Ok(query) => version_asked(&head.headers, &query),
         Err(error) => return failed(nameless(error)),
     };
     let call = match read(body, asked.as_deref()) {
@@ -66,9 +69,13 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         };
     }
     let answer = if method == Method::ExtendedCard {
-        let front = front(&shared.config, &address.target, base, &host);
-        let card = shared.handler.extended_card(&address.target, &front).await;
-        card.map(Answer::Card)
+        match front(&shared.config, &address.target, base, host) {
+            Ok(front) => {
+                let card = shared.handler.extended_card(&address.target, &front).await;
+                card.map(Answer::Card)
+            }
+            Err(error) => Err(error),
+        }
     } else {
         shared.handler.answer(address, read).await
     };

@@ -1,50 +1,53 @@
-//! The body of an answer while it leaves: it has its request's place until it is gone, and its connection knows when
-//! nobody takes what it has to give.
+//! The body of an answer while it leaves: it has its request's place until it is gone, comes in pieces, and counts for its
+//! caller as long as it was not taken.
 
 use std::{
     pin::Pin,
-    task::{Context, Poll},
-    time::Instant,
+    task::{Context, Poll, ready},
 };
 
-use axum::body::{Body, Bytes, HttpBody};
-use http_body::Frame;
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    response::Response,
+};
+use http_body::{Frame, SizeHint};
 
-use super::{entry::Place, watch::Answering};
+use super::{entry::Place, refusal::Refusal};
 
-/// A body that holds something until it is gone.
-pub(super) struct Leaving<T> {
+/// Largest piece, in bytes: as much is on its way to a reader at least, whoever it is.
+const PIECE: usize = 64 << 10;
+
+/// A body that has its place until it is gone.
+pub(super) struct Leaving {
     body: Body,
-    held: T,
+    place: Place,
+    /// What has come of the body and was not taken.
+    rest: Bytes,
 }
 
-impl<T> Leaving<T> {
-    pub(super) fn new(body: Body, held: T) -> Self {
-        Self { body, held }
+impl Leaving {
+    /// The answer with its body so; a refusal if its caller leaves too much unread already. What is of no known length
+    /// counts as it comes, and breaks off when it is too much.
+    pub(super) fn of(response: Response, place: Place) -> Result<Response, Refusal> {
+        let length = response.body().size_hint().exact();
+        let length = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        if !place.wait_for_reader(length) {
+            return Err(Refusal::unread());
+        }
+        Ok(response.map(|body| {
+            let rest = Bytes::new();
+            Body::new(Self { body, place, rest })
+        }))
+    }
+
+    fn piece(&mut self) -> Bytes {
+        let piece = self.rest.split_to(self.rest.len().min(PIECE));
+        self.place.wait_for_reader(self.rest.len());
+        piece
     }
 }
 
-/// What is told of each frame.
-pub(super) trait Hold: Unpin {
-    /// The next frame is asked for.
-    fn asked(&self) {}
-    /// A frame was given.
-    fn given(&self) {}
-}
-
-impl Hold for Place {}
-
-impl Hold for Answering {
-    fn asked(&self) {
-        self.asked();
-    }
-
-    fn given(&self) {
-        self.given(Instant::now());
-    }
-}
-
-impl<T: Hold> HttpBody for Leaving<T> {
+impl HttpBody for Leaving {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -52,19 +55,33 @@ impl<T: Hold> HttpBody for Leaving<T> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.held.asked();
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(_)) = frame {
-            self.held.given();
+        if self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+            if !self.place.wait_for_reader(self.rest.len()) {
+                return Poll::Ready(Some(Err(axum::Error::new(Refusal::unread().error))));
+            }
         }
-        frame
+        Poll::Ready(Some(Ok(Frame::data(self.piece()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
+    fn size_hint(&self) -> SizeHint {
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }

@@ -53,6 +53,13 @@ impl Refusal {
         Self::new(Reason::ResourceExhausted, text).later(Duration::from_secs(1))
     }
 
+    /// Answers that are not read fill what there is for them.
+    pub(super) fn unread() -> Self {
+        let text =
+            "too much of the answers to this caller waits to be read; read those first, then try again";
+        Self::new(Reason::ResourceExhausted, text).later(Duration::from_secs(1))
+    }
+
     /// A page of another origin that may not call.
     pub(super) fn foreign_page() -> Self {
         Self::new(

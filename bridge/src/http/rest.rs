@@ -4,7 +4,7 @@ use axum::{extract::Request, response::Response};
 use http::{Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 
-use super::{A2A_JSON, JSON, Shared, body, front, host, query, response, sse, version_asked};
+use super::{A2A_JSON, Host, JSON, Shared, body, front, query, response, sse, version_asked};
 use crate::a2a::{
     error::A2aError,
     mesh::Address,
@@ -42,16 +42,17 @@ async fn carry_out(
     place: Place,
     request: Request,
 ) -> Result<Response, A2aError> {
-    let host = host(&request).to_owned();
+    let host = Host::of(&request);
     let (head, content) = request.into_parts();
-    Version::V10.agree(version_asked(&head.headers, &head.uri).as_deref())?;
+    let query = query::read(&head.uri)?;
+    Version::V10.agree(version_asked(&head.headers, &query).as_deref())?;
     let mut params = match head.method {
         Verb::POST => match body::read(shared, &head.headers, content).await? {
             Value::Object(params) => params,
             Value::Null => Map::new(),
             _ => return Err(A2aError::params("the body must be an object")),
         },
-        _ => query(&head.uri)
+        _ => query
             .into_iter()
             .map(|(name, value)| (name, Value::String(value)))
             .collect(),
@@ -84,7 +85,7 @@ async fn carry_out(
         ));
     }
     if method == Method::ExtendedCard {
-        let front = front(&shared.config, &address.target, base, &host);
+        let front = front(&shared.config, &address.target, base, host)?;
         let card = shared.handler.extended_card(&address.target, &front).await?;
         return Ok(response(StatusCode::OK, A2A_JSON, &card));
     }

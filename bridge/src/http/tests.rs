@@ -1,5 +1,7 @@
 //! The front before a node of tests: whatever comes in is answered in the words of its binding.
 
+mod fuzz;
+
 use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
@@ -51,6 +53,7 @@ async fn ask(
         .uri(path)
         .header("a2a-version", version)
         .header("content-type", "application/json")
+        .header("host", "localhost")
         .body(Body::from(body))
         .unwrap();
     let response = front.clone().oneshot(request).await.unwrap();

@@ -2,10 +2,9 @@
 //! renewal needs no restart.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    sync::Arc,
 };
 
 use anyhow::{Context as _, ensure};
@@ -19,8 +18,7 @@ use tokio_rustls::{
     },
 };
 
-/// How often the files are looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+use crate::reload::Reloaded;
 
 /// Where the certificate and its key are, PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,18 +32,7 @@ pub struct Files {
 }
 
 /// TLS with what the files hold.
-pub struct Tls {
-    files: Files,
-    every: Duration,
-    current: Mutex<Current>,
-}
-
-struct Current {
-    acceptor: TlsAcceptor,
-    /// When each file was written; `None` if it could not be seen.
-    written: [Option<SystemTime>; 3],
-    looked: Instant,
-}
+pub struct Tls(Reloaded<TlsAcceptor>);
 
 impl Tls {
     /// Reads the files.
@@ -53,44 +40,16 @@ impl Tls {
     /// # Errors
     /// When they are not a certificate and its key.
     pub fn read(files: Files) -> anyhow::Result<Self> {
-        let current = Current {
-            acceptor: acceptor(&files)?,
-            written: written(&files),
-            looked: Instant::now(),
-        };
-        Ok(Self {
-            files,
-            every: LOOK_EVERY,
-            current: Mutex::new(current),
-        })
+        let read = [&files.cert, &files.key].into_iter().chain(&files.client_ca);
+        let paths = read.cloned().collect();
+        let acceptor = Reloaded::new("the certificates of TLS", paths, move || acceptor(&files))?;
+        Ok(Self(acceptor))
     }
 
-    /// For the next connection. Files that changed are read again; if they are of no use, the old ones stay.
+    /// For the next connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.looked.elapsed() >= self.every {
-            current.looked = Instant::now();
-            let written = written(&self.files);
-            if written != current.written {
-                current.written = written;
-                match acceptor(&self.files) {
-                    Ok(acceptor) => {
-                        current.acceptor = acceptor;
-                        tracing::info!("the certificates were read again");
-                    }
-                    Err(error) => {
-                        tracing::error!(%error, "the new certificates are of no use; the old ones stay");
-                    }
-                }
-            }
-        }
-        current.acceptor.clone()
+        self.0.get()
     }
-}
-
-fn written(files: &Files) -> [Option<SystemTime>; 3] {
-    [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()]
-        .map(|path| fs::metadata(path?).and_then(|file| file.modified()).ok())
 }
 
 fn acceptor(files: &Files) -> anyhow::Result<TlsAcceptor> {
@@ -135,6 +94,11 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs,
+        time::{Duration, SystemTime},
+    };
+
     use super::*;
 
     fn files(directory: &Path) -> Files {
@@ -160,8 +124,7 @@ mod tests {
         let ca = files.client_ca.clone().unwrap();
         assert!(Tls::read(files.clone()).is_err(), "there are no authorities");
         fs::copy(&files.cert, &ca).unwrap();
-        let mut tls = Tls::read(files.clone()).unwrap();
-        tls.every = Duration::ZERO;
+        let tls = Tls(Tls::read(files.clone()).unwrap().0.at_once());
         let config = |tls: &Tls| Arc::as_ptr(tls.acceptor().config());
         let first = config(&tls);
         assert_eq!(config(&tls), first);

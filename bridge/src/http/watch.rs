@@ -1,7 +1,8 @@
 //! What becomes of a connection's requests, so that one on which nothing happens is given up. PURE.
 //!
-//! An answer whose last frame was taken and that is not asked for the next one has a client that does not read: the
-//! windows of HTTP/2 keep such a client from being noticed by the connection itself.
+//! An answer whose last piece was taken and that is not asked for the next one has a client that does not read: the
+//! windows of HTTP/2 keep such a client from being noticed by the connection itself. A client that reads too slowly uses
+//! up its patience piece by piece.
 
 use std::{
     collections::HashMap,
@@ -12,17 +13,67 @@ use std::{
 /// How long a connection may stand without a request. It is longer than clients keep theirs for the next one.
 pub(super) const QUIET: Duration = Duration::from_mins(2);
 
+/// How many bytes of an answer a reader takes in a second at least, the first minute aside: a quarter of what the slowest
+/// mobile networks (2G) carry.
+const FLOOR: u32 = 4 << 10;
+
+/// How long a piece may take however small it is: events come one by one, and the machine may be busy.
+const PIECE_WITHIN: Duration = Duration::from_secs(1);
+
 /// What is seen of a connection.
 #[derive(Debug)]
-pub(super) struct Watch(Mutex<Seen>);
+pub(super) struct Watch {
+    /// How long its readers may stand still.
+    patience: Duration,
+    seen: Mutex<Seen>,
+}
 
 #[derive(Debug)]
 struct Seen {
     next: u64,
     open: usize,
     quiet_since: Instant,
-    /// Answers that wait for their reader, and since when.
-    standing: HashMap<u64, Instant>,
+    answers: HashMap<u64, Pace>,
+}
+
+/// How an answer is read.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// What is left of the patience with its reader.
+    left: Duration,
+    /// It waits for its reader: since when, and how long it may for this piece without its patience being used.
+    waits: Option<(Instant, Duration)>,
+}
+
+impl Pace {
+    fn new(patience: Duration) -> Self {
+        Self {
+            left: patience,
+            waits: None,
+        }
+    }
+
+    /// A piece of so many bytes was given.
+    fn given(&mut self, now: Instant, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.waits = Some((now, PIECE_WITHIN + Duration::from_secs(bytes.into()) / FLOOR));
+    }
+
+    /// The next one is asked for. Who was faster than must be gets patience back, up to all of it.
+    fn asked(&mut self, now: Instant, patience: Duration) {
+        if let Some((since, allowed)) = self.waits.take() {
+            let took = now.saturating_duration_since(since);
+            self.left = (self.left + allowed).saturating_sub(took).min(patience);
+        }
+    }
+
+    /// Whether patience with the reader is over, and whether it has stood still for all of it.
+    fn is_over(&self, now: Instant, patience: Duration) -> bool {
+        self.waits.is_some_and(|(since, allowed)| {
+            let took = now.saturating_duration_since(since);
+            took >= (self.left + allowed).min(patience.max(allowed))
+        })
+    }
 }
 
 /// What to do about a connection.
@@ -37,13 +88,16 @@ pub(super) enum Verdict {
 }
 
 impl Watch {
-    pub(super) fn new(now: Instant) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Seen {
-            next: 0,
-            open: 0,
-            quiet_since: now,
-            standing: HashMap::new(),
-        })))
+    pub(super) fn new(now: Instant, patience: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            patience,
+            seen: Mutex::new(Seen {
+                next: 0,
+                open: 0,
+                quiet_since: now,
+                answers: HashMap::new(),
+            }),
+        })
     }
 
     /// A request has come.
@@ -57,11 +111,10 @@ impl Watch {
         }
     }
 
-    /// What to do now, when readers may stand still for `patience`.
-    pub(super) fn verdict(&self, now: Instant, patience: Duration) -> Verdict {
+    /// What to do now.
+    pub(super) fn verdict(&self, now: Instant) -> Verdict {
         let seen = self.seen();
-        let stands = |since: &Instant| now.saturating_duration_since(*since) >= patience;
-        if seen.standing.values().any(stands) {
+        if seen.answers.values().any(|pace| pace.is_over(now, self.patience)) {
             Verdict::Standing
         } else if seen.open == 0 && now.saturating_duration_since(seen.quiet_since) >= QUIET {
             Verdict::Quiet
@@ -71,7 +124,7 @@ impl Watch {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,20 +137,25 @@ pub(super) struct Answering {
 
 impl Answering {
     /// The next piece of the answer is asked for.
-    pub(super) fn asked(&self) {
-        self.watch.seen().standing.remove(&self.id);
+    pub(super) fn asked(&self, now: Instant) {
+        if let Some(pace) = self.watch.seen().answers.get_mut(&self.id) {
+            pace.asked(now, self.watch.patience);
+        }
     }
 
-    /// A piece of the answer was given.
-    pub(super) fn given(&self, now: Instant) {
-        self.watch.seen().standing.insert(self.id, now);
+    /// A piece of the answer was given, of so many bytes; its head has none.
+    pub(super) fn given(&self, now: Instant, bytes: usize) {
+        let mut seen = self.watch.seen();
+        let pace = seen.answers.entry(self.id);
+        pace.or_insert_with(|| Pace::new(self.watch.patience))
+            .given(now, bytes);
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
         let mut seen = self.watch.seen();
-        seen.standing.remove(&self.id);
+        seen.answers.remove(&self.id);
         seen.open -= 1;
         if seen.open == 0 {
             seen.quiet_since = Instant::now();
@@ -107,34 +165,81 @@ impl Drop for Answering {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_mins(1);
 
     #[test]
     fn who_does_not_read_and_who_does_not_ask() {
         let start = Instant::now();
-        let watch = Watch::new(start);
-        let patience = Duration::from_mins(1);
+        let watch = Watch::new(start, PATIENCE);
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(watch.verdict(at(119), patience), Verdict::Fine);
-        assert_eq!(watch.verdict(at(120), patience), Verdict::Quiet);
+        assert_eq!(watch.verdict(at(119)), Verdict::Fine);
+        assert_eq!(watch.verdict(at(120)), Verdict::Quiet);
         let (one, other) = (watch.begin(), watch.begin());
-        assert_eq!(
-            watch.verdict(at(900), patience),
-            Verdict::Fine,
-            "they wait for us"
-        );
-        one.asked();
-        one.given(at(900));
-        other.given(at(900));
-        other.asked();
-        assert_eq!(watch.verdict(at(959), patience), Verdict::Fine);
-        assert_eq!(watch.verdict(at(960), patience), Verdict::Standing);
-        one.asked();
-        assert_eq!(watch.verdict(at(960), patience), Verdict::Fine);
-        one.given(at(960));
+        assert_eq!(watch.verdict(at(900)), Verdict::Fine, "they wait for us");
+        one.given(at(900), 0);
+        other.given(at(900), 0);
+        other.asked(at(900));
+        assert_eq!(watch.verdict(at(959)), Verdict::Fine);
+        assert_eq!(watch.verdict(at(960)), Verdict::Standing);
+        one.asked(at(960));
+        assert_eq!(watch.verdict(at(960)), Verdict::Fine);
+        one.given(at(960), 100);
         drop(one);
-        assert_eq!(watch.verdict(at(2000), patience), Verdict::Fine);
+        assert_eq!(watch.verdict(at(2000)), Verdict::Fine);
         drop(other);
-        assert_eq!(watch.verdict(Instant::now() + QUIET, patience), Verdict::Quiet);
+        assert_eq!(watch.verdict(Instant::now() + QUIET), Verdict::Quiet);
+    }
+
+    /// Reads pieces of 64 KiB at this rate until it is done or patience is over; how many seconds that took.
+    fn read(bytes: u64, rate: u64) -> Result<u64, u64> {
+        const PIECE: u64 = 64 << 10;
+        let start = Instant::now();
+        let mut pace = Pace::new(PATIENCE);
+        let mut millis = 0;
+        for _ in 0..bytes / PIECE {
+            pace.given(start + Duration::from_millis(millis), PIECE as usize);
+            let end = millis + PIECE * 1000 / rate;
+            while millis < end {
+                millis = (millis + 1000).min(end);
+                if pace.is_over(start + Duration::from_millis(millis), PATIENCE) {
+                    return Err(millis / 1000);
+                }
+            }
+            pace.asked(start + Duration::from_millis(end), PATIENCE);
+        }
+        Ok(millis / 1000)
+    }
+
+    #[test]
+    fn slow_readers_get_their_answer_and_those_that_only_hold_it_do_not() {
+        assert_eq!(read(24 << 20, 5 << 10), Ok(4915), "slow and honest");
+        for rate in [1, 10, 100, 1000, 2 << 10] {
+            let held = read(24 << 20, rate).unwrap_err();
+            assert!(held <= 150, "{held} s at {rate} bytes a second");
+        }
+    }
+
+    proptest! {
+        /// Whoever takes each piece in its time is never given up, however long the answer is.
+        #[test]
+        fn the_fast_enough_are_never_given_up(
+            pieces in proptest::collection::vec((0..65_536_usize, 0..1000_u64, 0..100_000_u64), 0..200),
+        ) {
+            let mut now = Instant::now();
+            let mut pace = Pace::new(PATIENCE);
+            for (bytes, wait, idle) in pieces {
+                pace.given(now, bytes);
+                now += Duration::from_millis(wait);
+                prop_assert!(!pace.is_over(now, PATIENCE));
+                pace.asked(now, PATIENCE);
+                now += Duration::from_millis(idle);
+                prop_assert!(!pace.is_over(now, PATIENCE), "it waits for us");
+            }
+            prop_assert_eq!(pace.left, PATIENCE);
+        }
     }
 }

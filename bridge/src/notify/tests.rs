@@ -55,6 +55,8 @@ async fn noted(gateway: &FakeGateway, url: &str, old: bool) -> String {
         message: v1::Message::default(),
         context_id: "c".to_owned(),
         metadata: std::collections::BTreeMap::new(),
+        group: [0; 16],
+        note: None,
     };
     let task = gateway.send(outgoing).await.unwrap();
     let webhook = Webhook {

@@ -17,6 +17,7 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
         .tasks(&TaskFilter {
             statuses,
             limit: args.limit,
+            ..TaskFilter::default()
         })
         .await?;
     if context.json {

@@ -18,8 +18,12 @@ use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_of, status_of_search, streams,
-    updates,
+    Api, MAX_CARD,
+    listen::CallerInfo,
+    peer_of,
+    present::max_message,
+    status_of, status_of_search, streams,
+    updates::{self, Until},
 };
 use crate::{
     anycast::{MAX_FOUND, USUAL_FOUND},
@@ -186,7 +190,10 @@ impl NodeService for Api {
         let (task, changes) = self.follow(request.task_id).await?;
         let api = self.clone();
         Ok(Response::new(if request.end_only {
-            Box::pin(futures::stream::once(updates::end(api, task, changes, most)))
+            let until = Until::of(request.or_input);
+            Box::pin(futures::stream::once(updates::end(
+                api, task, changes, until, most,
+            )))
         } else {
             Box::pin(updates::all(api, task, changes, most))
         }))

@@ -25,13 +25,7 @@ impl TaskNoteService for Api {
             if_version,
         } = request.into_inner();
         let note = note.ok_or_else(|| Status::invalid_argument("the request has no note"))?;
-        let note = Note {
-            name: note.name,
-            owner: note.owner,
-            content: note.content,
-            open: note.open,
-            version: 0,
-        };
+        let note = read(note);
         let if_version = (if_version != 0).then_some(if_version);
         let put = self
             .engine()
@@ -83,6 +77,17 @@ impl TaskNoteService for Api {
             }
             Err(stopping())?;
         })))
+    }
+}
+
+/// A note that is to be written.
+pub(super) fn read(note: TaskNote) -> Note {
+    Note {
+        name: note.name,
+        owner: note.owner,
+        content: note.content,
+        open: note.open,
+        version: 0,
     }
 }
 

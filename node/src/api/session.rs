@@ -27,7 +27,14 @@ use tokio::{
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{Api, node_service::connection_of, present::max_message, tasks::is_further, too_large, updates};
+use super::{
+    Api,
+    node_service::connection_of,
+    present::max_message,
+    tasks::is_further,
+    too_large,
+    updates::{self, Until},
+};
 
 /// Calls in progress, besides waits: more than that wait for one barrier hardly make it cheaper.
 const MAX_CALLS: usize = 256;
@@ -95,12 +102,12 @@ enum Work {
     Call {
         id: u64,
         bytes: usize,
-        call: Call,
+        call: Box<Call>,
         room: Option<Room>,
     },
     Wait {
         id: u64,
-        task_id: String,
+        task: GetTaskRequest,
         room: Room,
         whole: Arc<Semaphore>,
         unwanted: oneshot::Receiver<()>,
@@ -133,12 +140,12 @@ async fn run(api: Api, caller: Caller, work: Work) -> Done {
         } => Done::Call {
             id,
             bytes,
-            answer: answer(&api, caller, call).await,
+            answer: answer(&api, caller, *call).await,
             room,
         },
         Work::Wait {
             id,
-            task_id,
+            task,
             room,
             whole,
             unwanted,
@@ -146,7 +153,7 @@ async fn run(api: Api, caller: Caller, work: Work) -> Done {
             let answer = tokio::select! {
                 biased;
                 Ok(()) = unwanted => Err(Status::cancelled("the wait was canceled")),
-                answer = wait(&api, caller, task_id, room, whole) => answer,
+                answer = wait(&api, caller, task, room, whole) => answer,
             };
             Done::Wait { id, answer }
         }
@@ -173,25 +180,25 @@ async fn answer(api: &Api, caller: Caller, call: Call) -> Result<Answer, Status>
     }
 }
 
-/// The task, once it has ended. Nothing of it is held in between.
+/// The task, once its wait is over. Nothing of it is held in between.
 async fn wait(
     api: &Api,
     caller: Caller,
-    task_id: String,
+    request: GetTaskRequest,
     room: Room,
     whole: Arc<Semaphore>,
 ) -> Result<(Answer, Option<Room>), Status> {
-    let (task, changes) = api.follow(task_id).await?;
-    if task.status.is_terminal() {
+    let until = Until::of(request.or_input);
+    let (task, changes) = api.follow(request.task_id.clone()).await?;
+    if until.is_over(task.status) {
         let task = Some(api.present_task(&task, caller.most).await);
         return Ok((Answer::WaitTask(GetTaskResponse { task }), Some(room)));
     }
-    let task_id = task.id.clone();
     drop((task, room));
-    updates::until_end(changes).await?;
+    updates::wait(changes, until).await?;
     // It fails when it is closed, which it never is.
     let room = whole.acquire_owned().await.ok();
-    let answer = api.read(GetTaskRequest { task_id }, caller.most).await?;
+    let answer = api.read(request, caller.most).await?;
     Ok((Answer::WaitTask(answer), room))
 }
 
@@ -260,13 +267,13 @@ where
                 let text = format!("this session has {MAX_WAITS} open waits, which is the limit");
                 return Ok(Some(refusal(id, &Status::resource_exhausted(text))));
             }
-            (Some(Call::WaitTask(GetTaskRequest { task_id })), Some(room)) => {
+            (Some(Call::WaitTask(task)), Some(room)) => {
                 let (wanted, unwanted) = oneshot::channel();
                 self.waits.insert(id, wanted);
                 let whole = Arc::clone(&self.whole);
                 Work::Wait {
                     id,
-                    task_id,
+                    task,
                     room,
                     whole,
                     unwanted,
@@ -278,7 +285,7 @@ where
                 Work::Call {
                     id,
                     bytes,
-                    call,
+                    call: Box::new(call),
                     room,
                 }
             }

@@ -7,8 +7,8 @@ use tonic::{Request, Response};
 
 use super::{Api, status_of};
 use crate::{
-    engine::{MAX_PAGE, wire},
-    task::Status,
+    engine::{Filter, MAX_PAGE, wire},
+    task::{Group, Status},
 };
 
 /// Tasks on a page when the caller does not say.
@@ -39,22 +39,42 @@ impl TaskListService for Api {
                 tonic::Status::invalid_argument("page_token is none that this service gave")
             })?),
         };
-        let tasks = self
-            .engine()
-            .list(statuses, after, size)
-            .await
-            .map_err(|error| status_of(&error))?;
-        let next = tasks.last().filter(|_| tasks.len() == size);
-        let next_page_token = next
-            .map(|task| format!("{}:{}", task.updated_at, task.id))
-            .unwrap_or_default();
+        let filter = Filter {
+            statuses,
+            group: group_of(&request.group)?,
+            context_id: request.context_id,
+            changed_after: request.changed_after.as_ref().map(millis),
+        };
+        let listed = self.engine().list(filter, after, size).await;
+        let listed = listed.map_err(|error| status_of(&error))?;
         let me = self.engine().me();
-        let tasks = tasks.iter().map(|task| wire::head(task, me)).collect();
         Ok(Response::new(ListTasksResponse {
-            tasks,
-            next_page_token,
+            tasks: listed.tasks.iter().map(|task| wire::head(task, me)).collect(),
+            next_page_token: listed
+                .next
+                .map(|(at, id)| format!("{at}:{id}"))
+                .unwrap_or_default(),
+            total: i32::try_from(listed.total).unwrap_or(i32::MAX),
         }))
     }
+}
+
+/// The group that a caller names; empty: none.
+pub(super) fn group_of(bytes: &[u8]) -> Result<Option<Group>, tonic::Status> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let group = bytes.try_into().map_err(|_| {
+        tonic::Status::invalid_argument(format!("group has {} bytes; it has 16, or none", bytes.len()))
+    })?;
+    Ok(Some(group))
+}
+
+/// Unix time in milliseconds; what was before counts as its beginning.
+fn millis(time: &prost_types::Timestamp) -> u64 {
+    let seconds = u64::try_from(time.seconds).unwrap_or_default();
+    let nanos = u64::try_from(time.nanos).unwrap_or_default();
+    seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
 }
 
 fn place(token: &str) -> Option<(u64, String)> {

@@ -10,7 +10,7 @@ use agentanycast_proto::v1::{
 };
 use tonic::Status;
 
-use super::{Api, peer_of, status_of, status_of_search};
+use super::{Api, notes, peer_of, status_of, status_of_search, task_list::group_of};
 use crate::{
     engine::{SendTask, Subscription},
     task::{self, MAX_ID, Task},
@@ -91,6 +91,8 @@ impl Api {
             context_id: request.context_id,
             task_id: request.task_id,
             idempotency_key: request.idempotency_key,
+            note: request.note.map(notes::read),
+            group: group_of(&request.group)?,
         };
         let task = self.engine().send_task(sent).await;
         let task = task.map_err(|error| status_of(&error))?;

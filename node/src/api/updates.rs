@@ -2,15 +2,14 @@
 
 use agentanycast_proto::v1::SubscribeTaskUpdatesResponse;
 use futures::Stream;
-use tonic::Status;
 
 use super::{Api, status_of};
 use crate::{
     engine::{Change, Subscription},
-    task::Task,
+    task::{Status, Task},
 };
 
-type Event = Result<SubscribeTaskUpdatesResponse, Status>;
+type Event = Result<SubscribeTaskUpdatesResponse, tonic::Status>;
 
 /// The state as it is, then each change up to the last.
 pub(super) fn all(
@@ -39,12 +38,33 @@ pub(super) fn all(
     }
 }
 
-/// The end alone, with the whole task.
-pub(super) async fn end(api: Api, task: Task, changes: Subscription, most: usize) -> Event {
-    let task = if task.status.is_terminal() {
+/// What a wait for a task is over with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Its end.
+    End,
+    /// Its end, or a question to its originator.
+    Halt,
+}
+
+impl Until {
+    /// As a request says it.
+    pub(super) fn of(or_input: bool) -> Self {
+        if or_input { Self::Halt } else { Self::End }
+    }
+
+    /// Whether a task in this state is waited for no longer.
+    pub(super) fn is_over(self, status: Status) -> bool {
+        status.is_terminal() || (self == Self::Halt && status == Status::InputRequired)
+    }
+}
+
+/// The end alone, or the halt, with the whole task.
+pub(super) async fn end(api: Api, task: Task, changes: Subscription, until: Until, most: usize) -> Event {
+    let task = if until.is_over(task.status) {
         task
     } else {
-        until_end(changes).await?;
+        wait(changes, until).await?;
         let whole = api.engine().task(task.id).await;
         whole.map_err(|error| status_of(&error))?
     };
@@ -56,16 +76,16 @@ pub(super) async fn end(api: Api, task: Task, changes: Subscription, most: usize
     })
 }
 
-/// Waits for the last change of a task that has not ended.
-pub(super) async fn until_end(mut changes: Subscription) -> Result<(), Status> {
+/// Waits for the change of a task with which its wait is over.
+pub(super) async fn wait(mut changes: Subscription, until: Until) -> Result<(), tonic::Status> {
     loop {
         let change = changes.next().await.ok_or_else(stopping)?;
-        if change.status.is_terminal() {
+        if until.is_over(change.status) {
             return Ok(());
         }
     }
 }
 
-pub(super) fn stopping() -> Status {
-    Status::unavailable("the daemon is stopping")
+pub(super) fn stopping() -> tonic::Status {
+    tonic::Status::unavailable("the daemon is stopping")
 }

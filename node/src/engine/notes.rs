@@ -166,21 +166,9 @@ fn key(task: &str, name: &str) -> Vec<u8> {
 
 impl Core {
     /// Writes a note of a task, over this version or over whatever there is; its new version.
-    pub fn put_note(
-        &mut self,
-        task: &str,
-        mut note: Note,
-        if_version: Option<u64>,
-    ) -> Result<u64, EngineError> {
+    pub fn put_note(&mut self, task: &str, note: Note, if_version: Option<u64>) -> Result<u64, EngineError> {
         if self.tasks.indexed(task).is_none() {
             return Err(EngineError::NotFound(task.to_owned()));
-        }
-        if note.name.is_empty() || note.name.len() > MAX_NAME || note.bytes() > MAX_BYTES {
-            return Err(EngineError::Invalid(format!(
-                "a note needs a name of 1 to {MAX_NAME} bytes, and may have {MAX_BYTES} bytes with owner and content; \
-                 this one has {}",
-                note.bytes()
-            )));
         }
         let version = self.notes.get(task, &note.name).map(|known| known.version);
         if if_version.is_some() && if_version != version {
@@ -188,9 +176,27 @@ impl Core {
                 "the note is not as it was read; read it again".to_owned(),
             ));
         }
-        if let Some(full) = self.notes.full(task, &note) {
-            return Err(EngineError::Exhausted(full));
+        self.room_for_note(task, &note)?;
+        Ok(self.write_note(task, note))
+    }
+
+    /// Whether a note of a task can be written; one that is not there yet has no id.
+    pub(super) fn room_for_note(&self, task: &str, note: &Note) -> Result<(), EngineError> {
+        if note.name.is_empty() || note.name.len() > MAX_NAME || note.bytes() > MAX_BYTES {
+            return Err(EngineError::Invalid(format!(
+                "a note needs a name of 1 to {MAX_NAME} bytes, and may have {MAX_BYTES} bytes with owner and content; \
+                 this one has {}",
+                note.bytes()
+            )));
         }
+        match self.notes.full(task, note) {
+            Some(full) => Err(EngineError::Exhausted(full)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a note for which there is room; its version.
+    pub(super) fn write_note(&mut self, task: &str, mut note: Note) -> u64 {
         note.version = self.rng.random_range(1..=u64::MAX);
         let version = note.version;
         let was_open = self.notes.is_open(task);
@@ -198,7 +204,7 @@ impl Core {
         self.notes.take(task, &note.name);
         self.notes.enter(task, note);
         self.tell_of_notes(task, was_open);
-        Ok(version)
+        version
     }
 
     /// Removes a note, if there is one.

@@ -12,7 +12,8 @@ use prost::Message as _;
 
 use super::{
     core::{Core, MAX_ENVELOPE},
-    table::{Slot, unless_damaged},
+    notes::Note,
+    table::Slot,
     trace::Trace,
     turn::{Effect, EngineError, Now, RouteNews},
 };
@@ -22,7 +23,7 @@ use crate::{
         outbox::{Entry, Kind},
     },
     store::StoreError,
-    task::{MAX_ID, MAX_URL, Outside, Role, Route, Status, Task},
+    task::{Group, MAX_ID, MAX_URL, Outside, Role, Route, Status, Task},
 };
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
@@ -30,6 +31,19 @@ const ENVELOPE_OVERHEAD: usize = 1024;
 
 /// Most bytes of messages and whole results of one task: it is read whole whenever it is needed.
 const MAX_TASK_BYTES: u64 = 256 << 20;
+
+/// Labels by which a bridge here knows its tasks again: who called it is none of the peers' business.
+const STAYS: [&str; 2] = ["a2a.caller", "a2a.target"];
+
+/// The labels that a peer is told.
+fn travelling(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let travels = |(name, _): &(&String, &String)| !STAYS.contains(&name.as_str());
+    metadata
+        .iter()
+        .filter(travels)
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
 
 /// A task, or a further message of one, that the local agent sends.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +66,10 @@ pub struct SendTask {
     pub task_id: String,
     /// Empty = none.
     pub idempotency_key: String,
+    /// What a gateway has to remember about the task.
+    pub note: Option<Note>,
+    /// By which a gateway lists a new task.
+    pub group: Option<Group>,
 }
 
 impl SendTask {
@@ -89,11 +107,19 @@ impl Core {
         }
         self.complete_message(now, &mut request.message, MessageRole::User);
         let key = std::mem::take(&mut request.idempotency_key);
+        let note = request.note.take();
+        if let Some(note) = &note {
+            // Before anything is changed: the message goes with its note, or not at all.
+            self.room_for_note(&request.task_id, note)?;
+        }
         let task = if request.task_id.is_empty() {
             self.send_new(now, request)?
         } else {
             self.send_answer(now, request)?
         };
+        if let Some(note) = note {
+            self.write_note(&task.id, note);
+        }
         if !key.is_empty() {
             self.idempotency
                 .insert(now.unix, &key, &task.id, &mut self.turn.batch);
@@ -175,6 +201,7 @@ impl Core {
                 url: request.url,
                 ..Outside::default()
             }),
+            group: request.group,
         };
         if let Role::Originator(peer) = role {
             self.send_message_of(now, peer, &task)?;
@@ -267,7 +294,7 @@ impl Core {
             context_id: task.context_id.clone(),
             message: task.messages.last().map(|message| (**message).clone()),
             target_skill_id: task.skill.clone(),
-            metadata: task.metadata.clone(),
+            metadata: travelling(&task.metadata),
             further: task.messages.len() > 1,
             tentative: task.route.as_ref().is_some_and(|route| !route.rest.is_empty()),
         };
@@ -291,34 +318,6 @@ impl Core {
         self.tasks
             .read(id)?
             .ok_or_else(|| EngineError::NotFound(id.to_owned()))
-    }
-
-    /// Tasks in one of these states (none = all), newest change first, behind `after`.
-    pub fn list(
-        &mut self,
-        statuses: &[Status],
-        after: Option<&(u64, String)>,
-        limit: usize,
-    ) -> Result<Vec<Task>, EngineError> {
-        let wanted = |core: &Self, id: &str| {
-            statuses.is_empty()
-                || core
-                    .tasks
-                    .indexed(id)
-                    .is_some_and(|known| statuses.contains(&known.status))
-        };
-        let ids: Vec<String> = self
-            .tasks
-            .newest(after)
-            .filter(|id| wanted(self, id))
-            .take(limit)
-            .map(str::to_owned)
-            .collect();
-        let mut tasks = Vec::with_capacity(ids.len());
-        for id in ids {
-            tasks.extend(unless_damaged(self.tasks.read(&id))?.flatten());
-        }
-        Ok(tasks)
     }
 
     /// Ends a task from this side and tells the other.

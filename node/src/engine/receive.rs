@@ -228,6 +228,7 @@ impl Core {
             held: send.tentative,
             traced,
             outside: None,
+            group: None,
         };
         let id = task.id.clone();
         self.put(Slot::new(task));

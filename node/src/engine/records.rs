@@ -3,11 +3,12 @@
 //! A key is a tag, the length-prefixed name of what it belongs to, and a number. How a task lies in it is
 //! in `shelf`.
 
+use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{Attempt, Ended, Output, Outside, Role, Route, Status, Streamed, Task, Traced},
+    task::{Attempt, Ended, Group, Output, Outside, Role, Route, Status, Streamed, Task, Traced},
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
@@ -141,6 +142,20 @@ pub(super) struct StateRecord {
     pub(super) held: bool,
     #[prost(message, optional, tag = "13")]
     outside: Option<OutsideRecord>,
+    #[prost(bytes = "vec", tag = "14")]
+    group: Vec<u8>,
+    /// [`context_mark`] of its conversation.
+    #[prost(fixed64, tag = "15")]
+    pub(super) context: u64,
+}
+
+/// What of a conversation's name stands in the index: enough to tell it from others.
+pub(super) fn context_mark(context_id: &str) -> u64 {
+    let digest = Sha256::digest(context_id.as_bytes());
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |mark, byte| mark << 8 | u64::from(*byte))
 }
 
 /// How a task stands with an agent beyond this network.
@@ -311,6 +326,7 @@ impl HeadRecord {
                 place: record.place.clone(),
                 settled: record.settled,
             }),
+            group: state.group(),
         })
     }
 }
@@ -334,7 +350,14 @@ impl StateRecord {
                 place: outside.place.clone(),
                 settled: outside.settled,
             }),
+            group: task.group.map(Vec::from).unwrap_or_default(),
+            context: context_mark(&task.context_id),
         }
+    }
+
+    /// By which a gateway lists it.
+    pub(super) fn group(&self) -> Option<Group> {
+        self.group.as_slice().try_into().ok()
     }
 
     /// Whether a gateway has something to do for it.

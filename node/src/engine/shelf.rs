@@ -214,6 +214,7 @@ mod tests {
             traced: None,
             held: false,
             outside: None,
+            group: None,
         }
     }
 

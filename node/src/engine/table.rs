@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     store::{self, Batch, Store, StoreError},
-    task::{Output, Status, Task},
+    task::{Group, Output, Status, Task},
 };
 
 /// Most bytes of tasks in memory, as [`Slot::weigh`] counts them. What is open and what has just ended is
@@ -53,6 +53,10 @@ pub(super) struct Indexed {
     pub(super) routed: bool,
     /// With an agent beyond this network, to whom something is left to be said.
     pub(super) outside: bool,
+    /// By which a gateway lists it.
+    group: Option<Group>,
+    /// [`records::context_mark`] of its conversation.
+    pub(super) context: u64,
 }
 
 impl Indexed {
@@ -90,6 +94,8 @@ pub(super) struct TaskTable {
     cached_bytes: usize,
     index: HashMap<Arc<str>, Indexed>,
     by_time: BTreeSet<ByTime>,
+    /// Of `by_time`, what gateways list.
+    groups: HashMap<Group, BTreeSet<ByTime>>,
     /// Of `by_time`, what has ended: the oldest go first.
     ended: BTreeSet<ByTime>,
     deadlines: BTreeSet<ByTime>,
@@ -113,6 +119,7 @@ impl TaskTable {
             cached_bytes: 0,
             index: HashMap::new(),
             by_time: BTreeSet::new(),
+            groups: HashMap::new(),
             ended: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             open: 0,
@@ -192,13 +199,24 @@ impl TaskTable {
         self.index.iter().map(|(id, known)| (&**id, known))
     }
 
-    /// Ids by last change, newest first, beginning before `before`.
-    pub(super) fn newest(&self, before: Option<&(u64, String)>) -> impl Iterator<Item = &str> {
-        let range = match before {
-            Some((at, id)) => self.by_time.range(..(*at, Arc::from(id.as_str()))),
-            None => self.by_time.range(..),
+    /// When tasks, of this group or all, changed last, and their ids; newest first, beginning before `before`.
+    pub(super) fn newest(
+        &self,
+        group: Option<&Group>,
+        before: Option<&(u64, String)>,
+    ) -> impl Iterator<Item = (u64, &str)> {
+        let all = match group {
+            Some(group) => self.groups.get(group),
+            None => Some(&self.by_time),
         };
-        range.rev().map(|(_, id)| &**id)
+        let range = all.map(|all| match before {
+            Some((at, id)) => all.range(..(*at, Arc::from(id.as_str()))),
+            None => all.range(..),
+        });
+        range
+            .into_iter()
+            .flat_map(Iterator::rev)
+            .map(|(at, id)| (*at, &**id))
     }
 
     /// Open tasks whose deadline has passed.
@@ -362,6 +380,10 @@ impl TaskTable {
         let (kept, before) = self.unlink(id).unzip();
         let id = kept.unwrap_or_else(|| Arc::from(id));
         self.by_time.insert((new.updated_at, Arc::clone(&id)));
+        if let Some(group) = new.group {
+            let of_group = self.groups.entry(group).or_default();
+            of_group.insert((new.updated_at, Arc::clone(&id)));
+        }
         self.total_bytes += new.bytes;
         if new.status.is_terminal() {
             self.ended.insert((new.updated_at, Arc::clone(&id)));
@@ -389,6 +411,14 @@ impl TaskTable {
         let (id, old) = self.index.remove_entry(id)?;
         let mut by_time = (old.updated_at, id);
         self.by_time.remove(&by_time);
+        if let Some(group) = old.group
+            && let Some(of_group) = self.groups.get_mut(&group)
+        {
+            of_group.remove(&by_time);
+            if of_group.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
         self.total_bytes -= old.bytes;
         if old.status.is_terminal() {
             self.ended.remove(&by_time);
@@ -471,5 +501,7 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         seeks: state.seeks(),
         routed: state.is_routed(),
         outside: state.is_outside(),
+        group: state.group(),
+        context: state.context,
     }
 }

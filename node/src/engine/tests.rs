@@ -8,6 +8,7 @@ mod harness;
 mod lab;
 mod life;
 mod limits;
+mod listing;
 mod long_life;
 mod notes;
 mod outside;

@@ -59,6 +59,7 @@ fn task_in(status: Status) -> Task {
         traced: None,
         held: false,
         outside: None,
+        group: None,
     }
 }
 

@@ -1311,6 +1311,631 @@ pub mod registry_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Bounds: 16 notes of a task, 8 KiB of name, owner and content together; 1 024 open ones of an owner, and 64 MiB
+/// of all notes of a node. Above, a note is refused with RESOURCE_EXHAUSTED.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskNote {
+    /// What the task has no second one of; begins with what the gateway is called.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Whose it is, for the bound on open notes.
+    #[prost(string, tag = "2")]
+    pub owner: ::prost::alloc::string::String,
+    /// What is noted; nobody but its writer reads it.
+    #[prost(bytes = "vec", tag = "3")]
+    pub content: ::prost::alloc::vec::Vec<u8>,
+    /// Something is still to be done about it: WatchTaskNotes tells of it.
+    #[prost(bool, tag = "4")]
+    pub open: bool,
+    /// Another one each time that it is written; given by the daemon.
+    #[prost(uint64, tag = "5")]
+    pub version: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutTaskNoteRequest {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub note: ::core::option::Option<TaskNote>,
+    /// Write it only over this version: else FAILED_PRECONDITION. 0 = over whatever there is.
+    #[prost(uint64, tag = "3")]
+    pub if_version: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutTaskNoteResponse {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteTaskNoteRequest {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteTaskNoteResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListTaskNotesRequest {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListTaskNotesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub notes: ::prost::alloc::vec::Vec<TaskNote>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchTaskNotesRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchTaskNotesResponse {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+    /// All its notes, the settled ones too.
+    #[prost(message, repeated, tag = "2")]
+    pub notes: ::prost::alloc::vec::Vec<TaskNote>,
+}
+/// Generated client implementations.
+pub mod task_note_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket. A note is as durable as its task and goes with it. It stays
+    /// on this node: it is no part of what peers are told.
+    #[derive(Debug, Clone)]
+    pub struct TaskNoteServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl TaskNoteServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> TaskNoteServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> TaskNoteServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            TaskNoteServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Writes a note, or writes it anew. OK means that it is durable.
+        pub async fn put_task_note(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PutTaskNoteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PutTaskNoteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.TaskNoteService/PutTaskNote",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "PutTaskNote"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a note. One that there is not is no error.
+        pub async fn delete_task_note(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteTaskNoteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteTaskNoteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.TaskNoteService/DeleteTaskNote",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "DeleteTaskNote"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The notes of one task, by name.
+        pub async fn list_task_notes(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListTaskNotesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTaskNotesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.TaskNoteService/ListTaskNotes",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "ListTaskNotes"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Tasks with open notes: each that there is, and each again when it or its notes have changed; what has
+        /// changed several times before it is read comes once. One caller at a time is served; the others
+        /// wait until its stream is gone.
+        pub async fn watch_task_notes(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchTaskNotesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchTaskNotesResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.TaskNoteService/WatchTaskNotes",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "WatchTaskNotes"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod task_note_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with TaskNoteServiceServer.
+    #[async_trait]
+    pub trait TaskNoteService: std::marker::Send + std::marker::Sync + 'static {
+        /// Writes a note, or writes it anew. OK means that it is durable.
+        async fn put_task_note(
+            &self,
+            request: tonic::Request<super::PutTaskNoteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PutTaskNoteResponse>,
+            tonic::Status,
+        >;
+        /// Removes a note. One that there is not is no error.
+        async fn delete_task_note(
+            &self,
+            request: tonic::Request<super::DeleteTaskNoteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteTaskNoteResponse>,
+            tonic::Status,
+        >;
+        /// The notes of one task, by name.
+        async fn list_task_notes(
+            &self,
+            request: tonic::Request<super::ListTaskNotesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTaskNotesResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchTaskNotes method.
+        type WatchTaskNotesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchTaskNotesResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Tasks with open notes: each that there is, and each again when it or its notes have changed; what has
+        /// changed several times before it is read comes once. One caller at a time is served; the others
+        /// wait until its stream is gone.
+        async fn watch_task_notes(
+            &self,
+            request: tonic::Request<super::WatchTaskNotesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchTaskNotesStream>,
+            tonic::Status,
+        >;
+    }
+    /// Served beside NodeService, on the same socket. A note is as durable as its task and goes with it. It stays
+    /// on this node: it is no part of what peers are told.
+    #[derive(Debug)]
+    pub struct TaskNoteServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> TaskNoteServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for TaskNoteServiceServer<T>
+    where
+        T: TaskNoteService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.TaskNoteService/PutTaskNote" => {
+                    #[allow(non_camel_case_types)]
+                    struct PutTaskNoteSvc<T: TaskNoteService>(pub Arc<T>);
+                    impl<
+                        T: TaskNoteService,
+                    > tonic::server::UnaryService<super::PutTaskNoteRequest>
+                    for PutTaskNoteSvc<T> {
+                        type Response = super::PutTaskNoteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PutTaskNoteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TaskNoteService>::put_task_note(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PutTaskNoteSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.TaskNoteService/DeleteTaskNote" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteTaskNoteSvc<T: TaskNoteService>(pub Arc<T>);
+                    impl<
+                        T: TaskNoteService,
+                    > tonic::server::UnaryService<super::DeleteTaskNoteRequest>
+                    for DeleteTaskNoteSvc<T> {
+                        type Response = super::DeleteTaskNoteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteTaskNoteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TaskNoteService>::delete_task_note(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteTaskNoteSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.TaskNoteService/ListTaskNotes" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListTaskNotesSvc<T: TaskNoteService>(pub Arc<T>);
+                    impl<
+                        T: TaskNoteService,
+                    > tonic::server::UnaryService<super::ListTaskNotesRequest>
+                    for ListTaskNotesSvc<T> {
+                        type Response = super::ListTaskNotesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListTaskNotesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TaskNoteService>::list_task_notes(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListTaskNotesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.TaskNoteService/WatchTaskNotes" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchTaskNotesSvc<T: TaskNoteService>(pub Arc<T>);
+                    impl<
+                        T: TaskNoteService,
+                    > tonic::server::ServerStreamingService<super::WatchTaskNotesRequest>
+                    for WatchTaskNotesSvc<T> {
+                        type Response = super::WatchTaskNotesResponse;
+                        type ResponseStream = T::WatchTaskNotesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchTaskNotesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TaskNoteService>::watch_task_notes(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchTaskNotesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for TaskNoteServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.TaskNoteService";
+    impl<T> tonic::server::NamedService for TaskNoteServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StartNodeRequest {
     #[prost(message, optional, tag = "1")]
@@ -1399,6 +2024,12 @@ pub struct SendTaskRequest {
     /// Additive: the same key within 24 h names the same task.
     #[prost(string, tag = "102")]
     pub idempotency_key: ::prost::alloc::string::String,
+    /// Additive: what a gateway has to remember about the task: written with the message, or the message is not taken.
+    #[prost(message, optional, tag = "103")]
+    pub note: ::core::option::Option<TaskNote>,
+    /// Additive: 16 bytes by which a gateway lists the new task (ListTasksRequest.group); stays on this node. Empty = none.
+    #[prost(bytes = "vec", tag = "104")]
+    pub group: ::prost::alloc::vec::Vec<u8>,
     #[prost(oneof = "send_task_request::Target", tags = "1, 2, 3")]
     pub target: ::core::option::Option<send_task_request::Target>,
 }
@@ -1423,6 +2054,9 @@ pub struct SendTaskResponse {
 pub struct GetTaskRequest {
     #[prost(string, tag = "1")]
     pub task_id: ::prost::alloc::string::String,
+    /// Additive: of SessionRequest.wait_task, whether it waits no longer than until the task asks for input.
+    #[prost(bool, tag = "100")]
+    pub or_input: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetTaskResponse {
@@ -1446,6 +2080,9 @@ pub struct SubscribeTaskUpdatesRequest {
     /// Additive: one event only, when the task has ended, and the whole task in it.
     #[prost(bool, tag = "100")]
     pub end_only: bool,
+    /// Additive: with end_only, the one event comes also when the task asks for input.
+    #[prost(bool, tag = "101")]
+    pub or_input: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeTaskUpdatesResponse {
@@ -3638,6 +4275,15 @@ pub struct ListTasksRequest {
     /// next_page_token of the previous page.
     #[prost(string, tag = "3")]
     pub page_token: ::prost::alloc::string::String,
+    /// Only tasks that were sent with this group (SendTaskRequest.group); empty = all.
+    #[prost(bytes = "vec", tag = "4")]
+    pub group: ::prost::alloc::vec::Vec<u8>,
+    /// Only tasks of this conversation; empty = all.
+    #[prost(string, tag = "5")]
+    pub context_id: ::prost::alloc::string::String,
+    /// Only tasks that have changed later than this, in milliseconds.
+    #[prost(message, optional, tag = "6")]
+    pub changed_after: ::core::option::Option<::prost_types::Timestamp>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListTasksResponse {
@@ -3647,6 +4293,9 @@ pub struct ListTasksResponse {
     /// Empty on the last page.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
+    /// With a group: how many tasks there are on all pages. Else 0.
+    #[prost(int32, tag = "3")]
+    pub total: i32,
 }
 /// Generated client implementations.
 pub mod task_list_service_client {
@@ -4796,631 +5445,6 @@ pub mod network_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "agentanycast.v1.NetworkService";
     impl<T> tonic::server::NamedService for NetworkServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-/// Bounds: 16 notes of a task, 8 KiB of name, owner and content together; 1 024 open ones of an owner, and 64 MiB
-/// of all notes of a node. Above, a note is refused with RESOURCE_EXHAUSTED.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TaskNote {
-    /// What the task has no second one of; begins with what the gateway is called.
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// Whose it is, for the bound on open notes.
-    #[prost(string, tag = "2")]
-    pub owner: ::prost::alloc::string::String,
-    /// What is noted; nobody but its writer reads it.
-    #[prost(bytes = "vec", tag = "3")]
-    pub content: ::prost::alloc::vec::Vec<u8>,
-    /// Something is still to be done about it: WatchTaskNotes tells of it.
-    #[prost(bool, tag = "4")]
-    pub open: bool,
-    /// Another one each time that it is written; given by the daemon.
-    #[prost(uint64, tag = "5")]
-    pub version: u64,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PutTaskNoteRequest {
-    #[prost(string, tag = "1")]
-    pub task_id: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "2")]
-    pub note: ::core::option::Option<TaskNote>,
-    /// Write it only over this version: else FAILED_PRECONDITION. 0 = over whatever there is.
-    #[prost(uint64, tag = "3")]
-    pub if_version: u64,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PutTaskNoteResponse {
-    #[prost(uint64, tag = "1")]
-    pub version: u64,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteTaskNoteRequest {
-    #[prost(string, tag = "1")]
-    pub task_id: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteTaskNoteResponse {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListTaskNotesRequest {
-    #[prost(string, tag = "1")]
-    pub task_id: ::prost::alloc::string::String,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListTaskNotesResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub notes: ::prost::alloc::vec::Vec<TaskNote>,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct WatchTaskNotesRequest {}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct WatchTaskNotesResponse {
-    #[prost(string, tag = "1")]
-    pub task_id: ::prost::alloc::string::String,
-    /// All its notes, the settled ones too.
-    #[prost(message, repeated, tag = "2")]
-    pub notes: ::prost::alloc::vec::Vec<TaskNote>,
-}
-/// Generated client implementations.
-pub mod task_note_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Served beside NodeService, on the same socket. A note is as durable as its task and goes with it. It stays
-    /// on this node: it is no part of what peers are told.
-    #[derive(Debug, Clone)]
-    pub struct TaskNoteServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl TaskNoteServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> TaskNoteServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> TaskNoteServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            TaskNoteServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Writes a note, or writes it anew. OK means that it is durable.
-        pub async fn put_task_note(
-            &mut self,
-            request: impl tonic::IntoRequest<super::PutTaskNoteRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::PutTaskNoteResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.TaskNoteService/PutTaskNote",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "PutTaskNote"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// Removes a note. One that there is not is no error.
-        pub async fn delete_task_note(
-            &mut self,
-            request: impl tonic::IntoRequest<super::DeleteTaskNoteRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteTaskNoteResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.TaskNoteService/DeleteTaskNote",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "DeleteTaskNote"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// The notes of one task, by name.
-        pub async fn list_task_notes(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListTaskNotesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTaskNotesResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.TaskNoteService/ListTaskNotes",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "ListTaskNotes"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// Tasks with open notes: each that there is, and each again when it or its notes have changed; what has
-        /// changed several times before it is read comes once. One caller at a time is served; the others
-        /// wait until its stream is gone.
-        pub async fn watch_task_notes(
-            &mut self,
-            request: impl tonic::IntoRequest<super::WatchTaskNotesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::WatchTaskNotesResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.TaskNoteService/WatchTaskNotes",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.TaskNoteService", "WatchTaskNotes"),
-                );
-            self.inner.server_streaming(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod task_note_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with TaskNoteServiceServer.
-    #[async_trait]
-    pub trait TaskNoteService: std::marker::Send + std::marker::Sync + 'static {
-        /// Writes a note, or writes it anew. OK means that it is durable.
-        async fn put_task_note(
-            &self,
-            request: tonic::Request<super::PutTaskNoteRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::PutTaskNoteResponse>,
-            tonic::Status,
-        >;
-        /// Removes a note. One that there is not is no error.
-        async fn delete_task_note(
-            &self,
-            request: tonic::Request<super::DeleteTaskNoteRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::DeleteTaskNoteResponse>,
-            tonic::Status,
-        >;
-        /// The notes of one task, by name.
-        async fn list_task_notes(
-            &self,
-            request: tonic::Request<super::ListTaskNotesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListTaskNotesResponse>,
-            tonic::Status,
-        >;
-        /// Server streaming response type for the WatchTaskNotes method.
-        type WatchTaskNotesStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::WatchTaskNotesResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// Tasks with open notes: each that there is, and each again when it or its notes have changed; what has
-        /// changed several times before it is read comes once. One caller at a time is served; the others
-        /// wait until its stream is gone.
-        async fn watch_task_notes(
-            &self,
-            request: tonic::Request<super::WatchTaskNotesRequest>,
-        ) -> std::result::Result<
-            tonic::Response<Self::WatchTaskNotesStream>,
-            tonic::Status,
-        >;
-    }
-    /// Served beside NodeService, on the same socket. A note is as durable as its task and goes with it. It stays
-    /// on this node: it is no part of what peers are told.
-    #[derive(Debug)]
-    pub struct TaskNoteServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> TaskNoteServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for TaskNoteServiceServer<T>
-    where
-        T: TaskNoteService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/agentanycast.v1.TaskNoteService/PutTaskNote" => {
-                    #[allow(non_camel_case_types)]
-                    struct PutTaskNoteSvc<T: TaskNoteService>(pub Arc<T>);
-                    impl<
-                        T: TaskNoteService,
-                    > tonic::server::UnaryService<super::PutTaskNoteRequest>
-                    for PutTaskNoteSvc<T> {
-                        type Response = super::PutTaskNoteResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::PutTaskNoteRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as TaskNoteService>::put_task_note(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = PutTaskNoteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/agentanycast.v1.TaskNoteService/DeleteTaskNote" => {
-                    #[allow(non_camel_case_types)]
-                    struct DeleteTaskNoteSvc<T: TaskNoteService>(pub Arc<T>);
-                    impl<
-                        T: TaskNoteService,
-                    > tonic::server::UnaryService<super::DeleteTaskNoteRequest>
-                    for DeleteTaskNoteSvc<T> {
-                        type Response = super::DeleteTaskNoteResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::DeleteTaskNoteRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as TaskNoteService>::delete_task_note(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = DeleteTaskNoteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/agentanycast.v1.TaskNoteService/ListTaskNotes" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListTaskNotesSvc<T: TaskNoteService>(pub Arc<T>);
-                    impl<
-                        T: TaskNoteService,
-                    > tonic::server::UnaryService<super::ListTaskNotesRequest>
-                    for ListTaskNotesSvc<T> {
-                        type Response = super::ListTaskNotesResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListTaskNotesRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as TaskNoteService>::list_task_notes(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListTaskNotesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/agentanycast.v1.TaskNoteService/WatchTaskNotes" => {
-                    #[allow(non_camel_case_types)]
-                    struct WatchTaskNotesSvc<T: TaskNoteService>(pub Arc<T>);
-                    impl<
-                        T: TaskNoteService,
-                    > tonic::server::ServerStreamingService<super::WatchTaskNotesRequest>
-                    for WatchTaskNotesSvc<T> {
-                        type Response = super::WatchTaskNotesResponse;
-                        type ResponseStream = T::WatchTaskNotesStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::WatchTaskNotesRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as TaskNoteService>::watch_task_notes(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = WatchTaskNotesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for TaskNoteServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "agentanycast.v1.TaskNoteService";
-    impl<T> tonic::server::NamedService for TaskNoteServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

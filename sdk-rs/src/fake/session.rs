@@ -85,6 +85,7 @@ impl Service {
         let subscribe = v1::SubscribeTaskUpdatesRequest {
             task_id: request.task_id.clone(),
             end_only: true,
+            or_input: request.or_input,
         };
         let mut events = self
             .subscribe_task_updates(Request::new(subscribe))

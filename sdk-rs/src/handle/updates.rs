@@ -18,7 +18,7 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
         let mut last: Option<(TaskStatus, Option<String>)> = None;
         let mut again = false;
         loop {
-            let mut events = match subscribe(&node, &task_id, false).await {
+            let mut events = match subscribe(&node, &task_id, None).await {
                 Ok(events) => events,
                 Err(error) => {
                     yield Err(error);
@@ -60,18 +60,21 @@ pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdat
     })
 }
 
-/// The task whole, once it has ended.
-pub(super) async fn end(node: &Node, task_id: &str) -> Result<Task, Error> {
-    if let Some(task) = node.session().wait_task(task_id).await? {
+/// The task whole, once it has ended or, with `or_input`, asks for input.
+pub(super) async fn end(node: &Node, task_id: &str, or_input: bool) -> Result<Task, Error> {
+    if let Some(task) = node.session().wait_task(task_id, or_input).await? {
+        // A daemon that does not know `or_input` waits for the end, which is over it too.
         return Ok(task.into());
     }
+    let is_over =
+        |status: TaskStatus| status.is_terminal() || (or_input && status == TaskStatus::InputRequired);
     let mut backoff = node.session().backoff();
     loop {
-        let mut events = subscribe(node, task_id, true).await?;
+        let mut events = subscribe(node, task_id, Some(or_input)).await?;
         backoff.reset();
         let loss = loop {
             match events.message().await {
-                Ok(Some(update)) if TaskStatus::from(update.status).is_terminal() => {
+                Ok(Some(update)) if is_over(TaskStatus::from(update.status)) => {
                     drain(&mut events).await;
                     // A daemon that does not know `end_only` tells every state, and no whole task.
                     return match update.task {
@@ -96,15 +99,17 @@ pub(super) async fn end(node: &Node, task_id: &str) -> Result<Task, Error> {
     }
 }
 
+/// All changes, or the end alone; then whether a question counts as one.
 async fn subscribe(
     node: &Node,
     task_id: &str,
-    end_only: bool,
+    end_or_input: Option<bool>,
 ) -> Result<tonic::Streaming<v1::SubscribeTaskUpdatesResponse>, Error> {
     let rpc = |mut client: NodeClient, request| async move { client.subscribe_task_updates(request).await };
     let request = v1::SubscribeTaskUpdatesRequest {
         task_id: task_id.to_owned(),
-        end_only,
+        end_only: end_or_input.is_some(),
+        or_input: end_or_input.unwrap_or_default(),
     };
     node.session().call(Subject::Task, request, rpc).await
 }

@@ -113,13 +113,13 @@ impl CallStream {
         answer.and_then(C::unpack).ok_or_else(answered_otherwise)
     }
 
-    /// Waits for the end of a task; `None` if there is no room for another wait. Dropping the future tells the
+    /// Waits for the end of a task, or as the request says; `None` if there is no room for another wait. Dropping the future tells the
     /// daemon that nobody waits any more.
-    pub(crate) async fn wait(&self, task_id: String) -> Result<Option<Task>, Miss> {
+    pub(crate) async fn wait(&self, request: GetTaskRequest) -> Result<Option<Task>, Miss> {
         let Some(_room) = self.room_for_wait() else {
             return Ok(None);
         };
-        let call = Packed::WaitTask(GetTaskRequest { task_id });
+        let call = Packed::WaitTask(request);
         let mut wait = Wait(self.begin(call).await?);
         match wait.0.answer().await? {
             Some(PackedAnswer::WaitTask(answer)) => match answer.task {

@@ -1,4 +1,7 @@
-"""As server.py, on the official A2A SDK of version 0.3, over JSON-RPC. Usage: server_0_3.py streaming|plain"""
+"""As server.py, on the official A2A SDK of version 0.3, over JSON-RPC or REST.
+
+Usage: server_0_3.py JSONRPC|HTTP+JSON streaming|plain
+"""
 
 import asyncio
 import json
@@ -7,7 +10,7 @@ import sys
 
 import uvicorn
 from a2a.server.agent_execution import AgentExecutor
-from a2a.server.apps import A2AStarletteApplication
+from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentSkill, Message, Part, Role, TaskState, TextPart
@@ -94,7 +97,7 @@ async def held(agent):
         agent.steps.release()
 
 
-async def main(streaming):
+async def main(binding, streaming):
     agent = Agent()
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
@@ -103,13 +106,15 @@ async def main(streaming):
         description="Called by URL",
         version="1.0.0",
         url=url,
+        preferred_transport=binding,
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         capabilities=AgentCapabilities(streaming=streaming == "streaming"),
         skills=[AgentSkill(id="echo", name="echo", description="Says it again", tags=["test"])],
     )
     handler = DefaultRequestHandler(agent_executor=agent, task_store=InMemoryTaskStore())
-    app = A2AStarletteApplication(agent_card=card, http_handler=handler).build()
+    application = A2AStarletteApplication if binding == "JSONRPC" else A2ARESTFastAPIApplication
+    app = application(agent_card=card, http_handler=handler).build()
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning"))
     say(url=url)
     serving = asyncio.ensure_future(server.serve([listener]))
@@ -119,4 +124,4 @@ async def main(streaming):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

@@ -74,6 +74,21 @@ async fn tokens_of_an_issuer() {
         .filter_map(|task| task.metadata.get("a2a.caller"))
         .collect();
     assert_eq!(callers, ["alice"]);
+    // The agent's node is not: who calls here is none of its business.
+    let theirs = scene
+        .pair
+        .alice
+        .node()
+        .await
+        .tasks(&TaskFilter::default())
+        .await
+        .unwrap();
+    assert!(!theirs.is_empty());
+    for task in theirs {
+        for label in ["a2a.caller", "a2a.target"] {
+            assert!(!task.metadata.contains_key(label), "{:?}", task.metadata);
+        }
+    }
 
     let nobody = bridge.client().at(&scene.path()).post("/", &json!({})).await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);

@@ -52,6 +52,63 @@ async fn a_card_that_is_known_is_not_sent_again() {
     );
 }
 
+/// A card is signed for the address that was reached and for the configured URL, and for nothing that a request names.
+#[tokio::test]
+async fn a_card_is_not_signed_for_whatever_host_is_named() {
+    let scene = Scene::talking().await;
+    let key = format!("--key={}", scene.pair.bob.home().path().join("key").display());
+    let bridge = Bridge::start_with(&scene.pair.bob, &[&key]).await;
+    let path = format!("{}/.well-known/agent-card.json", scene.path());
+    let port = bridge.address().port();
+    let at = |host: &str| bridge.client().header("host", host);
+    let mut dates = Vec::new();
+    for (host, signed) in [
+        (format!("127.0.0.1:{port}"), true),
+        (format!("localhost:{port}"), true),
+        (format!("evil.example:{port}"), false),
+        (format!("127.0.0.1.evil.example:{port}"), false),
+        (format!("192.0.2.1:{port}"), false),
+        ("127.0.0.1:1".to_owned(), false),
+    ] {
+        let card = at(&host).get(&path).await;
+        let url = format!("http://{host}{}", scene.path());
+        assert_eq!(
+            card.body["supportedInterfaces"][0]["url"], url,
+            "who asks by a name is told that name"
+        );
+        assert_eq!(card.body.get("signatures").is_some(), signed, "{host}");
+        dates.push((
+            host,
+            card.headers["last-modified"].clone(),
+            card.headers["etag"].clone(),
+        ));
+    }
+    // Each place has its own card; that others are asked for does not make it newer.
+    for (host, date, etag) in dates {
+        let again = at(&host).header("if-modified-since", date.to_str().unwrap());
+        let again = again.get(&path).await;
+        assert_eq!(again.status, StatusCode::NOT_MODIFIED, "{host}");
+        assert_eq!(
+            (&again.headers["etag"], &again.headers["last-modified"]),
+            (&etag, &date)
+        );
+    }
+    for odd in ["user@evil.example", "a b", "host:port"] {
+        let refused = at(odd).get(&path).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{odd}");
+        let said = refused.body["error"]["message"].as_str().unwrap();
+        assert!(said.contains("Host"), "{said}");
+    }
+    let url = "--public-url=https://agents.example.org";
+    let bridge = Bridge::start_with(&scene.pair.bob, &[&key, url]).await;
+    let card = bridge.client().header("host", "a b").get(&path).await.body;
+    assert!(card["signatures"][0]["signature"].is_string(), "{card}");
+    assert_eq!(
+        card["supportedInterfaces"][0]["url"],
+        format!("https://agents.example.org{}", scene.path())
+    );
+}
+
 #[tokio::test]
 async fn the_agent_beside_the_node_is_at_the_root() {
     let scene = Scene::talking().await;

@@ -2,7 +2,7 @@
 
 use agentanycast_tests::Bridge;
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scene::{CARRIERS, Scene, say, send, send_off};
 
@@ -106,6 +106,94 @@ async fn bodies_are_checked_before_they_are_read() {
             assert_eq!(answer.body["id"], json!(null));
         }
     }
+}
+
+#[tokio::test]
+async fn a_query_that_cannot_be_read_is_refused_by_name() {
+    let scene = Scene::talking().await;
+    let client = scene.client();
+    let long = format!("/tasks?contextId={}", "x".repeat(600));
+    for (path, named) in [
+        ("/tasks?contextId=%ff", "contextId"),
+        ("/tasks?contextId=%zz", "contextId"),
+        (long.as_str(), "contextId"),
+        ("/tasks?pageSize=1&pageSize=2", "pageSize"),
+        ("/tasks?pageSize=many", "pageSize"),
+        ("/tasks?%ff=1", "%ff"),
+    ] {
+        let refused = client.get(path).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
+        let said = refused.body["error"]["message"].as_str().unwrap();
+        assert!(said.contains(named), "{path}: {said}");
+    }
+    assert_eq!(
+        client.get("/tasks?contextId=%C3%BC+x").await.status,
+        StatusCode::OK
+    );
+}
+
+#[tokio::test]
+async fn a_part_is_one_thing() {
+    let scene = Scene::talking().await;
+    let with =
+        |role: &str, part: &Value| json!({"message": {"messageId": "m", "role": role, "parts": [part]}});
+    for part in [
+        json!({"text": "x", "url": "https://example.org"}),
+        json!({"raw": "AA==", "data": {}}),
+        json!({"text": "x", "data": [1]}),
+    ] {
+        let params = with("ROLE_USER", &part);
+        assert_eq!(scene.client().code("SendMessage", params).await, -32602, "{part}");
+    }
+    for part in [
+        json!({"kind": "text", "text": "x", "data": {}}),
+        json!({"kind": "data", "data": {}, "file": {"uri": "https://example.org"}}),
+        json!({"kind": "file", "file": {"bytes": "AA==", "uri": "https://example.org"}}),
+    ] {
+        let params = with("user", &part);
+        assert_eq!(
+            scene.old_client().code("message/send", params).await,
+            -32602,
+            "{part}"
+        );
+    }
+}
+
+/// What would come back as another number is refused by its name; all others come back.
+#[tokio::test]
+async fn numbers_are_kept_or_refused() {
+    let scene = Scene::talking().await;
+    let call = |data: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{{"messageId":"m","role":
+            "ROLE_USER","parts":[{{"text":"echo"}},{{"data":{data}}}]}}}}}}"#
+        )
+    };
+    let ask = async |data: &str| {
+        let client = scene.client();
+        client
+            .request(Method::POST, "/", "application/json", call(data))
+            .await
+            .body
+    };
+    for number in [
+        "18446744073709551616",
+        "-9223372036854775809",
+        "1e400",
+        "1234567890123456789012345",
+    ] {
+        let refused = ask(&format!("{{\"n\":[{number}]}}")).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains(number),
+            "{refused}"
+        );
+    }
+    let data = r#"{"n":[18446744073709551615,-9223372036854775808,0.1,1e308,"18446744073709551616"]}"#;
+    let answer = ask(data).await;
+    let parts = answer["result"]["task"]["artifacts"][0]["parts"].clone();
+    let sent: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(parts[1]["data"].to_string(), sent.to_string(), "{answer}");
 }
 
 #[tokio::test]

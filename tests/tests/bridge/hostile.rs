@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::Instant,
 };
 
@@ -60,13 +60,14 @@ async fn slow_clients_are_let_go() {
     let address = scene.bridge.address();
     let body = "POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 9000\r\n\r\n";
     let chunked = body.replace("content-length: 9000", "transfer-encoding: chunked");
-    let (nothing, head, preface, slow_body, slow_chunks, window, honest) = tokio::join!(
+    let (nothing, head, preface, slow_body, slow_chunks, window, reader, honest) = tokio::join!(
         drip(address, "", b""),
         drip(address, "POST / HTTP/1.1\r\nx: ", b"x"),
         drip(address, "PRI * HTTP/2.0", b""),
         drip(address, body, b" "),
         drip(address, &chunked, b"1\r\n \r\n"),
         closed_window(&scene),
+        slow_reader(&scene),
         async {
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(20) {
@@ -83,8 +84,50 @@ async fn slow_clients_are_let_go() {
     for answered in [slow_body, slow_chunks] {
         assert!(answered.contains("the body took longer than"), "{answered}");
     }
-    let ((), ()) = (window, honest);
+    let ((), (), ()) = (window, reader, honest);
     serves(&scene).await;
+}
+
+/// Bytes of an answer that are more than what the systems of both ends keep.
+const LARGE: usize = 36 << 20;
+
+/// How long a reader at 1.6 KiB a second may be suffered: two minutes, and what a busy machine takes besides.
+const SLOWEST: Duration = Duration::from_secs(200);
+
+/// A task whose answer is larger than what the systems of both ends keep for a reader, and the request for it.
+async fn large(scene: &Scene) -> String {
+    let text = format!("echo {}", "x".repeat(LARGE / 3));
+    let params = json!({"message": {"messageId": "large", "role": "ROLE_USER", "parts": [{"text": text}]}});
+    let task = scene.client().call("SendMessage", params).await["task"].take();
+    format!(
+        "GET {}/tasks/{} HTTP/1.1\r\nhost: h\r\na2a-version: 1.0\r\n\r\n",
+        scene.path(),
+        task["id"].as_str().unwrap()
+    )
+}
+
+/// A client that takes a piece of its answer now and then, so that something moves all the time: it only keeps the answer
+/// in memory. What it has not taken when patience is over is thrown away.
+async fn slow_reader(scene: &Scene) {
+    let request = large(scene).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let mut stream = socket.connect(scene.bridge.address()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut piece = vec![0; 64 << 10];
+    let begun = Instant::now();
+    let mut taken = 0;
+    while begun.elapsed() < SLOWEST {
+        taken += stream.read(&mut piece).await.unwrap_or(0);
+        tokio::time::sleep(Duration::from_secs(40)).await;
+    }
+    let mut rest = Vec::new();
+    let _ = within("what is left is read", stream.read_to_end(&mut rest)).await;
+    taken += rest.len();
+    assert!(
+        taken < LARGE,
+        "{taken} bytes were kept for a reader that took them one by one"
+    );
 }
 
 /// A client of HTTP/2 that asks for a stream of events and opens no window for it.

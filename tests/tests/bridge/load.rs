@@ -4,6 +4,7 @@
 use agentanycast_tests::{Bridge, bridge::to_the_end, eventually, http::Client, http::Stream, process};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::scene::{Scene, say, send, send_off};
 
@@ -71,20 +72,32 @@ async fn short_requests(client: &Client, id: &Value, count: usize) -> usize {
         .await
 }
 
+/// Reads a stream to its end, whose last events come when the sender of `answered` is gone.
+async fn read(mut stream: Stream, mut answered: watch::Receiver<()>) -> Vec<Value> {
+    let mut events = vec![stream.event().await];
+    // However long the load beside it takes.
+    let _ = answered.changed().await;
+    events.extend(to_the_end(stream).await);
+    events
+}
+
 /// All streams, a load beside them, and their ends.
 async fn crowd(client: &Client, requests: usize) {
     let (mut ids, mut readers, mut standing) = (Vec::new(), Vec::new(), Vec::new());
+    let (tell, answered) = watch::channel(());
     for _ in 0..TASKS {
         let id = asking(client).await;
         let mut streams = follow(client, &id, STREAMS).await;
         standing.extend(streams.split_off(STREAMS - STANDING));
-        readers.extend(streams.into_iter().map(|stream| tokio::spawn(to_the_end(stream))));
+        let read = |stream| tokio::spawn(read(stream, answered.clone()));
+        readers.extend(streams.into_iter().map(read));
         ids.push(id);
     }
     assert_eq!(short_requests(client, &ids[0], requests).await, requests);
     for id in &ids {
         answer(client, id).await;
     }
+    drop(tell);
     assert_eq!(
         (readers.len(), standing.len()),
         (TASKS * (STREAMS - STANDING), TASKS * STANDING)

@@ -154,3 +154,60 @@ async fn health_is_that_of_the_daemon() {
     let health = scene.bridge.client().get("/health").await;
     assert_eq!(health.status, StatusCode::SERVICE_UNAVAILABLE, "{}", health.body);
 }
+
+/// Whoever watches the bridge has its share, like everybody.
+#[tokio::test]
+async fn health_is_not_asked_without_bound() {
+    let scene = Scene::talking().await;
+    let bridge = Bridge::start_with(&scene.pair.bob, &["--rate=1", "--burst=3"]).await;
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        let health = bridge.client().get("/health").await;
+        statuses.push(health.status);
+        if health.status == StatusCode::TOO_MANY_REQUESTS {
+            assert!(health.headers.contains_key("retry-after"));
+        }
+    }
+    assert_eq!(statuses[0], StatusCode::OK);
+    assert!(statuses.contains(&StatusCode::TOO_MANY_REQUESTS), "{statuses:?}");
+}
+
+/// A page ends before it becomes too much, and the next one goes on behind it.
+#[tokio::test]
+async fn pages_of_large_tasks_are_short() {
+    const TASKS: usize = 8;
+    let scene = Scene::talking().await;
+    let client = scene.client();
+    let text = format!("echo {}", "x".repeat(1 << 20));
+    let large = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}});
+    for _ in 0..TASKS {
+        client.call("SendMessage", large.clone()).await;
+    }
+    let (mut seen, mut pages, mut token) = (Vec::new(), 0, String::new());
+    loop {
+        let params = json!({"includeArtifacts": true, "pageToken": token});
+        let page = client.call("ListTasks", params).await;
+        assert_eq!(
+            (&page["totalSize"], &page["pageSize"]),
+            (&json!(TASKS), &json!(50))
+        );
+        let tasks = page["tasks"].as_array().unwrap();
+        assert!(!tasks.is_empty());
+        for task in tasks {
+            assert_eq!(task["artifacts"].as_array().unwrap().len(), 2, "whole tasks");
+            seen.push(task["id"].as_str().unwrap().to_owned());
+        }
+        pages += 1;
+        page["nextPageToken"].as_str().unwrap().clone_into(&mut token);
+        if token.is_empty() {
+            break;
+        }
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), TASKS);
+    assert!(pages >= 3, "{TASKS} tasks of 3 MiB came on {pages} pages");
+    // What is not asked for does not count.
+    let page = client.call("ListTasks", json!({"historyLength": 0})).await;
+    assert_eq!(page["tasks"].as_array().unwrap().len(), TASKS);
+}

@@ -1,5 +1,7 @@
 //! Push notifications: set over each binding, told in order, and told on after the bridge and its daemon were killed.
 
+use std::collections::BTreeSet;
+
 use agentanycast_tests::{Bridge, eventually, http::Client, webhook::Webhook};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -187,12 +189,33 @@ async fn webhooks_are_kept_over_each_binding() {
             let config = json!({"taskId": id, "id": number.to_string(), "url": url});
             new.call("CreateTaskPushNotificationConfig", config).await;
         }
+        assert_eq!(all_ids(&new, &path).await.len(), 16);
         let one_more = json!({"taskId": id, "id": "one more", "url": url});
         let refused = new.rpc("CreateTaskPushNotificationConfig", one_more).await;
         assert_eq!(
             refused["error"]["data"][0]["reason"], "RESOURCE_EXHAUSTED",
             "{refused}"
         );
+    }
+}
+
+/// The ids of all webhooks, read page by page; each is there once.
+async fn all_ids(client: &Client, path: &str) -> BTreeSet<String> {
+    let (mut ids, mut token) = (BTreeSet::new(), String::new());
+    loop {
+        let page = client
+            .get(&format!("{path}?pageSize=5&pageToken={token}"))
+            .await
+            .body;
+        let configs = page["configs"].as_array().unwrap();
+        assert!(configs.len() <= 5, "{page}");
+        for config in configs {
+            assert!(ids.insert(config["id"].as_str().unwrap().to_owned()), "{page}");
+        }
+        page["nextPageToken"].as_str().unwrap().clone_into(&mut token);
+        if token.is_empty() {
+            return ids;
+        }
     }
 }
 
@@ -207,6 +230,9 @@ async fn the_network_behind_the_bridge_is_not_told() {
         "http://169.254.169.254/latest",
         "http://100.64.0.1/",
         "http://[64:ff9b::7f00:1]/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://localhost./",
     ] {
         let configuration = json!({"returnImmediately": true, "taskPushNotificationConfig": {"url": inside}});
         let params = json!({"message": say("wait"), "configuration": configuration});

@@ -18,6 +18,7 @@ mod anycast;
 mod compose;
 mod descriptors;
 mod hostile;
+mod kills;
 mod libp2p;
 mod outbound;
 mod peer;

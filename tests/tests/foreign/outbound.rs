@@ -30,9 +30,9 @@ impl Remote {
         Self::start(stage, "1.0", "server.py", &[binding, word(streaming)]).await
     }
 
-    /// Of version 0.3.
-    async fn old(stage: &Stage, streaming: bool) -> Self {
-        Self::start(stage, "0.3", "server_0_3.py", &[word(streaming)]).await
+    /// Of version 0.3, over this binding.
+    async fn old(stage: &Stage, binding: &str, streaming: bool) -> Self {
+        Self::start(stage, "0.3", "server_0_3.py", &[binding, word(streaming)]).await
     }
 
     async fn start(stage: &Stage, version: &str, script: &str, args: &[&str]) -> Self {
@@ -225,9 +225,9 @@ async fn of_1_0(binding: &str, streaming: bool) {
     remote.script.succeed().await;
 }
 
-async fn of_0_3(streaming: bool) {
+async fn of_0_3(binding: &str, streaming: bool) {
     let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let (daemon, mut remote) = tokio::join!(daemon(), Remote::old(&stage, streaming));
+    let (daemon, mut remote) = tokio::join!(daemon(), Remote::old(&stage, binding, streaming));
     everything(&daemon.node().await, &mut remote, true).await;
     remote.script.succeed().await;
 }
@@ -264,12 +264,22 @@ async fn an_agent_of_1_0_over_grpc_without_streams() {
 
 #[tokio::test]
 async fn an_agent_of_0_3() {
-    of_0_3(true).await;
+    of_0_3("JSONRPC", true).await;
 }
 
 #[tokio::test]
 async fn an_agent_of_0_3_without_streams() {
-    of_0_3(false).await;
+    of_0_3("JSONRPC", false).await;
+}
+
+#[tokio::test]
+async fn an_agent_of_0_3_over_rest() {
+    of_0_3("HTTP+JSON", true).await;
+}
+
+#[tokio::test]
+async fn an_agent_of_0_3_over_rest_without_streams() {
+    of_0_3("HTTP+JSON", false).await;
 }
 
 /// From a stock Python agent of the mesh to a Python agent outside.
@@ -324,7 +334,12 @@ async fn a_killed_daemon_goes_on_over_grpc() {
 
 #[tokio::test]
 async fn a_killed_daemon_goes_on_with_an_agent_of_0_3() {
-    daemon_killed(async |stage| Remote::old(stage, true).await).await;
+    daemon_killed(async |stage| Remote::old(stage, "JSONRPC", true).await).await;
+}
+
+#[tokio::test]
+async fn a_killed_daemon_goes_on_with_an_agent_of_0_3_over_rest() {
+    daemon_killed(async |stage| Remote::old(stage, "HTTP+JSON", true).await).await;
 }
 
 #[tokio::test]

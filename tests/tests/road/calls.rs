@@ -97,7 +97,12 @@ async fn refusals(mut rpc: Rpc, id: &str) -> Vec<(&'static str, Result<(), Statu
     let (t, mut all) = (|| task_id.clone(), Vec::new());
     all.push((
         "GetTask",
-        rpc.get_task(v1::GetTaskRequest { task_id: t() }).await.map(drop),
+        rpc.get_task(v1::GetTaskRequest {
+            task_id: t(),
+            ..Default::default()
+        })
+        .await
+        .map(drop),
     ));
     all.push((
         "CancelTask",

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use agentanycast_proto::v1;
-use futures::StreamExt as _;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Address, Known, Mesh, is_halt, labels};
+use super::{Address, Known, Mesh, group, labels, webhooks::note};
 use crate::{
-    a2a::{error::A2aError, request::Send},
-    gateway::{GatewayError, Outgoing, TaskHandle},
+    a2a::{
+        error::{A2aError, Reason},
+        request::Send,
+        task::is_terminal,
+    },
+    gateway::{ErrorKind, Outgoing, TaskHandle},
 };
 
 /// The label with the extensions that the client has activated, as a JSON list.
@@ -45,16 +49,10 @@ impl Mesh {
             message: send.message.clone(),
             context_id: send.place.context_id.clone(),
             metadata,
+            group: group(address, tenant),
+            note: note_of(address, "", send),
         };
-        let handle = self.gateway.send(outgoing).await?;
-        if let Err(error) = self.set_webhook_of(address, &handle, send).await {
-            // The client is told that there is nothing, so nothing is done.
-            if let Err(error) = handle.cancel().await {
-                tracing::debug!(task = handle.id(), %error, "a task could not be taken back");
-            }
-            return Err(error);
-        }
-        Ok(handle)
+        Ok(self.gateway.send(outgoing).await?)
     }
 
     async fn reply(
@@ -71,41 +69,41 @@ impl Mesh {
                 task.task_id, task.context_id
             )));
         }
-        // First: a message whose client is told that it failed must not be delivered.
-        self.set_webhook_of(address, &handle, send).await?;
-        handle.reply(send.message.clone()).await?;
-        Ok(handle)
-    }
-
-    /// Notes the webhook that came with a message.
-    async fn set_webhook_of(
-        &self,
-        address: &Address,
-        handle: &Arc<dyn TaskHandle>,
-        send: &Send,
-    ) -> Result<(), A2aError> {
-        if let Some((webhook, version)) = &send.push {
-            self.set_webhook(address, handle.id(), webhook.clone(), *version)
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// The task once it has ended or asks for something, or as it stands when patience is over.
-    pub(super) async fn halted(&self, handle: &Arc<dyn TaskHandle>) -> Result<v1::Task, A2aError> {
-        let _place = self.room()?;
-        let mut updates = handle.updates();
-        let halt = async {
-            while let Some(update) = updates.next().await {
-                if is_halt(update?.status) {
-                    break;
-                }
-            }
-            Ok::<_, GatewayError>(())
+        let not_now = |what: &str| {
+            let text = format!("task {} {what}", task.task_id);
+            A2aError::new(Reason::UnsupportedOperation, text)
         };
-        if let Ok(halted) = tokio::time::timeout(self.rules.patience, halt).await {
-            halted?;
+        if is_terminal(task.status()) {
+            return Err(not_now("has ended; send the message without message.taskId"));
         }
-        Ok(handle.snapshot().await?)
+        let note = note_of(address, &task.task_id, send);
+        match handle.reply(send.message.clone(), note).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                Err(not_now("asks for nothing now, so it takes no message"))
+            }
+            replied => {
+                replied?;
+                Ok(handle)
+            }
+        }
     }
+
+    /// The task once it has ended or asks for something, or as it stands when patience is over. `_place` was taken before
+    /// anything was sent.
+    pub(super) async fn halted(
+        &self,
+        handle: &Arc<dyn TaskHandle>,
+        _place: OwnedSemaphorePermit,
+    ) -> Result<v1::Task, A2aError> {
+        match tokio::time::timeout(self.rules.patience, handle.halted()).await {
+            Ok(halted) => Ok(halted?),
+            Err(_) => Ok(handle.snapshot().await?),
+        }
+    }
+}
+
+/// The note of the webhook that came with a message; a task that has not begun has no id.
+fn note_of(address: &Address, task_id: &str, send: &Send) -> Option<v1::TaskNote> {
+    let (webhook, version) = send.push.clone()?;
+    Some(note(address, task_id, webhook, version))
 }

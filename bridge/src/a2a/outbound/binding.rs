@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     choice::{Binding, Interface},
     fault::{Fault, Kind},
+    old,
 };
 use crate::a2a::version::Version;
 
@@ -84,6 +85,7 @@ impl Ask {
     pub(crate) fn request(self, interface: &Interface) -> Request {
         match interface.binding {
             Binding::JsonRpc | Binding::Grpc => self.over_json_rpc(interface),
+            Binding::Rest if interface.is_old_rest() => self.over_old_rest(interface),
             Binding::Rest => self.over_rest(interface),
         }
     }
@@ -96,6 +98,38 @@ impl Ask {
             url: interface.url.clone(),
             body: Some(json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})),
         }
+    }
+
+    /// Whether the answer is a task as it is, and not one kind of answer among several.
+    pub(crate) fn is_about_a_task(&self) -> bool {
+        matches!(
+            self,
+            Self::Subscribe { .. } | Self::Get { .. } | Self::Cancel { .. }
+        )
+    }
+
+    fn over_old_rest(self, interface: &Interface) -> Request {
+        let (method, path, body) = match self {
+            Self::Send { .. } | Self::Stream { .. } => {
+                let path = if self.streams() {
+                    "message:stream"
+                } else {
+                    "message:send"
+                };
+                let params = self.params(interface.version, "");
+                (Method::POST, path.to_owned(), Some(old::to_send(params)))
+            }
+            Self::Subscribe { id } => (Method::GET, format!("tasks/{}:subscribe", escaped(&id)), None),
+            Self::Get { id } => (Method::GET, format!("tasks/{}", escaped(&id)), None),
+            // Only 1.0 has lists, and nobody asks 0.3 for one.
+            Self::List { .. } => (Method::GET, "tasks".to_owned(), None),
+            Self::Cancel { id } => {
+                let body = json!({ "name": format!("tasks/{id}") });
+                (Method::POST, format!("tasks/{}:cancel", escaped(&id)), Some(body))
+            }
+        };
+        let url = format!("{}/v1/{path}", interface.url);
+        Request { method, url, body }
     }
 
     fn over_rest(self, interface: &Interface) -> Request {
@@ -243,6 +277,31 @@ mod tests {
         assert_eq!(
             (rest.url.as_str(), rest.body),
             ("https://h/a/t%2F1/message:send", Some(body))
+        );
+    }
+
+    #[test]
+    fn rest_of_0_3_is_asked_its_way() {
+        let ask = |ask: Ask| ask.request(&interface(Binding::Rest, Version::V03));
+        let send = ask(Ask::Send {
+            message: json!({"messageId": "m", "role": "user", "parts": []}),
+            metadata: None,
+        });
+        assert_eq!(send.url, "https://h/a/v1/message:send");
+        assert_eq!(
+            send.body.unwrap(),
+            json!({"request": {"messageId": "m", "role": "ROLE_USER", "content": []}, "configuration": {"blocking": false}})
+        );
+        let id = || "a/b".to_owned();
+        let cancel = ask(Ask::Cancel { id: id() });
+        assert_eq!(
+            (cancel.url.as_str(), cancel.body.unwrap()),
+            ("https://h/a/v1/tasks/a%2Fb:cancel", json!({"name": "tasks/a/b"}))
+        );
+        let subscribe = ask(Ask::Subscribe { id: id() });
+        assert_eq!(
+            (subscribe.method, subscribe.url.as_str()),
+            (Method::GET, "https://h/a/v1/tasks/a%2Fb:subscribe")
         );
     }
 

@@ -47,6 +47,13 @@ pub(crate) struct Interface {
     pub(crate) tenant: String,
 }
 
+impl Interface {
+    /// Whether it is REST as 0.3 has it.
+    pub(crate) fn is_old_rest(&self) -> bool {
+        self.binding == Binding::Rest && self.version == Version::V03
+    }
+}
+
 /// The way that is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
@@ -107,7 +114,7 @@ pub(crate) fn choose(card: Value, at: &Uri) -> Result<Choice, Fault> {
     let newest = listed.iter().find(|interface| interface.version == Version::V10);
     let Some(interface) = newest.or(listed.first()).cloned() else {
         return Err(Fault::last(
-            "its card lists no interface that this node speaks: JSONRPC, HTTP+JSON or GRPC of 1.0, or JSONRPC of 0.3",
+            "its card lists no interface that this node speaks: JSONRPC, HTTP+JSON or GRPC of 1.0, JSONRPC or HTTP+JSON of 0.3",
         ));
     };
     Ok(Choice { interface, streaming })
@@ -127,8 +134,8 @@ fn listed_in(
         version if version == "0.3" || version.starts_with("0.3.") => Version::V03,
         _ => return None,
     };
-    // The other bindings of 0.3 are written in messages of their own, and every agent of 0.3 has this one.
-    if version == Version::V03 && binding != Binding::JsonRpc {
+    // gRPC of 0.3 is a service of its own.
+    if version == Version::V03 && binding == Binding::Grpc {
         return None;
     }
     Some(Interface {
@@ -200,6 +207,14 @@ mod tests {
             (choice.interface.version, choice.streaming),
             (Version::V03, false)
         );
+    }
+
+    #[test]
+    fn rest_of_0_3_is_spoken_and_a_card_may_prefer_it() {
+        let card = json!({"protocolVersion": "0.3.0", "url": "https://host/rest", "preferredTransport": "HTTP+JSON",
+            "additionalInterfaces": [{"url": "https://host/rpc", "transport": "JSONRPC"}]});
+        let choice = chosen(card).unwrap();
+        assert!(choice.interface.is_old_rest() && choice.interface.url == "https://host/rest");
     }
 
     #[test]

@@ -18,9 +18,9 @@ use super::{
     fault::{Fault, Kind},
     heard::{self, Heard, What},
     http::{Call, Clients, MAX_ANSWER, of_error, read},
-    sse,
+    old, sse,
 };
-use crate::a2a::version::Version;
+use crate::a2a::{Scan, version::Version};
 
 /// How long an agent may take to begin an answer, except to a message.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -126,22 +126,39 @@ impl Remote {
         if self.interface.binding == Binding::Grpc {
             return self.grpc_ask(ask).await;
         }
+        let about_task = ask.is_about_a_task();
         let call = self.call(ask)?;
         let (status, body) = self.clients.of(&self.uri).whole(call, MAX_ANSWER).await?;
         if !status.is_success() {
-            return Err(binding::fault_of_status(status.as_u16(), &body));
+            return Err(self.fault(status.as_u16(), &body, about_task));
         }
-        binding::open(self.interface.binding, parse(&body)?)
+        let answer = binding::open(self.interface.binding, parse(&body)?)?;
+        Ok(match (self.interface.is_old_rest(), about_task) {
+            (false, _) => answer,
+            (true, true) => old::from_task(answer),
+            (true, false) => old::from_event(answer),
+        })
+    }
+
+    /// The failure that an answer with such a status says. REST of 0.3 has no word for a task that is not there.
+    fn fault(&self, status: u16, body: &[u8], about_task: bool) -> Fault {
+        let fault = binding::fault_of_status(status, body);
+        if self.interface.is_old_rest() && about_task && status == 404 {
+            return Fault::new(Kind::TaskGone, fault.to_string());
+        }
+        fault
     }
 
     async fn http_events(&self, ask: Ask) -> Result<BoxStream<'static, Result<Value, Fault>>, Fault> {
         let binding = self.interface.binding;
+        let is_old_rest = self.interface.is_old_rest();
+        let about_task = ask.is_about_a_task();
         let response = self.clients.of(&self.uri).open(self.call(ask)?).await?;
         let status = response.status();
         if !status.is_success() {
             let after = retry_after(response.headers().get(header::RETRY_AFTER));
             let body = read(response.into_body(), MAX_ERROR).await.unwrap_or_default();
-            return Err(binding::fault_of_status(status.as_u16(), &body).asking_for(after));
+            return Err(self.fault(status.as_u16(), &body, about_task).asking_for(after));
         }
         let media_type = response
             .headers()
@@ -151,6 +168,11 @@ impl Remote {
             // What fails before the first event, and what has ended at once, is said whole.
             let body = read(response.into_body(), MAX_ANSWER).await?;
             let answer = binding::open(binding, parse(&body)?)?;
+            let answer = if is_old_rest {
+                old::from_event(answer)
+            } else {
+                answer
+            };
             return Ok(futures::stream::once(async { Ok(answer) }).boxed());
         }
         let mut body = response.into_body();
@@ -161,7 +183,8 @@ impl Remote {
                 let Ok(data) = frame.into_data() else { continue };
                 for event in reader.take(&data)? {
                     if !event.is_empty() {
-                        yield binding::open(binding, parse(&event)?)?;
+                        let event = binding::open(binding, parse(&event)?)?;
+                        yield if is_old_rest { old::from_event(event) } else { event };
                     }
                 }
             }
@@ -218,15 +241,14 @@ async fn unless_silent<T>(next: impl Future<Output = Option<T>>) -> Option<T> {
 
 /// JSON that is not made to fill the memory.
 fn parse(bytes: &[u8]) -> Result<Value, Fault> {
-    let elements = bytes
-        .iter()
-        .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
-        .count();
-    if elements > MAX_ELEMENTS {
+    let scan = Scan::of(bytes);
+    if scan.values > MAX_ELEMENTS {
         return Err(Fault::last(format!(
             "its answer has more than {MAX_ELEMENTS} elements"
         )));
     }
+    scan.check_numbers()
+        .map_err(|error| Fault::last(format!("its answer cannot be read: {error}")))?;
     serde_json::from_slice(bytes).map_err(|error| Fault::last(format!("its answer is no JSON: {error}")))
 }
 

@@ -31,6 +31,10 @@ pub enum Push {
     List {
         /// Of which task.
         task_id: String,
+        /// At most this many.
+        page_size: usize,
+        /// Only those behind this id; empty: from the first.
+        after: String,
     },
     /// Delete one.
     Delete {
@@ -47,7 +51,7 @@ impl Push {
         match self {
             Self::Set { task_id, .. }
             | Self::Get { task_id, .. }
-            | Self::List { task_id }
+            | Self::List { task_id, .. }
             | Self::Delete { task_id, .. } => task_id,
         }
     }
@@ -78,7 +82,11 @@ pub(super) fn read(version: Version, method: Method, mut fields: Fields) -> Resu
     };
     let task_id = named(&mut fields, of_task)?;
     Ok(match method {
-        Method::ListPush => Push::List { task_id },
+        Method::ListPush => Push::List {
+            task_id,
+            page_size: super::page_size(&mut fields)?,
+            after: fields.text_or_empty("pageToken")?,
+        },
         Method::DeletePush => Push::Delete {
             task_id,
             id: named(&mut fields, of_webhook)?,

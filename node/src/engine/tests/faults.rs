@@ -368,7 +368,11 @@ fn what_was_answered_is_there(
             assert!(task.status == *status || status.may_become(task.status) || task.status.is_terminal());
         }
     }
-    let kept = core.list(&[], None, 10_000).unwrap().len();
+    let kept = core
+        .list(&crate::engine::Filter::default(), None, 10_000)
+        .unwrap()
+        .tasks
+        .len();
     let (sent, away) = (
         answered.tasks.len(),
         answered.tasks.values().filter(|(_, away)| *away).count(),

@@ -41,7 +41,14 @@ fn old_tasks_go_as_fast_as_new_ones_come() {
     lab.advance(Duration::from_millis(100));
     let new = ended_tasks(&mut lab, 10);
     assert!(!lab.nodes[A].core.needs_clock());
-    let kept = |lab: &mut Lab| lab.nodes[A].core.list(&[], None, 10_000).unwrap().len();
+    let kept = |lab: &mut Lab| {
+        lab.nodes[A]
+            .core
+            .list(&crate::engine::Filter::default(), None, 10_000)
+            .unwrap()
+            .tasks
+            .len()
+    };
     // Within the second in which collection begins, some go in each tenth.
     lab.advance(Duration::from_secs(1));
     assert!(kept(&mut lab) < old.len());
@@ -81,7 +88,15 @@ fn an_open_task_never_goes_however_old_and_is_not_in_the_way() {
     ended_tasks(&mut lab, 10);
     lab.advance(Duration::from_secs(2));
     assert_eq!(lab.status(A, &open), Status::Submitted);
-    assert_eq!(lab.nodes[A].core.list(&[], None, 100).unwrap().len(), 4);
+    assert_eq!(
+        lab.nodes[A]
+            .core
+            .list(&crate::engine::Filter::default(), None, 100)
+            .unwrap()
+            .tasks
+            .len(),
+        4
+    );
 }
 
 /// Whether anything in the store is about this peer.
@@ -185,7 +200,11 @@ fn a_damaged_task_stops_nothing_else() {
         matches!(&refused, Err(EngineError::Unavailable(why)) if why.contains(&damaged)),
         "{refused:?}"
     );
-    let listed = lab.nodes[A].core.list(&[], None, 10).unwrap();
+    let listed = lab.nodes[A]
+        .core
+        .list(&crate::engine::Filter::default(), None, 10)
+        .unwrap()
+        .tasks;
     assert!(listed.len() == 1 && listed[0].id == sound);
     lab.advance(Duration::from_secs(7));
     assert_eq!(lab.status(A, &sound), Status::Failed, "its deadline has passed");

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{
     harness::limits,
-    lab::{A, Lab},
+    lab::{A, B, Lab},
 };
 use crate::{
     engine::{
-        Note, SendTask,
+        Filter, Note, SendTask,
         records::tag,
         turn::{EngineError, Limits},
     },
@@ -52,6 +52,39 @@ fn a_note_outlives_a_crash_and_goes_with_its_task() {
     assert!(lab.nodes[A].core.tasks_with_open_notes().is_empty());
     let left = lab.nodes[A].store.scan(&[tag::NOTE], None, 10).unwrap();
     assert!(left.is_empty());
+}
+
+/// A message is taken with its note, or not at all.
+#[test]
+fn a_note_that_comes_with_a_message_is_as_durable_as_it() {
+    let mut lab = Lab::pair();
+    let to = lab.id(B);
+    let noted = |note: Note| SendTask {
+        note: Some(note),
+        ..SendTask::default()
+    };
+    let task = lab.send(A, to, noted(note("a", true))).unwrap().id;
+    lab.restart(A);
+    assert_eq!(lab.nodes[A].core.tasks_with_open_notes(), [task.as_str()]);
+    let listed = |lab: &mut Lab| {
+        lab.nodes[A]
+            .core
+            .list(&Filter::default(), None, 10)
+            .unwrap()
+            .tasks
+    };
+    let refused = lab.send(A, to, noted(note("", true)));
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    assert_eq!(listed(&mut lab).len(), 1, "nothing was begun");
+    // Nor is anything noted of a message that is not taken.
+    let answer = SendTask {
+        task_id: task.clone(),
+        ..noted(note("b", true))
+    };
+    let refused = lab.send(A, to, answer);
+    assert!(refused.is_err(), "it asks for nothing: {refused:?}");
+    let notes = lab.nodes[A].core.notes_of(&task).unwrap();
+    assert_eq!(notes.len(), 1, "{notes:?}");
 }
 
 /// Whoever read a note that was written or deleted since does not write over what there is now.

@@ -22,6 +22,7 @@ use super::{MAX_ANSWER, credentials::Keys, failure};
 use crate::{
     a2a::outbound::fault::{Fault, Kind},
     config::outbound::{Host, Outbound},
+    reload::Reloaded,
     screen::{Connector, Screen},
 };
 
@@ -59,11 +60,18 @@ pub(crate) struct Call {
 /// HTTP as it is configured for a host. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Http {
-    plain: Client<HttpsConnector<Connector>, Full<Bytes>>,
-    grpc: Client<HttpsConnector<Connector>, tonic::body::Body>,
+    /// Made anew when a certificate or key of the host was renewed.
+    transport: Arc<Reloaded<Transport>>,
     keys: Arc<Keys>,
     /// Its secrets may go without TLS.
     is_private: bool,
+}
+
+/// What carries requests to a host. Cheap to clone.
+#[derive(Clone)]
+struct Transport {
+    plain: Client<HttpsConnector<Connector>, Full<Bytes>>,
+    grpc: Client<HttpsConnector<Connector>, tonic::body::Body>,
 }
 
 /// The clients of all hosts.
@@ -107,9 +115,8 @@ impl Clients {
     }
 }
 
-impl Http {
-    fn new(host: &Host, allow_private: bool) -> anyhow::Result<Self> {
-        let is_private = allow_private || host.allow_private;
+impl Transport {
+    fn new(host: &Host, is_private: bool) -> anyhow::Result<Self> {
         let connector = Connector::new(if is_private {
             Screen::Private
         } else {
@@ -131,9 +138,20 @@ impl Http {
         let plain = builder.build(https(tls.clone()).enable_all_versions().wrap_connector(connector));
         builder.http2_only(true);
         let grpc = builder.build(https(tls).enable_http2().wrap_connector(connector));
+        Ok(Self { plain, grpc })
+    }
+}
+
+impl Http {
+    fn new(host: &Host, allow_private: bool) -> anyhow::Result<Self> {
+        let is_private = allow_private || host.allow_private;
+        let files = [&host.ca, &host.client_cert, &host.client_key];
+        let files = files.into_iter().flatten().cloned().collect();
+        let of = host.clone();
+        let what = "certificates that agents outside are called with";
+        let transport = Reloaded::new(what, files, move || Transport::new(&of, is_private))?;
         Ok(Self {
-            plain,
-            grpc,
+            transport: Arc::new(transport),
             keys: Arc::new(Keys::new(host.credentials.clone())),
             is_private,
         })
@@ -174,7 +192,7 @@ impl Http {
             .path_and_query("/")
             .build()
             .map_err(|error| Fault::last(format!("{uri} is no URL: {error}")))?;
-        let client = A2aServiceClient::with_origin(self.grpc.clone(), origin);
+        let client = A2aServiceClient::with_origin(self.transport.get().grpc, origin);
         Ok(client
             .max_decoding_message_size(MAX_ANSWER)
             .max_encoding_message_size(MAX_ANSWER))
@@ -225,7 +243,7 @@ impl Http {
         let request = request
             .body(Full::new(call.body.clone()))
             .map_err(|error| Fault::last(format!("{uri} cannot be asked: {error}")))?;
-        match tokio::time::timeout(call.within, self.plain.request(request)).await {
+        match tokio::time::timeout(call.within, self.transport.get().plain.request(request)).await {
             Ok(answer) => answer.map_err(|error| failure::of_request(&error)),
             Err(_) => Err(Fault::new(
                 Kind::Broken,

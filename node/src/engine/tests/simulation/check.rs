@@ -113,7 +113,11 @@ impl World {
             };
             let (open, queued) = (core.open_tasks(), core.queued());
             lines.push(format!("node {at} has {open} open tasks and {queued} envelopes"));
-            for task in core.list(&[], None, 100).unwrap_or_default() {
+            for task in core
+                .list(&crate::engine::Filter::default(), None, 100)
+                .unwrap_or_default()
+                .tasks
+            {
                 if !task.status.is_terminal() {
                     lines.push(format!("  {} {:?} {}", task.id, task.role, task.status));
                 }

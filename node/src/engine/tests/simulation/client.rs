@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     engine::{
+        Filter,
         originate::SendTask,
         tests::harness::text,
         turn::{Change, EngineError},
@@ -111,7 +112,11 @@ impl World {
     /// Takes up questions about tasks whose sending got no answer, as a client does by listing them.
     fn client_takes_up(&mut self, at: usize) {
         let waiting = self.nodes[at].machine.core.as_mut().map(|core| {
-            let tasks = core.list(&[Status::InputRequired], None, 100).unwrap_or_default();
+            let asking = Filter {
+                statuses: vec![Status::InputRequired],
+                ..Filter::default()
+            };
+            let tasks = core.list(&asking, None, 100).unwrap_or_default().tasks;
             let mine = tasks
                 .into_iter()
                 .filter(|task| !matches!(task.role, Role::Assignee(_)));

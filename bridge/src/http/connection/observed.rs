@@ -1,0 +1,54 @@
+//! The body of an answer as its connection sees it: when a piece is given, and when the next one is asked for.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use axum::body::{Body, Bytes, HttpBody};
+use http_body::{Frame, SizeHint};
+
+use crate::http::watch::Answering;
+
+/// The body.
+pub(super) struct Observed {
+    body: Body,
+    answering: Answering,
+}
+
+impl Observed {
+    pub(super) fn new(body: Body, answering: Answering) -> Self {
+        Self { body, answering }
+    }
+}
+
+impl HttpBody for Observed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.answering.asked(Instant::now());
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(frame)) = &frame {
+            let bytes = frame
+                .as_ref()
+                .ok()
+                .and_then(Frame::data_ref)
+                .map_or(0, Bytes::len);
+            self.answering.given(Instant::now(), bytes);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

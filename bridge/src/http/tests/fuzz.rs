@@ -1,0 +1,277 @@
+//! The front before a node of tests: queries and messages of gRPC, changed at random. Whatever comes in is answered, by a
+//! result or by an error in the words of its binding, and by none that means that something failed inside.
+
+use agentanycast_proto::a2a;
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt as _;
+use proptest::prelude::*;
+use prost::Message;
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+use super::{Router, ask, front};
+
+thread_local! {
+    static FRONT: (tokio::runtime::Runtime, Router) =
+        (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), front());
+}
+
+/// Paths that are read, and such that take things back.
+const PATHS: [(&str, &str); 9] = [
+    ("GET", "/tasks"),
+    ("GET", "/tasks/t0"),
+    ("GET", "/acme/tasks/t0"),
+    ("GET", "/tasks/t0:subscribe"),
+    ("GET", "/tasks/t0/pushNotificationConfigs"),
+    ("GET", "/tasks/t0/pushNotificationConfigs/p"),
+    ("DELETE", "/tasks/t0/pushNotificationConfigs/p"),
+    ("GET", "/extendedAgentCard"),
+    ("GET", "/skills/echo/tasks"),
+];
+
+fn parameter() -> impl Strategy<Value = String> {
+    let name = prop_oneof![
+        8 => proptest::sample::select(vec![
+            "pageSize", "pageToken", "status", "statusTimestampAfter", "contextId", "includeArtifacts",
+            "historyLength", "tenant", "id", "A2A-Version", "page_size",
+        ])
+        .prop_map(str::to_owned),
+        1 => "[ -~]{0,10}",
+    ];
+    let value = prop_oneof![
+        proptest::sample::select(vec![
+            "1",
+            "0",
+            "-1",
+            "101",
+            "1e2",
+            "true",
+            "TASK_STATE_COMPLETED",
+            "completed",
+            "2025-01-01T00:00:00Z",
+            "5:t5",
+            "9223372036854775808:x",
+            ":",
+            "%ff",
+            "%zz",
+            "%",
+            "%00",
+            "1.0",
+            "0.3",
+            "t0",
+        ])
+        .prop_map(str::to_owned),
+        "[a-zA-Z0-9%+:_-]{0,20}",
+        (500..700_usize).prop_map(|length| "x".repeat(length)),
+    ];
+    (name, value).prop_map(|(name, value)| {
+        format!(
+            "{}={value}",
+            name.replace(['#', ' ', '&', '"', '<', '>', '`', '{', '}', '|', '\\', '^'], "")
+        )
+    })
+}
+
+/// A call of gRPC.
+#[derive(Clone, Debug)]
+struct Call {
+    method: &'static str,
+    message: Vec<u8>,
+    /// Whether bytes are a message of the method at all.
+    is_one: fn(&[u8]) -> bool,
+}
+
+fn call_of<M: Message + Default>(method: &'static str, message: &M) -> Call {
+    Call {
+        method,
+        message: message.encode_to_vec(),
+        is_one: |bytes| M::decode(bytes).is_ok(),
+    }
+}
+
+/// Calls of every method of gRPC, all well-formed.
+fn calls() -> Vec<Call> {
+    let part = |content| a2a::Part {
+        content: Some(content),
+        ..a2a::Part::default()
+    };
+    let message = a2a::Message {
+        message_id: "m".to_owned(),
+        role: a2a::Role::User.into(),
+        parts: vec![
+            part(a2a::part::Content::Text("hi".to_owned())),
+            part(a2a::part::Content::Raw(vec![0, 255])),
+        ],
+        ..a2a::Message::default()
+    };
+    let send = a2a::SendMessageRequest {
+        message: Some(message),
+        ..a2a::SendMessageRequest::default()
+    };
+    let (id, task_id) = ("t0".to_owned(), "t0".to_owned());
+    let get = a2a::GetTaskRequest {
+        id: id.clone(),
+        history_length: Some(1),
+        ..a2a::GetTaskRequest::default()
+    };
+    let list = a2a::ListTasksRequest {
+        page_size: Some(3),
+        page_token: "5:t5".to_owned(),
+        ..a2a::ListTasksRequest::default()
+    };
+    let cancel = a2a::CancelTaskRequest {
+        id: id.clone(),
+        ..a2a::CancelTaskRequest::default()
+    };
+    let subscribe = a2a::SubscribeToTaskRequest {
+        id,
+        ..a2a::SubscribeToTaskRequest::default()
+    };
+    let webhook = a2a::TaskPushNotificationConfig {
+        task_id: task_id.clone(),
+        url: "https://example.org".to_owned(),
+        ..a2a::TaskPushNotificationConfig::default()
+    };
+    let get_webhook = a2a::GetTaskPushNotificationConfigRequest {
+        task_id: task_id.clone(),
+        id: "p".to_owned(),
+        ..a2a::GetTaskPushNotificationConfigRequest::default()
+    };
+    let list_webhooks = a2a::ListTaskPushNotificationConfigsRequest {
+        task_id: task_id.clone(),
+        page_size: 2,
+        ..a2a::ListTaskPushNotificationConfigsRequest::default()
+    };
+    let delete_webhook = a2a::DeleteTaskPushNotificationConfigRequest {
+        task_id,
+        id: "p".to_owned(),
+        ..a2a::DeleteTaskPushNotificationConfigRequest::default()
+    };
+    vec![
+        call_of("SendMessage", &send),
+        call_of("SendStreamingMessage", &send),
+        call_of("GetTask", &get),
+        call_of("ListTasks", &list),
+        call_of("CancelTask", &cancel),
+        call_of("SubscribeToTask", &subscribe),
+        call_of("CreateTaskPushNotificationConfig", &webhook),
+        call_of("GetTaskPushNotificationConfig", &get_webhook),
+        call_of("ListTaskPushNotificationConfigs", &list_webhooks),
+        call_of("DeleteTaskPushNotificationConfig", &delete_webhook),
+        call_of(
+            "GetExtendedAgentCard",
+            &a2a::GetExtendedAgentCardRequest::default(),
+        ),
+    ]
+}
+
+/// What is done to the bytes of a message.
+#[derive(Clone, Debug)]
+enum Change {
+    Set(usize, u8),
+    Insert(usize, Vec<u8>),
+    Cut(usize, usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Change::Set(at, byte)),
+        (any::<usize>(), proptest::collection::vec(any::<u8>(), 1..6))
+            .prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        (any::<usize>(), 1..8_usize).prop_map(|(at, length)| Change::Cut(at, length)),
+    ]
+}
+
+fn apply(bytes: &mut Vec<u8>, change: &Change) {
+    let place = |at: usize| at % (bytes.len() + 1);
+    match change {
+        Change::Set(at, byte) => {
+            let at = place(*at);
+            if let Some(old) = bytes.get_mut(at) {
+                *old = *byte;
+            }
+        }
+        Change::Insert(at, new) => {
+            let at = place(*at);
+            bytes.splice(at..at, new.iter().copied());
+        }
+        Change::Cut(at, length) => {
+            let at = place(*at);
+            let end = (at + length).min(bytes.len());
+            bytes.drain(at..end);
+        }
+    }
+}
+
+/// Makes a call of gRPC; the status of its end.
+async fn make(front: &Router, method: &str, message: &[u8], version: Option<&str>) -> Option<i32> {
+    let mut frame = vec![0];
+    frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    frame.extend(message);
+    let mut request = Request::post(format!("http://localhost/lf.a2a.v1.A2AService/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    if let Some(version) = version {
+        request = request.header("a2a-version", version);
+    }
+    let response = front
+        .clone()
+        .oneshot(request.body(Body::from(frame)).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(response.status(), http::StatusCode::OK);
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap();
+    let status = head
+        .headers
+        .get("grpc-status")
+        .or_else(|| body.trailers()?.get("grpc-status"));
+    status?.to_str().ok()?.parse().ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_query_is_answered(
+        (verb, path) in proptest::sample::select(PATHS.to_vec()),
+        parameters in proptest::collection::vec(parameter(), 0..4),
+        odd in "[!-~]{0,6}",
+    ) {
+        let tail = odd.replace(['#', '"', '<', '>', '`', '{', '}', '|', '\\', '^'], "");
+        let path = format!("{path}?{}{tail}", parameters.join("&"));
+        FRONT.with(|(runtime, front)| {
+            let (status, media_type, answer) = runtime.block_on(ask(front, verb, &path, "1.0", String::new()));
+            prop_assert!(status.is_success() || status.is_client_error(), "{verb} {path}: {status} {answer}");
+            if status.is_client_error() {
+                let error: Value = serde_json::from_str(&answer).unwrap();
+                prop_assert_eq!(&error["error"]["code"], status.as_u16());
+                prop_assert!(error["error"]["details"][0]["reason"].is_string(), "{error}");
+                prop_assert_eq!(media_type, "application/json");
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn every_message_of_grpc_is_answered(
+        call in proptest::sample::select(calls()),
+        changes in proptest::collection::vec(change(), 0..4),
+        version in proptest::option::weighted(0.95, proptest::sample::select(vec!["1.0", "1.0", "1.0", "1.0", "0.3", "", "x"])),
+    ) {
+        let Call { method, mut message, is_one } = call;
+        for change in &changes {
+            apply(&mut message, change);
+        }
+        FRONT.with(|(runtime, front)| {
+            let status = runtime.block_on(make(front, method, &message, version));
+            let status = status.unwrap_or_else(|| panic!("{method} has no end"));
+            // OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION; and INTERNAL, by which gRPC says
+            // that bytes are no message.
+            let is_fine = [0, 3, 5, 8, 9].contains(&status) || (status == 13 && !is_one(&message));
+            prop_assert!(is_fine, "{method} {message:?}: {status}");
+            Ok(())
+        })?;
+    }
+}

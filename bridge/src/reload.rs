@@ -1,0 +1,147 @@
+//! What is made of files, and made anew when they change, so that a renewal needs no restart.
+//!
+//! The one rule: what is of no use is not used; then the old goes on being used, and a warning says so.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// How often the files are looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+type Make<T> = Box<dyn Fn() -> anyhow::Result<T> + Send + Sync>;
+
+/// Something made of files.
+pub(crate) struct Reloaded<T> {
+    /// What it is, for the log.
+    what: String,
+    files: Vec<PathBuf>,
+    make: Make<T>,
+    every: Duration,
+    current: Mutex<Current<T>>,
+}
+
+struct Current<T> {
+    made: T,
+    seen: Vec<Seen>,
+    looked: Instant,
+}
+
+/// What tells one content of a file from another: when it was written, and how long it is. `None`: it is not there.
+type Seen = Option<(SystemTime, u64)>;
+
+impl<T> std::fmt::Debug for Reloaded<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Reloaded").field(&self.what).finish()
+    }
+}
+
+impl<T: Clone> Reloaded<T> {
+    /// Made of these files.
+    ///
+    /// # Errors
+    /// When it cannot be made now.
+    pub(crate) fn new(
+        what: impl Into<String>,
+        files: Vec<PathBuf>,
+        make: impl Fn() -> anyhow::Result<T> + Send + Sync + 'static,
+    ) -> anyhow::Result<Self> {
+        let seen = look(&files);
+        let current = Current {
+            made: make()?,
+            seen,
+            looked: Instant::now(),
+        };
+        Ok(Self {
+            what: what.into(),
+            files,
+            make: Box::new(make),
+            every: LOOK_EVERY,
+            current: Mutex::new(current),
+        })
+    }
+
+    /// It, made anew if the files have changed.
+    pub(crate) fn get(&self) -> T {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.files.is_empty() && current.looked.elapsed() >= self.every {
+            current.looked = Instant::now();
+            // Before they are read: what is written meanwhile is seen the next time.
+            let seen = look(&self.files);
+            if seen != current.seen {
+                current.seen = seen;
+                match (self.make)() {
+                    Ok(made) => {
+                        current.made = made;
+                        tracing::info!(what = self.what, "read again");
+                    }
+                    Err(error) => {
+                        let error = format!("{error:#}");
+                        tracing::warn!(
+                            what = self.what,
+                            error,
+                            "it has changed and cannot be used; the old goes on"
+                        );
+                    }
+                }
+            }
+        }
+        current.made.clone()
+    }
+
+    /// The same, looked at whenever it is used.
+    #[cfg(test)]
+    pub(crate) fn at_once(mut self) -> Self {
+        self.every = Duration::ZERO;
+        self
+    }
+}
+
+fn look(files: &[PathBuf]) -> Vec<Seen> {
+    let seen = files.iter().map(|path| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.modified().ok()?, file.len()))
+    });
+    seen.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::ensure;
+
+    use super::*;
+
+    #[test]
+    fn what_has_changed_is_read_again_and_what_is_of_no_use_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let file = path.clone();
+        let make = move || {
+            let text = fs::read_to_string(&file)?;
+            ensure!(text != "nonsense", "it is nonsense");
+            Ok(text)
+        };
+        let missing = Reloaded::new("a file", vec![path.clone()], make.clone());
+        assert!(missing.is_err());
+        fs::write(&path, "one").unwrap();
+        let reloaded = Reloaded::new("a file", vec![path.clone()], make)
+            .unwrap()
+            .at_once();
+        assert_eq!(reloaded.get(), "one");
+        for (content, expected) in [
+            ("one and more", "one and more"),
+            ("nonsense", "one and more"),
+            ("3", "3"),
+        ] {
+            fs::write(&path, content).unwrap();
+            assert_eq!(reloaded.get(), expected);
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(reloaded.get(), "3");
+        fs::write(&path, "again").unwrap();
+        assert_eq!(reloaded.get(), "again");
+    }
+}

@@ -1,0 +1,75 @@
+//! Lists of tasks, newest change first, page by page. The one rule: whose list it is, is known without reading a task;
+//! only those on the page are read.
+
+use super::{
+    core::Core,
+    records::context_mark,
+    table::{Indexed, unless_damaged},
+    turn::EngineError,
+};
+use crate::task::{Group, Status, Task};
+
+/// Which tasks to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In one of these states; empty: any.
+    pub statuses: Vec<Status>,
+    /// Of this group; `None`: all tasks.
+    pub group: Option<Group>,
+    /// Of this conversation; empty: any.
+    pub context_id: String,
+    /// Changed after this, Unix time in milliseconds.
+    pub changed_after: Option<u64>,
+}
+
+/// A page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// Its tasks.
+    pub tasks: Vec<Task>,
+    /// Behind which the next page begins; `None`: this is the last one.
+    pub next: Option<(u64, String)>,
+    /// Tasks on all pages, of a group; else 0.
+    pub total: usize,
+}
+
+impl Core {
+    /// The tasks that the filter lets pass, at most `limit`, from behind `after` on.
+    pub fn list(
+        &mut self,
+        filter: &Filter,
+        after: Option<&(u64, String)>,
+        limit: usize,
+    ) -> Result<Listed, EngineError> {
+        let mut page: Vec<(u64, String)> = self
+            .wanted(filter, after)
+            .take(limit.saturating_add(1))
+            .map(|(at, id)| (at, id.to_owned()))
+            .collect();
+        let is_last = page.len() <= limit;
+        page.truncate(limit);
+        let total = filter.group.map_or(0, |_| self.wanted(filter, None).count());
+        let mut tasks = Vec::with_capacity(page.len());
+        for (_, id) in &page {
+            tasks.extend(unless_damaged(self.tasks.read(id))?.flatten());
+        }
+        Ok(Listed {
+            tasks,
+            next: page.pop().filter(|_| !is_last),
+            total,
+        })
+    }
+
+    fn wanted(&self, filter: &Filter, after: Option<&(u64, String)>) -> impl Iterator<Item = (u64, &str)> {
+        let context = Some(&filter.context_id).filter(|context| !context.is_empty());
+        let context = context.map(|context| context_mark(context));
+        let is_wanted = move |known: &Indexed| {
+            (filter.statuses.is_empty() || filter.statuses.contains(&known.status))
+                && context.is_none_or(|context| known.context == context)
+        };
+        let newest = self.tasks.newest(filter.group.as_ref(), after);
+        newest
+            .take_while(|(at, _)| filter.changed_after.is_none_or(|after| *at > after))
+            .filter(move |(_, id)| self.tasks.indexed(id).is_some_and(&is_wanted))
+    }
+}
