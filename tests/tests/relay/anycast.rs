@@ -170,7 +170,7 @@ async fn an_answer_that_unfolds_is_not_read() {
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(
         tonic::transport::Server::builder()
-            .add_service(Flood(vec![0x12, 0].repeat(1_000_000).into()))
+            .add_service(Flood([0x12, 0].repeat(1_000_000).into()))
             .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)),
     );
     let sender = Daemon::builder()
