@@ -6,6 +6,7 @@
 
 mod card;
 pub(crate) mod json;
+pub(crate) mod old;
 pub(crate) mod status;
 
 pub(crate) use status::reason;

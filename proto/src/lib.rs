@@ -21,6 +21,12 @@ pub mod a2a {
     include!("gen/lf.a2a.v1.rs");
 }
 
+/// A2A 0.3 over gRPC (package `a2a.v1`), as far as agents are called by it.
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rustdoc::all)]
+pub mod a2a_0_3 {
+    include!("gen/a2a.v1.rs");
+}
+
 /// The encoded `FileDescriptorSet` of all files, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("gen/descriptors.bin");
 

@@ -24,6 +24,7 @@ const FILES: [&str; 14] = [
 
 /// Not of our network: what gateways speak.
 const A2A: &str = "lf/a2a/v1/a2a.proto";
+const A2A_0_3: &str = "a2a/v1/a2a_0_3.proto";
 
 #[test]
 fn generated_code_is_up_to_date() {
@@ -40,11 +41,18 @@ fn generated_code_is_up_to_date() {
         .bytes(".agentanycast.v1.StreamChunk.data")
         .compile_fds(descriptors)
         .unwrap();
-    let a2a = protox::compile([A2A], [root.join("proto")]).unwrap();
-    configure().compile_fds(a2a).unwrap();
+    for file in [A2A, A2A_0_3] {
+        let a2a = protox::compile([file], [root.join("proto")]).unwrap();
+        configure().compile_fds(a2a).unwrap();
+    }
 
     let committed = root.join("src/gen");
-    for name in ["agentanycast.v1.rs", "descriptors.bin", "lf.a2a.v1.rs"] {
+    for name in [
+        "agentanycast.v1.rs",
+        "descriptors.bin",
+        "lf.a2a.v1.rs",
+        "a2a.v1.rs",
+    ] {
         let new = fs::read(fresh.path().join(name)).unwrap();
         if std::env::var_os("UPDATE_GENERATED").is_some() {
             fs::create_dir_all(&committed).unwrap();

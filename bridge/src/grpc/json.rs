@@ -222,19 +222,19 @@ fn of_part(part: Part) -> Value {
     Value::Object(json)
 }
 
-fn put_text(json: &mut Map<String, Value>, name: &str, text: String) {
+pub(super) fn put_text(json: &mut Map<String, Value>, name: &str, text: String) {
     if !text.is_empty() {
         json.insert(name.to_owned(), text.into());
     }
 }
 
-fn put_list(json: &mut Map<String, Value>, name: &str, list: Vec<String>) {
+pub(super) fn put_list(json: &mut Map<String, Value>, name: &str, list: Vec<String>) {
     if !list.is_empty() {
         json.insert(name.to_owned(), list.into());
     }
 }
 
-fn put_struct(json: &mut Map<String, Value>, name: &str, data: Option<&Struct>) {
+pub(super) fn put_struct(json: &mut Map<String, Value>, name: &str, data: Option<&Struct>) {
     if let Some(data) = data {
         json.insert(name.to_owned(), Value::Object(from_struct(data)));
     }

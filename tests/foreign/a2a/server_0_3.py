@@ -1,6 +1,6 @@
-"""As server.py, on the official A2A SDK of version 0.3, over JSON-RPC or REST.
+"""As server.py, on the official A2A SDK of version 0.3, over each binding.
 
-Usage: server_0_3.py JSONRPC|HTTP+JSON streaming|plain
+Usage: server_0_3.py JSONRPC|HTTP+JSON|GRPC streaming|plain
 """
 
 import asyncio
@@ -8,10 +8,12 @@ import json
 import socket
 import sys
 
+import grpc
 import uvicorn
+from a2a.grpc.a2a_pb2_grpc import add_A2AServiceServicer_to_server
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
-from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentSkill, Message, Part, Role, TaskState, TextPart
 from a2a.utils import get_message_text, new_task
@@ -101,11 +103,13 @@ async def main(binding, streaming):
     agent = Agent()
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    grpc_server = grpc.aio.server()
+    grpc_port = grpc_server.add_insecure_port("127.0.0.1:0")
     card = AgentCard(
         name="Remote agent",
         description="Called by URL",
         version="1.0.0",
-        url=url,
+        url=f"127.0.0.1:{grpc_port}" if binding == "GRPC" else url,
         preferred_transport=binding,
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
@@ -113,13 +117,16 @@ async def main(binding, streaming):
         skills=[AgentSkill(id="echo", name="echo", description="Says it again", tags=["test"])],
     )
     handler = DefaultRequestHandler(agent_executor=agent, task_store=InMemoryTaskStore())
-    application = A2AStarletteApplication if binding == "JSONRPC" else A2ARESTFastAPIApplication
+    add_A2AServiceServicer_to_server(GrpcHandler(card, handler), grpc_server)
+    await grpc_server.start()
+    application = A2ARESTFastAPIApplication if binding == "HTTP+JSON" else A2AStarletteApplication
     app = application(agent_card=card, http_handler=handler).build()
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning"))
     say(url=url)
     serving = asyncio.ensure_future(server.serve([listener]))
     await held(agent)
     server.should_exit = server.force_exit = True
+    await grpc_server.stop(0)
     await serving
 
 

@@ -273,6 +273,16 @@ async fn an_agent_of_0_3_without_streams() {
 }
 
 #[tokio::test]
+async fn an_agent_of_0_3_over_grpc() {
+    of_0_3("GRPC", true).await;
+}
+
+#[tokio::test]
+async fn an_agent_of_0_3_over_grpc_without_streams() {
+    of_0_3("GRPC", false).await;
+}
+
+#[tokio::test]
 async fn an_agent_of_0_3_over_rest() {
     of_0_3("HTTP+JSON", true).await;
 }

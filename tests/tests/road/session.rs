@@ -54,6 +54,7 @@ async fn unary(rpc: &mut Rpc, call: Call) -> Result<Answer, Status> {
             let request = v1::SubscribeTaskUpdatesRequest {
                 task_id: request.task_id,
                 end_only: true,
+                or_input: request.or_input,
             };
             let mut events = rpc.subscribe_task_updates(request).await?.into_inner();
             let task = events.message().await?.expect("the end").task;

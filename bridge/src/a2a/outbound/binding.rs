@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(send.url, "https://h/a/v1/message:send");
         assert_eq!(
             send.body.unwrap(),
-            json!({"request": {"messageId": "m", "role": "ROLE_USER", "content": []}, "configuration": {"blocking": false}})
+            json!({"message": {"messageId": "m", "role": "ROLE_USER", "content": []}, "configuration": {"blocking": false}})
         );
         let id = || "a/b".to_owned();
         let cancel = ask(Ask::Cancel { id: id() });

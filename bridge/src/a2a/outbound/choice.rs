@@ -114,7 +114,7 @@ pub(crate) fn choose(card: Value, at: &Uri) -> Result<Choice, Fault> {
     let newest = listed.iter().find(|interface| interface.version == Version::V10);
     let Some(interface) = newest.or(listed.first()).cloned() else {
         return Err(Fault::last(
-            "its card lists no interface that this node speaks: JSONRPC, HTTP+JSON or GRPC of 1.0, JSONRPC or HTTP+JSON of 0.3",
+            "its card lists no interface that this node speaks: JSONRPC, HTTP+JSON or GRPC, of 1.0 or 0.3",
         ));
     };
     Ok(Choice { interface, streaming })
@@ -134,10 +134,6 @@ fn listed_in(
         version if version == "0.3" || version.starts_with("0.3.") => Version::V03,
         _ => return None,
     };
-    // gRPC of 0.3 is a service of its own.
-    if version == Version::V03 && binding == Binding::Grpc {
-        return None;
-    }
     Some(Interface {
         url: absolute(text("url"), binding, at)?,
         binding,
@@ -202,7 +198,10 @@ mod tests {
         let card = json!({"protocolVersion": "0.3.0", "url": "https://host/a2a/", "preferredTransport": "GRPC",
             "additionalInterfaces": [{"url": "/rpc", "transport": "JSONRPC"}]});
         let choice = chosen(card).unwrap();
-        assert_eq!(choice.interface.url, "https://host/rpc");
+        assert_eq!(
+            (choice.interface.url.as_str(), choice.interface.binding),
+            ("https://host/a2a", Binding::Grpc)
+        );
         assert_eq!(
             (choice.interface.version, choice.streaming),
             (Version::V03, false)

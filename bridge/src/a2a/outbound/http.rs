@@ -7,7 +7,7 @@ mod client;
 mod credentials;
 mod failure;
 
-pub(crate) use client::{Call, Clients, Grpc, Http, read};
+pub(crate) use client::{Call, Clients, Grpc, Http, OldGrpc, read};
 pub(crate) use failure::of_error;
 
 /// Largest answer, and largest event of a stream, in bytes: what a node takes in one message, with its bytes written as

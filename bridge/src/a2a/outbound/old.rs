@@ -1,4 +1,4 @@
-//! 0.3 as REST says it: JSON of its protobuf (package `a2a.v1`), which is neither 0.3's own JSON nor that of 1.0. PURE.
+//! 0.3 as REST and gRPC say it: JSON of its protobuf (package `a2a.v1`), which is neither 0.3's own JSON nor that of 1.0. PURE.
 //!
 //! The one rule: what goes out has no field that the protobuf lacks, since its readers refuse such; what comes in keeps
 //! whatever it has.
@@ -18,7 +18,7 @@ const STATE: &str = "TASK_STATE_";
 /// The parameters that send a message, from those of JSON-RPC.
 pub(crate) fn to_send(mut params: Value) -> Value {
     let message = params["message"].take();
-    let mut sent = Map::from_iter([("request".to_owned(), to_message(message))]);
+    let mut sent = Map::from_iter([("message".to_owned(), to_message(message))]);
     for name in ["configuration", "metadata"] {
         if let Some(value) = params.get_mut(name) {
             sent.insert(name.to_owned(), value.take());
@@ -229,7 +229,7 @@ mod tests {
             to_send(json!({"message": message, "configuration": {"blocking": false}, "metadata": {"x": 1}}));
         assert_eq!(
             sent,
-            json!({"configuration": {"blocking": false}, "metadata": {"x": 1}, "request": {
+            json!({"configuration": {"blocking": false}, "metadata": {"x": 1}, "message": {
             "messageId": "m", "role": "ROLE_USER", "contextId": "c", "content": [
                 {"text": "hi", "metadata": {"k": 1}},
                 {"file": {"fileWithBytes": "QVA4UQ==", "name": "a.bin", "mimeType": "x/y"}},

@@ -1,6 +1,7 @@
 //! An agent outside as it is spoken to, whichever way: questions in, what it says out.
 
 mod grpc;
+mod grpc_old;
 
 use std::{sync::Arc, time::Duration};
 

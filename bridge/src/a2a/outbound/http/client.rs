@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
 
-use agentanycast_proto::a2a::a2a_service_client::A2aServiceClient;
+use agentanycast_proto::{
+    a2a::a2a_service_client::A2aServiceClient,
+    a2a_0_3::a2a_service_client::A2aServiceClient as OldA2aServiceClient,
+};
 use anyhow::Context as _;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -45,6 +48,9 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// The transport of gRPC.
 pub(crate) type Grpc = A2aServiceClient<Client<HttpsConnector<Connector>, tonic::body::Body>>;
+
+/// The same of 0.3.
+pub(crate) type OldGrpc = OldA2aServiceClient<Client<HttpsConnector<Connector>, tonic::body::Body>>;
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -186,13 +192,15 @@ impl Http {
 
     /// A client of gRPC for the host of this URL.
     pub(crate) fn grpc(&self, uri: &Uri) -> Result<Grpc, Fault> {
-        let origin = Uri::builder()
-            .scheme(uri.scheme_str().unwrap_or_default())
-            .authority(uri.authority().map_or("", http::uri::Authority::as_str))
-            .path_and_query("/")
-            .build()
-            .map_err(|error| Fault::last(format!("{uri} is no URL: {error}")))?;
-        let client = A2aServiceClient::with_origin(self.transport.get().grpc, origin);
+        let client = A2aServiceClient::with_origin(self.transport.get().grpc, origin(uri)?);
+        Ok(client
+            .max_decoding_message_size(MAX_ANSWER)
+            .max_encoding_message_size(MAX_ANSWER))
+    }
+
+    /// The same of 0.3.
+    pub(crate) fn grpc_old(&self, uri: &Uri) -> Result<OldGrpc, Fault> {
+        let client = OldA2aServiceClient::with_origin(self.transport.get().grpc, origin(uri)?);
         Ok(client
             .max_decoding_message_size(MAX_ANSWER)
             .max_encoding_message_size(MAX_ANSWER))
@@ -258,6 +266,16 @@ impl Http {
         let status = response.status();
         Ok((status, read(response.into_body(), most).await?))
     }
+}
+
+/// Scheme, host and port of a URL.
+fn origin(uri: &Uri) -> Result<Uri, Fault> {
+    Uri::builder()
+        .scheme(uri.scheme_str().unwrap_or_default())
+        .authority(uri.authority().map_or("", http::uri::Authority::as_str))
+        .path_and_query("/")
+        .build()
+        .map_err(|error| Fault::last(format!("{uri} is no URL: {error}")))
 }
 
 /// A body of at most so many bytes.

@@ -17,20 +17,29 @@ use crate::{
     a2a::outbound::{
         binding::{Ask, LISTED},
         fault::{Fault, Kind},
-        http::{Grpc, of_error},
+        http::{Grpc, Http, of_error},
+        remote::grpc_old,
     },
+    a2a::version::Version,
     grpc::{self, json as grpc_json},
 };
 
-type Values = BoxStream<'static, Result<Value, Fault>>;
+pub(super) type Values = BoxStream<'static, Result<Value, Fault>>;
 
 impl Remote {
     pub(super) async fn grpc_ask(&self, ask: Ask) -> Result<Value, Fault> {
         let within = self.patience(&ask);
         let mut refused = None;
         loop {
-            let (client, head, key) = self.connected(refused.as_ref()).await?;
-            match timed(within, answer(client, head, ask.clone(), &self.interface.tenant)).await {
+            let (http, head, key) = self.connected(refused.as_ref()).await?;
+            let answer = async {
+                let ask = ask.clone();
+                if self.version() == Version::V03 {
+                    return grpc_old::answer(http.grpc_old(&self.uri)?, head, ask).await;
+                }
+                answer(http.grpc(&self.uri)?, head, ask, &self.interface.tenant).await
+            };
+            match timed(within, answer).await {
                 Err(fault) if self.may_renew(&fault, refused.is_some()) => refused = key,
                 answer => return answer,
             }
@@ -41,8 +50,15 @@ impl Remote {
         let within = self.patience(&ask);
         let mut refused = None;
         loop {
-            let (client, head, key) = self.connected(refused.as_ref()).await?;
-            match timed(within, events(client, head, ask.clone(), &self.interface.tenant)).await {
+            let (http, head, key) = self.connected(refused.as_ref()).await?;
+            let events = async {
+                let ask = ask.clone();
+                if self.version() == Version::V03 {
+                    return grpc_old::events(http.grpc_old(&self.uri)?, head, ask).await;
+                }
+                events(http.grpc(&self.uri)?, head, ask, &self.interface.tenant).await
+            };
+            match timed(within, events).await {
                 Err(fault) if self.may_renew(&fault, refused.is_some()) => refused = key,
                 events => return events,
             }
@@ -53,11 +69,11 @@ impl Remote {
         fault.kind() == Kind::Unauthorized && !renewed && self.clients.of(&self.uri).can_renew()
     }
 
-    /// A client, what goes ahead of each call, and the key in that.
+    /// The host, what goes ahead of each call, and the key in that.
     async fn connected(
         &self,
         refused: Option<&HeaderValue>,
-    ) -> Result<(Grpc, MetadataMap, Option<HeaderValue>), Fault> {
+    ) -> Result<(&Http, MetadataMap, Option<HeaderValue>), Fault> {
         let http = self.clients.of(&self.uri);
         let key = http.key(&self.uri, refused).await?;
         let mut head = http::HeaderMap::new();
@@ -65,12 +81,7 @@ impl Remote {
         if let Some((name, value)) = &key {
             head.insert(name.clone(), value.clone());
         }
-        let client = http.grpc(&self.uri)?;
-        Ok((
-            client,
-            MetadataMap::from_headers(head),
-            key.map(|(_, value)| value),
-        ))
+        Ok((http, MetadataMap::from_headers(head), key.map(|(_, value)| value)))
     }
 }
 
@@ -86,7 +97,7 @@ async fn timed<T>(within: Duration, call: impl Future<Output = Result<T, Fault>>
         .unwrap_or_else(|_| Err(late()))
 }
 
-fn with<T>(head: MetadataMap, message: T) -> Request<T> {
+pub(super) fn with<T>(head: MetadataMap, message: T) -> Request<T> {
     Request::from_parts(head, tonic::Extensions::default(), message)
 }
 
@@ -95,7 +106,7 @@ async fn answer(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
     let failed = |status: Status| fault(&status);
     match ask {
         Ask::Send { .. } | Ask::Stream { .. } => {
-            let request = grpc_json::to_send(&ask.params(crate::a2a::version::Version::V10, &tenant));
+            let request = grpc_json::to_send(&ask.params(Version::V10, &tenant));
             let answer = client.send_message(with(head, request)).await.map_err(failed)?;
             Ok(match answer.into_inner().payload {
                 Some(Payload::Task(task)) => json!({"task": grpc_json::of_task(task)}),
@@ -143,7 +154,7 @@ async fn events(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
         };
         client.subscribe_to_task(with(head, request)).await
     } else {
-        let request = grpc_json::to_send(&ask.params(crate::a2a::version::Version::V10, tenant));
+        let request = grpc_json::to_send(&ask.params(Version::V10, tenant));
         client.send_streaming_message(with(head, request)).await
     };
     let mut stream = started.map_err(|status| fault(&status))?.into_inner();
@@ -156,7 +167,7 @@ async fn events(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
 }
 
 /// What a status means. One that a call ended with before it had begun has the connection's error behind it.
-fn fault(status: &Status) -> Fault {
+pub(super) fn fault(status: &Status) -> Fault {
     if let Some(cause) = std::error::Error::source(status) {
         let before = cause
             .downcast_ref::<hyper_util::client::legacy::Error>()
