@@ -67,10 +67,8 @@ impl Entry {
             Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
             other => other.as_u64().and_then(|index| usize::try_from(index).ok()),
         };
-        let list = text(written, "statusListCredential").filter(|url| {
-            let is_web = url.starts_with("https://") || url.starts_with("http://");
-            is_web && url.len() <= MAX_URL
-        });
+        let list = text(written, "statusListCredential")
+            .filter(|url| url.starts_with("https://") && url.len() <= MAX_URL);
         let purpose =
             text(written, "statusPurpose").filter(|purpose| matches!(*purpose, "revocation" | "suspension"));
         if text(written, "type") != Some("BitstringStatusListEntry") {
@@ -78,9 +76,7 @@ impl Entry {
         }
         Ok(Self {
             list: list.ok_or(())?.to_owned(),
-            index: index
-                .filter(|index| BITS.contains(&(index + 1)) || *index < *BITS.start())
-                .ok_or(())?,
+            index: index.filter(|index| index < BITS.end()).ok_or(())?,
             purpose: purpose.ok_or(())?.to_owned(),
         })
     }

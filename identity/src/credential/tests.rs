@@ -282,7 +282,7 @@ fn a_status_that_cannot_be_checked_is_no_credential() {
     assert_eq!(check(&document, NOW).unwrap().grant().status, Some(entry(3)));
     for (name, value) in [
         ("type", json!("RevocationList2020Status")),
-        ("statusListCredential", json!("file:///etc/passwd")),
+        ("statusListCredential", json!("http://issuer.example/1")),
         ("statusListIndex", json!("-1")),
         ("statusListIndex", json!("99999999999999999999")),
         ("statusPurpose", json!("message")),
