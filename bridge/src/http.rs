@@ -191,13 +191,12 @@ fn cors(origins: &[String]) -> CorsLayer {
 async fn answer(State(front): State<Front>, request: Request) -> Response {
     if did::is_asked_for(&request) {
         let peer = request.extensions().get::<Peer>().cloned();
-        let _place = match front.0.entry.admit_anybody(peer.as_ref()) {
+        let place = match front.0.entry.admit_anybody(peer.as_ref()) {
             Ok(place) => place,
             Err(refusal) => return refusal.http(false),
         };
-        let (path, host) = (request.uri().path().to_owned(), host(&request).to_owned());
-        if let Some(document) = Box::pin(did::answer(&front.0, &path, &host)).await {
-            return document;
+        if let Some(document) = Box::pin(did::answer(&front.0, request.uri().path())).await {
+            return Leaving::of(document, place).unwrap_or_else(|refusal| refusal.http(false));
         }
     }
     let Route { target, base, what } = match route::route(request.method(), request.uri().path()) {

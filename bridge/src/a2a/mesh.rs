@@ -82,7 +82,7 @@ pub trait Handler: std::marker::Send + Sync {
     async fn card(&self, target: &Target, front: &Front) -> Result<Value, A2aError>;
 
     /// The DID document of the node, if this is the path where its did:web has it; `endpoint`: where the node is called.
-    async fn document(&self, path: &str, endpoint: &str) -> Result<Option<Value>, A2aError>;
+    async fn document(&self, path: &str, endpoint: Option<&str>) -> Result<Option<Value>, A2aError>;
 
     /// Whether requests can be carried out now.
     async fn check(&self) -> Result<(), A2aError>;
@@ -289,7 +289,7 @@ impl Handler for Mesh {
         Ok(card::write(&card?, front, None))
     }
 
-    async fn document(&self, path: &str, endpoint: &str) -> Result<Option<Value>, A2aError> {
+    async fn document(&self, path: &str, endpoint: Option<&str>) -> Result<Option<Value>, A2aError> {
         let did = self.gateway.did_web().await?;
         let is_elsewhere = |did: DidWeb| did.document_path() != path;
         if did.parse().ok().is_none_or(is_elsewhere) {
@@ -299,7 +299,7 @@ impl Handler for Mesh {
         let document = peer
             .parse()
             .ok()
-            .and_then(|peer| document_of(&did, peer, Some(endpoint)));
+            .and_then(|peer| document_of(&did, peer, endpoint));
         Ok(document)
     }
 

@@ -4,7 +4,6 @@ use axum::{body::Body, response::Response};
 use http::{HeaderValue, Method, StatusCode, header};
 
 use super::{Request, Shared, card, response};
-use crate::gateway::Target;
 
 /// The last part of a document's path (did:web method specification).
 const NAME: &str = "/did.json";
@@ -18,9 +17,11 @@ pub(super) fn is_asked_for(request: &Request) -> bool {
 }
 
 /// The answer to a request for the document; `None` where there is none.
-pub(super) async fn answer(shared: &Shared, path: &str, host: &str) -> Option<Response> {
-    let endpoint = card::front(&shared.config, &Target::Own, "", host).url;
-    let document = match shared.handler.document(path, &endpoint).await {
+///
+/// Where the node is called stands in it only if that is configured: what a request names as host is not for others.
+pub(super) async fn answer(shared: &Shared, path: &str) -> Option<Response> {
+    let endpoint = shared.config.public_url.as_deref();
+    let document = match shared.handler.document(path, endpoint).await {
         Ok(document) => document?,
         Err(error) => {
             let status = StatusCode::from_u16(error.reason().http());

@@ -16,7 +16,7 @@ use agentanycast_identity::{
     did_key_of,
 };
 use agentanycast_node::config::{self, Loaded};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     args::{CredentialCommand, IssueArgs, PolicyFile, StatusListArgs, VerifyArgs},
