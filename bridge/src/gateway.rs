@@ -125,6 +125,9 @@ pub trait Gateway: Send + Sync {
     /// The peer that the node is.
     async fn peer_id(&self) -> Result<String, GatewayError>;
 
+    /// The did:web of the node; empty if it has none.
+    async fn did_web(&self) -> Result<String, GatewayError>;
+
     /// Begins a task. It is durable when this returns.
     async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError>;
 

@@ -8,6 +8,7 @@ mod body;
 mod bulk;
 mod card;
 pub mod connection;
+mod did;
 mod entry;
 mod extensions;
 mod health;
@@ -188,6 +189,16 @@ fn cors(origins: &[String]) -> CorsLayer {
 }
 
 async fn answer(State(front): State<Front>, request: Request) -> Response {
+    if did::is_asked_for(&request) {
+        let peer = request.extensions().get::<Peer>().cloned();
+        let place = match front.0.entry.admit_anybody(peer.as_ref()) {
+            Ok(place) => place,
+            Err(refusal) => return refusal.http(false),
+        };
+        if let Some(document) = Box::pin(did::answer(&front.0, request.uri().path())).await {
+            return Leaving::of(document, place).unwrap_or_else(|refusal| refusal.http(false));
+        }
+    }
     let Route { target, base, what } = match route::route(request.method(), request.uri().path()) {
         Ok(route) => route,
         Err(lost) => return nowhere(lost),

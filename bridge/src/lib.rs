@@ -2,6 +2,7 @@
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
 //! that its clients reach it by; `auth` says who these are.
+//! `fetch` gets documents that others name by their URL.
 //! `notify` tells webhooks what becomes of tasks.
 //! `reload` is what is made of files that may be renewed.
 //! `screen` is which hosts the bridge connects to when somebody outside names them.
@@ -12,6 +13,7 @@
 pub mod a2a;
 pub mod auth;
 pub mod config;
+pub mod fetch;
 pub mod gateway;
 mod grpc;
 pub mod http;

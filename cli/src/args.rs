@@ -69,6 +69,9 @@ pub(crate) enum Command {
     /// Look at audit logs
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Issue and check Verifiable Credentials
+    #[command(subcommand)]
+    Credential(CredentialCommand),
     /// Run the daemon in the foreground; takes the options of agentanycastd
     #[command(disable_help_flag = true)]
     Daemon(DaemonArgs),
@@ -142,7 +145,7 @@ pub(crate) struct TasksArgs {
 pub(crate) enum PolicyCommand {
     /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
     Check {
-        /// Who sends it: a peer id, did:key:…, did:web:… (taken as proven), http:CALLER, or local
+        /// Who sends it: a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local
         #[arg(long)]
         source: String,
         /// The skill it is for; tasks sent to a peer by name have none
@@ -173,6 +176,83 @@ pub(crate) enum AuditCommand {
         #[arg(long, value_name = "HASH")]
         before: Option<String>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CredentialCommand {
+    /// Say by a signature that an agent may be trusted and what it can do; prints the credential
+    Issue(IssueArgs),
+    /// Check a credential: signature, time, and whether it was taken back; exit code 1 if it does not count
+    Verify(VerifyArgs),
+    /// Sign the list of credentials that were taken back, to be served at its URL; prints the list
+    StatusList(StatusListArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct IssueArgs {
+    /// Whom it is about: a peer id, or a DID
+    #[arg(long)]
+    pub(crate) subject: String,
+    /// What the subject can do, such as the id of a skill; can be repeated
+    #[arg(long = "capability", value_name = "TEXT")]
+    pub(crate) capabilities: Vec<String>,
+    /// How many days it counts; 0 for ever
+    #[arg(long, default_value_t = 90)]
+    pub(crate) days: u32,
+    /// The issuer's key file [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The issuer's did:web, whose document has the key [default: the did:key of the key]
+    #[arg(long, value_name = "DID")]
+    pub(crate) issuer: Option<String>,
+    /// How it is signed: Ed25519Signature2020 is what nodes of version 0.7 check
+    #[arg(long, value_enum, default_value_t = SuiteName::EddsaJcs2022)]
+    pub(crate) suite: SuiteName,
+    /// The https URL of the list that says whether it was taken back
+    #[arg(long, value_name = "URL", requires = "status_index")]
+    pub(crate) status_list: Option<String>,
+    /// Its entry in that list, 0 to 131071
+    #[arg(long, value_name = "N", requires = "status_list")]
+    pub(crate) status_index: Option<usize>,
+}
+
+/// A way to sign credentials.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SuiteName {
+    #[value(name = "eddsa-jcs-2022")]
+    EddsaJcs2022,
+    #[value(name = "Ed25519Signature2020")]
+    Ed25519Signature2020,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct VerifyArgs {
+    /// The credential; - for standard input
+    pub(crate) file: PathBuf,
+    /// It has to be of this issuer, a DID
+    #[arg(long, value_name = "DID")]
+    pub(crate) issuer: Option<String>,
+    #[command(flatten)]
+    pub(crate) file_of_settings: PolicyFile,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct StatusListArgs {
+    /// Where it will be, as the credentials name it
+    #[arg(long)]
+    pub(crate) url: String,
+    /// An entry that was taken back; can be repeated
+    #[arg(long = "revoke", value_name = "N")]
+    pub(crate) revoked: Vec<usize>,
+    /// How many days it counts
+    #[arg(long, default_value_t = 7)]
+    pub(crate) days: u32,
+    /// The issuer's key file [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The issuer's did:web [default: the did:key of the key]
+    #[arg(long, value_name = "DID")]
+    pub(crate) issuer: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

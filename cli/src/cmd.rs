@@ -5,6 +5,7 @@ use crate::{args::Command, context::Context, failure::Failure};
 mod audit;
 mod cancel;
 mod card;
+mod credential;
 pub(crate) mod daemon;
 mod demo;
 mod discover;
@@ -35,6 +36,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Id => id::run(context).await,
         Command::Policy(command) => policy::run(context, command),
         Command::Audit(command) => audit::run(context, command),
+        Command::Credential(command) => credential::run(context, command).await,
         Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),
     }
 }

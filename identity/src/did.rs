@@ -1,76 +1,35 @@
-//! `did:key` names of nodes (W3C did:key, Ed25519 keys only): `did:key:z` + base58btc(0xED 0x01 ‖
-//! public key). A peer id of an Ed25519 key holds the key itself, so both directions are pure
-//! computation. The one rule: a text that is not exactly such a name gives nothing, never a guess.
+//! Decentralised identifiers of nodes (W3C DID): `did:key` is the key itself, `did:web` a document on a web server,
+//! `did:dns` a record of a domain. PURE: others fetch.
 
-use crate::PeerId;
+mod dns;
+mod document;
+mod key;
+mod web;
 
-/// What every Ed25519 did:key starts with (`z` is the multibase mark of base58btc).
-const PREFIX: &str = "did:key:z";
-/// The multicodec of an Ed25519 public key, as an unsigned varint.
-const ED25519_PUB: [u8; 2] = [0xED, 0x01];
-/// Head of an Ed25519 peer id: identity multihash of 36 bytes, protobuf key type 1, key of 32 bytes.
-const PEER_ID_HEAD: [u8; 6] = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
-/// Longest base58btc text of 34 bytes, with room to spare: base58 decoding is quadratic in its input.
-const MAX_BASE58: usize = 64;
-
-/// The `did:key` of a peer, `None` when the peer's key is not Ed25519.
-pub fn did_key_of(peer: PeerId) -> Option<String> {
-    let bytes = peer.to_bytes();
-    let key = bytes.strip_prefix(&PEER_ID_HEAD).filter(|key| key.len() == 32)?;
-    let mut named = ED25519_PUB.to_vec();
-    named.extend_from_slice(key);
-    Some(format!("{PREFIX}{}", bs58::encode(named).into_string()))
-}
-
-/// The peer that a `did:key` names, `None` for any text that is not the did:key of an Ed25519 key.
-pub fn peer_of_did_key(did: &str) -> Option<PeerId> {
-    let text = did.strip_prefix(PREFIX).filter(|text| text.len() <= MAX_BASE58)?;
-    let named = bs58::decode(text).into_vec().ok()?;
-    let key = named.strip_prefix(&ED25519_PUB).filter(|key| key.len() == 32)?;
-    let mut bytes = PEER_ID_HEAD.to_vec();
-    bytes.extend_from_slice(key);
-    PeerId::from_bytes(&bytes).ok()
-}
-
+pub use dns::{DidDns, MAX_TXT};
+pub use document::{Document, DocumentError, MAX_DOCUMENT, Use, document_of};
+pub use key::{did_key_of, peer_of_did_key};
+pub(crate) use key::{key_url_of, multikey_of, raw_key_of};
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) use key::{peer_of_multikey, peer_of_raw_key};
+pub use web::{DidWeb, InvalidDid};
 
-    /// Test vector of the W3C did:key specification (Ed25519, "z6MkpTHR8…").
-    const DID: &str = "did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH";
-
-    #[test]
-    fn goes_both_ways() {
-        let peer = peer_of_did_key(DID).unwrap();
-        assert!(peer.to_string().starts_with("12D3KooW"));
-        assert_eq!(did_key_of(peer).as_deref(), Some(DID));
-        let fresh = PeerId::from(libp2p_identity::Keypair::generate_ed25519().public().to_peer_id());
-        assert_eq!(peer_of_did_key(&did_key_of(fresh).unwrap()), Some(fresh));
-    }
-
-    #[test]
-    fn other_texts_name_nobody() {
-        let long = format!("did:key:z{}", "1".repeat(10_000));
-        for text in [
-            "",
-            "did:key:z",
-            "did:web:example.org",
-            &DID[..DID.len() - 1],
-            &long,
-        ] {
-            assert_eq!(peer_of_did_key(text), None, "{text:.40}");
-        }
-        // P-256 key from the did:key test vectors: a valid did:key, but no Ed25519 key.
-        assert_eq!(
-            peer_of_did_key("did:key:zDnaerDaTF5BXEavCrfRZEk316dpbLsfPDZ3WJ5hRTPFU2169"),
-            None
-        );
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn random_text_never_panics(text in "(did:key:z)?.{0,80}") {
-            let _ = peer_of_did_key(&text);
-        }
-    }
+/// A name of the DNS as it counts here: ASCII, small letters, labels of 1 to 63 bytes, 253 in all, and no address. `None`
+/// for anything else.
+fn domain(text: &str) -> Option<String> {
+    let text = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(letter)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // A last label of digits, or of hexadecimal ones behind 0x, is read as an address by browsers and resolvers.
+    let last = text.rsplit('.').next()?;
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
+        || last
+            .strip_prefix("0x")
+            .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    (text.len() <= 253 && text.split('.').all(label) && !is_number).then_some(text)
 }

@@ -1,11 +1,18 @@
 //! Who a node is: its key, its peer id, its decentralised identifiers.
 
+pub mod credential;
 mod did;
+pub mod json;
 mod key;
 mod peer_id;
 pub mod proof;
+pub mod rotation;
+pub mod sealed;
 
-pub use did::{did_key_of, peer_of_did_key};
+pub use did::{
+    DidDns, DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, MAX_TXT, Use, did_key_of, document_of,
+    peer_of_did_key,
+};
 pub use key::{KEY_FILE_LEN, KeyError, load, load_or_create, peer_id};
 pub use libp2p_identity::Keypair;
 pub use peer_id::{InvalidPeerId, PeerId};

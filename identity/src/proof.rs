@@ -98,7 +98,7 @@ fn append(bytes: &mut Vec<u8>, text: &str) {
 }
 
 /// The key that an Ed25519 peer id holds: an identity multihash of the encoded key.
-fn public_key(peer: PeerId) -> Option<PublicKey> {
+pub(crate) fn public_key(peer: PeerId) -> Option<PublicKey> {
     let bytes = peer.to_bytes();
     let encoded = bytes.strip_prefix(&[0x00, 0x24])?;
     let key = PublicKey::try_decode_protobuf(encoded).ok()?;

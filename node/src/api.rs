@@ -99,7 +99,7 @@ impl Api {
             }
         }
         let me = self.net().local_peer();
-        P2pExtension {
+        let mut extension = P2pExtension {
             peer_id: me.to_string(),
             supported_transports: transports,
             relay_addresses: reachable
@@ -109,7 +109,9 @@ impl Api {
                 .collect(),
             did_key: agentanycast_identity::did_key_of(me).unwrap_or_default(),
             ..P2pExtension::default()
-        }
+        };
+        self.net().names().write(&mut extension);
+        extension
     }
 }
 

@@ -94,6 +94,10 @@ impl Gateway for LocalGateway {
         Ok(self.net.local_peer().to_string())
     }
 
+    async fn did_web(&self) -> Result<String, GatewayError> {
+        Ok(self.net.names().did_web.clone())
+    }
+
     async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
         use send_task_request::Target as To;
         let to = match outgoing.target {

@@ -102,7 +102,7 @@ pub struct Config {
     pub mcp: Mcp,
     /// The ANP bridge. Not built yet.
     pub anp: Listener,
-    /// Identifiers besides did:key. Not built yet.
+    /// Names besides the key.
     pub identity: Identity,
     /// Tracing to a collector.
     pub telemetry: Telemetry,
@@ -166,13 +166,31 @@ pub struct Mcp {
     pub proxy: String,
 }
 
-/// `[identity]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `[identity]`: what this node is called besides its key, and how the names of others are looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Default: none.
+    /// The did:web of this node; its bridge has the document. Default: none.
     pub did_web: String,
-    /// Default: none.
+    /// The domain whose records name this node's key (did:dns). Default: none.
     pub did_dns_domain: String,
+    /// Files with credentials of this node, shown to its peers. Default: none.
+    pub credentials: Vec<PathBuf>,
+    /// How long what a document or a record says is believed, 1 s to 24 h. Default: 5 min.
+    pub cache_ttl: Duration,
+    /// The name server that is asked for records, `IP` or `IP:PORT`. Default: those of the system.
+    pub name_server: String,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            did_web: String::new(),
+            did_dns_domain: String::new(),
+            credentials: Vec::new(),
+            cache_ttl: Duration::from_mins(5),
+            name_server: String::new(),
+        }
+    }
 }
 
 /// `[telemetry]`.
@@ -228,6 +246,8 @@ pub struct Policy {
     pub trust: TrustMode,
     /// The peers of `trust = "known"` and `"pinned"`. Default: none.
     pub trusted_peers: Vec<String>,
+    /// With `trust = "known"`: whoever has a credential of one of these issuers, DIDs, is known too. Default: none.
+    pub trusted_issuers: Vec<String>,
     /// `rate_limit.default_rps`: new tasks a second of one source, 0 for no limit. Default: 0.
     pub default_rps: f64,
     /// `rate_limit.max_in_flight`: open tasks of one source, 0 for no limit. Default: 0.
@@ -249,6 +269,7 @@ impl Default for Policy {
             groups: Groups::default(),
             trust: TrustMode::Open,
             trusted_peers: Vec::new(),
+            trusted_issuers: Vec::new(),
             default_rps: 0.0,
             max_in_flight: 0,
             max_bytes: ByteSize(0),

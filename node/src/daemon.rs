@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_bridge::{Bridge, http::Requests};
+use agentanycast_bridge::{Bridge, fetch::Fetcher, http::Requests};
 use agentanycast_identity as identity;
 use agentanycast_program::process;
 use agentanycast_proto::{
@@ -41,6 +41,7 @@ use crate::{
     bridge::LocalGateway,
     config::{self, Config},
     engine::{self, Engine},
+    names::{self, Dns, Ear},
     net, outbound,
     policy::{
         Rules,
@@ -169,14 +170,31 @@ impl Node {
             policy: reload.trouble(),
             audit: audit_state,
         };
-        let mut loaded = load_engine(config, me, routes.clone(), traces.hear)?;
-        guard(&mut loaded, &config.policy, audit)?;
+        let shown = names::own::names(&config.identity, &config.key_path, me)?;
+        let rules = read_rules(&config.policy)?;
+        let (ear, heard) = names::ear(rules.asks());
+        let hooks = Hooks {
+            routes: routes.clone(),
+            on_span: traces.hear,
+            ear: ear.clone(),
+        };
+        let mut loaded = load_engine(config, me, hooks)?;
+        loaded.guard(rules, audit, config.policy.audit_required)?;
 
         let (events, inbox) = mpsc::channel(EVENTS);
-        let (net, net_task) = net::start(net_config(config, keypair.clone(), &loaded)?, events).await?;
+        let (net, net_task) =
+            net::start(net_config(config, keypair.clone(), shown, &loaded)?, events).await?;
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
-        tokio::spawn(reload.run(engine.clone()));
+        tokio::spawn(reload.run(engine.clone(), ear.clone()));
+        let names = names::Parts {
+            engine: engine.clone(),
+            net: net.clone(),
+            fetcher: Fetcher::new(&config.bridge.outbound)?,
+            dns: Dns::new(&config.identity.name_server)?,
+            believed_for: config.identity.cache_ttl,
+        };
+        names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let parts = anycast_parts(config, keypair.clone(), net.clone(), routes, engine.listening());
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
@@ -311,19 +329,24 @@ fn open_audit(policy: &config::Policy) -> anyhow::Result<Option<Audit>> {
     Audit::start(&settings).map(Some).context(cannot)
 }
 
-/// Shuts the door to whom the settings do not let in.
-fn guard(loaded: &mut engine::Loaded, policy: &config::Policy, audit: Option<Audit>) -> anyhow::Result<()> {
+/// Whom the settings let in.
+fn read_rules(policy: &config::Policy) -> anyhow::Result<Rules> {
     let rules = Rules::read(policy).map_err(|bad| anyhow::anyhow!("{} must be {}", bad.key, bad.allowed))?;
     warn_of_silence(&rules);
-    loaded.guard(rules, audit, policy.audit_required)?;
-    Ok(())
+    Ok(rules)
+}
+
+/// Who is told what the engine does.
+struct Hooks {
+    routes: Routes,
+    on_span: engine::OnSpan,
+    ear: Ear,
 }
 
 fn load_engine(
     config: &Config,
     me: identity::PeerId,
-    routes: Routes,
-    on_span: engine::OnSpan,
+    Hooks { routes, on_span, ear }: Hooks,
 ) -> anyhow::Result<engine::Loaded> {
     let opened = DiskStore::open(&config.store_path)?;
     let artifacts = config.store_path.join("artifacts");
@@ -351,6 +374,11 @@ fn load_engine(
         me,
         on_route: Arc::new(move |news| routes.hear(news)),
         on_span,
+        on_card: {
+            let ear = ear.clone();
+            Arc::new(move |peer, card| ear.card(peer, card))
+        },
+        on_doubt: Arc::new(move |peer| ear.doubt(peer)),
     })?;
     match spool.keep_only(loaded.core().task_ids()) {
         Ok(0) => {}
@@ -373,6 +401,7 @@ fn set_aside(artifacts: &Path, aside: &Path) {
 fn net_config(
     config: &Config,
     keypair: identity::Keypair,
+    names: net::Names,
     loaded: &engine::Loaded,
 ) -> anyhow::Result<net::NetConfig> {
     let authorities = config
@@ -395,6 +424,7 @@ fn net_config(
         authorities,
         dht: dht_config(&config.anycast),
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
+        names,
         limits: net::Limits::default(),
     })
 }

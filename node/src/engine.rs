@@ -17,6 +17,7 @@ mod failover;
 mod feed;
 mod idempotency;
 mod listing;
+mod lobby;
 mod marks;
 mod noted;
 mod notes;
@@ -58,7 +59,7 @@ pub use self::{
     shell::{Loaded, Parts, StartError, start},
     spans::{Span, SpanKind},
     tally::{Direction, Spread, Tally},
-    turn::{Change, EngineError, Limits, Now, OnRoute, OnSpan, RouteNews},
+    turn::{Change, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute, OnSpan, RouteNews},
 };
 use self::{
     audience::Audience,
@@ -149,11 +150,20 @@ impl Engine {
         self.me
     }
 
+    /// The time by the engine's clock.
+    pub fn now(&self) -> Now {
+        self.clock.now()
+    }
+
     /// Holds new tasks against these rules from now on.
     pub async fn set_rules(&self, rules: Rules) -> Result<(), EngineError> {
         let audited = self.audited;
-        self.call(move |core, _| Ok(core.set_rules(rules, audited)?))
-            .await
+        let put = move |core: &mut Core, _| {
+            core.set_rules(rules, audited)?;
+            core.await_all_names();
+            Ok(())
+        };
+        self.call(put).await
     }
 
     /// The turns of all that moves much data on this node.

@@ -7,6 +7,7 @@ pub mod config;
 mod daemon;
 pub mod delivery;
 pub mod engine;
+pub mod names;
 pub mod net;
 mod outbound;
 pub mod policy;

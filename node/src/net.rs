@@ -38,7 +38,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 pub use self::{
     budget::Permit,
-    card::MAX_CARD_BYTES,
+    card::{MAX_CARD_BYTES, Names},
     counters::{Counter, Counters},
     dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},
     frame::{FrameBatch, MAX_FRAME_BYTES},
@@ -82,6 +82,8 @@ pub struct NetConfig {
     pub dht: Option<DhtConfig>,
     /// Name and version of this program, shown to peers.
     pub agent_version: String,
+    /// What the node says of itself besides its key.
+    pub names: Names,
     /// How much peers may use.
     pub limits: Limits,
 }

@@ -23,6 +23,7 @@ use self::{
     glob::Glob,
     limits::{Bounds, Full, Key, Limits, Meter, Usage},
 };
+use crate::names::Asks;
 pub use read::BadRule;
 
 /// The name of the agent beside this node.
@@ -59,6 +60,8 @@ pub struct Rules {
     pub acl: Acl,
     /// How much of it.
     pub limits: Limits,
+    /// The issuers whose credentials vouch for a peer, as DIDs.
+    pub issuers: Vec<String>,
 }
 
 /// Who sends a task.
@@ -79,6 +82,8 @@ pub struct Standing {
     pub names: Vec<String>,
     /// A credential says that it may be trusted.
     pub vouched: bool,
+    /// Who it was before it changed its keys, the latest first.
+    pub former: Vec<PeerId>,
 }
 
 /// What became of a question.
@@ -175,8 +180,8 @@ pub struct Decision {
 pub struct Asker<'a> {
     /// All its names, groups left out.
     pub names: &'a [&'a str],
-    /// Its key, if it is a peer.
-    pub peer: Option<PeerId>,
+    /// Its key, if it is a peer, and those that it had before.
+    pub keys: &'a [PeerId],
     /// Whether it has to be trusted: it comes from another node.
     pub is_remote: bool,
     /// Whether a credential vouches for it.
@@ -187,6 +192,25 @@ impl Rules {
     /// Whether everything is allowed to everybody.
     pub fn is_open(&self) -> bool {
         self.trust == Trust::Open && self.acl.rules.is_empty() && self.limits.is_none()
+    }
+
+    /// What has to be proven of peers for these rules.
+    pub fn asks(&self) -> Asks {
+        let overrides = self.limits.overrides.iter().map(|one| &one.source);
+        let members = self.acl.groups.iter().flat_map(|group| &group.members);
+        let sources = self.acl.rules.iter().map(|rule| &rule.source);
+        let trusted = match &self.trust {
+            Trust::Known(patterns) => patterns.as_slice(),
+            _ => &[],
+        };
+        let mut patterns = trusted.iter().chain(overrides).chain(members).chain(sources);
+        Asks {
+            names: patterns.any(|pattern| pattern.may_begin("did:web:") || pattern.may_begin("did:dns:")),
+            issuers: match &self.trust {
+                Trust::Known(_) => self.issuers.clone(),
+                _ => Vec::new(),
+            },
+        }
     }
 
     /// Whether there is a skill that this node's own agent may use, also of another node.
@@ -209,7 +233,7 @@ impl Rules {
                 Trust::Known(patterns) if !asker.vouched && !any_matches(patterns, &names) => {
                     return (no(By::Unknown), bounds);
                 }
-                Trust::Pinned(peers) if !asker.peer.is_some_and(|peer| peers.contains(&peer)) => {
+                Trust::Pinned(peers) if !asker.keys.iter().any(|peer| peers.contains(peer)) => {
                     return (no(By::NotPinned), bounds);
                 }
                 _ => {}
@@ -269,6 +293,12 @@ impl Policy {
         self.standings.put(peer, standing);
     }
 
+    /// Whether a peer would be denied by what is known of it now, whatever it has here.
+    pub fn would_deny(&mut self, peer: PeerId, skill: &str) -> bool {
+        let (decision, _) = self.judge(Source::Peer(peer), skill);
+        decision.outcome == Outcome::Deny
+    }
+
     /// Whether a source that has so much here may send a task for this skill; `now` is since any fixed moment.
     pub fn decide(&mut self, now: Duration, source: Source<'_>, skill: &str, has: Usage) -> Decision {
         let (decision, bounds) = self.judge(source, skill);
@@ -290,19 +320,18 @@ impl Policy {
             Source::Bridge(caller) => return self.rules.judge_caller(&format!("{HTTP}{caller}"), skill),
             Source::Local => return self.rules.judge_caller(LOCAL, skill),
         };
-        let (id, did) = (peer.to_string(), did_key_of(peer));
         let standing = self.standings.get(&peer);
-        let mut names: Vec<&str> = vec![&id];
-        names.extend(did.as_deref());
-        names.extend(
-            standing
-                .into_iter()
-                .flat_map(|known| &known.names)
-                .map(String::as_str),
-        );
+        let mut keys = vec![peer];
+        keys.extend(standing.into_iter().flat_map(|known| &known.former));
+        let by_key = keys
+            .iter()
+            .flat_map(|key| std::iter::once(key.to_string()).chain(did_key_of(*key)));
+        let by_key: Vec<String> = by_key.collect();
+        let proven = standing.into_iter().flat_map(|known| &known.names);
+        let names: Vec<&str> = by_key.iter().chain(proven).map(String::as_str).collect();
         let asker = Asker {
             names: &names,
-            peer: Some(peer),
+            keys: &keys,
             is_remote: true,
             vouched: standing.is_some_and(|known| known.vouched),
         };
@@ -315,7 +344,7 @@ impl Rules {
     fn judge_caller(&self, name: &str, skill: &str) -> (Decision, Bounds) {
         let asker = Asker {
             names: &[name],
-            peer: None,
+            keys: &[],
             is_remote: false,
             vouched: false,
         };

@@ -21,6 +21,7 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use crate::{
     config::{self, Config, Loaded},
     engine::Engine,
+    names::Ear,
     policy::{
         Rules,
         audit::{self, Reopen},
@@ -75,7 +76,7 @@ impl Reload {
     }
 
     /// Runs until the engine takes no more calls.
-    pub(crate) async fn run(mut self, engine: Engine) {
+    pub(crate) async fn run(mut self, engine: Engine, ear: Ear) {
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
@@ -84,13 +85,13 @@ impl Reload {
                         audit.reopen();
                     }
                     self.seen = self.file.as_deref().and_then(stamp);
-                    self.read(&engine).await;
+                    self.read(&engine, &ear).await;
                 }
                 _ = look.tick() => {
                     let now = self.file.as_deref().and_then(stamp);
                     if now != self.seen {
                         self.seen = now;
-                        self.read(&engine).await;
+                        self.read(&engine, &ear).await;
                     }
                 }
                 () = engine.stopped() => return,
@@ -98,11 +99,11 @@ impl Reload {
         }
     }
 
-    async fn read(&mut self, engine: &Engine) {
+    async fn read(&mut self, engine: &Engine, ear: &Ear) {
         let (file, loaded) = config::load_again(&self.args);
         self.file = file;
         let trouble = match loaded {
-            Ok(Loaded::Run { config, .. }) => self.put(engine, config.policy).await.err(),
+            Ok(Loaded::Run { config, .. }) => self.put(engine, ear, config.policy).await.err(),
             Ok(_) => return, // The process was not started to run.
             Err(error) => Some(error.to_string()),
         };
@@ -112,15 +113,16 @@ impl Reload {
         self.trouble.send_replace(trouble);
     }
 
-    async fn put(&mut self, engine: &Engine, policy: config::Policy) -> Result<(), String> {
+    async fn put(&mut self, engine: &Engine, ear: &Ear, policy: config::Policy) -> Result<(), String> {
         if at_start(&policy) != at_start(&self.policy) {
             tracing::warn!("settings of the audit log have changed; they take effect at the next start");
         }
         let rules =
             Rules::read(&policy).map_err(|bad| format!("{}: {:?} is not allowed", bad.key, bad.value))?;
         warn_of_silence(&rules);
-        let count = rules.acl.rules.len();
+        let (count, asks) = (rules.acl.rules.len(), rules.asks());
         engine.set_rules(rules).await.map_err(|error| error.to_string())?;
+        ear.ask_for(asks);
         tracing::info!(
             rules = count,
             trust = policy.trust.word(),

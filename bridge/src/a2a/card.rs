@@ -316,6 +316,8 @@ fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
             did_web: p2p.text_or_empty("didWeb")?,
             did_dns: p2p.text_or_empty("didDns")?,
             verifiable_credentials: texts(p2p.list("verifiableCredentials")?),
+            // Told from node to node only.
+            key_rotations: Vec::new(),
         });
     }
     for (skill, more) in card.skills.iter_mut().zip(params.list("skills")?) {
@@ -390,6 +392,7 @@ mod tests {
                 did_web,
                 did_dns,
                 verifiable_credentials: list,
+                key_rotations: Vec::new(),
             },
         );
         (text(), text(), text(), text(), vec(skill, 0..3), option::of(p2p)).prop_map(

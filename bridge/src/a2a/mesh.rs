@@ -12,6 +12,7 @@ mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use agentanycast_identity::{DidWeb, document_of};
 use agentanycast_proto::v1::{self, TaskStatus};
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream::BoxStream};
@@ -79,6 +80,9 @@ pub trait Handler: std::marker::Send + Sync {
 
     /// The card of an agent.
     async fn card(&self, target: &Target, front: &Front) -> Result<Value, A2aError>;
+
+    /// The DID document of the node, if this is the path where its did:web has it; `endpoint`: where the node is called.
+    async fn document(&self, path: &str, endpoint: Option<&str>) -> Result<Option<Value>, A2aError>;
 
     /// Whether requests can be carried out now.
     async fn check(&self) -> Result<(), A2aError>;
@@ -283,6 +287,20 @@ impl Handler for Mesh {
             Target::Url(_) => return Err(A2aError::new(Reason::AgentNotFound, "no such agent")),
         };
         Ok(card::write(&card?, front, None))
+    }
+
+    async fn document(&self, path: &str, endpoint: Option<&str>) -> Result<Option<Value>, A2aError> {
+        let did = self.gateway.did_web().await?;
+        let is_elsewhere = |did: DidWeb| did.document_path() != path;
+        if did.parse().ok().is_none_or(is_elsewhere) {
+            return Ok(None);
+        }
+        let peer = self.gateway.peer_id().await?;
+        let document = peer
+            .parse()
+            .ok()
+            .and_then(|peer| document_of(&did, peer, endpoint));
+        Ok(document)
     }
 
     async fn check(&self) -> Result<(), A2aError> {

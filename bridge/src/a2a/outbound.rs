@@ -15,7 +15,7 @@ mod choice;
 mod errand;
 mod fault;
 mod heard;
-mod http;
+pub(crate) mod http;
 mod old;
 mod place;
 mod progress;

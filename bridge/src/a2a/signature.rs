@@ -3,9 +3,7 @@
 //! Whoever checks a card reads it as protobuf and writes it again, so what protobuf does not know or leaves out is not
 //! signed: the fields of 0.3 are added after signing.
 
-use std::collections::BTreeMap;
-
-use agentanycast_identity::{Keypair, did_key_of, peer_id};
+use agentanycast_identity::{Keypair, did_key_of, json, peer_id};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 
@@ -31,9 +29,7 @@ fn signature(card: &Value, key: &Keypair) -> Option<Value> {
 fn canonical(card: &Value) -> Option<String> {
     let mut card = card.clone();
     card.as_object_mut()?.remove("signatures");
-    let mut text = String::new();
-    write(&without_empty(card)?, &mut text);
-    Some(text)
+    json::canonical(&without_empty(card)?)
 }
 
 /// A value without empty texts, lists and objects in it; `None` if nothing is left.
@@ -53,40 +49,6 @@ fn without_empty(value: Value) -> Option<Value> {
             (!fields.is_empty()).then_some(Value::Object(fields))
         }
         other => Some(other),
-    }
-}
-
-/// Writes without white space, names in the order of their UTF-16 units. Cards have no numbers with a fraction, which
-/// RFC 8785 writes in a way of its own.
-fn write(value: &Value, text: &mut String) {
-    match value {
-        Value::Array(items) => {
-            text.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    text.push(',');
-                }
-                write(item, text);
-            }
-            text.push(']');
-        }
-        Value::Object(fields) => {
-            let ordered: BTreeMap<Vec<u16>, (&String, &Value)> = fields
-                .iter()
-                .map(|(name, value)| (name.encode_utf16().collect(), (name, value)))
-                .collect();
-            text.push('{');
-            for (at, (name, value)) in ordered.into_values().enumerate() {
-                if at > 0 {
-                    text.push(',');
-                }
-                text.push_str(&Value::String(name.clone()).to_string());
-                text.push(':');
-                write(value, text);
-            }
-            text.push('}');
-        }
-        other => text.push_str(&other.to_string()),
     }
 }
 

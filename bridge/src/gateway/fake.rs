@@ -56,6 +56,10 @@ impl Gateway for FakeGateway {
         Ok("me".to_owned())
     }
 
+    async fn did_web(&self) -> Result<String, GatewayError> {
+        Ok(String::new())
+    }
+
     async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut task = v1::Task {

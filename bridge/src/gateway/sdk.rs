@@ -48,6 +48,10 @@ impl Gateway for SdkGateway {
         Ok(self.me().await?.to_string())
     }
 
+    async fn did_web(&self) -> Result<String, GatewayError> {
+        Ok(self.node.info().await?.did_web)
+    }
+
     async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
         let target = match outgoing.target {
             Target::Own => agentanycast::Target::Peer(self.me().await?.clone()),

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long a card may be kept. Agents change their cards seldom, and clients want to see it when they do.
-const CACHE: &str = "public, max-age=60";
+pub(super) const CACHE: &str = "public, max-age=60";
 
 /// Cards whose last change is remembered, at most.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");

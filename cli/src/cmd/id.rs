@@ -12,10 +12,13 @@ use crate::{
 };
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let peer = match context.connect().await {
-        Ok(node) => node.info().await?.peer_id,
+    let (peer, web, dns) = match context.connect().await {
+        Ok(node) => {
+            let info = node.info().await?;
+            (info.peer_id, info.did_web, info.did_dns)
+        }
         Err(failure) if failure.is_daemon_away() && !context.daemon_given() => {
-            Some(from_key(context, failure)?)
+            (Some(from_key(context, failure)?), String::new(), String::new())
         }
         Err(failure) => return Err(failure),
     };
@@ -23,9 +26,14 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let peer = peer.ok_or_else(unnamed)?;
     let did = did::from_peer(&peer).unwrap_or_default();
     if context.json {
-        return Ok(output::json(&json!({"peer_id": peer.as_str(), "did_key": did}))?);
+        return Ok(output::json(&json!({
+            "peer_id": peer.as_str(), "did_key": did, "did_web": web, "did_dns": dns,
+        }))?);
     }
-    Ok(output::fields(&[("peer id", peer.to_string()), ("did", did)])?)
+    let mut fields = vec![("peer id", peer.to_string()), ("did", did)];
+    let named = [("did:web", web), ("did:dns", dns)];
+    fields.extend(named.into_iter().filter(|(_, name)| !name.is_empty()));
+    Ok(output::fields(&fields)?)
 }
 
 /// The peer id of the key in the home; `away` if there is none yet.

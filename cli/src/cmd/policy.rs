@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use agentanycast_identity::{PeerId, did_key_of, peer_of_did_key};
+use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key};
 use agentanycast_node::{
     config::{self, Config, Loaded},
     policy::{Asker, By, HTTP, LOCAL, Outcome, Rules, limits::Bounds},
@@ -26,11 +26,11 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failu
 /// What would become of a task, and by which rule. It is an error if it would be denied.
 fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Result<(), Failure> {
     let (config, rules) = read(file)?;
-    let (names, peer) = names(source)?;
+    let (names, keys) = names(source)?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let asker = Asker {
         names: &names,
-        peer,
+        keys: &keys,
         is_remote: source != LOCAL && !source.starts_with(HTTP),
         vouched: false,
     };
@@ -162,18 +162,24 @@ fn read(file: &PolicyFile) -> Result<(Config, Rules), Failure> {
 }
 
 /// The names by which a source is known, and its key.
-fn names(source: &str) -> Result<(Vec<String>, Option<PeerId>), Failure> {
-    if source == LOCAL || source.starts_with(HTTP) || source.starts_with("did:web:") {
-        return Ok((vec![source.to_owned()], None));
+fn names(source: &str) -> Result<(Vec<String>, Vec<PeerId>), Failure> {
+    let is_proven =
+        source.parse::<DidWeb>().is_ok() || source.strip_prefix("did:dns:").is_some_and(is_domain);
+    if source == LOCAL || source.starts_with(HTTP) || is_proven {
+        return Ok((vec![source.to_owned()], Vec::new()));
     }
     let peer = source.parse().ok().or_else(|| peer_of_did_key(source));
     let Some(peer) = peer else {
         return Err(Failure::usage(format!(
-            "{source:?} is no source; give a peer id, did:key:…, did:web:…, http:CALLER or local"
+            "{source:?} is no source; give a peer id, did:key:…, did:web:…, did:dns:…, http:CALLER or local"
         )));
     };
     let names = std::iter::once(peer.to_string()).chain(did_key_of(peer));
-    Ok((names.collect(), Some(peer)))
+    Ok((names.collect(), vec![peer]))
+}
+
+fn is_domain(text: &str) -> bool {
+    text.parse::<DidDns>().is_ok()
 }
 
 fn limits(bounds: &Bounds) -> String {

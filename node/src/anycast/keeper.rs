@@ -39,10 +39,14 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
         let addresses: Vec<String> = reachable.borrow_and_update().all().cloned().collect();
         let edition = card.borrow_and_update().clone();
         let is_there_now = *is_there.borrow_and_update();
-        let wanted = edition
-            .card
-            .filter(|_| is_there_now)
-            .and_then(|card| request_of(&card, inner.net.local_peer(), &addresses));
+        let wanted = edition.card.filter(|_| is_there_now).and_then(|card| {
+            request_of(
+                &card,
+                inner.net.local_peer(),
+                &addresses,
+                &inner.net.names().key_rotations,
+            )
+        });
         registration.want(wanted.map(Arc::new));
         if let Some(say) = registration.next(start.elapsed()) {
             spoken = true;
@@ -107,7 +111,12 @@ impl Log {
 }
 
 /// What a registry is told of an agent. None: it has no skill to be found by.
-fn request_of(card: &AgentCard, me: PeerId, addresses: &[String]) -> Option<RegisterSkillsRequest> {
+fn request_of(
+    card: &AgentCard,
+    me: PeerId,
+    addresses: &[String],
+    key_rotations: &[Vec<u8>],
+) -> Option<RegisterSkillsRequest> {
     let mut left_out = card.skills.len().saturating_sub(MAX_SKILLS);
     let mut skills = Vec::new();
     for skill in card.skills.iter().take(MAX_SKILLS) {
@@ -135,6 +144,7 @@ fn request_of(card: &AgentCard, me: PeerId, addresses: &[String]) -> Option<Regi
         agent_name: cut(&card.name, MAX_TEXT),
         agent_description: cut(&card.description, MAX_DESCRIPTION),
         addresses: addresses.iter().take(MAX_ADDRESSES).cloned().collect(),
+        key_rotations: key_rotations.to_vec(),
     })
 }
 

@@ -52,6 +52,8 @@ impl NodeService for Api {
             started_at: Some(self.node.started_at.into()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             agent_listening: Some(*self.engine().listening().borrow()),
+            did_web: self.net().names().did_web.clone(),
+            did_dns: self.net().names().did_dns.clone(),
         };
         Ok(Response::new(GetNodeInfoResponse {
             node_info: Some(node_info),
@@ -66,14 +68,14 @@ impl NodeService for Api {
             .into_inner()
             .card
             .ok_or_else(|| Status::invalid_argument("the request has no card"))?;
-        let given = card.p2p_extension.take();
-        let ours = self.p2p_extension();
-        card.p2p_extension = Some(agentanycast_proto::v1::P2pExtension {
-            verifiable_credentials: given
-                .map(|given| given.verifiable_credentials)
-                .unwrap_or_default(),
-            ..ours
-        });
+        let given = card.p2p_extension.take().unwrap_or_default();
+        let mut ours = self.p2p_extension();
+        for credential in given.verifiable_credentials {
+            if !ours.verifiable_credentials.contains(&credential) {
+                ours.verifiable_credentials.push(credential);
+            }
+        }
+        card.p2p_extension = Some(ours);
         if card.encoded_len() > MAX_CARD {
             return Err(Status::invalid_argument(format!(
                 "the card has {} bytes, a card may have {MAX_CARD}; shorten its descriptions or schemas",

@@ -2,14 +2,18 @@
 
 use std::{net::IpAddr, path::Path, time::Duration};
 
+use agentanycast_identity::{DidDns, DidWeb};
 use agentanycast_program::{address::behind_transport, settings::quoted};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
-use crate::{anycast::endpoint, policy::Rules};
+use crate::{anycast::endpoint, names::Dns, policy::Rules};
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
 const MAX_RETRIES: usize = 16;
+
+/// How long what is said of names may be believed.
+const BELIEVED: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
 
 /// Checks every rule; the first that is broken is the error.
 pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
@@ -21,6 +25,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
     check.access()?;
     check.limits()?;
     check.words()?;
+    check.identity()?;
     check.policy()?;
     check.bridge()
 }
@@ -54,18 +59,6 @@ impl Check<'_> {
                 "enable_webtransport",
                 "a WebTransport listener",
                 "listen with QUIC or TCP",
-            ),
-            (
-                !c.identity.did_web.is_empty(),
-                "identity.did_web",
-                "did:web",
-                "use the peer id or did:key",
-            ),
-            (
-                !c.identity.did_dns_domain.is_empty(),
-                "identity.did_dns_domain",
-                "did:dns",
-                "use the peer id or did:key",
             ),
         ];
         match wanted.into_iter().find(|(on, ..)| *on) {
@@ -218,6 +211,27 @@ impl Check<'_> {
             Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),
             None => Ok(()),
         }
+    }
+
+    fn identity(&self) -> Result<(), ConfigError> {
+        let identity = &self.config.identity;
+        let web = &identity.did_web;
+        if !web.is_empty() && !web.parse::<DidWeb>().is_ok_and(|did| did.to_string() == *web) {
+            let allowed = "did:web:HOST, HOST%3APORT with a port, in small letters and :PATH behind it";
+            return Err(self.bad("identity.did_web", web, allowed));
+        }
+        let domain = &identity.did_dns_domain;
+        if !domain.is_empty() && !domain.parse::<DidDns>().is_ok_and(|did| did.domain() == domain) {
+            let allowed = "a domain in small letters, such as example.org";
+            return Err(self.bad("identity.did_dns_domain", domain, allowed));
+        }
+        if let Err(bad) = Dns::check(&identity.name_server) {
+            return Err(self.bad("identity.name_server", &identity.name_server, &bad.to_string()));
+        }
+        if !BELIEVED.contains(&identity.cache_ttl) {
+            return Err(self.bad_setting("identity.cache_ttl", "from 1s to 24h"));
+        }
+        Ok(())
     }
 
     fn policy(&self) -> Result<(), ConfigError> {

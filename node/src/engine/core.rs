@@ -70,6 +70,9 @@ pub struct Core {
     pub(super) tally: Tally,
     /// Who may send tasks; None: everybody, and nothing is written down.
     pub(super) door: Option<Box<super::door::Door>>,
+    /// Peers that were settled since somebody asked, and whether the last frame waits for that.
+    pub(super) settled: Vec<PeerId>,
+    pub(super) doubted: bool,
     pub(super) last_collection: Duration,
     /// The last collection had to leave some for the next turn.
     pub(super) more_to_collect: bool,
@@ -121,6 +124,8 @@ impl Core {
             idempotency: super::idempotency::Keys::load(&*store)?,
             tally: Tally::default(),
             door: None,
+            settled: Vec::new(),
+            doubted: false,
             last_collection: now.mono,
             more_to_collect: false,
             marks: super::marks::Sweep::new(now.mono),

@@ -5,7 +5,7 @@
 //! written down. The one rule: a task is asked about once, before anything is kept of it. What belongs to a task that
 //! is here was allowed with it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
@@ -37,6 +37,8 @@ pub(super) struct Door {
     is_audited: bool,
     /// They cannot be, and have to.
     is_blocked: bool,
+    /// Peers of whom it is not known yet what they prove.
+    open: HashSet<PeerId>,
     /// Open tasks of this node's own agent and bridges, where limits count them. Those of peers are in the table.
     own: HashMap<String, (Key, u64)>,
     has: HashMap<Key, Usage>,
@@ -81,6 +83,54 @@ impl Core {
         let open = || Box::new(Door::new(Rules::default(), false));
         let door = self.door.get_or_insert_with(open);
         door.policy.set_standing(peer, standing);
+    }
+
+    /// A peer has come that may prove something: until [`Core::settle`] it is not denied anything for good.
+    pub(super) fn await_names(&mut self, peer: PeerId) {
+        if let Some(door) = self.door.as_mut().filter(|door| !door.policy.rules().is_open()) {
+            door.open.insert(peer);
+        }
+    }
+
+    /// The same of all that are there: under other rules more may be asked about them.
+    pub(super) fn await_all_names(&mut self) {
+        let there: Vec<PeerId> = self.connected.iter().copied().collect();
+        for peer in there {
+            self.await_names(peer);
+        }
+    }
+
+    /// No more is proven of a peer than what is known of it.
+    pub fn settle(&mut self, peer: PeerId) {
+        if let Some(door) = &mut self.door {
+            door.open.remove(&peer);
+        }
+        self.settled.push(peer);
+    }
+
+    /// Peers that were settled since this was last called.
+    pub(super) fn take_settled(&mut self) -> Vec<PeerId> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// Whether the last frame is to come again when its peer is settled: nothing was made of it.
+    pub(super) fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.doubted)
+    }
+
+    /// Whether this envelope would be denied, of a peer that may prove more than is known.
+    pub(super) fn is_doubtful(&mut self, peer: PeerId, inbound: &Inbound) -> Result<bool, StoreError> {
+        let Some(door) = self.door.as_mut().filter(|door| door.open.contains(&peer)) else {
+            return Ok(false);
+        };
+        let Payload::SendTask(send) = &inbound.payload else {
+            return Ok(false);
+        };
+        if send.further || !door.policy.would_deny(peer, &send.target_skill_id) {
+            return Ok(false);
+        }
+        let is_known = self.tasks.indexed(&send.task_id).is_some();
+        Ok(!is_known && !self.is_duplicate(peer, inbound)?)
     }
 
     /// Whether new tasks are refused since their decisions cannot be written down.
@@ -268,6 +318,7 @@ impl Door {
             policy: Policy::new(rules),
             is_audited,
             is_blocked: false,
+            open: HashSet::new(),
             own: HashMap::new(),
             has: HashMap::new(),
         }

@@ -66,6 +66,10 @@ impl Core {
                 return Ok(());
             }
         };
+        if self.is_doubtful(peer, &inbound)? {
+            self.doubted = true;
+            return Ok(());
+        }
         if inbound.epoch != 0 && !self.is_ours(peer)? {
             // Known from now on, also if nothing but acknowledgements ever comes.
             self.seen(peer)?.applied.insert(inbound.epoch, 0);

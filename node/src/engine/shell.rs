@@ -20,8 +20,9 @@ use super::{
     audience::Audience,
     core::Core,
     courier::{self, Report},
+    lobby::Lobby,
     outside::Bell,
-    turn::{Effect, EngineError, Limits, Now, OnRoute, OnSpan},
+    turn::{Effect, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute, OnSpan},
     witness::Witness,
 };
 use crate::{
@@ -81,6 +82,10 @@ pub struct Parts {
     pub on_route: OnRoute,
     /// Told of spans, if [`Limits::trace_share`] says that there are some.
     pub on_span: OnSpan,
+    /// Told of peers' cards.
+    pub on_card: OnCard,
+    /// Told of peers that it depends on their names whether they are denied.
+    pub on_doubt: OnDoubt,
 }
 
 /// The engine before the network is there: it can be asked what the last run left behind.
@@ -92,6 +97,8 @@ pub struct Loaded {
     spool: Spool,
     on_route: OnRoute,
     on_span: OnSpan,
+    on_card: OnCard,
+    on_doubt: OnDoubt,
     witness: Witness,
 }
 
@@ -133,6 +140,8 @@ pub fn start(parts: Parts) -> Result<Loaded, StartError> {
         spool: parts.spool,
         on_route: parts.on_route,
         on_span: parts.on_span,
+        on_card: parts.on_card,
+        on_doubt: parts.on_doubt,
         witness: Witness::default(),
     })
 }
@@ -196,6 +205,9 @@ impl Loaded {
             reports,
             on_route: self.on_route,
             on_span: self.on_span,
+            on_card: self.on_card,
+            on_doubt: self.on_doubt,
+            lobby: Lobby::default(),
             witness: self.witness,
             bell,
             failure: None,
@@ -248,6 +260,10 @@ struct Shell {
     reports: mpsc::Sender<Report>,
     on_route: OnRoute,
     on_span: OnSpan,
+    on_card: OnCard,
+    on_doubt: OnDoubt,
+    /// Frames that wait until more is known of their peers.
+    lobby: Lobby<net::InboundFrame>,
     witness: Witness,
     bell: Bell,
     failure: Option<EngineError>,
@@ -266,7 +282,8 @@ impl Shell {
         self.finish_turn();
         let mut last_tick = tokio::time::Instant::now();
         loop {
-            let period = if self.core.needs_clock() { TICK } else { SLOW_TICK };
+            let hurries = self.core.needs_clock() || !self.lobby.is_empty();
+            let period = if hurries { TICK } else { SLOW_TICK };
             let room = self.pending_steps < MAX_PENDING && self.pending_bytes < MAX_PENDING_BYTES;
             tokio::select! {
                 Some(progress) = progress.recv() => {
@@ -338,13 +355,16 @@ impl Shell {
         let done = self.core.take_store_failure();
         self.note(done);
         self.step(Some(release), None);
+        self.release_settled();
     }
 
     fn on_event(&mut self, event: net::Event) {
         let now = self.clock.now();
-        let mut frame = None;
         let done = match event {
-            net::Event::Connected { peer } => self.core.on_connected(now, peer),
+            net::Event::Connected { peer } => {
+                self.core.await_names(peer);
+                self.core.on_connected(now, peer)
+            }
             net::Event::Renewed { peer } => {
                 // The old connection may be dead without knowing it.
                 self.links.remove(&peer);
@@ -354,15 +374,22 @@ impl Shell {
             net::Event::Disconnected { peer } => {
                 self.links.remove(&peer);
                 self.core.on_disconnected(peer);
+                if !self.lobby.holds(peer) {
+                    self.core.settle(peer);
+                }
                 Ok(())
             }
-            net::Event::Frame { peer, frame: inbound } => {
-                let done = self.core.on_frame(now, peer, &inbound.bytes);
-                frame = Some(inbound);
-                done
+            net::Event::Frame { peer, frame } => {
+                if let Some(frame) = self.lobby.pass(peer, frame) {
+                    self.on_frame(now, peer, frame);
+                }
+                return;
             }
             net::Event::Card { peer, card } => {
                 self.core.put_peer_card(peer, &card);
+                if !(self.on_card)(peer, &card) {
+                    self.core.settle(peer);
+                }
                 Ok(())
             }
             net::Event::Addresses { peer, addrs } => {
@@ -371,7 +398,29 @@ impl Shell {
             }
         };
         self.note(done);
-        self.step(None, frame);
+        self.step(None, None);
+        self.release_settled();
+    }
+
+    fn on_frame(&mut self, now: Now, peer: PeerId, frame: net::InboundFrame) {
+        let done = self.core.on_frame(now, peer, &frame.bytes);
+        self.note(done);
+        if self.core.take_doubt() {
+            self.lobby.park(now.mono, peer, frame);
+            (self.on_doubt)(peer);
+        } else {
+            self.step(None, Some(frame));
+        }
+    }
+
+    /// What waited for peers of whom is known now what they prove.
+    fn release_settled(&mut self) {
+        for peer in self.core.take_settled() {
+            let now = self.clock.now();
+            for frame in self.lobby.release(peer) {
+                self.on_frame(now, peer, frame);
+            }
+        }
     }
 
     fn on_tick(&mut self) {
@@ -379,6 +428,10 @@ impl Shell {
         self.look_at_audit();
         let done = self.core.tick(now);
         self.note(done);
+        for late in self.lobby.due(now.mono) {
+            self.core.settle(late);
+        }
+        self.release_settled();
     }
 
     fn on_report(&mut self, report: &Report) {

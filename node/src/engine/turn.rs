@@ -169,6 +169,12 @@ pub type OnRoute = Arc<dyn Fn(RouteNews) + Send + Sync>;
 /// Told what was done for tasks whose traces are recorded; returns at once.
 pub type OnSpan = Arc<dyn Fn(Span) + Send + Sync>;
 
+/// Told of the card of a peer, encoded, as it came; returns at once whether the core will be told what is proven by it.
+pub type OnCard = Arc<dyn Fn(PeerId, &[u8]) -> bool + Send + Sync>;
+
+/// Told that a peer would be denied something by its key alone; returns at once. The core is told what is proven of it.
+pub type OnDoubt = Arc<dyn Fn(PeerId) + Send + Sync>;
+
 /// A change of a task, as its subscribers see it.
 #[derive(Clone, Debug)]
 pub struct Change {

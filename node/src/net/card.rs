@@ -9,7 +9,10 @@ use std::{
 };
 
 use agentanycast_identity::{PeerId, did_key_of};
-use agentanycast_proto::{unfold, v1::AgentCard};
+use agentanycast_proto::{
+    unfold,
+    v1::{AgentCard, P2pExtension},
+};
 use bytes::Bytes;
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use prost::Message;
@@ -42,6 +45,34 @@ enum Refused {
     Unfolds(#[from] unfold::Refused),
 }
 
+/// What a node says of itself besides its key. It is on every card that the node shows; if there is any of it, the node
+/// shows a card also without an agent, with nothing else on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Its did:web; empty if it has none.
+    pub did_web: String,
+    /// The domain that names it (did:dns); empty if there is none.
+    pub did_dns: String,
+    /// Credentials of the node, besides those of its agent.
+    pub credentials: Vec<String>,
+    /// Its changes of keys, as [`agentanycast_identity::rotation`] writes them, the latest first.
+    pub key_rotations: Vec<Vec<u8>>,
+}
+
+impl Names {
+    /// Writes them on a card.
+    pub fn write(&self, extension: &mut P2pExtension) {
+        extension.did_web.clone_from(&self.did_web);
+        extension.did_dns.clone_from(&self.did_dns);
+        extension.key_rotations.clone_from(&self.key_rotations);
+        for credential in &self.credentials {
+            if !extension.verifiable_credentials.contains(credential) {
+                extension.verifiable_credentials.push(credential.clone());
+            }
+        }
+    }
+}
+
 /// The card of the local agent, and as it is shown to others.
 #[derive(Default)]
 struct Own {
@@ -54,6 +85,7 @@ struct Own {
 /// Our own card and the exchange of it with others.
 pub(super) struct Cards {
     local: PeerId,
+    names: Names,
     own: RwLock<Own>,
     control: Control,
     /// Where checked cards go.
@@ -64,17 +96,26 @@ pub(super) struct Cards {
 impl Cards {
     pub(super) fn new(
         local: PeerId,
+        names: Names,
         control: Control,
         received: mpsc::Sender<(PeerId, Bytes)>,
         counters: Arc<Counters>,
     ) -> Self {
-        Self {
+        let cards = Self {
             local,
+            names,
             own: RwLock::default(),
             control,
             received,
             counters,
-        }
+        };
+        cards.set_own(None);
+        cards
+    }
+
+    /// What is on every card besides the key.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Takes `card` as our own, with our names in it. False when there is nothing to show to others.
@@ -101,11 +142,13 @@ impl Cards {
 
     /// Makes what is shown; false when there is nothing.
     fn show(&self, own: &mut Own) -> bool {
-        let encoded = own.card.clone().map(|mut card| {
+        let bare = (self.names != Names::default()).then(AgentCard::default);
+        let encoded = own.card.clone().or(bare).map(|mut card| {
             let extension = card.p2p_extension.get_or_insert_default();
             extension.peer_id = self.local.to_string();
             extension.did_key = did_key_of(self.local).unwrap_or_default();
             extension.relay_addresses.clone_from(&own.relayed);
+            self.names.write(extension);
             Bytes::from(card.encode_to_vec())
         });
         own.shown = encoded.filter(|bytes| {
@@ -292,7 +335,7 @@ fn check(peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_proto::v1::{P2pExtension, Skill};
+    use agentanycast_proto::v1::Skill;
     use libp2p::identity::Keypair;
 
     use super::*;

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    card::Cards,
+    card::{Cards, Names},
     counters::Counters,
     dht,
     listen::Listeners,
@@ -239,6 +239,11 @@ impl Handle {
             exchanges.spawn(timeout(CARD_WAIT, exchange));
         }
         exchanges.join_all().await;
+    }
+
+    /// What this node says of itself besides its key.
+    pub fn names(&self) -> &Names {
+        self.shared.cards.names()
     }
 
     /// Exchanges cards with `peer` now. `None` when it shows none.

@@ -115,7 +115,13 @@ impl Host {
         let control = swarm.behaviour().streams.control();
         let dht = swarm.behaviour().dht.as_ref().map(super::dht::Behaviour::control);
         let (received, cards) = mpsc::channel(CARD_QUEUE);
-        let own = Cards::new(local, control.clone(), received, Arc::clone(&counters));
+        let own = Cards::new(
+            local,
+            config.names.clone(),
+            control.clone(),
+            received,
+            Arc::clone(&counters),
+        );
         let shared = Arc::new(Shared::new(local, control, own, counters, dht));
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let mut host = Self {

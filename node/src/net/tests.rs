@@ -42,6 +42,7 @@ fn config(listen: &[&str]) -> NetConfig {
         authorities: Vec::new(),
         dht: None,
         agent_version: "agentanycast-test".to_owned(),
+        names: Names::default(),
         limits: Limits::default(),
     }
 }

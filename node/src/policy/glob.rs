@@ -25,6 +25,12 @@ impl Glob {
         !self.0.contains('*')
     }
 
+    /// Whether it stands for some text that begins like this, and not for every text.
+    pub fn may_begin(&self, head: &str) -> bool {
+        let own = self.0.split('*').next().unwrap_or_default();
+        self.0 != "*" && (own.starts_with(head) || (!self.is_literal() && head.starts_with(own)))
+    }
+
     /// Whether it stands for this text too.
     pub fn matches(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());

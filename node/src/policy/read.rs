@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use agentanycast_identity::{PeerId, peer_of_did_key};
+use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key};
 
 use super::{
     HTTP, LOCAL, Rules, Trust,
@@ -34,8 +34,7 @@ pub struct BadRule {
     pub allowed: String,
 }
 
-const SOURCES: &str =
-    "a peer id, did:key:…, did:web:…, http:CALLER, local, the name of a group, or a pattern with *";
+const SOURCES: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, http:CALLER, local, the name of a group, or a pattern with *";
 
 impl Rules {
     /// What these settings say.
@@ -65,6 +64,7 @@ impl Rules {
         let overrides = entries(overrides)?;
         Ok(Self {
             trust: trust(policy, &groups)?,
+            issuers: issuers(policy)?,
             acl: Acl { rules, groups },
             limits: Limits {
                 default: Bounds {
@@ -110,6 +110,30 @@ fn trust(policy: &config::Policy, groups: &[Group]) -> Result<Trust, BadRule> {
             Ok(Trust::Pinned(keys.collect::<Result<HashSet<_>, _>>()?))
         }
     }
+}
+
+/// The issuers whose credentials vouch for a peer.
+fn issuers(policy: &config::Policy) -> Result<Vec<String>, BadRule> {
+    const KEY: &str = "policy.trusted_issuers";
+    let bad = |value: &str, allowed: &str| BadRule {
+        key: KEY,
+        entry: None,
+        value: value.to_owned(),
+        allowed: allowed.to_owned(),
+    };
+    let read = |issuer: &String| {
+        let name = issuer.parse::<DidWeb>().ok().map(|did| did.to_string());
+        name.or_else(|| peer_of_did_key(issuer).and_then(did_key_of))
+            .ok_or_else(|| bad(issuer, "did:key:… of an Ed25519 key, or did:web:…"))
+    };
+    let issuers = bounded(KEY, &policy.trusted_issuers)?;
+    if let (Some(first), true) = (issuers.first(), policy.trust != TrustMode::Known) {
+        return Err(bad(
+            first,
+            "left out unless policy.trust is known: that alone asks for credentials",
+        ));
+    }
+    issuers.iter().map(read).collect()
 }
 
 /// Shortest peer id, in bytes: a SHA-256 with its mark. What is shorter happens to be a multihash, and is nobody's.
@@ -158,7 +182,8 @@ fn source(key: &'static str, text: &str, groups: &[Group]) -> Result<Glob, BadRu
     let can_be = !glob.is_literal()
         || text == LOCAL
         || text.starts_with(HTTP)
-        || text.starts_with("did:web:")
+        || text.parse::<DidWeb>().is_ok_and(|did| did.to_string() == text)
+        || (text.starts_with("did:dns:") && text.parse::<DidDns>().is_ok_and(|did| did.to_string() == text))
         || peer_named(text).is_some()
         || groups.iter().any(|group| group.name == text);
     if can_be {

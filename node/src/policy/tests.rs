@@ -88,7 +88,7 @@ fn every_name_of_a_source_counts() {
     // A name of the web counts once it is proven, and not before.
     let standing = Standing {
         names: vec!["did:web:example.org:agents:a".into()],
-        vouched: false,
+        ..Standing::default()
     };
     policy.set_standing(peer(4), standing);
     assert_eq!(ask(&mut policy, Source::Peer(peer(4)), "echo").by, By::Rule(5));
@@ -111,6 +111,7 @@ fn trust_is_asked_first_and_of_peers_only() {
     let standing = |name: &str, vouched| Standing {
         names: vec![name.to_owned()],
         vouched,
+        former: Vec::new(),
     };
     known.set_standing(peer(2), standing("did:web:a", false));
     known.set_standing(peer(3), standing("did:key:zOther", true));

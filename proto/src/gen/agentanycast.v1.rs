@@ -31,6 +31,11 @@ pub struct NodeInfo {
     /// Additive: an agent listens for tasks.
     #[prost(bool, optional, tag = "100")]
     pub agent_listening: ::core::option::Option<bool>,
+    /// Additive: other names of the node, did:web:… and did:dns:…, as its settings say; empty if it has none.
+    #[prost(string, tag = "101")]
+    pub did_web: ::prost::alloc::string::String,
+    #[prost(string, tag = "102")]
+    pub did_dns: ::prost::alloc::string::String,
 }
 /// A machine-readable error.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -676,6 +681,9 @@ pub struct P2pExtension {
     pub did_dns: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "7")]
     pub verifiable_credentials: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Additive: the peer's changes of keys, the latest first, at most 8 of 212 bytes (docs/protocol.md, "Change of keys").
+    #[prost(bytes = "vec", repeated, tag = "100")]
+    pub key_rotations: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SkillInfo {
@@ -726,6 +734,9 @@ pub struct RegisterSkillsRequest {
     /// Multiaddrs where the peer can be dialled, at most 16.
     #[prost(string, repeated, tag = "100")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Additive: who the peer was before, as P2PExtension.key_rotations says it.
+    #[prost(bytes = "vec", repeated, tag = "101")]
+    pub key_rotations: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterSkillsResponse {

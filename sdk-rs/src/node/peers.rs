@@ -23,6 +23,10 @@ pub struct NodeInfo {
     pub version: String,
     /// Whether an agent listens for tasks; `None` if the daemon is too old to say.
     pub agent_listening: Option<bool>,
+    /// Its `did:web`; empty if it has none.
+    pub did_web: String,
+    /// Its `did:dns`; empty if it has none.
+    pub did_dns: String,
 }
 
 /// How a peer is reached.
@@ -109,6 +113,8 @@ impl From<v1::NodeInfo> for NodeInfo {
             started_at: to_system_time(info.started_at),
             version: info.version,
             agent_listening: info.agent_listening,
+            did_web: info.did_web,
+            did_dns: info.did_dns,
         }
     }
 }

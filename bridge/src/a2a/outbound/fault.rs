@@ -51,6 +51,11 @@ impl Fault {
         self.kind
     }
 
+    /// Whether it may be over in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.kind, Kind::Unreached | Kind::Busy | Kind::Broken)
+    }
+
     /// When the agent wants to be asked again, if it said so.
     pub(crate) fn after(&self) -> Option<Duration> {
         self.after

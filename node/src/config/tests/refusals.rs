@@ -176,6 +176,13 @@ const NOT_ALLOWED: &str = r#"
     [policy.groups];Ops = ['*']         | policy.groups         | "Ops"         | config.toml:1       | a-z
     [policy.groups];ops = ['bob']       | policy.groups         | "bob"         | config.toml:1       | a peer id
     [policy.groups];ops = 'bob'         | policy.groups         | "bob"         | config.toml:1       | a list
+    --did-web=did:web:Example.org       | identity.did_web      | "did:web:Example.org" | flag --did-web | small letters
+    $DID_WEB=did:web:127.0.0.1          | identity.did_web      | "did:web:127.0.0.1" | environment AGENTANYCAST_DID_WEB | HOST
+    $DID_DNS_DOMAIN=did:dns:a           | identity.did_dns_domain | "did:dns:a" | environment AGENTANYCAST_DID_DNS_DOMAIN | example.org
+    [identity];name_server = 'ns.example.org' | identity.name_server | "ns.example.org" | config.toml:2 | 192.0.2.53
+    [identity];cache_ttl = '0s'         | identity.cache_ttl    | "0"           | config.toml:2       | from 1s
+    [policy];trust = 'known';trusted_issuers = ['bob'] | policy.trusted_issuers | "bob" | config.toml:3 | did:web
+    [policy];trusted_issuers = ['did:web:a'] | policy.trusted_issuers | "did:web:a" | config.toml:2   | known
     [policy];trust = 'closed'           | policy.trust          | "closed"      | config.toml:2       | open known pinned
     [policy];trust = 'pinned';trusted_peers = ['*'] | policy.trusted_peers | "*" | config.toml:3      | did:key
     [[policy.rate_limit.overrides]];source = 'local' | policy.rate_limit.overrides | source = local | config.toml:1 | max_in_flight
@@ -198,8 +205,6 @@ const NOT_BUILT: &str = "
     --enable-webtransport                | enable_webtransport    | flag --enable-webtransport
     $ANP_ENABLED=true                    | anp.enabled            | environment AGENTANYCAST_ANP_ENABLED
     $NATS_ENABLED=1                      | transport.nats.enabled | environment AGENTANYCAST_NATS_ENABLED
-    $DID_WEB=did:web:x                   | identity.did_web       | environment AGENTANYCAST_DID_WEB
-    $DID_DNS_DOMAIN=x                    | identity.did_dns_domain | environment AGENTANYCAST_DID_DNS_DOMAIN
 ";
 
 /// The rows of a table; what is given is a command line, `$VARIABLE=value`, or a file with `;` for line ends.

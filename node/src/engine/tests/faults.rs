@@ -56,6 +56,8 @@ impl Running {
             me,
             on_route: Arc::new(|_| ()),
             on_span: Arc::new(|_| ()),
+            on_card: Arc::new(|_, _| false),
+            on_doubt: Arc::new(|_| ()),
         })
         .unwrap();
         let (events, inbox) = mpsc::channel(1024);
@@ -99,6 +101,7 @@ fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
         authorities: Vec::new(),
         dht: None,
         agent_version: "agentanycast-test".to_owned(),
+        names: net::Names::default(),
         limits: net::Limits::default(),
     }
 }

@@ -164,7 +164,7 @@ impl Http {
     }
 
     /// The same host without its credentials.
-    pub(super) fn without_keys(&self) -> Self {
+    pub(crate) fn without_keys(&self) -> Self {
         Self {
             keys: Arc::new(Keys::new(crate::config::outbound::Credentials::None)),
             ..self.clone()

@@ -1,0 +1,216 @@
+//! `anycast credential`: says by a signature what an agent can do, and checks what others say. Without a daemon.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use agentanycast_bridge::{config::outbound::Outbound, fetch::Fetcher};
+use agentanycast_identity::{
+    self as identity, DidWeb, Document, Keypair, MAX_DOCUMENT, PeerId,
+    credential::{
+        Credential, Entry, Grant, Keys, MAX_CREDENTIAL, MAX_STATUS_LIST, StatusList, Suite, issuer_keys,
+    },
+    did_key_of,
+};
+use agentanycast_node::config::{self, Loaded};
+use serde_json::json;
+
+use crate::{
+    args::{CredentialCommand, IssueArgs, PolicyFile, StatusListArgs, VerifyArgs},
+    context::Context,
+    failure::{Code, Failure},
+    output,
+};
+
+/// How long a document may take.
+const WITHIN: Duration = Duration::from_secs(15);
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+pub(crate) async fn run(context: &Context, command: CredentialCommand) -> Result<(), Failure> {
+    match command {
+        CredentialCommand::Issue(args) => issue(context, args),
+        CredentialCommand::Verify(args) => verify(context, args).await,
+        CredentialCommand::StatusList(args) => status_list(context, args),
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::General, "Credential", error.to_string())
+}
+
+/// Signs a credential and prints it.
+fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
+    let key = key(context, args.key.as_deref())?;
+    let status = args.status_list.map(|list| Entry {
+        list,
+        index: args.status_index.unwrap_or_default(),
+        purpose: "revocation".to_owned(),
+    });
+    let now = now();
+    let grant = Grant {
+        id: format!("urn:uuid:{}", uuid::Uuid::new_v4()),
+        issuer: issuer(args.issuer, &key)?,
+        subject: subject(&args.subject)?,
+        capabilities: args.capabilities,
+        from_ms: now,
+        until_ms: (args.days > 0).then(|| now + u64::from(args.days) * DAY_MS),
+        status,
+    };
+    let signed = grant.sign(&key, args.suite.into(), now).map_err(failed)?;
+    Ok(output::json(&signed)?)
+}
+
+/// Signs the list that says which credentials were taken back, and prints it.
+fn status_list(context: &Context, args: StatusListArgs) -> Result<(), Failure> {
+    let key = key(context, args.key.as_deref())?;
+    let mut list = StatusList::new("revocation");
+    if let Some(beyond) = args.revoked.into_iter().find(|index| !list.set(*index)) {
+        return Err(Failure::usage(format!(
+            "--revoke {beyond}: a list has entries 0 to 131071"
+        )));
+    }
+    let for_ms = u64::from(args.days.max(1)) * DAY_MS;
+    let signed = list.sign(&args.url, &issuer(args.issuer, &key)?, &key, now(), for_ms);
+    Ok(output::json(&signed.map_err(failed)?)?)
+}
+
+/// Says whether a credential counts. It is an error if it does not.
+async fn verify(context: &Context, args: VerifyArgs) -> Result<(), Failure> {
+    let bytes = read(&args.file)?;
+    let credential = Credential::read(&bytes).map_err(failed)?;
+    let grant = credential.grant();
+    if let Some(wanted) = args.issuer.filter(|wanted| *wanted != grant.issuer) {
+        return Err(failed(format!(
+            "it is issued by {}, not by {wanted}",
+            grant.issuer
+        )));
+    }
+    let fetcher = Fetcher::new(&outbound(&args.file_of_settings)?).map_err(failed)?;
+    let keys = keys(&fetcher, &grant.issuer).await?;
+    credential.check(&keys, now()).map_err(failed)?;
+    if let Some(entry) = &grant.status {
+        let list = fetcher
+            .get(&entry.list, MAX_STATUS_LIST, WITHIN)
+            .await
+            .map_err(failed)?;
+        let list = StatusList::read(&list, &grant.issuer, &keys, now()).map_err(failed)?;
+        list.check(entry).map_err(failed)?;
+    }
+    let until = grant.until_ms.and_then(shown);
+    if context.json {
+        return Ok(output::json(&json!({
+            "valid": true,
+            "issuer": grant.issuer,
+            "subject": grant.subject,
+            "capabilities": grant.capabilities,
+            "valid_until": until,
+            "status_checked": grant.status.is_some(),
+            "suite": credential.suite().to_string(),
+        }))?);
+    }
+    Ok(output::fields(&[
+        ("issuer", grant.issuer.clone()),
+        ("subject", grant.subject.clone()),
+        ("can", grant.capabilities.join(", ")),
+        ("until", until.unwrap_or_else(|| "for ever".to_owned())),
+        (
+            "status",
+            if grant.status.is_some() {
+                "not taken back"
+            } else {
+                "cannot be taken back"
+            }
+            .to_owned(),
+        ),
+        ("signed by", credential.suite().to_string()),
+    ])?)
+}
+
+/// The keys of an issuer: its name, or its document's.
+async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<Keys, Failure> {
+    let Ok(did) = issuer.parse::<DidWeb>() else {
+        return Ok(issuer_keys(issuer, None));
+    };
+    let document = fetcher
+        .get(&did.url(), MAX_DOCUMENT, WITHIN)
+        .await
+        .map_err(failed)?;
+    let document = Document::read(issuer, &document).map_err(failed)?;
+    Ok(issuer_keys(issuer, Some(&document)))
+}
+
+/// Who is called: as given, or by the key.
+fn issuer(given: Option<String>, key: &Keypair) -> Result<String, Failure> {
+    let by_key = did_key_of(identity::peer_id(key)).ok_or_else(|| failed("the key is not an Ed25519 key"))?;
+    Ok(given.unwrap_or(by_key))
+}
+
+/// A peer id stands for its did:key.
+fn subject(given: &str) -> Result<String, Failure> {
+    if given.starts_with("did:") {
+        return Ok(given.to_owned());
+    }
+    let peer: Option<PeerId> = given.parse().ok();
+    peer.and_then(did_key_of)
+        .ok_or_else(|| Failure::usage(format!("{given:?} is no subject; give a DID or a peer id")))
+}
+
+/// The key at a path, or the home's.
+fn key(context: &Context, path: Option<&Path>) -> Result<Keypair, Failure> {
+    let path: PathBuf = match path {
+        Some(path) => path.to_owned(),
+        None => context.directory()?.join("key"),
+    };
+    let key = identity::load(&path).map_err(failed)?;
+    key.ok_or_else(|| failed(format!("there is no key {}; give one with --key", path.display())))
+}
+
+/// What the daemon's settings know of other hosts.
+fn outbound(file: &PolicyFile) -> Result<Outbound, Failure> {
+    let mut args = vec!["agentanycastd".into()];
+    if let Some(path) = &file.config {
+        args.extend(["--config".into(), path.into()]);
+    }
+    match config::load_again(&args).1 {
+        Ok(Loaded::Run { config, .. }) => Ok(config.bridge.outbound),
+        Ok(_) => Err(Failure::usage("these are no settings of a daemon")),
+        Err(error) => Err(Failure::usage(error.to_string())),
+    }
+}
+
+/// A file, or standard input for `-`.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    // One byte more than is read says that it is too long.
+    let most = MAX_CREDENTIAL as u64 + 1;
+    let done = if path == Path::new("-") {
+        std::io::stdin().take(most).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes))
+    };
+    done.map_err(|error| failed(format!("{}: {error}", path.display())))?;
+    Ok(bytes)
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_millis() as u64
+}
+
+fn shown(ms: u64) -> Option<String> {
+    let at = jiff::Timestamp::from_second(i64::try_from(ms / 1000).ok()?).ok()?;
+    Some(at.to_string())
+}
+
+impl From<crate::args::SuiteName> for Suite {
+    fn from(name: crate::args::SuiteName) -> Self {
+        match name {
+            crate::args::SuiteName::EddsaJcs2022 => Self::EddsaJcs2022,
+            crate::args::SuiteName::Ed25519Signature2020 => Self::Ed25519Signature2020,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What this node says of itself besides its key: names and credentials from its settings, and the changes of its keys
+//! that are kept beside the key.
+//!
+//! The one rule: what would not convince others is told at the start, by a line that says why, and not found out by them.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use agentanycast_identity::{
+    PeerId,
+    credential::{Credential, MAX_CREDENTIAL},
+    did_key_of,
+    rotation::{self, Rotation},
+};
+use anyhow::{Context as _, ensure};
+
+use super::claims::MAX_ROTATIONS;
+use crate::{config::Identity, net::Names};
+
+/// What the node of this key shows.
+///
+/// # Errors
+/// When a file cannot be read, or holds what this node cannot show: one line, which says so.
+pub fn names(config: &Identity, key: &Path, me: PeerId) -> anyhow::Result<Names> {
+    let key_rotations = rotations(key, me)?;
+    let mut called: Vec<String> = did_key_of(me).into_iter().collect();
+    called.push(config.did_web.clone());
+    called.extend(
+        key_rotations
+            .iter()
+            .filter_map(|rotation| did_key_of(rotation.old())),
+    );
+    let credentials = config.credentials.iter().map(|path| credential(path, &called));
+    Ok(Names {
+        did_web: config.did_web.clone(),
+        did_dns: config.did_dns_domain.clone(),
+        credentials: credentials.collect::<anyhow::Result<_>>()?,
+        key_rotations: key_rotations.iter().map(Rotation::to_bytes).collect(),
+    })
+}
+
+/// Where the changes of a key are kept: beside it.
+pub fn rotations_path(key: &Path) -> PathBuf {
+    let mut name = key.as_os_str().to_owned();
+    name.push(".rotations");
+    name.into()
+}
+
+/// The changes that led to this key and count now, the latest first.
+fn rotations(key: &Path, me: PeerId) -> anyhow::Result<Vec<Rotation>> {
+    let path = rotations_path(key);
+    let shown = path.display();
+    let most = MAX_ROTATIONS * rotation::ROTATION_LEN;
+    let bytes = match read(&path, most) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.with_context(|| format!("the changes of the key, {shown}"))?,
+    };
+    let read = bytes.chunks(rotation::ROTATION_LEN).map(Rotation::read);
+    let read: Vec<Rotation> = read
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("the changes of the key, {shown}; move it away to do without them"))?;
+    let leads_here = read.first().is_none_or(|latest| latest.new_id() == me);
+    ensure!(
+        leads_here,
+        "the changes of the key, {shown}, lead to another key than {}; move them away together",
+        key.display()
+    );
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = now.as_millis() as u64;
+    Ok(read.into_iter().filter(|rotation| rotation.counts(now)).collect())
+}
+
+/// The text of a credential of this node, which is called so.
+fn credential(path: &Path, called: &[String]) -> anyhow::Result<String> {
+    let shown = path.display();
+    let bytes = read(path, MAX_CREDENTIAL).with_context(|| format!("credential {shown}"))?;
+    let credential = Credential::read(&bytes).with_context(|| format!("credential {shown}"))?;
+    let subject = &credential.grant().subject;
+    ensure!(
+        called.contains(subject),
+        "credential {shown} is about {subject}, not about this node ({})",
+        called.first().map_or("", String::as_str)
+    );
+    String::from_utf8(bytes).with_context(|| format!("credential {shown}"))
+}
+
+/// A file of at most so many bytes.
+fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        let text = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,477 @@
+//! PURE: what each peer claims, what was answered about it, and what that proves.
+//!
+//! An answer is believed for a time and asked for again before that is over only if somebody is still there who needs
+//! it. That there is no answer is remembered too, for a shorter time. If the one that was believed cannot be had again
+//! since its source is out of reach, it counts on for [`Times::stale`]; if the source says something else, it ends at
+//! once. The one rule: what is not proven now does not count, and whoever waits for a proof is told when there is none.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    num::NonZeroUsize,
+    time::Duration,
+};
+
+use agentanycast_identity::{
+    Document, PeerId,
+    credential::{Credential, StatusList, issuer_keys},
+    did_key_of,
+    rotation::former,
+};
+use bytes::Bytes;
+use lru::LruCache;
+
+use super::{
+    Asks,
+    claims::{Claims, Source},
+};
+use crate::{engine::Now, policy::Standing};
+
+/// Peers whose claims are kept, as many as cards.
+const PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// Sources whose answers are kept. A document takes up to 64 KiB, a status list up to 2 MiB.
+const SOURCES: usize = 2048;
+
+/// Bytes of answers that are kept, above which the oldest goes.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Sources that are asked at once.
+const AT_ONCE: usize = 8;
+
+/// Sources that wait to be asked; beyond that they count as out of reach.
+const MAX_WAITING: usize = 512;
+
+/// New sources that one peer may have asked in a minute: nobody makes this node knock on many doors.
+const NEW_EACH: usize = 16;
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// How long answers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Times {
+    /// What was said.
+    pub(super) believed: Duration,
+    /// That nothing was.
+    pub(super) negative: Duration,
+    /// How long the last answer counts beyond that while its source is out of reach.
+    pub(super) stale: Duration,
+}
+
+impl Times {
+    /// With answers that are believed for so long.
+    pub(super) fn believing(believed: Duration) -> Self {
+        Self {
+            believed,
+            negative: believed.min(Duration::from_secs(30)),
+            stale: believed * 12,
+        }
+    }
+}
+
+/// What a source says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    Document(Document),
+    Peers(Vec<PeerId>),
+    List(Bytes),
+}
+
+impl Said {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Document(_) => 8 << 10,
+            Self::Peers(peers) => peers.len() * 64,
+            Self::List(list) => list.len(),
+        }
+    }
+}
+
+/// What is proven of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) peer: PeerId,
+    pub(super) standing: Standing,
+    /// Everything that was claimed has been looked up.
+    pub(super) is_settled: bool,
+}
+
+/// That a source says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) why: String,
+    /// It is out of reach; nobody has said that there is nothing.
+    pub(super) is_passing: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    claims: Claims,
+    /// What the engine was told last, and whether that was all that these claims prove.
+    believed: Standing,
+    is_settled: bool,
+    /// A credential begins or ends to count then, in milliseconds since 1970.
+    look_at: Option<u64>,
+    /// New sources since that moment.
+    asked: (Duration, usize),
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    said: Option<Said>,
+    /// Asked, or waiting to be.
+    is_asked: bool,
+    /// It has answered, be it that there is nothing.
+    has_answered: bool,
+    /// When it is to be asked again.
+    until: Duration,
+    /// How long what it said counts without that.
+    stale: Duration,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Roll {
+    asks: Asks,
+    times: Times,
+    peers: LruCache<PeerId, Known>,
+    sources: LruCache<Source, Entry>,
+    bytes: usize,
+    waiting: VecDeque<Source>,
+    in_flight: usize,
+    /// Peers to be looked at.
+    dirty: HashSet<PeerId>,
+    /// Peers of whom nothing is kept any more, and the engine has to be told.
+    forgotten: Vec<PeerId>,
+}
+
+impl Roll {
+    pub(super) fn new(asks: Asks, times: Times) -> Self {
+        Self {
+            asks,
+            times,
+            peers: LruCache::new(PEERS),
+            sources: LruCache::unbounded(),
+            bytes: 0,
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            dirty: HashSet::new(),
+            forgotten: Vec::new(),
+        }
+    }
+
+    /// The rules ask for this from now on.
+    pub(super) fn ask_for(&mut self, asks: Asks) {
+        self.asks = asks;
+        self.dirty.extend(self.peers.iter().map(|(peer, _)| *peer));
+    }
+
+    /// A peer has shown its card.
+    pub(super) fn claim(&mut self, now: Now, peer: PeerId, claims: Claims) {
+        let known = self.peers.get(&peer);
+        if known.is_none() && claims == Claims::default() {
+            return; // Nothing was said, and nothing believed before.
+        }
+        let asked = known.map_or((now.mono, 0), |known| known.asked);
+        let believed = known.map(|known| known.believed.clone()).unwrap_or_default();
+        // Whoever shows a card is told, also if it is the same as before: somebody may wait.
+        let known = Known {
+            claims,
+            believed,
+            is_settled: false,
+            look_at: None,
+            asked,
+        };
+        if let Some((gone, _)) = self.peers.push(peer, known).filter(|(gone, _)| *gone != peer) {
+            self.forgotten.push(gone);
+        }
+        self.dirty.insert(peer);
+    }
+
+    /// Whether the peer will be told of by [`Roll::verdicts`].
+    pub(super) fn is_open(&self, peer: PeerId) -> bool {
+        self.dirty.contains(&peer) || self.peers.peek(&peer).is_some_and(|known| !known.is_settled)
+    }
+
+    /// A source that is to be asked now; its answer comes to [`Roll::heard`].
+    pub(super) fn next_to_ask(&mut self) -> Option<Source> {
+        if self.in_flight >= AT_ONCE {
+            return None;
+        }
+        let source = self.waiting.pop_front()?;
+        self.in_flight += 1;
+        Some(source)
+    }
+
+    /// A source has answered, or not.
+    pub(super) fn heard(&mut self, now: Now, source: &Source, said: Result<Said, Failure>) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let times = self.times;
+        let Some(entry) = self.sources.get_mut(source) else {
+            return; // Others have taken its place meanwhile; whoever needs it asks again.
+        };
+        entry.is_asked = false;
+        entry.has_answered = true;
+        let before = entry.said.as_ref().map_or(0, Said::bytes);
+        match said {
+            Ok(said) => {
+                entry.until = now.mono + times.believed;
+                entry.stale = entry.until + times.stale;
+                entry.said = Some(said);
+            }
+            Err(failure) => {
+                entry.until = now.mono + times.negative;
+                if !failure.is_passing || entry.stale <= now.mono {
+                    entry.said = None;
+                }
+                tracing::debug!(?source, why = failure.why, "a name could not be looked up");
+            }
+        }
+        let after = entry.said.as_ref().map_or(0, Said::bytes);
+        self.bytes = self.bytes + after - before;
+        self.keep_within_bytes(source);
+        let asks = &self.asks;
+        let needs = |known: &Known| known.claims.sources(asks).contains(source);
+        let affected = self.peers.iter().filter(|(_, known)| needs(known));
+        self.dirty.extend(affected.map(|(peer, _)| *peer));
+    }
+
+    fn keep_within_bytes(&mut self, newest: &Source) {
+        while self.bytes > MAX_BYTES && self.sources.len() > 1 {
+            self.sources.promote(newest);
+            let Some((_, gone)) = self.sources.pop_lru() else {
+                return;
+            };
+            self.bytes -= gone.said.as_ref().map_or(0, Said::bytes);
+        }
+    }
+
+    /// Time has passed. Sources whose answers are over are asked again for peers that are there; others are forgotten.
+    pub(super) fn tick(&mut self, now: Now, is_there: impl Fn(PeerId) -> bool) {
+        let over: HashSet<Source> = self
+            .sources
+            .iter()
+            .filter(|(_, entry)| !entry.is_asked && entry.until <= now.mono)
+            .map(|(source, _)| source.clone())
+            .collect();
+        let has_changed = |known: &Known| known.look_at.is_some_and(|at| at <= now.unix);
+        let asks = &self.asks;
+        let needs = |known: &Known| {
+            known
+                .claims
+                .sources(asks)
+                .iter()
+                .any(|source| over.contains(source))
+        };
+        let due = self
+            .peers
+            .iter()
+            .filter(|(_, known)| has_changed(known) || needs(known));
+        let due: Vec<PeerId> = due.map(|(peer, _)| *peer).collect();
+        let mut needed = HashSet::new();
+        for peer in due {
+            if is_there(peer) {
+                let claims = self
+                    .peers
+                    .peek(&peer)
+                    .map(|known| known.claims.sources(&self.asks));
+                needed.extend(claims.unwrap_or_default());
+            } else if let Some(known) = self.peers.get_mut(&peer) {
+                // It is told that nothing is proven of it any more, and forgotten.
+                known.claims = Claims::default();
+            }
+            self.dirty.insert(peer);
+        }
+        for source in over {
+            if needed.contains(&source) {
+                self.ask(now, &source);
+            } else if let Some(gone) = self.sources.pop(&source) {
+                self.bytes -= gone.said.as_ref().map_or(0, Said::bytes);
+            }
+        }
+    }
+
+    /// What is proven of peers, where that is news or somebody waits for it.
+    pub(super) fn verdicts(&mut self, now: Now) -> Vec<Verdict> {
+        let nothing = |peer| Verdict {
+            peer,
+            standing: Standing::default(),
+            is_settled: true,
+        };
+        let mut verdicts: Vec<Verdict> = self.forgotten.drain(..).map(nothing).collect();
+        for peer in std::mem::take(&mut self.dirty) {
+            self.ask_about(now, peer);
+            let Some((standing, look_at)) = self.standing(now, peer) else {
+                continue;
+            };
+            let is_settled = self.is_answered(peer);
+            let Some(known) = self.peers.peek_mut(&peer) else {
+                continue;
+            };
+            known.look_at = look_at;
+            // Before everything is answered only what does not count any more is told.
+            let is_news = if is_settled {
+                !known.is_settled || known.believed != standing
+            } else {
+                has_lost(&known.believed, &standing)
+            };
+            known.is_settled = is_settled;
+            if is_news {
+                known.believed.clone_from(&standing);
+                verdicts.push(Verdict {
+                    peer,
+                    standing,
+                    is_settled,
+                });
+            }
+            if known.claims == Claims::default() {
+                self.peers.pop(&peer);
+            }
+        }
+        verdicts
+    }
+
+    /// Whether everything that has to be asked about a peer was.
+    fn is_answered(&self, peer: PeerId) -> bool {
+        let sources = self
+            .peers
+            .peek(&peer)
+            .map(|known| known.claims.sources(&self.asks));
+        let is_answered = |source| self.sources.peek(source).is_some_and(|entry| entry.has_answered);
+        sources.iter().flatten().all(is_answered)
+    }
+
+    /// Sees to it that whatever has to be asked about a peer is.
+    fn ask_about(&mut self, now: Now, peer: PeerId) {
+        let Some(known) = self.peers.peek(&peer) else {
+            return;
+        };
+        for source in known.claims.sources(&self.asks) {
+            if self.sources.get(&source).is_some() {
+                continue;
+            }
+            let may = self.peers.peek_mut(&peer).is_some_and(|known| known.may_ask(now));
+            if may {
+                self.ask(now, &source);
+            } else {
+                self.refuse(now, &source);
+            }
+        }
+    }
+
+    /// What is kept of a source; the oldest goes when there are too many.
+    fn entry(&mut self, source: &Source) -> &mut Entry {
+        if self.sources.len() >= SOURCES
+            && !self.sources.contains(source)
+            && let Some((_, gone)) = self.sources.pop_lru()
+        {
+            self.bytes -= gone.said.as_ref().map_or(0, Said::bytes);
+        }
+        self.sources.get_or_insert_mut(source.clone(), Entry::default)
+    }
+
+    fn ask(&mut self, now: Now, source: &Source) {
+        if self.waiting.len() >= MAX_WAITING {
+            self.refuse(now, source);
+            return;
+        }
+        let entry = self.entry(source);
+        if !entry.is_asked {
+            entry.is_asked = true;
+            self.waiting.push_back(source.clone());
+        }
+    }
+
+    /// It is not asked, and that is remembered for a while.
+    fn refuse(&mut self, now: Now, source: &Source) {
+        let until = now.mono + self.times.negative;
+        let entry = self.entry(source);
+        entry.has_answered = true;
+        entry.until = until;
+    }
+
+    /// What is proven of a peer by the answers that are there, and when that changes by itself.
+    fn standing(&self, now: Now, peer: PeerId) -> Option<(Standing, Option<u64>)> {
+        let claims = &self.peers.peek(&peer)?.claims;
+        let mut standing = Standing {
+            former: former(peer, &claims.rotations, now.unix),
+            ..Standing::default()
+        };
+        let mut look_at: Option<u64> = None;
+        let mut sooner = |at: u64| {
+            if at > now.unix {
+                look_at = Some(look_at.map_or(at, |known| known.min(at)));
+            }
+        };
+        claims
+            .rotations
+            .iter()
+            .for_each(|rotation| sooner(rotation.ends_ms()));
+        if let Some(did) = &claims.web
+            && self
+                .document(&did.to_string())
+                .is_some_and(|document| document.names(peer))
+        {
+            standing.names.push(did.to_string());
+        }
+        if let Some(did) = &claims.dns
+            && let Some(Said::Peers(peers)) = self.said(&Source::Dns(did.clone()))
+            && peers.contains(&peer)
+        {
+            standing.names.push(did.to_string());
+        }
+        for credential in claims.credentials_by(&self.asks) {
+            let grant = credential.grant();
+            sooner(grant.from_ms);
+            grant.until_ms.iter().for_each(|until| sooner(*until));
+            let names = std::iter::once(peer).chain(standing.former.iter().copied());
+            let is_subject = names.filter_map(did_key_of).any(|name| name == grant.subject)
+                || standing.names.contains(&grant.subject);
+            standing.vouched |= is_subject && self.holds(now, credential);
+        }
+        Some((standing, look_at))
+    }
+
+    /// Whether a credential counts, by its issuer, its time and its status.
+    fn holds(&self, now: Now, credential: &Credential) -> bool {
+        let grant = credential.grant();
+        let keys = issuer_keys(&grant.issuer, self.document(&grant.issuer));
+        if credential.check(&keys, now.unix).is_err() {
+            return false;
+        }
+        let Some(entry) = &grant.status else { return true };
+        let Some(Said::List(list)) = self.said(&Source::List(entry.list.clone())) else {
+            return false;
+        };
+        StatusList::read(list, &grant.issuer, &keys, now.unix).is_ok_and(|list| list.check(entry).is_ok())
+    }
+
+    fn document(&self, did: &str) -> Option<&Document> {
+        match self.said(&Source::Web(did.parse().ok()?))? {
+            Said::Document(document) => Some(document),
+            _ => None,
+        }
+    }
+
+    fn said(&self, source: &Source) -> Option<&Said> {
+        self.sources.peek(source)?.said.as_ref()
+    }
+}
+
+/// Whether something counted before and does not now.
+fn has_lost(before: &Standing, now: &Standing) -> bool {
+    before.names.iter().any(|name| !now.names.contains(name))
+        || before.former.iter().any(|peer| !now.former.contains(peer))
+        || (before.vouched && !now.vouched)
+}
+
+impl Known {
+    fn may_ask(&mut self, now: Now) -> bool {
+        if now.mono.saturating_sub(self.asked.0) >= MINUTE {
+            self.asked = (now.mono, 0);
+        }
+        self.asked.1 += 1;
+        self.asked.1 <= NEW_EACH
+    }
+}
+
+#[cfg(test)]
+mod tests;

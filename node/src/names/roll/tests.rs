@@ -1,0 +1,377 @@
+use std::collections::HashMap;
+
+use agentanycast_identity::{
+    Keypair,
+    credential::{Entry, Grant, Suite},
+    document_of, peer_id,
+    rotation::Rotation,
+};
+use agentanycast_proto::v1::P2pExtension;
+use proptest::prelude::*;
+
+use super::*;
+
+const UNIX: u64 = 1_700_000_000_000;
+const DAY: u64 = 24 * 3600 * 1000;
+const WEB: &str = "did:web:example.org";
+const TIMES: Times = Times {
+    believed: Duration::from_mins(5),
+    negative: Duration::from_secs(30),
+    stale: Duration::from_hours(1),
+};
+
+fn key(n: u8) -> Keypair {
+    Keypair::ed25519_from_bytes([n; 32]).unwrap()
+}
+
+fn peer(n: u8) -> PeerId {
+    peer_id(&key(n))
+}
+
+fn at(seconds: u64) -> Now {
+    Now {
+        mono: Duration::from_secs(seconds),
+        unix: UNIX + seconds * 1000,
+    }
+}
+
+fn names() -> Asks {
+    Asks {
+        names: true,
+        issuers: Vec::new(),
+    }
+}
+
+fn roll(asks: Asks) -> Roll {
+    Roll::new(asks, TIMES)
+}
+
+fn web(n: u8, did: &str) -> Claims {
+    let extension = P2pExtension {
+        did_web: did.to_owned(),
+        ..P2pExtension::default()
+    };
+    Claims::of(peer(n), &extension)
+}
+
+fn source(did: &str) -> Source {
+    Source::Web(did.parse().unwrap())
+}
+
+fn document(did: &str, n: u8) -> Said {
+    let document = document_of(did, peer(n), None).unwrap().to_string();
+    Said::Document(Document::read(did, document.as_bytes()).unwrap())
+}
+
+fn failure(is_passing: bool) -> Failure {
+    Failure {
+        why: "for a test".to_owned(),
+        is_passing,
+    }
+}
+
+/// What is asked now.
+fn asked(roll: &mut Roll) -> Vec<Source> {
+    std::iter::from_fn(|| roll.next_to_ask()).collect()
+}
+
+/// The names that the engine is told of, of each peer that it is told of.
+fn told(roll: &mut Roll, now: Now) -> HashMap<PeerId, Vec<String>> {
+    let verdicts = roll.verdicts(now).into_iter();
+    verdicts.map(|told| (told.peer, told.standing.names)).collect()
+}
+
+fn proven(n: u8) -> HashMap<PeerId, Vec<String>> {
+    [(peer(n), vec![WEB.to_owned()])].into()
+}
+
+fn nothing(n: u8) -> HashMap<PeerId, Vec<String>> {
+    [(peer(n), Vec::new())].into()
+}
+
+#[test]
+fn a_name_counts_once_its_document_has_the_key_and_is_asked_for_once() {
+    let mut roll = roll(names());
+    roll.claim(at(0), peer(1), web(1, WEB));
+    roll.claim(at(0), peer(2), web(2, WEB));
+    assert!(told(&mut roll, at(0)).is_empty() && roll.is_open(peer(1)));
+    assert_eq!(asked(&mut roll), [source(WEB)]);
+    roll.heard(at(1), &source(WEB), Ok(document(WEB, 1)));
+    let told_now = told(&mut roll, at(1));
+    assert_eq!(told_now[&peer(1)], [WEB]);
+    assert!(told_now[&peer(2)].is_empty() && !roll.is_open(peer(2)));
+    // Whoever comes again is told at once.
+    roll.claim(at(2), peer(1), web(1, WEB));
+    assert_eq!(told(&mut roll, at(2)), proven(1));
+    assert_eq!(asked(&mut roll), []);
+}
+
+#[test]
+fn it_is_asked_again_in_time_and_ends_with_its_document() {
+    let mut roll = roll(names());
+    roll.claim(at(0), peer(1), web(1, WEB));
+    roll.verdicts(at(0));
+    asked(&mut roll);
+    roll.heard(at(0), &source(WEB), Ok(document(WEB, 1)));
+    assert_eq!(told(&mut roll, at(0)), proven(1));
+    let next = |roll: &mut Roll, now, said| {
+        roll.tick(at(now - 1), |_| true);
+        roll.verdicts(at(now - 1));
+        assert_eq!(asked(roll), [], "not yet");
+        roll.tick(at(now), |_| true);
+        roll.verdicts(at(now));
+        assert_eq!(asked(roll), [source(WEB)]);
+        roll.heard(at(now), &source(WEB), said);
+        told(roll, at(now))
+    };
+    // Out of reach it counts on, for a while.
+    assert!(next(&mut roll, 300, Err(failure(true))).is_empty());
+    assert!(next(&mut roll, 330, Ok(document(WEB, 1))).is_empty());
+    // With another key it ends, and so it does when the document is gone.
+    assert_eq!(next(&mut roll, 630, Ok(document(WEB, 2))), nothing(1));
+    assert_eq!(next(&mut roll, 930, Ok(document(WEB, 1))), proven(1));
+    assert_eq!(next(&mut roll, 1230, Err(failure(false))), nothing(1));
+    // That there is none is asked again sooner.
+    assert_eq!(next(&mut roll, 1260, Ok(document(WEB, 1))), proven(1));
+    let mut now = 1560;
+    while now < 1560 + 3600 {
+        assert!(next(&mut roll, now, Err(failure(true))).is_empty(), "{now}");
+        now += 30;
+    }
+    assert_eq!(next(&mut roll, now, Err(failure(true))), nothing(1));
+}
+
+#[test]
+fn who_is_gone_is_not_asked_about() {
+    let mut roll = roll(names());
+    roll.claim(at(0), peer(1), web(1, WEB));
+    roll.verdicts(at(0));
+    asked(&mut roll);
+    roll.heard(at(0), &source(WEB), Ok(document(WEB, 1)));
+    roll.verdicts(at(0));
+    roll.tick(at(300), |_| false);
+    assert_eq!(told(&mut roll, at(300)), nothing(1));
+    assert_eq!(
+        (asked(&mut roll), roll.peers.len(), roll.sources.len(), roll.bytes),
+        (vec![], 0, 0, 0)
+    );
+}
+
+#[test]
+fn without_rules_that_ask_for_names_nobody_is_asked() {
+    let mut roll = roll(Asks::default());
+    roll.claim(at(0), peer(1), web(1, WEB));
+    assert_eq!(told(&mut roll, at(0)), nothing(1));
+    assert_eq!(asked(&mut roll), []);
+    // With rules that do, those who are there are looked at.
+    roll.ask_for(names());
+    assert!(told(&mut roll, at(1)).is_empty());
+    assert_eq!(asked(&mut roll), [source(WEB)]);
+}
+
+#[test]
+fn nobody_makes_this_node_knock_on_many_doors() {
+    let mut roll = roll(names());
+    let mut count = 0;
+    for n in 0..100 {
+        roll.claim(at(0), peer(1), web(1, &format!("did:web:h{n}.example")));
+        roll.verdicts(at(0));
+        for source in asked(&mut roll) {
+            count += 1;
+            roll.heard(at(0), &source, Err(failure(false)));
+        }
+    }
+    assert_eq!(count, NEW_EACH);
+    assert_eq!(told(&mut roll, at(0)), HashMap::new());
+    assert!(!roll.is_open(peer(1)), "it was told that nothing is proven");
+    roll.claim(at(60), peer(1), web(1, WEB));
+    roll.verdicts(at(60));
+    assert_eq!(asked(&mut roll).len(), 1);
+}
+
+fn with_credential(subject: u8, issuer: u8, status: Option<Entry>) -> Claims {
+    let grant = Grant {
+        id: String::new(),
+        issuer: did_key_of(peer(issuer)).unwrap(),
+        subject: did_key_of(peer(subject)).unwrap(),
+        capabilities: Vec::new(),
+        from_ms: UNIX,
+        until_ms: Some(UNIX + DAY),
+        status,
+    };
+    let signed = grant.sign(&key(issuer), Suite::EddsaJcs2022, UNIX).unwrap();
+    let extension = P2pExtension {
+        verifiable_credentials: vec!["{}".to_owned(), signed.to_string()],
+        ..P2pExtension::default()
+    };
+    Claims::of(peer(1), &extension)
+}
+
+fn vouched(roll: &mut Roll, now: Now) -> Option<bool> {
+    let mut verdicts = roll.verdicts(now).into_iter();
+    let mine = verdicts.find(|told| told.peer == peer(1) && told.is_settled);
+    mine.map(|told| told.standing.vouched)
+}
+
+fn issuer_is(n: u8) -> Asks {
+    Asks {
+        names: false,
+        issuers: vec![did_key_of(peer(n)).unwrap()],
+    }
+}
+
+#[test]
+fn a_credential_vouches_for_its_subject_while_it_counts() {
+    let mut roll = roll(issuer_is(9));
+    for (subject, issuer, counts) in [(1, 9, true), (1, 8, false), (2, 9, false)] {
+        roll.claim(at(0), peer(1), with_credential(subject, issuer, None));
+        let said = vouched(&mut roll, at(0));
+        assert!(
+            said == Some(counts) || (said.is_none() && !counts),
+            "{subject} {issuer}"
+        );
+    }
+    roll.claim(at(0), peer(1), with_credential(1, 9, None));
+    assert_eq!(vouched(&mut roll, at(0)), Some(true));
+    let end = DAY / 1000;
+    roll.tick(at(end - 1), |_| true);
+    assert_eq!(vouched(&mut roll, at(end - 1)), None);
+    roll.tick(at(end), |_| true);
+    assert_eq!(vouched(&mut roll, at(end)), Some(false));
+}
+
+#[test]
+fn a_credential_that_was_taken_back_vouches_for_nobody() {
+    let url = "https://issuer.example/list";
+    let entry = Entry {
+        list: url.to_owned(),
+        index: 5,
+        purpose: "revocation".to_owned(),
+    };
+    let list = Source::List(url.to_owned());
+    let issuer = did_key_of(peer(9)).unwrap();
+    let mut bits = StatusList::new("revocation");
+    let signed = |bits: &StatusList, n: u8| {
+        let text = bits.sign(url, &did_key_of(peer(n)).unwrap(), &key(n), UNIX, DAY);
+        Said::List(text.unwrap().to_string().into())
+    };
+    let clear = signed(&bits, 9);
+    let foreign = signed(&bits, 8);
+    bits.set(5);
+    let set = signed(&bits, 9);
+    assert!(issuer_is(9).issuers.contains(&issuer));
+    for (said, counts) in [
+        (Ok(clear), true),
+        (Ok(set), false),
+        (Ok(foreign), false),
+        (Ok(Said::List(Bytes::from_static(b"{}"))), false),
+        (Err(failure(true)), false),
+    ] {
+        let mut roll = roll(issuer_is(9));
+        roll.claim(at(0), peer(1), with_credential(1, 9, Some(entry.clone())));
+        assert_eq!(vouched(&mut roll, at(0)), None);
+        assert_eq!(asked(&mut roll), std::slice::from_ref(&list));
+        roll.heard(at(0), &list, said);
+        assert_eq!(vouched(&mut roll, at(0)), Some(counts));
+    }
+}
+
+#[test]
+fn former_keys_are_told_while_the_change_counts() {
+    let rotation = Rotation::sign(&key(2), &key(1), UNIX).unwrap();
+    let extension = P2pExtension {
+        key_rotations: vec![b"x".to_vec(), rotation.to_bytes()],
+        ..P2pExtension::default()
+    };
+    let claims = Claims::of(peer(1), &extension);
+    assert!(claims.is_any(&Asks::default()));
+    let mut roll = roll(Asks::default());
+    roll.claim(at(0), peer(1), claims);
+    let verdicts = roll.verdicts(at(0));
+    assert_eq!(verdicts[0].standing.former, [peer(2)]);
+    let end = 30 * DAY / 1000;
+    roll.tick(at(end), |_| true);
+    assert_eq!(roll.verdicts(at(end))[0].standing.former, []);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Claim(u8, u8),
+    Hear(prop::sample::Index, u8),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0..4_u8, 0..4_u8).prop_map(|(peer, did)| Step::Claim(peer, did)),
+        (any::<prop::sample::Index>(), 0..6_u8).prop_map(|(which, said)| Step::Hear(which, said)),
+        (1..400_u64).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 0..60)
+}
+
+proptest! {
+    /// Whatever is claimed, answered and when: a name that counts was said by its source within the time that it counts,
+    /// nothing is asked twice at once, and whoever claims is told when everything has been answered.
+    #[test]
+    fn what_counts_was_said(steps in steps()) {
+        let did = |n: u8| format!("did:web:h{n}.example");
+        let mut roll = roll(names());
+        let mut now = 0;
+        let mut flying: Vec<Source> = Vec::new();
+        // When each source said last which key is the name's.
+        let mut said: HashMap<Source, (u64, Option<u8>)> = HashMap::new();
+        let mut believed: HashMap<u8, Vec<String>> = HashMap::new();
+        let mut claimed: HashMap<u8, u8> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Claim(n, which) => {
+                    roll.claim(at(now), peer(n), web(n, &did(which)));
+                    claimed.insert(n, which);
+                }
+                Step::Hear(which, answer) if !flying.is_empty() => {
+                    let source = flying.swap_remove(which.index(flying.len()));
+                    let n = (0..4).find(|n| source == self::source(&did(*n))).unwrap();
+                    let heard = match answer {
+                        4 => Err(failure(true)),
+                        5 => Err(failure(false)),
+                        key => Ok(document(&did(n), key)),
+                    };
+                    match answer {
+                        4 => {}
+                        5 => { said.insert(source.clone(), (now, None)); }
+                        key => { said.insert(source.clone(), (now, Some(key))); }
+                    }
+                    roll.heard(at(now), &source, heard);
+                }
+                Step::Hear(..) => {}
+                Step::Pass(seconds) => {
+                    now += seconds;
+                    roll.tick(at(now), |_| true);
+                }
+            }
+            for told in roll.verdicts(at(now)) {
+                let n = (0..4).find(|n| peer(*n) == told.peer).unwrap();
+                believed.insert(n, told.standing.names);
+            }
+            for source in asked(&mut roll) {
+                prop_assert!(!flying.contains(&source));
+                flying.push(source);
+            }
+            prop_assert!(flying.len() <= AT_ONCE);
+            for (n, names) in &believed {
+                for name in names {
+                    let (when, key) = said[&source(name)];
+                    prop_assert_eq!(key, Some(*n));
+                    // With the answer that is on its way, if its source is slow.
+                    prop_assert!(now - when <= 300 + 3600 + 400 || flying.contains(&source(name)));
+                }
+            }
+            if flying.is_empty() {
+                for n in claimed.keys() {
+                    prop_assert!(!roll.is_open(peer(*n)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Names besides keys, between daemons: a did:web by its document, a did:dns by its record, and credentials. Each counts
+//! once it is proven, from the first task on, and as long as it is.
+
+use std::{fs, path::PathBuf, time::SystemTime};
+
+use agentanycast::Node;
+use agentanycast_identity::{
+    Keypair, PeerId,
+    credential::{Entry, Grant, StatusList, Suite},
+    did_key_of, document_of, peer_id,
+};
+use agentanycast_tests::{
+    Builder, Daemon, agent::Agent, daemon::Home, eventually, http::Client, pair::connected,
+};
+
+use crate::{
+    scene::{ended, rejected, send},
+    web::{Names, Page, Web},
+};
+
+const DOCUMENT: &str = "/.well-known/did.json";
+
+fn id(daemon: &Daemon) -> PeerId {
+    daemon.peer_id().to_string().parse().unwrap()
+}
+
+fn page(did: &str, peer: PeerId) -> Page {
+    Page::Text(document_of(did, peer, None).unwrap().to_string())
+}
+
+fn allows(source: &str) -> String {
+    format!("[[policy.acl]]\nsource = {source:?}\nallow = true\n")
+}
+
+/// The daemon that sends tasks, before the one with these settings, which has an agent that echoes.
+struct Scene {
+    asker: Daemon,
+    node: Node,
+    guarded: Daemon,
+    _agent: Agent,
+}
+
+impl Scene {
+    async fn new(asker: Daemon, settings: &str) -> Self {
+        let guarded = Builder::new(Home::new()).bootstrap(asker.tcp()).config(settings);
+        let guarded = guarded.start().await;
+        let node = asker.node().await;
+        connected(&node, &guarded).await;
+        let agent = Agent::echo(&guarded.node().await);
+        Self {
+            asker,
+            node,
+            guarded,
+            _agent: agent,
+        }
+    }
+
+    async fn ask(&self) -> Result<String, agentanycast::TaskError> {
+        ended(&send(&self.node, &self.guarded).await).await
+    }
+}
+
+async fn named(did: &str) -> Daemon {
+    Daemon::builder()
+        .bridge()
+        .args([format!("--did-web={did}")])
+        .start()
+        .await
+}
+
+/// The document that a node's own bridge serves proves its name, to the first task that it sends.
+#[tokio::test]
+async fn a_name_of_the_web_is_proven_by_the_document_that_the_bridge_serves() {
+    let web = Web::start().await;
+    for path in ["", "/agents/a"] {
+        let did = web.did(path);
+        let asker = named(&did).await;
+        let at = if path.is_empty() {
+            DOCUMENT.to_owned()
+        } else {
+            format!("{path}/did.json")
+        };
+        let (status, text) = Client::new(format!("http://{}", asker.bridge())).text(&at).await;
+        assert_eq!(status, 200, "{text}");
+        assert_eq!(
+            agentanycast_identity::Document::read(&did, text.as_bytes())
+                .unwrap()
+                .keys(agentanycast_identity::Use::Authentication)
+                .map(|(_, key)| key)
+                .collect::<Vec<_>>(),
+            [id(&asker)]
+        );
+        web.put(&at, Page::Behind(asker.bridge()));
+        let scene = Scene::new(asker, &(allows(&did) + &web.known())).await;
+        assert_eq!(scene.ask().await.unwrap(), "echo: hello");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_proven_lets_nobody_in() {
+    let web = Web::start().await;
+    let did = web.did("");
+    let other = peer_id(&Keypair::generate_ed25519());
+    let asker = named(&did).await;
+    let pages = [
+        None,
+        Some(page(&did, other)),
+        Some(page(&web.did("/agents/b"), id(&asker))),
+        Some(Page::Text("{".to_owned())),
+        Some(Page::Endless),
+    ];
+    drop(asker);
+    for page in pages {
+        match page.clone() {
+            Some(page) => web.put(DOCUMENT, page),
+            None => web.remove(DOCUMENT),
+        }
+        let scene = Scene::new(named(&did).await, &(allows(&did) + &web.known())).await;
+        let reason = rejected(scene.ask().await);
+        assert!(reason.contains("no rule allows it"), "{page:?}: {reason}");
+        assert!(web.asked() > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_name_ends_with_its_document_and_comes_back_with_it() {
+    let web = Web::start().await;
+    let did = web.did("");
+    let asker = named(&did).await;
+    let me = id(&asker);
+    web.put(DOCUMENT, page(&did, me));
+    let settings = allows(&did) + "[identity]\ncache_ttl = \"1s\"\n" + &web.known();
+    let scene = Scene::new(asker, &settings).await;
+    scene.ask().await.unwrap();
+    web.put(DOCUMENT, page(&did, peer_id(&Keypair::generate_ed25519())));
+    eventually("the name is lost", || async {
+        scene.ask().await.is_err().then_some(())
+    })
+    .await;
+    web.put(DOCUMENT, page(&did, me));
+    eventually("the name counts again", || async { scene.ask().await.ok() }).await;
+    assert_eq!(id(&scene.asker), me);
+}
+
+/// A card makes nobody connect to hosts behind it.
+#[tokio::test]
+async fn private_hosts_are_not_asked_unless_that_is_allowed() {
+    let web = Web::start().await;
+    let did = web.did("");
+    let asker = named(&did).await;
+    web.put(DOCUMENT, page(&did, id(&asker)));
+    let scene = Scene::new(asker, &allows(&did)).await;
+    rejected(scene.ask().await);
+    assert_eq!(web.asked(), 0);
+}
+
+/// Without rules that ask for names nobody is asked about them.
+#[tokio::test]
+async fn names_that_no_rule_asks_for_are_not_looked_up() {
+    let web = Web::start().await;
+    let did = web.did("");
+    let scene = Scene::new(named(&did).await, &(allows("*") + &web.known())).await;
+    scene.ask().await.unwrap();
+    assert_eq!(web.asked(), 0);
+}
+
+#[tokio::test]
+async fn a_domain_names_its_peers() {
+    let names = Names::start().await;
+    let asker = || Daemon::builder().args(["--did-dns=agents.example.org"]);
+    let settings = format!(
+        "{}[identity]\nname_server = \"{}\"\n",
+        allows("did:dns:agents.example.org"),
+        names.address()
+    );
+    let scene = Scene::new(asker().start().await, &settings).await;
+    rejected(scene.ask().await);
+    let other = did_key_of(peer_id(&Keypair::generate_ed25519())).unwrap();
+    names.put("_did.agents.example.org", &format!("did={other}"));
+    let scene = Scene::new(asker().start().await, &settings).await;
+    rejected(scene.ask().await);
+    let asker = asker().start().await;
+    let own = did_key_of(id(&asker)).unwrap();
+    names.put("_did.agents.example.org", &format!("did={own}"));
+    let scene = Scene::new(asker, &settings).await;
+    assert_eq!(scene.ask().await.unwrap(), "echo: hello");
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    now.as_millis() as u64
+}
+
+/// A home with a key and a credential about it.
+fn with_credential(
+    grant: impl FnOnce(String) -> Grant,
+    issuer: &Keypair,
+    suite: Suite,
+) -> (Builder, PathBuf) {
+    let home = Home::new();
+    let key = agentanycast_identity::load_or_create(&home.path().join("key")).unwrap();
+    let grant = grant(did_key_of(peer_id(&key)).unwrap());
+    let path = home.path().join("credential.json");
+    fs::write(&path, grant.sign(issuer, suite, now()).unwrap().to_string()).unwrap();
+    let settings = format!("[identity]\ncredentials = [\"{}\"]\n", path.display());
+    (Builder::new(home).config(&settings), path)
+}
+
+#[tokio::test]
+async fn a_credential_of_a_trusted_issuer_vouches_for_its_subject() {
+    let web = Web::start().await;
+    let [trusted, other] = [(); 2].map(|()| Keypair::generate_ed25519());
+    let issuer = did_key_of(peer_id(&trusted)).unwrap();
+    let settings = format!(
+        "[policy]\ntrust = \"known\"\ntrusted_issuers = [{issuer:?}]\n{}",
+        web.known()
+    );
+    let grant = |by: &Keypair, status: Option<usize>| {
+        let issuer = did_key_of(peer_id(by)).unwrap();
+        let list = web.url("/status");
+        move |subject| Grant {
+            id: String::new(),
+            issuer,
+            subject,
+            capabilities: vec!["echo".to_owned()],
+            from_ms: now() - 10_000,
+            until_ms: Some(now() + 3_600_000),
+            status: status.map(|index| Entry {
+                list,
+                index,
+                purpose: "revocation".to_owned(),
+            }),
+        }
+    };
+    let mut taken_back = StatusList::new("revocation");
+    taken_back.set(7);
+    let list = taken_back.sign(&web.url("/status"), &issuer, &trusted, now(), 3_600_000);
+    web.put("/status", Page::Text(list.unwrap().to_string()));
+    let cases = [
+        (&trusted, Suite::EddsaJcs2022, None, true),
+        (&trusted, Suite::Ed25519Signature2020, None, true),
+        (&other, Suite::EddsaJcs2022, None, false),
+        (&trusted, Suite::EddsaJcs2022, Some(6), true),
+        (&trusted, Suite::EddsaJcs2022, Some(7), false),
+    ];
+    for (by, suite, status, counts) in cases {
+        let (asker, _) = with_credential(grant(by, status), by, suite);
+        let scene = Scene::new(asker.start().await, &settings).await;
+        let outcome = scene.ask().await;
+        if counts {
+            assert_eq!(outcome.unwrap(), "echo: hello");
+        } else {
+            assert!(rejected(outcome).contains("peers that it knows only"));
+        }
+    }
+    // Without any, and with another one's.
+    let scene = Scene::new(Daemon::builder().start().await, &settings).await;
+    rejected(scene.ask().await);
+    let foreign =
+        |_| grant(&trusted, None)("did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH".to_owned());
+    let (asker, path) = with_credential(foreign, &trusted, Suite::EddsaJcs2022);
+    let ended = asker.run_to_end().await;
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        !ended.status.success() && said.contains(&path.display().to_string()),
+        "{said}"
+    );
+}
