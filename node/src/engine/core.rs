@@ -68,6 +68,7 @@ pub struct Core {
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
     pub(super) tally: Tally,
+    pub(super) refusals: super::refusals::Refusals,
     /// Who may send tasks; None: everybody, and nothing is written down.
     pub(super) door: Option<Box<super::door::Door>>,
     pub(super) last_collection: Duration,
@@ -120,6 +121,7 @@ impl Core {
             peers: super::peers::Peers::load(&*store)?,
             idempotency: super::idempotency::Keys::load(&*store)?,
             tally: Tally::default(),
+            refusals: super::refusals::Refusals::default(),
             door: None,
             last_collection: now.mono,
             more_to_collect: false,
