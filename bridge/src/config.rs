@@ -291,6 +291,12 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn the_man_page_and_completions_are_fresh() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        agentanycast_program::pages::check(settings::command(&PROGRAM), &top).unwrap();
+    }
+
     fn load(args: &[&str]) -> Result<Config, ConfigError> {
         let args = std::iter::once("bridge").chain(args.iter().copied());
         let no_file = |_: &Path| Err(io::ErrorKind::NotFound.into());

@@ -14,6 +14,8 @@ pub mod a2a;
 pub mod auth;
 pub mod config;
 pub mod fetch;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod gateway;
 mod grpc;
 pub mod http;

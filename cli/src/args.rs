@@ -15,7 +15,7 @@ const EXIT_CODES: &str = "Exit codes:
 
 /// Send tasks to agents, peer to peer.
 #[derive(Debug, Parser)]
-#[command(name = "anycast", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+#[command(name = "anycast", version = agentanycast_program::VERSION, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -59,6 +59,11 @@ pub(crate) enum Command {
     /// Show one task, with what was said and what came out
     #[command(after_help = EXIT_CODES)]
     Task(TaskArgs),
+    /// Say why a task is where it is: each hop, attempt, acknowledgement and refusal, and what to do next
+    #[command(after_help = EXIT_CODES)]
+    Trace(TraceArgs),
+    /// Watch what the daemon is doing: tasks, peers, queue, refusals, log
+    Top(TopArgs),
     /// Cancel a task
     Cancel(CancelArgs),
     /// Show who this node is: peer id and did:key
@@ -272,6 +277,23 @@ pub(crate) struct TaskArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct TraceArgs {
+    /// The task's id, as `anycast tasks` lists it, or as its sender knows it
+    #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TopArgs {
+    /// Show it once and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Time between two looks, such as 500ms or 2s
+    #[arg(long, default_value = "1s", value_parser = parse_interval, value_name = "TIME")]
+    pub(crate) interval: Duration,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct CancelArgs {
     /// The task's id, as `anycast tasks` lists it
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
@@ -312,6 +334,16 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Not so short that watching becomes work, nor so long that it looks dead.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text)?;
+    if (Duration::from_millis(100)..=Duration::from_mins(1)).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("expected 100ms to 60s".to_owned())
+    }
+}
+
 fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -328,6 +360,12 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_man_pages_and_completions_are_fresh() {
+        let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        agentanycast_program::pages::check(Args::command(), &top).unwrap();
     }
 
     #[test]

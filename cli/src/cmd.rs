@@ -18,6 +18,8 @@ mod send;
 mod status;
 mod task;
 mod tasks;
+mod top;
+mod trace;
 
 /// Runs any command but the daemon.
 pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failure> {
@@ -31,6 +33,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Relays => relays::run(context).await,
         Command::Card(card) => card::run(context, card).await,
         Command::Task(task) => task::run(context, task).await,
+        Command::Top(args) => top::run(context, args).await,
+        Command::Trace(task) => trace::run(context, task).await,
         Command::Cancel(cancel) => cancel::run(context, cancel).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,

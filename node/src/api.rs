@@ -2,12 +2,13 @@
 //!
 //! `node_service` has the sixteen calls, `tasks` what those on one task do, `session` carries the latter on one
 //! stream, `streams` has the two that carry artifacts, `present` keeps answers within what the caller's library
-//! takes, `task_list`, `notes` and `network` are additive, `too_large` a refusal of the gRPC library in our terms;
+//! takes, `task_list`, `notes`, `network` and `diagnostics` are additive, `too_large` a refusal of the gRPC library in our terms;
 //! `listen`, `authority` and `auth` are the door.
 
 pub mod auth;
 pub mod authority;
 mod content;
+mod diagnostics;
 pub mod listen;
 mod network;
 mod node_service;
@@ -20,7 +21,7 @@ mod tasks;
 pub mod too_large;
 mod updates;
 
-use std::{sync::Arc, time::SystemTime};
+use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::P2pExtension;
@@ -50,6 +51,8 @@ struct Node {
     anycast: Anycast,
     started_at: SystemTime,
     limits: Limits,
+    /// Where decisions are written down, if they are.
+    audit_log: Option<PathBuf>,
 }
 
 /// What the operator set that calls depend on.
@@ -63,7 +66,13 @@ pub struct Limits {
 
 impl Api {
     /// The service of a running node.
-    pub fn new(engine: Engine, net: net::Handle, anycast: Anycast, limits: Limits) -> Self {
+    pub fn new(
+        engine: Engine,
+        net: net::Handle,
+        anycast: Anycast,
+        limits: Limits,
+        audit_log: Option<PathBuf>,
+    ) -> Self {
         let started_at = SystemTime::now();
         Self {
             node: Arc::new(Node {
@@ -72,6 +81,7 @@ impl Api {
                 anycast,
                 started_at,
                 limits,
+                audit_log,
             }),
         }
     }

@@ -323,7 +323,7 @@ words! {
 pub type Loaded = settings::Loaded<Config>;
 
 /// The node to its settings.
-static PROGRAM: Program<Config> = Program {
+pub(crate) static PROGRAM: Program<Config> = Program {
     name: "agentanycastd",
     version: env!("CARGO_PKG_VERSION"),
     about: "The AgentAnycast node: connects the agents on this machine to agents elsewhere",

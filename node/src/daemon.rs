@@ -17,9 +17,9 @@ use agentanycast_program::process;
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
-        network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
-        session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
-        task_note_service_server::TaskNoteServiceServer,
+        diagnostics_service_server::DiagnosticsServiceServer, network_service_server::NetworkServiceServer,
+        node_service_server::NodeServiceServer, session_service_server::SessionServiceServer,
+        task_list_service_server::TaskListServiceServer, task_note_service_server::TaskNoteServiceServer,
     },
 };
 use anyhow::Context as _;
@@ -221,7 +221,8 @@ impl Node {
             max_artifact_bytes: config.max_artifact_bytes.0,
             outbound: config.bridge.outbound.enabled,
         };
-        let api = Api::new(engine.clone(), net.clone(), anycast, limits);
+        let audit_log = config.policy.audit_log_path.clone();
+        let api = Api::new(engine.clone(), net.clone(), anycast, limits, audit_log);
         let outbound_stop = CancellationToken::new();
         let outbound = outbound::start(&engine, &config.bridge.outbound, outbound_stop.clone())?;
         let server_stop = CancellationToken::new();
@@ -552,6 +553,7 @@ fn serve(
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
     let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_notes = TaskNoteServiceServer::new(api.clone());
+    let diagnostics = DiagnosticsServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_list = TaskListServiceServer::new(api)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
@@ -572,7 +574,8 @@ fn serve(
         .add_service(session)
         .add_service(task_list)
         .add_service(task_notes)
-        .add_service(network);
+        .add_service(network)
+        .add_service(diagnostics);
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;
         let watch_health = async {

@@ -16,6 +16,7 @@ mod door;
 mod failover;
 mod feed;
 mod idempotency;
+mod inspect;
 mod listing;
 mod lobby;
 mod marks;
@@ -27,6 +28,7 @@ mod peers;
 mod queue;
 mod receive;
 mod records;
+mod refusals;
 mod refuse;
 mod seen;
 mod shelf;
@@ -52,10 +54,12 @@ pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Due, StreamRoute},
     core::Core,
+    inspect::{Activity, Queued, Whereabouts},
     noted::NoteWatch,
     notes::Note,
     originate::SendTask,
     outside::{Bell, Said},
+    refusals::Refusal,
     shell::{Loaded, Parts, StartError, start},
     spans::{Span, SpanKind},
     tally::{Direction, Spread, Tally},
@@ -217,6 +221,16 @@ impl Engine {
     /// A task whole.
     pub async fn task(&self, id: String) -> Result<Task, EngineError> {
         self.call(move |core, _| core.task(&id)).await
+    }
+
+    /// Where a task is.
+    pub async fn whereabouts(&self, id: String) -> Result<Whereabouts, EngineError> {
+        self.call(move |core, _| core.whereabouts(&id)).await
+    }
+
+    /// What is being done.
+    pub async fn activity(&self) -> Result<Activity, EngineError> {
+        self.call(|core, _| Ok(core.activity())).await
     }
 
     /// Tasks, newest change first, from behind `after` on, at most [`MAX_PAGE`].

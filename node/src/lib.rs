@@ -7,6 +7,8 @@ pub mod config;
 mod daemon;
 pub mod delivery;
 pub mod engine;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod names;
 pub mod net;
 mod outbound;

@@ -42,7 +42,7 @@ pub use self::{
     counters::{Counter, Counters},
     dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},
     frame::{FrameBatch, MAX_FRAME_BYTES},
-    handle::{DialAttempt, DialError, Handle},
+    handle::{DialAttempt, DialError, Handle, WayTo},
     inbound::InboundFrame,
     nat::Nat,
     reach::Reachable,
@@ -52,6 +52,9 @@ pub use self::{
     turns::Turns,
     writer::FrameWriter,
 };
+
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use self::{card::fuzz as fuzz_card, frame::fuzz as fuzz_frame};
 
 /// What a node's network needs to know at its start.
 #[derive(Clone, Debug)]

@@ -259,6 +259,9 @@ pub struct Task {
     pub outside: Option<Outside>,
     /// By which a gateway lists it.
     pub group: Option<Group>,
+    /// When its originator first knew that the assignee has it, Unix milliseconds. Written with the next change: of
+    /// no consequence but for who asks.
+    pub arrived_at: Option<u64>,
 }
 
 /// What a gateway lists tasks by, in its own terms.
@@ -300,6 +303,8 @@ pub struct Attempt {
     pub peer: PeerId,
     /// Why, for people.
     pub reason: String,
+    /// When it was given up, Unix milliseconds; 0: written by a version that did not keep it.
+    pub left_at: u64,
 }
 
 /// Longest id of a task, context, message or artifact, in bytes: UUIDs take 36, deployed peers use
@@ -415,6 +420,7 @@ impl Task {
         route.attempts.push(Attempt {
             peer: first,
             reason: reason.to_owned(),
+            left_at: now,
         });
         self.role = Role::Originator(next);
         self.updated_at = now;

@@ -4,6 +4,13 @@
 //! touch this process and nothing else.
 
 pub mod address;
+#[cfg(feature = "corpus")]
+pub mod corpus;
 pub mod logging;
+#[cfg(feature = "pages")]
+pub mod pages;
 pub mod process;
 pub mod settings;
+
+/// What `--version` says behind a program's name: the version, in brackets the commit where it is known, and the target.
+pub const VERSION: &str = env!("AGENTANYCAST_VERSION");

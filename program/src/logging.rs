@@ -3,7 +3,13 @@
 //! The rule for all callers: identifiers, sizes, states and reasons may be logged; the content of
 //! messages, artifacts and metadata never, at any level.
 
-use std::{io, panic, thread};
+use std::{
+    collections::VecDeque,
+    io::{self, Write},
+    panic,
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 use tracing_subscriber::{
     EnvFilter, Layer as _, Registry, fmt,
@@ -26,6 +32,54 @@ const CHATTY: [&str; 8] = [
     "yamux",
 ];
 
+/// Lines that are kept in memory, for whoever looks.
+const KEPT: usize = 256;
+
+/// Longest line that is kept, in bytes.
+const KEPT_LINE: usize = 512;
+
+/// What was logged last, at `info` and above.
+static LAST: Mutex<Last> = Mutex::new(Last(VecDeque::new()));
+
+#[derive(Debug)]
+struct Last(VecDeque<String>);
+
+impl Last {
+    fn keep(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0
+            .push_back(text[..text.floor_char_boundary(KEPT_LINE)].to_owned());
+    }
+
+    fn newest(&self, most: usize) -> Vec<String> {
+        let first = self.0.len().saturating_sub(most);
+        self.0.iter().skip(first).cloned().collect()
+    }
+}
+
+/// Where lines that are kept go: each is written at once.
+struct Keeper;
+
+impl Write for Keeper {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        LAST.lock().unwrap_or_else(PoisonError::into_inner).keep(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The newest lines of the log, oldest first, at most `most` and 256.
+pub fn newest(most: usize) -> Vec<String> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner).newest(most)
+}
+
 /// Begins to log. An error if this process has a logger already.
 pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
     let lines = fmt::layer().with_writer(io::stderr);
@@ -35,8 +89,17 @@ pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
             .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
             .boxed(),
     };
+    let kept = fmt::layer()
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(|| Keeper);
+    let level_kept = match level {
+        LogLevel::Error | LogLevel::Warn => level,
+        LogLevel::Info | LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
+    };
     Registry::default()
         .with(lines.with_filter(filter(level)))
+        .with(kept.with_filter(filter(level_kept)))
         .try_init()
 }
 
@@ -67,6 +130,20 @@ fn filter(level: LogLevel) -> EnvFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        let mut last = Last(VecDeque::new());
+        for number in 0..KEPT + 7 {
+            last.keep(format!("line {number}\n").as_bytes());
+        }
+        last.keep(&[0xc3, 0xa4].repeat(KEPT_LINE));
+        assert_eq!(last.newest(usize::MAX).len(), KEPT);
+        let two = last.newest(2);
+        assert_eq!(two[0], format!("line {}", KEPT + 6));
+        assert_eq!(two[1].len(), KEPT_LINE);
+        assert_eq!(last.newest(0), Vec::<String>::new());
+    }
 
     #[test]
     fn every_directive_is_understood() {

@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
 pub use error::{ConfigError, Source, quoted};
 pub use file::read_file;
+pub use flags::command;
 pub use value::{ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, expand, host_port, literal};
 
 /// The process's exit code for a [`ConfigError`].

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use prost::Message as _;
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "agentanycast/v1/common.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/a2a_models.proto",
@@ -20,6 +20,7 @@ const FILES: [&str; 14] = [
     "agentanycast/v1/session_service.proto",
     "agentanycast/v1/network_service.proto",
     "agentanycast/v1/task_note_service.proto",
+    "agentanycast/v1/diagnostics_service.proto",
 ];
 
 /// Not of our network: what gateways speak.

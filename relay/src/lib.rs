@@ -3,6 +3,8 @@
 mod clock;
 pub mod config;
 pub mod federation;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod grpc;
 pub mod handle;
 pub mod http;

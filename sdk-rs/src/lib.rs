@@ -61,9 +61,11 @@ pub use json::InvalidData;
 pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
+    activity::{Activity, PeerQueue, Refusal, StatusCount},
     network::{Nat, Network, PeerPath, PlaceState, Relay},
     notes::TaskNote,
     peers::{DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
+    trace::{AuditTrail, PeerReach, QueueState, QueuedEnvelope, Side, Trace},
 };
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};

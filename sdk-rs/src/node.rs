@@ -19,11 +19,13 @@ use crate::{
     task::{Task, TaskFilter, TaskPage},
 };
 
+pub(crate) mod activity;
 pub(crate) mod builder;
 pub(crate) mod daemon;
 pub(crate) mod network;
 pub(crate) mod notes;
 pub(crate) mod peers;
+pub(crate) mod trace;
 
 pub use builder::NodeBuilder;
 use daemon::Daemon;

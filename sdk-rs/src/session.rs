@@ -16,7 +16,8 @@ use std::{
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        self, network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
+        self, diagnostics_service_client::DiagnosticsServiceClient,
+        network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
         session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
         task_note_service_client::TaskNoteServiceClient,
     },
@@ -66,6 +67,7 @@ const NO_CARD: u64 = u64::MAX;
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type DiagnosticsClient = DiagnosticsServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NoteClient = TaskNoteServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type SessionClient = SessionServiceClient<InterceptedService<Channel, MaxMessage>>;
 
@@ -104,6 +106,7 @@ pub(crate) struct Session {
     tasks: TaskListClient,
     network: NetworkClient,
     notes: NoteClient,
+    diagnostics: DiagnosticsClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -120,6 +123,7 @@ impl Session {
         let tasks = TaskListServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let network = NetworkServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let notes = TaskNoteServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let diagnostics = DiagnosticsServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -129,6 +133,7 @@ impl Session {
             tasks: tasks.max_decoding_message_size(MAX_GRPC_MESSAGE),
             network: network.max_decoding_message_size(MAX_GRPC_MESSAGE),
             notes,
+            diagnostics: diagnostics.max_decoding_message_size(MAX_GRPC_MESSAGE),
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
@@ -308,6 +313,28 @@ impl Session {
             async move { client.get_network(request).await }
         };
         self.call(Subject::Node, v1::GetNetworkRequest {}, rpc).await
+    }
+
+    pub(crate) async fn trace_task(
+        &self,
+        request: v1::TraceTaskRequest,
+    ) -> Result<v1::TraceTaskResponse, Error> {
+        let rpc = |_, request: v1::TraceTaskRequest| {
+            let mut client = self.diagnostics.clone();
+            async move { client.trace_task(request).await }
+        };
+        self.call(Subject::Task, request, rpc).await
+    }
+
+    pub(crate) async fn activity(
+        &self,
+        request: v1::GetActivityRequest,
+    ) -> Result<v1::GetActivityResponse, Error> {
+        let rpc = |_, request: v1::GetActivityRequest| {
+            let mut client = self.diagnostics.clone();
+            async move { client.get_activity(request).await }
+        };
+        self.call(Subject::Node, request, rpc).await
     }
 
     async fn once<T>(

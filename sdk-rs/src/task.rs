@@ -95,7 +95,6 @@ pub struct Task {
 
 /// An agent that was sent a task by skill and did not take it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Attempt {
     /// The peer that its daemon is.
     pub peer: Option<PeerId>,

@@ -16,6 +16,7 @@ pub mod bare;
 pub mod bridge;
 pub mod browser;
 pub mod calls;
+pub mod command;
 pub mod daemon;
 pub mod disk;
 pub mod ending;

@@ -40,6 +40,44 @@ use tokio_util::sync::CancellationToken;
 use self::{card::Cards, errand::Run, http::Clients};
 use crate::{config, gateway::Errands};
 
+/// See `fuzz.rs`: what an agent outside says, as an answer, as a card, as events in pieces of this size.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
+    let whole = sse::Reader::default().take(bytes).ok();
+    let mut reader = sse::Reader::default();
+    let mut events = Vec::new();
+    for piece in bytes.chunks(piece.max(1)) {
+        events.extend(reader.take(piece).ok().into_iter().flatten());
+    }
+    assert_eq!(
+        Some(&events),
+        whole.as_ref(),
+        "events do not depend on how they come"
+    );
+    let json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    for answer in events.iter().map(Vec::as_slice).chain([bytes]).filter_map(json) {
+        for binding in [choice::Binding::JsonRpc, choice::Binding::Rest] {
+            let Ok(result) = binding::open(binding, answer.clone()) else {
+                continue;
+            };
+            for version in [super::version::Version::V03, super::version::Version::V10] {
+                // Heard or refused.
+                let _ = heard::read(version, result.clone());
+                let _ = heard::read_bare_task(version, result.clone());
+            }
+        }
+        let at = ::http::Uri::from_static("https://agents.example/card.json");
+        if let Ok(chosen) = choice::choose(answer, &at) {
+            assert!(
+                chosen.interface.url.starts_with("http"),
+                "{:?}",
+                chosen.interface.url
+            );
+        }
+    }
+    let _ = binding::fault_of_status(500, bytes);
+}
+
 /// Errands at once that speak with their agents; those that wait for an answer of their sender do not count.
 const AT_ONCE: usize = 1024;
 

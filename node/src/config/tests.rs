@@ -162,7 +162,7 @@ fn without_a_home_the_paths_have_to_be_given() {
 fn help_and_version_come_before_everything_else() {
     let mut given = Given::file("not toml");
     given.args = vec!["-version".into()];
-    let version = Loaded::Version(format!("agentanycastd {}\n", env!("CARGO_PKG_VERSION")));
+    let version = Loaded::Version(format!("agentanycastd {}\n", agentanycast_program::VERSION));
     assert_eq!(given.load(), Ok(version));
     for flag in ["-h", "-help", "--help"] {
         let Ok(Loaded::Help(text)) = Given::args(&[flag]).load() else {
@@ -512,4 +512,10 @@ proptest! {
             prop_assert!(!line.contains('\n'), "{line}");
         }
     }
+}
+
+#[test]
+fn the_man_page_and_completions_are_fresh() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    agentanycast_program::pages::check(settings::command(&PROGRAM), &top).unwrap();
 }

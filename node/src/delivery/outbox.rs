@@ -77,6 +77,32 @@ impl Depths {
     }
 }
 
+/// How far an envelope is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Not sent on the stream that is open now, if one is.
+    Queued,
+    /// Sent, and to be acknowledged.
+    Sent,
+    /// Sent as often as the retries allow.
+    Parked,
+}
+
+/// An envelope that waits, and how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// The envelope.
+    pub entry: &'a Entry,
+    /// How far it is.
+    pub stage: Stage,
+    /// Times sent since the last stream was opened.
+    pub sent: u32,
+    /// It was on a stream, this one or one before: the peer may have it.
+    pub exposed: bool,
+    /// Envelopes before it.
+    pub ahead: usize,
+}
+
 /// What the caller has to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -208,6 +234,23 @@ impl Outbox {
             sent: self.in_flight,
             parked: self.cursor - self.in_flight,
         }
+    }
+
+    /// The envelopes about a task, oldest first.
+    pub fn about<'a>(&'a self, task_id: &'a str) -> impl Iterator<Item = Progress<'a>> {
+        let of_task = move |(_, waiting): &(usize, &Waiting)| waiting.entry.task_id == task_id;
+        let waiting = self.waiting.iter().enumerate().filter(of_task);
+        waiting.map(|(ahead, waiting)| Progress {
+            entry: &waiting.entry,
+            stage: match ahead < self.cursor {
+                false => Stage::Queued,
+                true if waiting.parked => Stage::Parked,
+                true => Stage::Sent,
+            },
+            sent: waiting.sent,
+            exposed: waiting.exposed,
+            ahead,
+        })
     }
 
     /// A stream is wanted for something else than an entry. True: open one, and report it.

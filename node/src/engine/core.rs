@@ -68,6 +68,7 @@ pub struct Core {
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
     pub(super) tally: Tally,
+    pub(super) refusals: super::refusals::Refusals,
     /// Who may send tasks; None: everybody, and nothing is written down.
     pub(super) door: Option<Box<super::door::Door>>,
     /// Peers that were settled since somebody asked, and whether the last frame waits for that.
@@ -123,6 +124,7 @@ impl Core {
             peers: super::peers::Peers::load(&*store)?,
             idempotency: super::idempotency::Keys::load(&*store)?,
             tally: Tally::default(),
+            refusals: super::refusals::Refusals::default(),
             door: None,
             settled: Vec::new(),
             doubted: false,

@@ -221,6 +221,8 @@ impl Core {
         if decision.outcome == Outcome::Allow {
             return Ok(Some(admitted));
         }
+        self.refusals
+            .note(now.unix, None, false, "", &decision.by.reason());
         self.record_own(now, &admitted, target, skill, "", "");
         Err(decision.into())
     }

@@ -202,6 +202,7 @@ impl Core {
                 ..Outside::default()
             }),
             group: request.group,
+            arrived_at: None,
         };
         if let Role::Originator(peer) = role {
             self.send_message_of(now, peer, &task)?;
@@ -379,6 +380,7 @@ impl Core {
         if refused.is_some() {
             self.on_refused(now, peer, &entry, &ack.reason)?;
         } else if entry.kind == Kind::SendTask {
+            self.tasks.note_arrival(&entry.task_id, peer, now.unix);
             self.on_taken(now, peer, &entry.task_id, ack.held)?;
         }
         Ok(())
@@ -386,6 +388,8 @@ impl Core {
 
     fn on_refused(&mut self, now: Now, peer: PeerId, entry: &Entry, reason: &str) -> Result<(), StoreError> {
         let reason: String = reason.chars().take(1000).collect();
+        self.refusals
+            .note(now.unix, Some(peer), true, &entry.task_id, &reason);
         tracing::info!(%peer, task = entry.task_id, reason, "the peer refused an envelope");
         // Only the other side of a task has a say in it, whatever else was sent to this peer.
         let known = self

@@ -233,6 +233,7 @@ impl Core {
             traced,
             outside: None,
             group: None,
+            arrived_at: None,
         };
         let id = task.id.clone();
         self.put(Slot::new(task));
@@ -363,6 +364,7 @@ impl Core {
             return Ok(Verdict::Refuse(refused.to_string()));
         }
         let new: Vec<Arc<Output>> = slot.task.results[before..].to_vec();
+        slot.task.arrived_at.get_or_insert(now.unix);
         self.put_changed(slot, new);
         if !self.is_ours(peer)? {
             self.on_taken(now, peer, id, false)?;

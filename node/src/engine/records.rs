@@ -147,6 +147,8 @@ pub(super) struct StateRecord {
     /// [`context_mark`] of its conversation.
     #[prost(fixed64, tag = "15")]
     pub(super) context: u64,
+    #[prost(uint64, optional, tag = "16")]
+    arrived_at: Option<u64>,
 }
 
 /// What of a conversation's name stands in the index: enough to tell it from others.
@@ -186,6 +188,8 @@ pub(super) struct AttemptRecord {
     peer: Vec<u8>,
     #[prost(string, tag = "2")]
     reason: String,
+    #[prost(uint64, tag = "3")]
+    left_at: u64,
 }
 
 /// The field of a [`ResultRecord`] with the artifact.
@@ -327,6 +331,7 @@ impl HeadRecord {
                 settled: record.settled,
             }),
             group: state.group(),
+            arrived_at: state.arrived_at,
         })
     }
 }
@@ -352,6 +357,7 @@ impl StateRecord {
             }),
             group: task.group.map(Vec::from).unwrap_or_default(),
             context: context_mark(&task.context_id),
+            arrived_at: task.arrived_at,
         }
     }
 
@@ -399,6 +405,7 @@ impl RouteRecord {
         let attempts = route.attempts.iter().map(|attempt| AttemptRecord {
             peer: attempt.peer.to_bytes(),
             reason: attempt.reason.clone(),
+            left_at: attempt.left_at,
         });
         Self {
             rest: route.rest.iter().map(|peer| peer.to_bytes()).collect(),
@@ -413,6 +420,7 @@ impl RouteRecord {
             Some(Attempt {
                 peer: peer(&record.peer)?,
                 reason: record.reason.clone(),
+                left_at: record.left_at,
             })
         });
         Some(Route {

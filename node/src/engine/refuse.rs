@@ -51,6 +51,8 @@ impl Core {
         // Whatever the reason repeats of what was sent, the answer is short.
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON)];
         self.tally.refused += 1;
+        let task = sent_task.as_deref().unwrap_or_default();
+        self.refusals.note(now.unix, Some(peer), false, task, reason);
         self.log_once(peer, reason);
         self.seen(peer)?.refuse(&id, reason);
         if let Some(task) = sent_task.filter(|_| place.is_none()) {

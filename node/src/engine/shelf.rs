@@ -215,6 +215,7 @@ mod tests {
             held: false,
             outside: None,
             group: None,
+            arrived_at: None,
         }
     }
 

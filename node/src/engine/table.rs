@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     store::{self, Batch, Store, StoreError},
-    task::{Group, Output, Status, Task},
+    task::{Group, Output, Role, Status, Task},
 };
 
 /// Most bytes of tasks in memory, as [`Slot::weigh`] counts them. What is open and what has just ended is
@@ -30,6 +30,9 @@ const CACHE_BYTES: usize = 64 << 20;
 /// encoded bytes: structs, ids, and lists with room for four parts. Measured with a heap profile.
 const TASK_OVERHEAD: usize = 1024;
 const ITEM_OVERHEAD: usize = 1280;
+
+/// Numbers of statuses on the wire are below this.
+const STATUSES: usize = 8;
 
 /// What is known of every task without reading it.
 #[derive(Clone, Debug)]
@@ -100,6 +103,7 @@ pub(super) struct TaskTable {
     ended: BTreeSet<ByTime>,
     deadlines: BTreeSet<ByTime>,
     open: usize,
+    by_status: [usize; STATUSES],
     /// Open tasks that other nodes sent here, and their bytes.
     assigned: HashMap<PeerId, (usize, u64)>,
     /// Of them, those that are held for a peer's confirmation.
@@ -123,6 +127,7 @@ impl TaskTable {
             ended: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             open: 0,
+            by_status: [0; STATUSES],
             assigned: HashMap::new(),
             held: HashMap::new(),
             next_number: 0,
@@ -266,6 +271,21 @@ impl TaskTable {
         self.read_from_store(id, known.number).map(Some)
     }
 
+    /// Notes that a task has arrived at its assignee. It is written with the task's next change, so it costs nothing;
+    /// of a task that is not in memory it is not noted.
+    pub(super) fn note_arrival(&mut self, id: &str, peer: PeerId, at: u64) {
+        if let Some(slot) = self.cache.peek_mut(id)
+            && slot.task.role == Role::Originator(peer)
+        {
+            slot.task.arrived_at.get_or_insert(at);
+        }
+    }
+
+    /// Number of tasks in each status, by its number on the wire.
+    pub(super) fn by_status(&self) -> &[usize; STATUSES] {
+        &self.by_status
+    }
+
     /// Brings back a task that was not changed.
     pub(super) fn keep(&mut self, slot: Box<Slot>) {
         self.cached_bytes += slot.memory;
@@ -385,6 +405,9 @@ impl TaskTable {
             of_group.insert((new.updated_at, Arc::clone(&id)));
         }
         self.total_bytes += new.bytes;
+        if let Some(count) = self.by_status.get_mut(new.status.to_wire() as usize) {
+            *count += 1;
+        }
         if new.status.is_terminal() {
             self.ended.insert((new.updated_at, Arc::clone(&id)));
         } else {
@@ -420,6 +443,9 @@ impl TaskTable {
             }
         }
         self.total_bytes -= old.bytes;
+        if let Some(count) = self.by_status.get_mut(old.status.to_wire() as usize) {
+            *count -= 1;
+        }
         if old.status.is_terminal() {
             self.ended.remove(&by_time);
         } else {

@@ -5,6 +5,7 @@ mod door;
 mod failover;
 mod faults;
 mod harness;
+mod inspect;
 mod lab;
 mod life;
 mod limits;

@@ -333,6 +333,17 @@ fn check(peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {
     Ok(card)
 }
 
+/// See `fuzz.rs`.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(peer: PeerId, data: &[u8]) {
+    let Ok(card) = check(peer, data) else { return };
+    let claims = card.p2p_extension.as_ref();
+    let claimed = claims.map(|claims| claims.peer_id.as_str()).unwrap_or_default();
+    assert!(claimed.is_empty() || claimed.parse() == Ok(peer), "{claimed}");
+    let again = check(peer, &card.encode_to_vec());
+    assert_eq!(again.ok(), Some(card));
+}
+
 #[cfg(test)]
 mod tests {
     use agentanycast_proto::v1::Skill;

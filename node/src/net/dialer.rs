@@ -20,6 +20,8 @@ pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
 /// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`], also when its peer never
 /// said who it is.
 const STABLE_AFTER: Duration = Duration::from_mins(1);
+/// Longest reason of a failure that is kept, in bytes: a few addresses with what became of each.
+const MAX_ERROR: usize = 1024;
 
 /// What is dialled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +51,19 @@ struct State {
     delay: Duration,
     /// Attempts that failed since the last connection.
     failures: u32,
+    /// Why the last of them did; empty if none did.
+    last_error: String,
+}
+
+/// How it stands with an attempt to reach somebody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Attempts that failed since the last connection.
+    pub(super) failures: u32,
+    /// Until the next one; None: one is running, or none is due.
+    pub(super) next: Option<Duration>,
+    /// Why the last one failed; empty if none did.
+    pub(super) last_error: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,6 +158,30 @@ impl Dialer {
         self.targets.get(target).map_or(0, |state| state.failures)
     }
 
+    /// How it stands with reaching `peer`; as if nothing had been tried if it is not kept.
+    pub(super) fn standing(&self, peer: PeerId, now: Instant) -> Standing {
+        let Some(state) = self.targets.get(&Target::Peer(peer)) else {
+            return Standing::default();
+        };
+        let next = match state.phase {
+            Phase::Waiting { until } => Some(until.saturating_duration_since(now)),
+            Phase::Dialing | Phase::Connected { .. } => None,
+        };
+        Standing {
+            failures: state.failures,
+            next,
+            last_error: state.last_error.clone(),
+        }
+    }
+
+    /// Why the last attempt at `target` failed, at most [`MAX_ERROR`] bytes of it.
+    pub(super) fn blame(&mut self, target: &Target, mut error: String) {
+        if let Some(state) = self.targets.get_mut(target) {
+            error.truncate(error.floor_char_boundary(MAX_ERROR));
+            state.last_error = error;
+        }
+    }
+
     /// At most `max` targets whose time has come; each then counts as being dialled until
     /// [`Self::failed`], [`Self::connected`] or [`Self::attached`] says otherwise.
     pub(super) fn due(&mut self, now: Instant, max: usize) -> Vec<Target> {
@@ -210,6 +249,7 @@ impl Dialer {
         if !matches!(state.phase, Phase::Connected { .. }) {
             state.phase = Phase::Connected { peer, since: now };
             state.failures = 0;
+            state.last_error.clear();
         }
     }
 
@@ -285,6 +325,7 @@ impl Dialer {
                 phase,
                 delay: FIRST_DELAY,
                 failures: 0,
+                last_error: String::new(),
             }
         })
     }

@@ -152,6 +152,52 @@ impl Decoder {
     }
 }
 
+/// See `fuzz.rs`.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(data: &[u8]) {
+    const LIMIT: usize = 100;
+    let Some((piece, stream)) = data.split_first() else {
+        return;
+    };
+    let piece = usize::from(*piece).max(1);
+    let mut decoder = Decoder::new(LIMIT);
+    let mut frames = Vec::new();
+    let mut rest = stream;
+    let refused = loop {
+        if rest.is_empty() {
+            break None;
+        }
+        let space = decoder.space();
+        let count = space.len().min(rest.len()).min(piece);
+        assert!(count > 0, "there is always room for a byte");
+        space[..count].copy_from_slice(&rest[..count]);
+        rest = &rest[count..];
+        match decoder.filled(count) {
+            Ok(frame) => frames.extend(frame),
+            Err(refused) => break Some(refused.claimed),
+        }
+    };
+    // The same, with all of the stream at hand.
+    let (mut expected, mut too_long, mut rest) = (Vec::new(), None, stream);
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
+        let length = u32::from_be_bytes(*header) as usize;
+        if length > LIMIT {
+            too_long = Some(length);
+            break;
+        }
+        let Some((frame, behind)) = behind.split_at_checked(length) else {
+            break;
+        };
+        expected.push(Bytes::copy_from_slice(frame));
+        rest = behind;
+    }
+    assert_eq!((frames, refused), (expected, too_long));
+    assert!(
+        refused.is_some() || decoder.is_mid_frame() != rest.is_empty(),
+        "it knows whether a frame has begun"
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

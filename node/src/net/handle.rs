@@ -54,6 +54,11 @@ pub(super) enum Command {
     Learn {
         said: Vec<(PeerId, Vec<String>)>,
     },
+    /// How does it stand with the way to a peer?
+    WayTo {
+        peer: PeerId,
+        reply: oneshot::Sender<WayTo>,
+    },
     Shutdown {
         reply: oneshot::Sender<()>,
     },
@@ -72,6 +77,19 @@ pub(super) struct Shared {
     roster: RwLock<Roster>,
     listeners: RwLock<Listeners>,
     relays: RwLock<Vec<RelaySnapshot>>,
+}
+
+/// How it stands with the way to a peer that is not connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WayTo {
+    /// Where it may be.
+    pub addresses: Vec<String>,
+    /// Attempts to reach it that failed since the last connection.
+    pub failures: u32,
+    /// Until the next attempt; None: one is running, or none is due.
+    pub next_attempt: Option<Duration>,
+    /// Why the last attempt failed, at most 1 KiB; empty if none did.
+    pub last_error: String,
 }
 
 /// Who is to be redialled, the newest wish of each peer.
@@ -181,6 +199,20 @@ impl Handle {
         if !self.shared.wishes.add(peer, wanted) {
             self.shared.counters.refused_wanted.increment();
         }
+    }
+
+    /// How it stands with the way to `peer`, connected or not. Nothing is known once the node stops.
+    pub async fn way_to(&self, peer: PeerId) -> WayTo {
+        let (reply, answer) = oneshot::channel();
+        match self.commands.send(Command::WayTo { peer, reply }).await {
+            Ok(()) => answer.await.unwrap_or_default(),
+            Err(_) => WayTo::default(),
+        }
+    }
+
+    /// How `peer` is connected, if it is.
+    pub fn peer(&self, peer: PeerId) -> Option<PeerSnapshot> {
+        self.shared.roster().snapshot(peer)
     }
 
     /// Everyone who is connected.

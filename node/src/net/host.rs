@@ -236,6 +236,10 @@ impl Host {
                 command = self.commands.recv() => match command {
                     Some(Command::Dial { peer, addresses, reply }) => self.ask(peer, &addresses, reply),
                     Some(Command::Learn { said }) => self.hearsay(said),
+                    Some(Command::WayTo { peer, reply }) => {
+                        // Whoever asked may have gone.
+                        let _ = reply.send(self.way_to(peer));
+                    }
                     Some(Command::Shutdown { reply }) => break Some(reply),
                     None => break None,
                 },

@@ -9,6 +9,7 @@
 
 mod file;
 pub mod line;
+pub mod search;
 pub mod verify;
 
 use std::{

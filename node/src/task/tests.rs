@@ -60,6 +60,7 @@ fn task_in(status: Status) -> Task {
         held: false,
         outside: None,
         group: None,
+        arrived_at: None,
     }
 }
 

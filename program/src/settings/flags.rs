@@ -30,14 +30,6 @@ pub(super) struct Flags<C: 'static> {
     pub(super) entries: Vec<Entry<C>>,
 }
 
-/// The version, and what it was built from where the build was told (the images are).
-fn stamped(version: &str) -> String {
-    match option_env!("AGENTANYCAST_REVISION").filter(|revision| !revision.is_empty()) {
-        Some(revision) => format!("{} ({revision})\n", version.trim_end()),
-        None => version.to_owned(),
-    }
-}
-
 /// Reads the command line; the first argument is the program's name.
 pub(super) fn parse<C>(
     program: &Program<C>,
@@ -48,7 +40,9 @@ pub(super) fn parse<C>(
         Ok(matches) => matches,
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => return Ok(Parsed::Help(error.to_string())),
-            ErrorKind::DisplayVersion => return Ok(Parsed::Version(stamped(&error.to_string()))),
+            ErrorKind::DisplayVersion => {
+                return Ok(Parsed::Version(format!("{} {}\n", program.name, crate::VERSION)));
+            }
             _ => return Err(one_line(program, &error)),
         },
     };
@@ -59,7 +53,8 @@ pub(super) fn parse<C>(
     }))
 }
 
-fn command<C>(program: &Program<C>) -> Command {
+/// The command line of a program, as its help, its man page and the completions of shells show it.
+pub fn command<C>(program: &Program<C>) -> Command {
     let defaults = (program.defaults)(None);
     let default_file = program
         .file

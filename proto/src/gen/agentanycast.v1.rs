@@ -5459,3 +5459,681 @@ pub mod network_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TraceTaskRequest {
+    #[prost(string, tag = "1")]
+    pub task_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TraceTaskResponse {
+    #[prost(string, tag = "1")]
+    pub node_peer_id: ::prost::alloc::string::String,
+    /// This node's clock.
+    #[prost(message, optional, tag = "2")]
+    pub now: ::core::option::Option<::prost_types::Timestamp>,
+    /// As the store has it, without messages and artifacts; not there if only the audit log knows it.
+    #[prost(message, optional, tag = "3")]
+    pub task: ::core::option::Option<Task>,
+    #[prost(enumeration = "TaskSide", tag = "4")]
+    pub side: i32,
+    /// When it was first known here that the assignee has it: by its acknowledgement, or by what it reported. Not there
+    /// if that was not heard, or was forgotten in a restart between then and the task's next change.
+    #[prost(message, optional, tag = "5")]
+    pub arrived_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Beside task.attempts, in the same order: when each was left.
+    #[prost(message, repeated, tag = "6")]
+    pub attempts_left_at: ::prost::alloc::vec::Vec<::prost_types::Timestamp>,
+    /// Who gets it next if the assignee does not take it.
+    #[prost(string, repeated, tag = "7")]
+    pub candidate_peer_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// It is not the agent's here before its originator confirms it.
+    #[prost(bool, tag = "8")]
+    pub held: bool,
+    /// An agent here has taken it.
+    #[prost(bool, tag = "9")]
+    pub claimed: bool,
+    /// An agent listens for tasks here.
+    #[prost(bool, tag = "10")]
+    pub agent_listens: bool,
+    /// When it fails if it has not ended.
+    #[prost(message, optional, tag = "11")]
+    pub deadline: ::core::option::Option<::prost_types::Timestamp>,
+    /// Where it was sent, if that is an agent beyond the network.
+    #[prost(string, tag = "12")]
+    pub url: ::prost::alloc::string::String,
+    /// The other node, if there is one.
+    #[prost(message, optional, tag = "13")]
+    pub peer: ::core::option::Option<PeerReach>,
+    /// Envelopes about the task that wait here, at most 64.
+    #[prost(message, repeated, tag = "14")]
+    pub queued: ::prost::alloc::vec::Vec<QueuedEnvelope>,
+    /// Its messages, at most the last 64, without what they say.
+    #[prost(message, repeated, tag = "15")]
+    pub turns: ::prost::alloc::vec::Vec<TaskTurn>,
+    /// Not there if no audit log is kept.
+    #[prost(message, optional, tag = "16")]
+    pub audit: ::core::option::Option<AuditTrail>,
+}
+/// How it stands with the way to a peer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerReach {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub connected: bool,
+    #[prost(enumeration = "ConnectionType", tag = "3")]
+    pub connection_type: i32,
+    #[prost(message, optional, tag = "4")]
+    pub connected_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Of the last ping; not there before the first.
+    #[prost(message, optional, tag = "5")]
+    pub round_trip: ::core::option::Option<::prost_types::Duration>,
+    /// In use, or known; at most 32.
+    #[prost(string, repeated, tag = "6")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Attempts to reach it that failed since the last connection.
+    #[prost(uint32, tag = "7")]
+    pub failures: u32,
+    /// Until the next attempt; not there if none is due.
+    #[prost(message, optional, tag = "8")]
+    pub next_attempt_in: ::core::option::Option<::prost_types::Duration>,
+    /// Why the last attempt failed; empty if none did.
+    #[prost(string, tag = "9")]
+    pub last_error: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueuedEnvelope {
+    #[prost(string, tag = "1")]
+    pub envelope_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// It carries the task, or a further message of it; else news of it.
+    #[prost(bool, tag = "3")]
+    pub carries_task: bool,
+    #[prost(enumeration = "QueueState", tag = "4")]
+    pub state: i32,
+    /// Times sent on the present connection.
+    #[prost(uint32, tag = "5")]
+    pub sent: u32,
+    /// It was sent on some connection: the peer may have it.
+    #[prost(bool, tag = "6")]
+    pub exposed: bool,
+    /// Envelopes before it.
+    #[prost(uint32, tag = "7")]
+    pub ahead: u32,
+    #[prost(uint64, tag = "8")]
+    pub bytes: u64,
+    /// When it is given up; not there: never.
+    #[prost(message, optional, tag = "9")]
+    pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskTurn {
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(enumeration = "MessageRole", tag = "2")]
+    pub role: i32,
+}
+/// What the audit log says of a task.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuditTrail {
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Its lines, JSON, oldest first; at most 64.
+    #[prost(string, repeated, tag = "2")]
+    pub lines: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Only the end of the log was searched: it is larger than this.
+    #[prost(uint64, tag = "3")]
+    pub searched_bytes: u64,
+    #[prost(bool, tag = "4")]
+    pub whole: bool,
+    /// Why it could not be read; empty if it could.
+    #[prost(string, tag = "5")]
+    pub error: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetActivityRequest {
+    /// At most so many lines of the log, the newest; 0 = none. The daemon keeps 256.
+    #[prost(uint32, tag = "1")]
+    pub log_lines: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetActivityResponse {
+    #[prost(string, tag = "1")]
+    pub node_peer_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub version: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub started_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "4")]
+    pub now: ::core::option::Option<::prost_types::Timestamp>,
+    /// Why the store has failed; empty while it works.
+    #[prost(string, tag = "5")]
+    pub store_failure: ::prost::alloc::string::String,
+    #[prost(bool, tag = "6")]
+    pub agent_listens: bool,
+    /// By state: what there is, and how often tasks came to it since the start.
+    #[prost(message, repeated, tag = "7")]
+    pub tasks: ::prost::alloc::vec::Vec<StatusCount>,
+    /// Envelopes that wait, by how far they are.
+    #[prost(uint64, tag = "8")]
+    pub queued: u64,
+    #[prost(uint64, tag = "9")]
+    pub sent: u64,
+    #[prost(uint64, tag = "10")]
+    pub parked: u64,
+    /// For whom most waits, at most 16.
+    #[prost(message, repeated, tag = "11")]
+    pub queues: ::prost::alloc::vec::Vec<PeerQueue>,
+    /// The newest first, at most 32.
+    #[prost(message, repeated, tag = "12")]
+    pub refusals: ::prost::alloc::vec::Vec<Refusal>,
+    /// Oldest first.
+    #[prost(string, repeated, tag = "13")]
+    pub log: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StatusCount {
+    #[prost(enumeration = "TaskStatus", tag = "1")]
+    pub status: i32,
+    /// Tasks that are in it now.
+    #[prost(uint64, tag = "2")]
+    pub now: u64,
+    /// Sent from here, and come to it since the start.
+    #[prost(uint64, tag = "3")]
+    pub outbound_total: u64,
+    /// For the agent here, and come to it since the start.
+    #[prost(uint64, tag = "4")]
+    pub inbound_total: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerQueue {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub waiting: u64,
+    #[prost(bool, tag = "3")]
+    pub connected: bool,
+}
+/// Something that was refused, here or by a peer; what came again is counted.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Refusal {
+    /// The last time.
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// The other node; empty for what this node's own agent or bridge asked.
+    #[prost(string, tag = "2")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// The peer refused what was sent to it; else it was refused here.
+    #[prost(bool, tag = "3")]
+    pub by_peer: bool,
+    /// Of the last one; may be empty.
+    #[prost(string, tag = "4")]
+    pub task_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "6")]
+    pub count: u64,
+}
+/// What this node is in a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TaskSide {
+    Unspecified = 0,
+    /// It sent the task to another node.
+    Originator = 1,
+    /// Another node sent it here.
+    Assignee = 2,
+    /// Its agent sent the task to itself.
+    Both = 3,
+    /// It sent the task to an agent beyond the network.
+    Outside = 4,
+}
+impl TaskSide {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TASK_SIDE_UNSPECIFIED",
+            Self::Originator => "TASK_SIDE_ORIGINATOR",
+            Self::Assignee => "TASK_SIDE_ASSIGNEE",
+            Self::Both => "TASK_SIDE_BOTH",
+            Self::Outside => "TASK_SIDE_OUTSIDE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TASK_SIDE_UNSPECIFIED" => Some(Self::Unspecified),
+            "TASK_SIDE_ORIGINATOR" => Some(Self::Originator),
+            "TASK_SIDE_ASSIGNEE" => Some(Self::Assignee),
+            "TASK_SIDE_BOTH" => Some(Self::Both),
+            "TASK_SIDE_OUTSIDE" => Some(Self::Outside),
+            _ => None,
+        }
+    }
+}
+/// How far an envelope in a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum QueueState {
+    Unspecified = 0,
+    /// It waits for its turn, or for the peer.
+    Queued = 1,
+    /// It was sent, and is to be acknowledged.
+    Sent = 2,
+    /// It was sent as often as retries allow, and waits for a new connection or a reminder.
+    Parked = 3,
+}
+impl QueueState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "QUEUE_STATE_UNSPECIFIED",
+            Self::Queued => "QUEUE_STATE_QUEUED",
+            Self::Sent => "QUEUE_STATE_SENT",
+            Self::Parked => "QUEUE_STATE_PARKED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "QUEUE_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "QUEUE_STATE_QUEUED" => Some(Self::Queued),
+            "QUEUE_STATE_SENT" => Some(Self::Sent),
+            "QUEUE_STATE_PARKED" => Some(Self::Parked),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod diagnostics_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket. It changes nothing.
+    #[derive(Debug, Clone)]
+    pub struct DiagnosticsServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl DiagnosticsServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> DiagnosticsServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> DiagnosticsServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            DiagnosticsServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// What this node knows of the way of one task. NOT_FOUND: neither its store nor its audit log knows it.
+        pub async fn trace_task(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TraceTaskRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TraceTaskResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.DiagnosticsService/TraceTask",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.DiagnosticsService", "TraceTask"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// What this node is doing.
+        pub async fn get_activity(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetActivityRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetActivityResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.DiagnosticsService/GetActivity",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.DiagnosticsService", "GetActivity"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod diagnostics_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with DiagnosticsServiceServer.
+    #[async_trait]
+    pub trait DiagnosticsService: std::marker::Send + std::marker::Sync + 'static {
+        /// What this node knows of the way of one task. NOT_FOUND: neither its store nor its audit log knows it.
+        async fn trace_task(
+            &self,
+            request: tonic::Request<super::TraceTaskRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TraceTaskResponse>,
+            tonic::Status,
+        >;
+        /// What this node is doing.
+        async fn get_activity(
+            &self,
+            request: tonic::Request<super::GetActivityRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetActivityResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Served beside NodeService, on the same socket. It changes nothing.
+    #[derive(Debug)]
+    pub struct DiagnosticsServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> DiagnosticsServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for DiagnosticsServiceServer<T>
+    where
+        T: DiagnosticsService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.DiagnosticsService/TraceTask" => {
+                    #[allow(non_camel_case_types)]
+                    struct TraceTaskSvc<T: DiagnosticsService>(pub Arc<T>);
+                    impl<
+                        T: DiagnosticsService,
+                    > tonic::server::UnaryService<super::TraceTaskRequest>
+                    for TraceTaskSvc<T> {
+                        type Response = super::TraceTaskResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TraceTaskRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DiagnosticsService>::trace_task(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TraceTaskSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.DiagnosticsService/GetActivity" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetActivitySvc<T: DiagnosticsService>(pub Arc<T>);
+                    impl<
+                        T: DiagnosticsService,
+                    > tonic::server::UnaryService<super::GetActivityRequest>
+                    for GetActivitySvc<T> {
+                        type Response = super::GetActivityResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetActivityRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DiagnosticsService>::get_activity(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetActivitySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for DiagnosticsServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.DiagnosticsService";
+    impl<T> tonic::server::NamedService for DiagnosticsServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}

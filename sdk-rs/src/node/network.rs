@@ -9,7 +9,6 @@ use crate::{message::to_system_time, peer_id::PeerId};
 
 /// How the daemon is reached, and how it reaches others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Network {
     /// What is between it and the Internet.
     pub nat: Nat,
@@ -81,7 +80,6 @@ impl std::fmt::Display for PlaceState {
 
 /// A relay, and the daemon's place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Relay {
     /// Its name on the network.
     pub id: Option<PeerId>,
@@ -101,7 +99,6 @@ pub struct Relay {
 
 /// How a connected peer is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PeerPath {
     /// Its name on the network.
     pub id: Option<PeerId>,

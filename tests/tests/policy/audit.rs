@@ -1,12 +1,13 @@
 //! The audit log: each decision once, tied together, kept by rotation, and needed where it is required.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _};
 
 use agentanycast::{ErrorKind, Target};
 use agentanycast_proto::v1::{A2aEnvelope, SendTaskPayload, a2a_envelope::Payload};
 use agentanycast_tests::{
     Builder,
     agent::Agent,
+    command::anycast,
     daemon::Home,
     disk::SmallDisk,
     ending::completed,
@@ -15,10 +16,7 @@ use agentanycast_tests::{
 };
 use rustix::process::{Signal, kill_process};
 
-use crate::{
-    command::anycast,
-    scene::{Scene, audit_log, audited, ended, is_serving, lines, rejected, send},
-};
+use crate::scene::{Scene, audit_log, audited, ended, is_serving, lines, rejected, send};
 
 fn chained(home: &Home) -> String {
     format!(
@@ -223,7 +221,7 @@ async fn a_log_on_a_disk_that_fills_up_stays_whole() {
     disk.make_room();
     eventually("there is room again", || async { send().await.ok() }).await;
     is_serving(&daemon, "audit", true).await;
-    let verified = anycast(vec!["audit".into(), "verify".into(), log.clone().into()]);
+    let verified = anycast([OsStr::new("audit"), OsStr::new("verify"), log.as_os_str()]);
     assert!(verified.status.success(), "{}", verified.said);
     assert!(fs::read_to_string(&log).unwrap().contains("audit log"));
 }

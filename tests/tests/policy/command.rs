@@ -1,38 +1,9 @@
 //! `anycast policy`: what it says is what the daemon does.
 
-use std::{
-    ffi::OsString,
-    process::{Command, ExitStatus},
-};
+use std::ffi::OsString;
 
-use agentanycast_tests::daemon::Home;
+use agentanycast_tests::{command::anycast, daemon::Home};
 use serde_json::Value;
-
-/// What the command said, and how it ended.
-pub(crate) struct Said {
-    pub(crate) status: ExitStatus,
-    pub(crate) said: String,
-}
-
-/// Runs `anycast`, which is beside the test executables.
-pub(crate) fn anycast(args: Vec<OsString>) -> Said {
-    let program = agentanycast_tests::daemon::program().with_file_name("anycast");
-    let output = Command::new(&program)
-        .args(args)
-        .env_clear()
-        .output()
-        .unwrap_or_else(|error| {
-            panic!(
-                "{}: {error}; build it with cargo build -p agentanycast-cli",
-                program.display()
-            )
-        });
-    let said = [output.stdout, output.stderr].concat();
-    Said {
-        status: output.status,
-        said: String::from_utf8_lossy(&said).into_owned(),
-    }
-}
 
 const SETTINGS: &str = r#"
 [policy]

@@ -6,6 +6,7 @@
 //! `AGENTANYCAST_FAULT_SEEDS` is how many random damages are tried on each file; default 2.
 
 mod damage;
+mod descriptors;
 mod disk;
 mod place;
 mod spool;

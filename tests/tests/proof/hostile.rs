@@ -11,6 +11,7 @@ mod floods;
 mod frames;
 mod impostors;
 mod limits;
+mod network;
 mod readers;
 mod sessions;
 mod streams;

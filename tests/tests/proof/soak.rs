@@ -13,9 +13,13 @@
 //! | `AGENTANYCAST_SOAK_KEEP` | `task_retention_count`; below 1 200 s a quarter of the tasks, above the daemon's default |
 //! | `AGENTANYCAST_SOAK_CSV` | a file to write all samples to; none |
 //!
+//! With a relay and a receiver that is restarted all the time: `soak/restarts.rs`.
+//!
 //! What is flat is said in `soak/samples.rs`; it is asserted from the eleventh minute on.
 
 mod load;
+mod plot;
+mod restarts;
 mod samples;
 
 use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
@@ -74,7 +78,7 @@ async fn both_daemons_live_long() {
     let (alice, bob) = pair.nodes().await;
     let load = Arc::new(Load::default());
     let _agent = Load::agent(&bob);
-    let mut samples = Samples::begin(settings.length, settings.csv.as_deref());
+    let mut samples = Samples::begin(settings.length, settings.csv.as_deref(), None);
     let sending = load.send(&alice, pair.bob.peer_id(), settings.rate, settings.length);
     let (pair_now, load_now) = (&pair, &*load);
     let sampling = samples.take_until_done(pair_now, load_now);

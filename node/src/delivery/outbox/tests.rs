@@ -54,6 +54,39 @@ fn nothing_is_done_for_a_peer_that_is_away_or_not_written_to() {
 }
 
 #[test]
+fn how_far_an_envelope_is_can_be_told() {
+    let mut outbox = outbox_with(&[Kind::SendTask, Kind::Durable, Kind::Durable], WINDOW_BYTES / 2);
+    let told = |outbox: &Outbox| -> Vec<_> {
+        let told = outbox.about("t");
+        told.map(|progress| (progress.stage, progress.ahead, progress.sent, progress.exposed))
+            .collect()
+    };
+    assert_eq!(told(&outbox)[0], (Stage::Queued, 0, 0, false));
+    open(&mut outbox, Duration::ZERO);
+    assert_eq!(
+        told(&outbox),
+        [
+            (Stage::Sent, 0, 1, true),
+            (Stage::Sent, 1, 1, true),
+            (Stage::Queued, 2, 0, false)
+        ]
+    );
+    let mut now = Duration::ZERO;
+    while outbox.depths().parked < 2 {
+        now += Duration::from_secs(1);
+        outbox.poll(now, true);
+    }
+    assert_eq!(told(&outbox)[0].0, Stage::Parked);
+    outbox.on_stream_closed();
+    assert_eq!(
+        told(&outbox)[1],
+        (Stage::Queued, 1, 0, true),
+        "the peer may have it"
+    );
+    assert_eq!(outbox.about("another").count(), 0);
+}
+
+#[test]
 fn retries_come_after_2_4_and_8_seconds_then_reminders() {
     let mut outbox = outbox_with(&[Kind::Durable; 20], 10);
     let mut last = [Duration::ZERO; 21];

@@ -490,3 +490,54 @@ fn a_task_whose_agent_is_gone_fails_though_another_agent_listens() {
     );
     assert_eq!(lab.status(A, &taken_over), Working);
 }
+
+#[test]
+fn a_clock_that_is_set_back_an_hour_loses_and_doubles_nothing() {
+    const HOUR: u64 = 3_600_000;
+    let mut lab = Lab::pair();
+    let (done, open) = (lab.task(), lab.task());
+    lab.complete(B, &done, "r").unwrap();
+    lab.disconnect();
+    let waiting = lab.task();
+    lab.now.unix -= HOUR;
+    lab.advance(Duration::from_secs(90));
+    for id in [&open, &waiting] {
+        assert_eq!(lab.status(A, id), Submitted, "nothing is given up");
+    }
+    let new = lab.task();
+    lab.restart(A);
+    lab.restart(B);
+    lab.connect();
+    lab.listen(B);
+    for id in [&open, &waiting, &new] {
+        assert_eq!(lab.handed_over(B, id), [Submitted], "{id} once");
+        lab.complete(B, id, "r").unwrap();
+        assert_eq!((lab.status(A, id), lab.status(B, id)), (Completed, Completed));
+    }
+    assert_eq!(result(&mut lab, A, &done), ["r"]);
+    // And forward again: what has ended meanwhile is as it was.
+    lab.now.unix += HOUR;
+    lab.advance(Duration::from_secs(90));
+    for id in [&done, &open, &waiting, &new] {
+        assert_eq!((lab.status(A, id), result(&mut lab, A, id).len()), (Completed, 1));
+    }
+}
+
+#[test]
+fn a_deadline_is_kept_by_the_clock_also_when_that_is_set_back() {
+    let mut lab = Lab::pair();
+    let b = lab.id(B);
+    let soon = jiff::Timestamp::from_millisecond(lab.now.unix as i64 + 60_000).unwrap();
+    let request = SendTask {
+        message: text("m", "do it"),
+        metadata: [("deadline".to_owned(), soon.to_string())].into(),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, b, request).unwrap().id;
+    lab.now.unix -= 3_600_000;
+    lab.advance(Duration::from_mins(2));
+    assert_eq!(lab.status(A, &id), Submitted, "it is not that late");
+    lab.now.unix += 3_600_000;
+    lab.advance(Duration::from_secs(2));
+    assert_eq!((lab.status(A, &id), lab.status(B, &id)), (Failed, Failed));
+}

@@ -33,6 +33,24 @@ fn waits_double_up_to_the_last() {
 }
 
 #[test]
+fn it_can_be_told_how_it_stands_with_a_peer() {
+    let now = Instant::now();
+    let mut dialer = Dialer::new(8);
+    assert_eq!(dialer.standing(peer(1), now), Standing::default());
+    assert!(dialer.want(peer(1), false, now));
+    let target = Target::Peer(peer(1));
+    dialer.due(now, 9);
+    assert_eq!(dialer.standing(peer(1), now).next, None, "an attempt is running");
+    dialer.failed(&target, now, MIDDLE);
+    dialer.blame(&target, "ä".repeat(MAX_ERROR));
+    let standing = dialer.standing(peer(1), now);
+    assert_eq!((standing.failures, standing.next), (1, Some(FIRST_DELAY)));
+    assert_eq!(standing.last_error.len(), MAX_ERROR);
+    dialer.connected(peer(1), now);
+    assert_eq!(dialer.standing(peer(1), now), Standing::default());
+}
+
+#[test]
 fn a_new_network_is_tried_at_once_and_a_dial_under_way_is_no_failure() {
     let mut now = Instant::now();
     let mut dialer = Dialer::new(8);

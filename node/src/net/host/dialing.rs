@@ -20,7 +20,7 @@ use crate::net::{
     StartError,
     addresses::{MAX_ADDRESSES, Origin, is_relayed, scope, split_peer},
     dialer::Target,
-    handle::{DialAttempt, DialError},
+    handle::{DialAttempt, DialError, WayTo},
     reach::circuit,
     roster::PeerSnapshot,
 };
@@ -123,6 +123,18 @@ impl Host {
         }
     }
 
+    /// How it stands with the way to `peer`.
+    pub(super) fn way_to(&mut self, peer: PeerId) -> WayTo {
+        let standing = self.dialer.standing(peer, Instant::now());
+        let addresses = self.book.of(peer.into());
+        WayTo {
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            failures: standing.failures,
+            next_attempt: standing.next,
+            last_error: standing.last_error,
+        }
+    }
+
     /// How many more redials may begin.
     pub(super) fn may_redial(&self) -> usize {
         MAX_REDIALS.saturating_sub(self.redials.len())
@@ -143,6 +155,8 @@ impl Host {
                     }
                     if addresses.is_empty() {
                         self.dialer.failed(&target, now, rand::random());
+                        let nowhere = DialError::Unreachable { attempts: Vec::new() };
+                        self.dialer.blame(&target, nowhere.to_string());
                         continue;
                     }
                     let opts = DialOpts::peer_id((*peer).into())
@@ -188,6 +202,7 @@ impl Host {
         let reason = DialError::Unreachable {
             attempts: attempts(error),
         };
+        self.dialer.blame(target, reason.to_string());
         if let (Target::Peer(peer), true) = (target, self.dialer.is_pinned(target)) {
             let whom = format!("/p2p/{peer}");
             let why = attempts(error).into_iter().map(|tried| {

@@ -18,6 +18,7 @@ use agentanycast_tests::{
     Daemon, Pair,
     process::{open_files, rss_bytes, threads},
 };
+use rustix::process::Pid;
 
 use super::load::Load;
 
@@ -48,6 +49,8 @@ struct Sample {
     at: Duration,
     completed: usize,
     daemons: [Taken; 2],
+    /// Of a relay beside them: memory, descriptors.
+    relay: Option<(u64, u64)>,
 }
 
 /// What a run's figures are compared with.
@@ -67,23 +70,31 @@ pub(super) struct Samples {
     every: Duration,
     all: Vec<Sample>,
     csv: Option<fs::File>,
+    relay: Option<Pid>,
 }
 
 impl Samples {
     /// Begins now; takes about 200 samples, at least one each five seconds.
-    pub(super) fn begin(length: Duration, csv: Option<&Path>) -> Self {
+    pub(super) fn begin(length: Duration, csv: Option<&Path>, relay: Option<Pid>) -> Self {
         let mut csv = csv.map(|path| fs::File::create(path).expect("the CSV file can be made"));
         if let Some(csv) = &mut csv {
             let columns = ["rss", "database", "spool", "files", "threads"];
             let of = |who: &str| columns.map(|column| format!("{who}_{column}")).join(",");
-            writeln!(csv, "seconds,completed,{},{}", of("alice"), of("bob")).unwrap();
+            let relay = relay.map_or("", |_| ",relay_rss,relay_files");
+            writeln!(csv, "seconds,completed,{},{}{relay}", of("alice"), of("bob")).unwrap();
         }
         Self {
             began: Instant::now(),
             every: (length / 200).clamp(Duration::from_millis(500), Duration::from_secs(5)),
             all: Vec::new(),
             csv,
+            relay,
         }
+    }
+
+    /// Takes samples for so long.
+    pub(super) async fn take_for(&mut self, time: Duration, pair: &Pair, load: &Load) {
+        let _ = tokio::time::timeout(time, self.take_until_done(pair, load)).await; // It never ends by itself.
     }
 
     /// Takes samples for ever.
@@ -100,6 +111,7 @@ impl Samples {
             at: self.began.elapsed(),
             completed: load.completed(),
             daemons: [taken(&pair.alice), taken(&pair.bob)],
+            relay: self.relay.map(|relay| (rss_bytes(relay), open_files(relay))),
         };
         if let Some(csv) = &mut self.csv {
             let of = |one: &Taken| {
@@ -108,7 +120,11 @@ impl Samples {
             };
             let [alice, bob] = sample.daemons.each_ref().map(of);
             let seconds = sample.at.as_secs_f64();
-            writeln!(csv, "{seconds:.1},{},{alice},{bob}", sample.completed).unwrap();
+            let relay = sample
+                .relay
+                .map(|(rss, files)| format!(",{rss},{files}"))
+                .unwrap_or_default();
+            writeln!(csv, "{seconds:.1},{},{alice},{bob}{relay}", sample.completed).unwrap();
         }
         self.all.push(sample);
     }
@@ -154,6 +170,16 @@ impl Samples {
                 "{name}'s database took {largest:?} bytes, with {} alive",
                 limits.live
             );
+        }
+        let relay = |of: fn((u64, u64)) -> u64| -> Vec<u64> {
+            warm.iter().filter_map(|sample| sample.relay.map(of)).collect()
+        };
+        for (what, figures, more) in [
+            ("memory", relay(|(rss, _)| rss), Tolerance::Share(MEMORY_SHARE)),
+            ("descriptors", relay(|(_, files)| files), Tolerance::Count(COUNT)),
+        ] {
+            let flat = is_flat(&figures, more);
+            assert!(flat.is_ok(), "the relay's {what} grew: {}", flat.unwrap_err());
         }
     }
 }

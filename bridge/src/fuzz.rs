@@ -1,0 +1,111 @@
+//! What fuzzing runs (`fuzz/`): each function takes any bytes, and panics when something does not hold.
+
+#![allow(clippy::expect_used, reason = "what does not hold is told by a panic")]
+
+use serde_json::Value;
+
+use crate::a2a::{
+    card, message, outbound,
+    request::{self, Method},
+    task,
+    version::Version,
+};
+
+/// The methods of JSON-RPC, of both versions.
+const METHODS: [&str; 22] = [
+    "message/send",
+    "message/stream",
+    "tasks/get",
+    "tasks/cancel",
+    "tasks/resubscribe",
+    "tasks/pushNotificationConfig/set",
+    "tasks/pushNotificationConfig/get",
+    "tasks/pushNotificationConfig/list",
+    "tasks/pushNotificationConfig/delete",
+    "tasks/send",
+    "agent/getAuthenticatedExtendedCard",
+    "SendMessage",
+    "SendStreamingMessage",
+    "GetTask",
+    "ListTasks",
+    "CancelTask",
+    "SubscribeToTask",
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+    "GetExtendedAgentCard",
+];
+
+/// What a caller sends: a byte that says which method, and its parameters as JSON. They are read or refused; a message
+/// that is read is written and read again as the same.
+pub fn a2a(data: &[u8]) {
+    let Some((which, json)) = data.split_first() else {
+        return;
+    };
+    let Ok(params) = serde_json::from_slice::<Value>(json) else {
+        return;
+    };
+    let name = METHODS[usize::from(*which) % METHODS.len()];
+    let (version, method) = Method::named(name).expect("a method by its name");
+    // The outcome is one of both; neither panics.
+    let _ = request::read(version, method, params.clone());
+    for version in [Version::V03, Version::V10] {
+        let Ok((read, place)) = message::read(version, params.clone(), "message") else {
+            continue;
+        };
+        let written = message::write(version, read.clone(), &place);
+        let again = message::read(version, written.clone(), "message");
+        let (again, its_place) = again.expect("what was written can be read");
+        let twice = message::write(version, again, &its_place);
+        assert_eq!(
+            (&twice, its_place),
+            (&written, place),
+            "what is written is read the same"
+        );
+    }
+}
+
+/// What an agent outside answers: a byte that says how it comes, and the rest. A card, a task, an event, a stream of events
+/// in pieces: read or refused.
+pub fn a2a_answer(data: &[u8]) {
+    let Some((piece, bytes)) = data.split_first() else {
+        return;
+    };
+    outbound::fuzz(usize::from(*piece), bytes);
+    let Ok(json) = serde_json::from_slice::<Value>(bytes) else {
+        return;
+    };
+    let _ = card::read(json.clone());
+    for version in [Version::V03, Version::V10] {
+        if let Ok(read) = task::read(version, json.clone()) {
+            let written = task::write(version, read, None);
+            assert!(
+                task::read(version, written.clone()).is_ok(),
+                "what was written can be read: {written}"
+            );
+        }
+        let artifact = message::read_artifact(version, json.clone(), "artifact");
+        if let Ok(read) = artifact {
+            let written = message::write_artifact(version, read);
+            assert!(
+                message::read_artifact(version, written.clone(), "artifact").is_ok(),
+                "{written}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use agentanycast_program::corpus::replay;
+
+    #[test]
+    fn the_corpus_passes() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        replay(&top, "a2a", super::a2a);
+        replay(&top, "a2a_answer", super::a2a_answer);
+    }
+}

@@ -1,0 +1,141 @@
+//! `anycast top`: what the daemon is doing, once a second, on a terminal of 80×24 or larger, or as JSON.
+//!
+//! `model` makes a view of two looks at the daemon, `screen` draws it; both are pure. Here is what asks and waits.
+
+mod model;
+mod screen;
+
+use std::{
+    io::{self, IsTerminal as _},
+    time::{Duration, Instant},
+};
+
+use agentanycast::{Activity, Network, Node};
+use ratatui::{
+    DefaultTerminal,
+    buffer::Buffer,
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers},
+    layout::Rect,
+};
+use tokio::{sync::mpsc, time::MissedTickBehavior};
+
+use self::model::{Look, View};
+use crate::{args::TopArgs, context::Context, failure::Failure, interrupt::Interrupt, output};
+
+/// Lines of the log that are asked for: more than any terminal shows.
+const LOG_LINES: usize = 64;
+
+/// The size of the smallest terminal that all of it fits on; `--once` prints as much.
+const SMALLEST: Rect = Rect::new(0, 0, 80, 24);
+
+pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), Failure> {
+    let node = context.connect().await?;
+    if args.once {
+        return once(context, &node, args.interval).await;
+    }
+    if context.json {
+        return stream(&node, args.interval).await;
+    }
+    if !io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "anycast top needs a terminal; without one use --once or --json",
+        ));
+    }
+    let mut terminal = ratatui::try_init()?;
+    let done = live(&mut terminal, &node, args.interval).await;
+    ratatui::try_restore()?;
+    done
+}
+
+async fn look(node: &Node) -> Result<Look, Failure> {
+    let (activity, network): (Activity, Network) =
+        tokio::try_join!(node.activity(LOG_LINES), node.network())?;
+    Ok(Look {
+        at: Instant::now(),
+        activity,
+        network,
+    })
+}
+
+/// Two looks, so that there are rates.
+async fn once(context: &Context, node: &Node, interval: Duration) -> Result<(), Failure> {
+    let before = look(node).await?;
+    tokio::time::sleep(interval).await;
+    let view = View::new(Some(&before), &look(node).await?);
+    if context.json {
+        return Ok(output::json(&view.document())?);
+    }
+    let mut buffer = Buffer::empty(SMALLEST);
+    screen::draw(&view, SMALLEST, &mut buffer);
+    for y in 0..SMALLEST.height {
+        let row: String = (0..SMALLEST.width).map(|x| buffer[(x, y)].symbol()).collect();
+        output::line(row.trim_end())?;
+    }
+    Ok(())
+}
+
+/// A JSON object on a line of its own at each interval, until somebody interrupts.
+async fn stream(node: &Node, interval: Duration) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new()?;
+    let mut ticks = ticks(interval);
+    let mut before = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = interrupt.wait() => return Ok(()),
+            _ = ticks.tick() => {}
+        }
+        let now = look(node).await?;
+        output::json(&View::new(before.as_ref(), &now).document())?;
+        before = Some(now);
+    }
+}
+
+async fn live(terminal: &mut DefaultTerminal, node: &Node, interval: Duration) -> Result<(), Failure> {
+    let mut keys = keys();
+    let mut ticks = ticks(interval);
+    let mut before: Option<Look> = None;
+    let mut view = None;
+    loop {
+        tokio::select! {
+            biased;
+            key = keys.recv() => match key {
+                Some(Event::Key(key)) if ends(key) => return Ok(()),
+                Some(_) => {} // Among them a new size: drawn below.
+                None => return Ok(()),
+            },
+            _ = ticks.tick() => {
+                let now = look(node).await?;
+                view = Some(View::new(before.as_ref(), &now));
+                before = Some(now);
+            }
+        }
+        if let Some(view) = &view {
+            terminal.draw(|frame| screen::draw(view, frame.area(), frame.buffer_mut()))?;
+        }
+    }
+}
+
+fn ends(key: KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+        || (key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL))
+}
+
+/// What is typed, by a thread of its own: reading a terminal waits.
+fn keys() -> mpsc::Receiver<Event> {
+    let (sender, keys) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}
+
+fn ticks(interval: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

@@ -1,0 +1,133 @@
+//! `anycast trace`: why a task is where it is, from the daemon's store, its queues and its audit log.
+
+mod explain;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use agentanycast::{PeerReach, QueueState, QueuedEnvelope, Side, Trace};
+use serde_json::{Value, json};
+
+use self::{explain::Answer, steps::Step};
+use crate::{args::TraceArgs, context::Context, failure::Failure, json, output};
+
+pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), Failure> {
+    let trace = context.connect().await?.trace(&args.task).await?;
+    let answer = explain::explain(&trace);
+    let steps = steps::steps(&trace);
+    if context.json {
+        return Ok(output::json(&document(&args.task, &trace, &answer, &steps))?);
+    }
+    show(&args.task, &trace, &answer, &steps)
+}
+
+fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), Failure> {
+    let state = trace.task.as_ref().map(|task| task.status.to_string());
+    output::fields(&[
+        ("task", id.to_owned()),
+        ("state", state.unwrap_or_default()),
+        ("why", output::flat(&answer.says)),
+        (
+            "next",
+            answer.advice.as_deref().map(output::flat).unwrap_or_default(),
+        ),
+    ])?;
+    output::line("")?;
+    for step in steps {
+        let at = step.at.map(|at| (json::time(Some(at)), output::ago(Some(at))));
+        let at = match &at {
+            Some((Value::String(at), ago)) => format!("{at:<30}  {ago:>4} ago"),
+            _ => "now".to_owned(),
+        };
+        output::line(&format!(
+            "{}  {}",
+            output::paint(&format!("{at:<40}"), output::Paint::Faint),
+            output::flat(&step.what)
+        ))?;
+    }
+    if let Some(audit) = trace
+        .audit
+        .as_ref()
+        .filter(|audit| !audit.whole || !audit.error.is_empty())
+    {
+        let why = if audit.error.is_empty() {
+            "only the end of it was searched".to_owned()
+        } else {
+            output::flat(&audit.error)
+        };
+        output::complain(&format!("the audit log {}: {why}", audit.path))?;
+    }
+    Ok(())
+}
+
+fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
+    let side = match trace.side {
+        Side::Originator => "originator",
+        Side::Assignee => "assignee",
+        Side::Both => "both",
+        Side::Outside => "outside",
+        _ => "none",
+    };
+    let steps: Vec<Value> = steps
+        .iter()
+        .map(|step| json!({"at": json::time(step.at), "kind": step.kind, "what": step.what}))
+        .collect();
+    json!({
+        "task_id": id,
+        "node": trace.node.as_ref().map(ToString::to_string),
+        "now": json::time(trace.now),
+        "side": side,
+        "status": trace.task.as_ref().map(|task| task.status.as_str()),
+        "verdict": answer.verdict,
+        "why": answer.says,
+        "next": answer.advice,
+        "steps": steps,
+        "arrived_at": json::time(trace.arrived_at),
+        "deadline": json::time(trace.deadline),
+        "candidates": trace.candidates.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "held": trace.held,
+        "claimed": trace.claimed,
+        "agent_listens": trace.agent_listens,
+        "peer": trace.peer.as_ref().map(peer),
+        "queued": trace.queued.iter().map(envelope).collect::<Vec<_>>(),
+        "audit": trace.audit.as_ref().map(|audit| json!({
+            "path": audit.path,
+            "whole": audit.whole,
+            "error": audit.error,
+            "lines": audit.lines.iter().map(|line| serde_json::from_str(line).unwrap_or(Value::Null)).collect::<Vec<Value>>(),
+        })),
+    })
+}
+
+fn peer(peer: &PeerReach) -> Value {
+    json!({
+        "peer_id": peer.id.as_ref().map(ToString::to_string),
+        "connected": peer.connected,
+        "road": peer.connected.then(|| peer.road.to_string()),
+        "connected_at": json::time(peer.connected_at),
+        "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
+        "addresses": peer.addresses,
+        "failures": peer.failures,
+        "next_attempt_in_s": peer.next_attempt_in.map(|wait| wait.as_secs_f64()),
+        "last_error": peer.last_error,
+    })
+}
+
+fn envelope(envelope: &QueuedEnvelope) -> Value {
+    let state = match envelope.state {
+        QueueState::Queued => "queued",
+        QueueState::Sent => "sent",
+        QueueState::Parked => "parked",
+        _ => "unknown",
+    };
+    json!({
+        "envelope_id": envelope.id,
+        "peer_id": envelope.peer.as_ref().map(ToString::to_string),
+        "carries_task": envelope.carries_task,
+        "state": state,
+        "sent": envelope.sent,
+        "exposed": envelope.exposed,
+        "ahead": envelope.ahead,
+        "expires_at": json::time(envelope.expires_at),
+    })
+}

@@ -1,0 +1,327 @@
+//! PURE: why a task is where it is, in one sentence, and what to do about it.
+//!
+//! The rule: only what the trace shows is said; the last word is always what somebody can do next, if anybody can.
+
+use std::time::{Duration, SystemTime};
+
+use agentanycast::{PeerId, PeerReach, QueueState, QueuedEnvelope, Side, Task, TaskStatus, Trace};
+use serde_json::Value;
+
+/// Why a task is where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// For scripts; docs/operating.md lists them.
+    pub(crate) verdict: &'static str,
+    /// For people.
+    pub(crate) says: String,
+    /// What to do; `None`: nothing.
+    pub(crate) advice: Option<String>,
+}
+
+fn answer(verdict: &'static str, says: impl Into<String>, advice: Option<&str>) -> Answer {
+    Answer {
+        verdict,
+        says: says.into(),
+        advice: advice.map(str::to_owned),
+    }
+}
+
+/// Explains a trace.
+pub(crate) fn explain(trace: &Trace) -> Answer {
+    let Some(task) = &trace.task else {
+        return denied_here(trace);
+    };
+    match trace.side {
+        Side::Assignee => here(trace, task),
+        Side::Both => by_itself(trace, task),
+        Side::Outside => outside(trace, task),
+        _ => sent(trace, task),
+    }
+}
+
+/// Only the audit log knows it.
+fn denied_here(trace: &Trace) -> Answer {
+    let last = trace.audit.iter().flat_map(|audit| &audit.lines).next_back();
+    let line: Value = last
+        .and_then(|line| serde_json::from_str(line).ok())
+        .unwrap_or_default();
+    let text = |key: &str| line[key].as_str().unwrap_or_default();
+    let (source, skill, rule) = (text("source"), text("skill"), text("rule"));
+    match text("decision") {
+        "allow" => answer(
+            "forgotten",
+            "it was let in here, and is no more: it was collected, or the node was too full to keep it",
+            Some("its originator knows how it ended"),
+        ),
+        "rate_limit" => answer(
+            "limited",
+            format!("{source} had reached a limit of this node ({rule}), so it was refused"),
+            Some("send it later, or raise the limit in [policy.rate_limit]"),
+        ),
+        _ => {
+            let check = format!(
+                "if it should be allowed, change the rules; `anycast policy check --source {source} --skill '{skill}'` says what they do"
+            );
+            let says =
+                format!("this node's policy denied it to {source} ({rule}), so it was never kept here");
+            answer("denied", says, Some(&check))
+        }
+    }
+}
+
+/// It was sent from here to another node.
+fn sent(trace: &Trace, task: &Task) -> Answer {
+    let whom = name(task.assignee.as_ref());
+    let reason = task.reason();
+    let carrier = trace.queued.iter().find(|queued| queued.carries_task);
+    match task.status {
+        TaskStatus::Completed => answer(
+            "completed",
+            format!("it arrived at {whom} and was completed"),
+            None,
+        ),
+        TaskStatus::Canceled => answer("canceled", "it was canceled", None),
+        TaskStatus::Rejected => answer(
+            "refused",
+            format!("{whom} refused it: {reason}"),
+            Some("what refuses it is there: the same command on that node names the rule or the limit"),
+        ),
+        TaskStatus::Failed if trace.arrived_at.is_none() => answer(
+            "undelivered",
+            format!("nobody has acknowledged it, and it was given up: {reason}"),
+            Some(&way_out(trace.peer.as_ref())),
+        ),
+        TaskStatus::Failed => answer(
+            "failed",
+            format!("it arrived at {whom}, and failed: {reason}"),
+            None,
+        ),
+        _ => match carrier {
+            Some(carrier) => on_its_way(trace, carrier, &whom),
+            None => with_the_assignee(task, &whom),
+        },
+    }
+}
+
+fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Answer {
+    let connected = trace.peer.as_ref().is_some_and(|peer| peer.connected);
+    let given_up = match remaining(carrier.expires_at, trace.now) {
+        Some(left) => format!("; it is given up in {}", span(left)),
+        None => String::new(),
+    };
+    if !connected {
+        let tried = trace.peer.as_ref().map(tried).unwrap_or_default();
+        let says = format!("it waits here: {whom} is not connected{tried}{given_up}");
+        return answer("peer-away", says, Some(&way_out(trace.peer.as_ref())));
+    }
+    let others = match trace.candidates.len() {
+        0 => String::new(),
+        count => format!("; {count} other agents get it if that one does not take it"),
+    };
+    let says = format!(
+        "it is for {whom}, which is connected: {}{others}{given_up}",
+        stage(carrier)
+    );
+    match carrier.state {
+        QueueState::Queued => answer("in-queue", says, None),
+        QueueState::Parked => answer(
+            "unacknowledged",
+            says,
+            Some(
+                "the peer takes envelopes and does not acknowledge them: look at its log, or restart it; it is sent again then",
+            ),
+        ),
+        _ => answer("unacknowledged", says, None),
+    }
+}
+
+/// It is there, as far as this node knows.
+fn with_the_assignee(task: &Task, whom: &str) -> Answer {
+    match task.status {
+        TaskStatus::Working => answer(
+            "working",
+            format!("it arrived: an agent at {whom} works on it"),
+            None,
+        ),
+        TaskStatus::InputRequired => answer(
+            "needs-input",
+            format!(
+                "it arrived: the agent at {whom} waits for a further message: {}",
+                task.reason()
+            ),
+            Some("answer it: send a message with this task id"),
+        ),
+        _ => answer(
+            "delivered",
+            format!("{whom} has it, and no agent there has begun yet"),
+            Some("is an agent running there? The same command on that node says what it waits for"),
+        ),
+    }
+}
+
+/// It was sent here.
+fn here(trace: &Trace, task: &Task) -> Answer {
+    let whom = name(task.originator.as_ref());
+    if task.status.is_terminal() {
+        let reason = match task.reason() {
+            reason if reason.is_empty() => String::new(),
+            reason => format!(": {reason}"),
+        };
+        let ended = format!("it came from {whom} and ended {}{reason}", task.status);
+        return match trace.queued.first() {
+            Some(news) => {
+                let advice = trace
+                    .peer
+                    .as_ref()
+                    .filter(|peer| !peer.connected)
+                    .map(|peer| way_out(Some(peer)));
+                answer(
+                    "news-waits",
+                    format!("{ended}; its originator is still to be told: {}", stage(news)),
+                    advice.as_deref(),
+                )
+            }
+            None => answer("ended", format!("{ended}; its originator knows"), None),
+        };
+    }
+    if trace.held {
+        let says = format!(
+            "it came from {whom} by skill and is held: it may go to another agent until its originator confirms it"
+        );
+        return answer("held", says, None);
+    }
+    with_the_agent(trace, task, &format!("it came from {whom}"))
+}
+
+fn by_itself(trace: &Trace, task: &Task) -> Answer {
+    if task.status.is_terminal() {
+        return answer(
+            "ended",
+            format!(
+                "this node's agent sent it to itself, and it ended {}",
+                task.status
+            ),
+            None,
+        );
+    }
+    with_the_agent(trace, task, "this node's agent sent it to itself")
+}
+
+fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Answer {
+    match (task.status, trace.claimed, trace.agent_listens) {
+        (TaskStatus::InputRequired, ..) => answer(
+            "needs-input",
+            format!("{came}; the agent waits for a further message of its originator"),
+            None,
+        ),
+        (_, true, true) => answer("working", format!("{came}; the agent has taken it"), None),
+        (_, true, false) => answer(
+            "agent-gone",
+            format!("{came}; an agent has taken it, and no agent is connected now"),
+            Some("start the agent again: it goes on, or the task fails after agent_grace"),
+        ),
+        (_, false, true) => answer(
+            "unclaimed",
+            format!("{came}; an agent listens and has not taken it yet"),
+            Some("the agent has to report on it (UpdateTaskStatus): look at its log"),
+        ),
+        (_, false, false) => answer(
+            "no-agent",
+            format!("{came}; no agent listens here"),
+            Some("start the agent beside this daemon; it gets the task at once"),
+        ),
+    }
+}
+
+fn outside(trace: &Trace, task: &Task) -> Answer {
+    let reason = task.reason();
+    let says = match reason.as_str() {
+        "" => format!("it was sent to {}, and is {}", trace.url, task.status),
+        reason => format!("it was sent to {}, and is {}: {reason}", trace.url, task.status),
+    };
+    let advice = "is the agent at that URL reachable from this host, and allowed by [bridge.outbound]?";
+    match task.status {
+        TaskStatus::Completed => answer("completed", says, None),
+        TaskStatus::Submitted | TaskStatus::Failed => answer("outside", says, Some(advice)),
+        _ => answer("outside", says, None),
+    }
+}
+
+/// How far an envelope is, for people.
+pub(crate) fn stage(envelope: &QueuedEnvelope) -> String {
+    let again = if envelope.exposed {
+        ", it was sent before"
+    } else {
+        ""
+    };
+    match (envelope.state, envelope.ahead) {
+        (QueueState::Queued, 0) => format!("next to be sent{again}"),
+        (QueueState::Queued, 1) => format!("one envelope is before it{again}"),
+        (QueueState::Queued, ahead) => format!("{ahead} envelopes are before it{again}"),
+        (QueueState::Sent, _) => format!("sent {} and not acknowledged yet", times(envelope.sent)),
+        (QueueState::Parked, _) => format!(
+            "sent {} and never acknowledged; it is sent again with the next connection",
+            times(envelope.sent)
+        ),
+        _ => "waits".to_owned(),
+    }
+}
+
+fn times(count: u32) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    }
+}
+
+fn tried(peer: &PeerReach) -> String {
+    let error = match peer.last_error.as_str() {
+        "" => String::new(),
+        error => format!(" ({error})"),
+    };
+    let next = match peer.next_attempt_in {
+        Some(wait) => format!(", next in {}", span(wait)),
+        None => String::new(),
+    };
+    match peer.failures {
+        0 => error,
+        1 => format!("; one attempt failed{error}{next}"),
+        failures => format!("; {failures} attempts failed{error}{next}"),
+    }
+}
+
+/// What to do about a peer that is not there.
+fn way_out(peer: Option<&PeerReach>) -> String {
+    match peer {
+        Some(peer) if peer.connected => "it is connected: send the task again".to_owned(),
+        Some(peer) if peer.addresses.is_empty() => {
+            "no address of it is known: give one by sending to its multiaddr (…/p2p/PEER_ID) once, or give both nodes a relay \
+             in bootstrap_peers"
+                .to_owned()
+        }
+        Some(peer) => format!(
+            "is its daemon running, and reachable at {}? Delivery goes on by itself once it is back",
+            peer.addresses.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ")
+        ),
+        None => "send it again".to_owned(),
+    }
+}
+
+/// A peer by its name, for people.
+pub(crate) fn name(peer: Option<&PeerId>) -> String {
+    peer.map_or_else(|| "an unknown peer".to_owned(), ToString::to_string)
+}
+
+fn remaining(until: Option<SystemTime>, now: Option<SystemTime>) -> Option<Duration> {
+    Some(until?.duration_since(now?).unwrap_or_default())
+}
+
+fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
+    }
+}

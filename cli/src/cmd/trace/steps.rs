@@ -1,0 +1,153 @@
+//! PURE: what has happened to a task, in the order in which it did, and what still waits.
+
+use std::time::SystemTime;
+
+use agentanycast::{Role, Side, Task, Trace};
+use serde_json::Value;
+
+use super::explain::{name, stage};
+
+/// One step of a task's way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// When; `None`: it is so now.
+    pub(crate) at: Option<SystemTime>,
+    /// What kind of step, for scripts.
+    pub(crate) kind: &'static str,
+    /// What happened, for people.
+    pub(crate) what: String,
+}
+
+fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<String>) -> Step {
+    let what = what.into();
+    Step { at, kind, what }
+}
+
+/// The steps of a task, oldest first; what waits comes last.
+pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
+    let mut steps: Vec<Step> = decisions(trace).collect();
+    if let Some(task) = &trace.task {
+        steps.push(begin(trace, task));
+        steps.extend(attempts(trace, task));
+        steps.extend(said(trace));
+        if let (Some(at), Side::Originator) = (trace.arrived_at, trace.side) {
+            let what = format!(
+                "{} has it: it acknowledged it, or reported on it",
+                name(task.assignee.as_ref())
+            );
+            steps.push(step(Some(at), "acknowledged", what));
+        }
+        if task.status.is_terminal() {
+            let reason = task.reason();
+            let what = match reason.as_str() {
+                "" => format!("it ended: {}", task.status),
+                reason => format!("it ended: {}: {reason}", task.status),
+            };
+            steps.push(step(task.updated_at, "ended", what));
+        }
+    }
+    // Of the same moment, first what was put first: a decision before the task that it lets in.
+    steps.sort_by_key(|step| step.at);
+    steps.extend(trace.queued.iter().map(|queued| {
+        let what = if queued.carries_task {
+            "the task"
+        } else {
+            "news of it"
+        };
+        step(
+            None,
+            "queued",
+            format!("{what} for {}: {}", name(queued.peer.as_ref()), stage(queued)),
+        )
+    }));
+    steps
+}
+
+fn begin(trace: &Trace, task: &Task) -> Step {
+    let skill = match task.skill.as_str() {
+        "" => String::new(),
+        skill => format!(" for the skill {skill}"),
+    };
+    let first = task
+        .attempts
+        .first()
+        .map_or(&task.assignee, |attempt| &attempt.peer);
+    match trace.side {
+        Side::Assignee => step(
+            task.created_at,
+            "came",
+            format!("came from {}{skill}", name(task.originator.as_ref())),
+        ),
+        Side::Both => step(
+            task.created_at,
+            "sent",
+            format!("sent to the agent beside this node{skill}"),
+        ),
+        Side::Outside => step(task.created_at, "sent", format!("sent to {}{skill}", trace.url)),
+        _ => step(
+            task.created_at,
+            "sent",
+            format!("sent to {}{skill}", name(first.as_ref())),
+        ),
+    }
+}
+
+fn attempts(trace: &Trace, task: &Task) -> Vec<Step> {
+    let left = trace.attempts_left_at.iter().chain(std::iter::repeat(&None));
+    let each = task
+        .attempts
+        .iter()
+        .zip(left)
+        .enumerate()
+        .map(|(place, (attempt, at))| {
+            let next = task
+                .attempts
+                .get(place + 1)
+                .map_or(&task.assignee, |next| &next.peer);
+            // A version that did not keep the time says 1970.
+            let at = at.filter(|at| *at > SystemTime::UNIX_EPOCH).or(task.created_at);
+            let what = format!(
+                "{}: {}; sent to {}",
+                name(attempt.peer.as_ref()),
+                attempt.reason,
+                name(next.as_ref())
+            );
+            step(at, "moved-on", what)
+        });
+    each.collect()
+}
+
+/// What was said after the first message; what ended the task is told with the end.
+fn said(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+    let ended = trace
+        .task
+        .as_ref()
+        .is_some_and(|task| task.status.is_terminal() && task.status_message.is_some());
+    let count = trace.turns.len().saturating_sub(usize::from(ended));
+    let later = trace.turns.iter().take(count).skip(1);
+    later.filter(|(at, _)| at.is_some()).map(|(at, role)| match role {
+        Role::User => step(*at, "said", "its originator sent a further message"),
+        _ => step(*at, "said", "the agent reported"),
+    })
+}
+
+/// What the audit log says, as steps.
+fn decisions(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+    let lines = trace.audit.iter().flat_map(|audit| &audit.lines);
+    lines.filter_map(|line| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        let at: jiff::Timestamp = line["time"].as_str()?.parse().ok()?;
+        let (decision, source, rule) = (text("decision"), text("source"), text("rule"));
+        let (kind, done) = match decision.as_str() {
+            "allow" => ("allowed", "allowed"),
+            "rate_limit" => ("limited", "refused by a limit"),
+            _ => ("denied", "denied"),
+        };
+        Some(step(
+            Some(at.into()),
+            kind,
+            format!("{done} by this node's policy ({rule}), asked by {source}"),
+        ))
+    })
+}

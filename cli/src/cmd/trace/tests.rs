@@ -1,0 +1,254 @@
+//! What is said of each way that a task can stand.
+
+#![allow(
+    clippy::unnecessary_wraps,
+    reason = "what is made may be missing in what is shown"
+)]
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use agentanycast::{
+    Attempt, AuditTrail, Message, PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Role, Side, Task,
+    TaskStatus, Trace,
+};
+
+use super::{explain::explain, steps::steps};
+
+const ME: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+const OTHER: &str = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X";
+
+fn at(second: u64) -> Option<SystemTime> {
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + second))
+}
+
+fn id(text: &str) -> Option<PeerId> {
+    Some(text.parse().unwrap())
+}
+
+fn task(status: TaskStatus, reason: &str) -> Task {
+    Task {
+        id: "t".to_owned(),
+        context_id: "c".to_owned(),
+        status,
+        status_message: (!reason.is_empty()).then(|| Message::from(reason)),
+        messages: Vec::new(),
+        artifacts: Vec::new(),
+        created_at: at(0),
+        updated_at: at(50),
+        skill: "echo".to_owned(),
+        originator: id(ME),
+        assignee: id(OTHER),
+        metadata: BTreeMap::new(),
+        attempts: Vec::new(),
+    }
+}
+
+fn trace(side: Side, task: Option<Task>) -> Trace {
+    Trace {
+        node: id(ME),
+        now: at(100),
+        task,
+        side,
+        arrived_at: None,
+        attempts_left_at: Vec::new(),
+        candidates: Vec::new(),
+        held: false,
+        claimed: false,
+        agent_listens: false,
+        deadline: None,
+        url: String::new(),
+        peer: Some(reach(true)),
+        queued: Vec::new(),
+        turns: Vec::new(),
+        audit: None,
+    }
+}
+
+fn reach(connected: bool) -> PeerReach {
+    PeerReach {
+        id: id(OTHER),
+        connected,
+        road: Road::Direct,
+        connected_at: None,
+        round_trip: None,
+        addresses: vec!["/ip4/192.0.2.1/tcp/4001".to_owned()],
+        failures: if connected { 0 } else { 3 },
+        next_attempt_in: (!connected).then_some(Duration::from_secs(8)),
+        last_error: if connected {
+            String::new()
+        } else {
+            "refused".to_owned()
+        },
+    }
+}
+
+fn envelope(carries_task: bool, state: QueueState) -> QueuedEnvelope {
+    QueuedEnvelope {
+        id: "e".to_owned(),
+        peer: id(OTHER),
+        carries_task,
+        state,
+        sent: 2,
+        exposed: false,
+        ahead: 4,
+        expires_at: at(100 + 7200),
+    }
+}
+
+fn audit(decision: &str) -> Option<AuditTrail> {
+    let line = serde_json::json!({
+        "time": "1970-01-12T13:46:39Z", "decision": decision, "source": OTHER, "skill": "admin", "rule": "acl 2",
+    });
+    Some(AuditTrail {
+        path: "/audit".to_owned(),
+        lines: vec![line.to_string()],
+        whole: true,
+        error: String::new(),
+    })
+}
+
+#[test]
+fn each_state_of_a_task_that_was_sent_has_its_answer() {
+    let sent = |status, reason: &str| trace(Side::Originator, Some(task(status, reason)));
+    let waiting = |connected: bool, state| {
+        let mut waiting = sent(TaskStatus::Submitted, "");
+        waiting.peer = Some(reach(connected));
+        waiting.queued = vec![envelope(true, state)];
+        waiting
+    };
+    let arrived = |status, reason: &str| {
+        let mut arrived = sent(status, reason);
+        arrived.arrived_at = at(10);
+        arrived
+    };
+    for (trace, verdict, part) in [
+        (sent(TaskStatus::Completed, ""), "completed", "was completed"),
+        (sent(TaskStatus::Canceled, ""), "canceled", "canceled"),
+        (
+            sent(TaskStatus::Rejected, "not allowed (acl 2)"),
+            "refused",
+            "acl 2",
+        ),
+        (
+            sent(TaskStatus::Failed, "not delivered within 24 h"),
+            "undelivered",
+            "24 h",
+        ),
+        (arrived(TaskStatus::Failed, "boom"), "failed", "boom"),
+        (
+            waiting(false, QueueState::Queued),
+            "peer-away",
+            "3 attempts failed (refused), next in 8 s; it is given up in 2 h",
+        ),
+        (
+            waiting(true, QueueState::Queued),
+            "in-queue",
+            "4 envelopes are before it",
+        ),
+        (waiting(true, QueueState::Sent), "unacknowledged", "sent twice"),
+        (
+            waiting(true, QueueState::Parked),
+            "unacknowledged",
+            "never acknowledged",
+        ),
+        (
+            arrived(TaskStatus::Submitted, ""),
+            "delivered",
+            "no agent there has begun",
+        ),
+        (arrived(TaskStatus::Working, ""), "working", "works on it"),
+        (
+            arrived(TaskStatus::InputRequired, "which one?"),
+            "needs-input",
+            "which one?",
+        ),
+    ] {
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, verdict, "{answer:?}");
+        assert!(answer.says.contains(part), "{answer:?}");
+    }
+    let mut nowhere = waiting(false, QueueState::Queued);
+    nowhere.peer.as_mut().unwrap().addresses.clear();
+    assert!(
+        explain(&nowhere)
+            .advice
+            .unwrap()
+            .contains("no address of it is known")
+    );
+}
+
+#[test]
+fn each_state_of_a_task_that_came_has_its_answer() {
+    let came = |status, claimed, agent_listens| Trace {
+        claimed,
+        agent_listens,
+        ..trace(Side::Assignee, Some(task(status, "")))
+    };
+    let held = Trace {
+        held: true,
+        ..came(TaskStatus::Submitted, false, true)
+    };
+    let untold = Trace {
+        queued: vec![envelope(false, QueueState::Queued)],
+        peer: Some(reach(false)),
+        ..came(TaskStatus::Completed, true, true)
+    };
+    for (trace, verdict) in [
+        (came(TaskStatus::Submitted, false, false), "no-agent"),
+        (came(TaskStatus::Submitted, false, true), "unclaimed"),
+        (came(TaskStatus::Working, true, true), "working"),
+        (came(TaskStatus::Working, true, false), "agent-gone"),
+        (came(TaskStatus::InputRequired, true, true), "needs-input"),
+        (came(TaskStatus::Completed, true, true), "ended"),
+        (held, "held"),
+        (untold, "news-waits"),
+    ] {
+        assert_eq!(explain(&trace).verdict, verdict, "{trace:?}");
+    }
+}
+
+#[test]
+fn what_only_the_audit_log_knows_is_said() {
+    for (decision, verdict) in [
+        ("deny", "denied"),
+        ("rate_limit", "limited"),
+        ("allow", "forgotten"),
+    ] {
+        let trace = Trace {
+            audit: audit(decision),
+            ..trace(Side::Unknown, None)
+        };
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, verdict);
+        assert_eq!(steps(&trace).len(), 1);
+        if decision == "deny" {
+            assert!(
+                answer.says.contains("acl 2") && answer.says.contains(OTHER),
+                "{answer:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn steps_are_in_the_order_of_time() {
+    let mut moved = task(TaskStatus::Submitted, "");
+    moved.attempts.push(Attempt {
+        peer: id(ME),
+        reason: "not acknowledged within 3 s".to_owned(),
+    });
+    let mut trace = trace(Side::Originator, Some(moved));
+    trace.attempts_left_at = vec![at(3)];
+    trace.arrived_at = at(5);
+    trace.turns = vec![(at(0), Role::User), (at(7), Role::Agent), (None, Role::Agent)];
+    trace.queued = vec![envelope(false, QueueState::Sent)];
+    trace.audit = audit("allow");
+    let kinds: Vec<_> = steps(&trace).into_iter().map(|step| step.kind).collect();
+    assert_eq!(
+        kinds,
+        ["allowed", "sent", "moved-on", "acknowledged", "said", "queued"]
+    );
+}

@@ -1,0 +1,51 @@
+complete -c agentanycastd -l config -d 'Configuration in TOML [default: "~/.agentanycast/config.toml", if it is there]' -r
+complete -c agentanycastd -l key -d 'The node\'s key; made if it is missing [default: "~/.agentanycast/key"]' -r
+complete -c agentanycastd -l listen -d 'Multiaddrs to listen on, comma list [default: ["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]]' -r
+complete -c agentanycastd -l grpc-listen -d 'Where agents connect: unix://PATH or tcp://HOST:PORT [default: "unix://~/.agentanycast/daemon.sock"]' -r
+complete -c agentanycastd -l grpc-token-file -d 'Callers must send this file\'s content as Bearer token' -r
+complete -c agentanycastd -l grpc-tls-cert -d 'Certificate chain (PEM) of a tcp:// gRPC address' -r
+complete -c agentanycastd -l grpc-tls-key -d 'Private key (PEM) of --grpc-tls-cert' -r
+complete -c agentanycastd -l grpc-allow-remote -d 'Listen beyond loopback without token and TLS' -r
+complete -c agentanycastd -l bootstrap-peers -d 'Multiaddrs of peers to keep connected to, comma list' -r
+complete -c agentanycastd -l wss-ca-file -d 'Certificate authorities (PEM) of wss addresses, besides those of the web' -r
+complete -c agentanycastd -l enable-webtransport -d 'Not available' -r
+complete -c agentanycastd -l store-path -d 'Directory of tasks, cards and artifacts [default: "~/.agentanycast/data"]' -r
+complete -c agentanycastd -l log-level -d 'error, warn, info, debug or trace [default: "info"]' -r
+complete -c agentanycastd -l transport -d 'auto or libp2p [default: "auto"]' -r
+complete -c agentanycastd -l namespace -d 'default [default: "default"]' -r
+complete -c agentanycastd -l metrics-listen -d 'Show metrics, health and readiness over HTTP at HOST:PORT [default: "127.0.0.1:9464"]' -r
+complete -c agentanycastd -l mcp-listen -d 'Turn on MCP over HTTP at HOST:PORT (not available yet)' -r
+complete -c agentanycastd -l mcp -d 'Turn on MCP on standard input and output (not available yet)' -r
+complete -c agentanycastd -l mcp-proxy -d 'Turn on the MCP proxy (not available yet)' -r
+complete -c agentanycastd -l anp-listen -d 'Turn on the ANP bridge at HOST:PORT (not available yet)' -r
+complete -c agentanycastd -l otlp-endpoint -d 'Send traces to an OpenTelemetry collector, HOST:PORT or http(s)://HOST:PORT' -r
+complete -c agentanycastd -l nats-broker -d 'Turn on the NATS transport (not available yet)' -r
+complete -c agentanycastd -l bridge-listen -d 'Where HTTP clients of A2A connect, HOST:PORT [default: "127.0.0.1:8090"]' -r
+complete -c agentanycastd -l bridge-allow-remote -d 'Listen for them beyond loopback without TLS, or with callers that need not say who they are' -r
+complete -c agentanycastd -l bridge-tls-cert -d 'The certificate of TLS, PEM; read again when it changes' -r
+complete -c agentanycastd -l bridge-tls-key -d 'Its key, PEM' -r
+complete -c agentanycastd -l bridge-public-url -d 'How clients reach the bridge, as cards name it' -r
+complete -c agentanycastd -l bridge-card -d 'dual for the fields of both versions, or 1.0 [default: "dual"]' -r
+complete -c agentanycastd -l bridge-key -d 'The key that cards are signed with' -r
+complete -c agentanycastd -l bridge-cors-origins -d 'Origins whose pages may call, comma list, * for any' -r
+complete -c agentanycastd -l bridge-tokens-file -d 'Callers, one a line: a name and its Bearer token' -r
+complete -c agentanycastd -l bridge-auth-issuer -d 'The issuer whose tokens are taken (OpenID Connect, OAuth 2.0)' -r
+complete -c agentanycastd -l bridge-auth-jwks-url -d 'Where its keys are, unless it says so itself' -r
+complete -c agentanycastd -l bridge-auth-audience -d 'Audiences of which a token has one, comma list' -r
+complete -c agentanycastd -l bridge-auth-scopes -d 'Scopes that a token needs, comma list' -r
+complete -c agentanycastd -l bridge-auth-leeway -d 'How much the issuer\'s clock may differ [default: "1m"]' -r
+complete -c agentanycastd -l bridge-client-ca -d 'Who signs the certificates of callers (mutual TLS), PEM' -r
+complete -c agentanycastd -l bridge-rate -d 'Requests a second of one caller, 0 for no limit [default: 1000]' -r
+complete -c agentanycastd -l bridge-burst -d 'Requests of one caller at once beyond that rate [default: 2000]' -r
+complete -c agentanycastd -l bridge-at-once -d 'Requests and streams of one caller that are open at a time [default: 512]' -r
+complete -c agentanycastd -l bridge-connections-per-address -d 'Connections from one address [default: 1024]' -r
+complete -c agentanycastd -l bridge-max-body -d 'Largest body of a request [default: "24MiB"]' -r
+complete -c agentanycastd -l bridge-allow-private-webhooks -d 'Tell webhooks on private networks and on this host too' -r
+complete -c agentanycastd -l bridge-webhook-patience -d 'How long a webhook may be out of reach before it is given up [default: "24h"]' -r
+complete -c agentanycastd -l bridge-extended-card -d 'What the own agent\'s card says besides to callers with a token, JSON' -r
+complete -c agentanycastd -l bridge-extensions -d 'Extensions of A2A that the agents understand, comma list' -r
+complete -c agentanycastd -l bridge-required-extensions -d 'Those that clients must declare, comma list' -r
+complete -c agentanycastd -l bridge-wait-limit -d 'How long an answer may wait for its task [default: "10m"]' -r
+complete -c agentanycastd -l print-config -d 'Print every setting with its source, and end'
+complete -c agentanycastd -s h -l help -d 'Print help'
+complete -c agentanycastd -s V -l version -d 'Print version'

@@ -1,0 +1,181 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_anycast_global_optspecs
+    string join \n home= daemon= json h/help V/version
+end
+
+function __fish_anycast_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_anycast_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_anycast_using_subcommand
+    set -l cmd (__fish_anycast_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c anycast -n "__fish_anycast_needs_command" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_needs_command" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_needs_command" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c anycast -n "__fish_anycast_needs_command" -s V -l version -d 'Print version'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "demo" -d 'Run an echo agent, or a whole exchange between two daemons'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "send" -d 'Send a task and wait for its result'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "status" -d 'Show the daemon'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "peers" -d 'List the connected peers'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "discover" -d 'Find agents by skill'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "relays" -d 'Show how the daemon is reached through relays, and how it reaches each peer'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "card" -d 'Show an agent\'s card'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "tasks" -d 'List tasks, newest change first'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "task" -d 'Show one task, with what was said and what came out'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "trace" -d 'Say why a task is where it is: each hop, attempt, acknowledgement and refusal, and what to do next'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "top" -d 'Watch what the daemon is doing: tasks, peers, queue, refusals, log'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "cancel" -d 'Cancel a task'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "id" -d 'Show who this node is: peer id and did:key'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "policy" -d 'Look at who may send which task, as the daemon\'s settings say'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "audit" -d 'Look at audit logs'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "daemon" -d 'Run the daemon in the foreground; takes the options of agentanycastd'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand demo" -l name -d 'Name on the echo agent\'s card' -r
+complete -c anycast -n "__fish_anycast_using_subcommand demo" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand demo" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand demo" -l pair -d 'Start two daemons and two agents in temporary homes and send a task between them'
+complete -c anycast -n "__fish_anycast_using_subcommand demo" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand demo" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l timeout -d 'Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever' -r
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l output -d 'Write artifacts that are not text into this directory' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l meta -d 'Attach a label, such as priority=low; can be repeated' -r
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l skill -d 'TARGET is a skill: any agent that has it'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l url -d 'TARGET is the URL of an A2A agent outside the network, which the daemon calls'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l stream -d 'Print artifacts as they come (with --json: one JSON object per line)'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand status" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand status" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand status" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand status" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand peers" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand peers" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand peers" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand peers" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand discover" -l tag -d 'Only agents whose skill has this tag, such as lang=de; can be repeated' -r
+complete -c anycast -n "__fish_anycast_using_subcommand discover" -l limit -d 'At most this many, 1 to 1000' -r
+complete -c anycast -n "__fish_anycast_using_subcommand discover" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand discover" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand discover" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand discover" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand relays" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand relays" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand relays" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand relays" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand card" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand card" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand card" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand card" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l status -d 'Only tasks in this state; can be repeated' -r -f -a "submitted\t''
+working\t''
+input-required\t''
+completed\t''
+failed\t''
+canceled\t''
+rejected\t''"
+complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l limit -d 'At most this many; 0 = all' -r
+complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand tasks" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l timeout -d 'Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever' -r
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l output -d 'Write artifacts that are not text into this directory' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l wait -d 'Wait for its end first, and end as `anycast send` does'
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand task" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand trace" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand trace" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand trace" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand trace" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand top" -l interval -d 'Time between two looks, such as 500ms or 2s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand top" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand top" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand top" -l once -d 'Show it once and end'
+complete -c anycast -n "__fish_anycast_using_subcommand top" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand top" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand cancel" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand cancel" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand cancel" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand cancel" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand id" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand id" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand id" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand id" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -f -a "check" -d 'Say what would become of a task, and which rule decides; exit code 1 if it would be denied'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -f -a "show" -d 'Show the rules in their order'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l source -d 'Who sends it: a peer id, did:key:…, did:web:… (taken as proven), http:CALLER, or local' -r
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l skill -d 'The skill it is for; tasks sent to a peer by name have none' -r
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l config -d 'The daemon\'s settings [default: ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l config -d 'The daemon\'s settings [default: ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from help" -f -a "check" -d 'Say what would become of a task, and which rule decides; exit code 1 if it would be denied'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show the rules in their order'
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -f -a "verify" -d 'Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l before -d 'The last hash of the log before these files' -r
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from help" -f -a "verify" -d 'Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was'
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand daemon" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand daemon" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand daemon" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "demo" -d 'Run an echo agent, or a whole exchange between two daemons'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "send" -d 'Send a task and wait for its result'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "status" -d 'Show the daemon'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "peers" -d 'List the connected peers'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "discover" -d 'Find agents by skill'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "relays" -d 'Show how the daemon is reached through relays, and how it reaches each peer'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "card" -d 'Show an agent\'s card'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "tasks" -d 'List tasks, newest change first'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "task" -d 'Show one task, with what was said and what came out'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "trace" -d 'Say why a task is where it is: each hop, attempt, acknowledgement and refusal, and what to do next'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "top" -d 'Watch what the daemon is doing: tasks, peers, queue, refusals, log'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "cancel" -d 'Cancel a task'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "id" -d 'Show who this node is: peer id and did:key'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "policy" -d 'Look at who may send which task, as the daemon\'s settings say'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "audit" -d 'Look at audit logs'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "daemon" -d 'Run the daemon in the foreground; takes the options of agentanycastd'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from policy" -f -a "check" -d 'Say what would become of a task, and which rule decides; exit code 1 if it would be denied'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from policy" -f -a "show" -d 'Show the rules in their order'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from audit" -f -a "verify" -d 'Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was'

@@ -1,0 +1,239 @@
+//! DiagnosticsService: the way of a task, and what the node is doing.
+
+use std::{path::PathBuf, time::SystemTime};
+
+use agentanycast_identity::PeerId;
+use agentanycast_program::logging;
+use agentanycast_proto::v1::{
+    AuditTrail, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach, QueueState, QueuedEnvelope,
+    Refusal, StatusCount, TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse,
+    diagnostics_service_server::DiagnosticsService,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Api, node_service::peer_info, status_of};
+use crate::{
+    delivery::outbox::Stage,
+    engine::{self, EngineError, Whereabouts, timestamp, wire},
+    policy::audit::search::search,
+    task::{Role, Task},
+};
+
+/// Messages of a task that are told of.
+const TURNS: usize = 64;
+
+/// Addresses of a peer that are told.
+const ADDRESSES: usize = 32;
+
+/// Lines of the log that the answer may have.
+const LOG_LINES: usize = 256;
+
+#[tonic::async_trait]
+impl DiagnosticsService for Api {
+    async fn trace_task(
+        &self,
+        request: Request<TraceTaskRequest>,
+    ) -> Result<Response<TraceTaskResponse>, Status> {
+        let id = request.into_inner().task_id;
+        if id.is_empty() {
+            return Err(Status::invalid_argument("task_id is empty"));
+        }
+        let audit = match &self.node.audit_log {
+            Some(path) => Some(audit_trail(path.clone(), id.clone()).await),
+            None => None,
+        };
+        let is_audited = audit.as_ref().is_some_and(|trail| !trail.lines.is_empty());
+        let base = TraceTaskResponse {
+            node_peer_id: self.engine().me().to_string(),
+            now: Some(SystemTime::now().into()),
+            audit,
+            ..TraceTaskResponse::default()
+        };
+        match self.engine().whereabouts(id).await {
+            Ok(found) => {
+                let peer = match found.peer() {
+                    Some(peer) => Some(self.reach(peer).await),
+                    None => None,
+                };
+                Ok(Response::new(answer(base, &found, peer, self.engine().me())))
+            }
+            // A task that was denied was never kept.
+            Err(EngineError::NotFound(_)) if is_audited => Ok(Response::new(base)),
+            Err(error) => Err(status_of(&error)),
+        }
+    }
+
+    async fn get_activity(
+        &self,
+        request: Request<GetActivityRequest>,
+    ) -> Result<Response<GetActivityResponse>, Status> {
+        let wanted = request.into_inner().log_lines as usize;
+        let base = GetActivityResponse {
+            node_peer_id: self.engine().me().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: Some(self.node.started_at.into()),
+            now: Some(SystemTime::now().into()),
+            store_failure: self.engine().failure().unwrap_or_default(),
+            log: logging::newest(wanted.min(LOG_LINES)),
+            ..GetActivityResponse::default()
+        };
+        Ok(Response::new(match self.engine().activity().await {
+            Ok(activity) => with_activity(base, activity),
+            // The engine refuses everything then, and why is what is asked here.
+            Err(_) if !base.store_failure.is_empty() => base,
+            Err(error) => return Err(status_of(&error)),
+        }))
+    }
+}
+
+impl Api {
+    async fn reach(&self, peer: PeerId) -> PeerReach {
+        let way = self.net().way_to(peer).await;
+        let snapshot = self.net().peer(peer);
+        let info = snapshot.as_ref().map(peer_info);
+        let known = way.addresses;
+        let mut reach = PeerReach {
+            peer_id: peer.to_string(),
+            connected: snapshot.is_some(),
+            connection_type: info.as_ref().map_or(0, |info| info.connection_type),
+            connected_at: snapshot.as_ref().map(|snapshot| snapshot.connected_at.into()),
+            round_trip: snapshot.and_then(|snapshot| snapshot.rtt?.try_into().ok()),
+            addresses: info.map_or(known, |info| info.addresses),
+            failures: way.failures,
+            next_attempt_in: way.next_attempt.and_then(|wait| wait.try_into().ok()),
+            last_error: way.last_error,
+        };
+        reach.addresses.truncate(ADDRESSES);
+        reach
+    }
+}
+
+async fn audit_trail(path: PathBuf, task: String) -> AuditTrail {
+    let shown = path.display().to_string();
+    let searched = tokio::task::spawn_blocking(move || search(&path, &task)).await;
+    let found = searched.map_err(|error| error.to_string());
+    match found.and_then(|found| found.map_err(|error| error.to_string())) {
+        Ok(found) => AuditTrail {
+            path: shown,
+            lines: found.lines,
+            searched_bytes: found.searched,
+            whole: found.whole,
+            error: String::new(),
+        },
+        Err(error) => AuditTrail {
+            path: shown,
+            error,
+            ..AuditTrail::default()
+        },
+    }
+}
+
+fn answer(
+    base: TraceTaskResponse,
+    found: &Whereabouts,
+    peer: Option<PeerReach>,
+    me: PeerId,
+) -> TraceTaskResponse {
+    let task = &found.task;
+    let route = task.route.as_ref();
+    let attempts = route.map(|route| route.attempts.as_slice()).unwrap_or_default();
+    let rest = route.map(|route| route.rest.as_slice()).unwrap_or_default();
+    let turns = task
+        .messages
+        .iter()
+        .skip(task.messages.len().saturating_sub(TURNS));
+    TraceTaskResponse {
+        task: Some(wire::head(task, me)),
+        side: side(task) as i32,
+        arrived_at: task.arrived_at.map(timestamp),
+        attempts_left_at: attempts
+            .iter()
+            .map(|attempt| timestamp(attempt.left_at))
+            .collect(),
+        candidate_peer_ids: rest.iter().map(ToString::to_string).collect(),
+        held: task.held,
+        claimed: task.claimed,
+        agent_listens: found.agent_listens,
+        deadline: task.deadline.map(timestamp),
+        url: task
+            .outside
+            .as_ref()
+            .map(|outside| outside.url.clone())
+            .unwrap_or_default(),
+        peer,
+        queued: found.queued.iter().map(queued).collect(),
+        turns: turns
+            .map(|message| TaskTurn {
+                at: message.created_at,
+                role: message.role,
+            })
+            .collect(),
+        ..base
+    }
+}
+
+fn side(task: &Task) -> TaskSide {
+    match task.role {
+        Role::Originator(_) => TaskSide::Originator,
+        Role::Assignee(_) => TaskSide::Assignee,
+        Role::Both => TaskSide::Both,
+        Role::Outside => TaskSide::Outside,
+    }
+}
+
+fn queued(queued: &engine::Queued) -> QueuedEnvelope {
+    let state = match queued.stage {
+        Stage::Queued => QueueState::Queued,
+        Stage::Sent => QueueState::Sent,
+        Stage::Parked => QueueState::Parked,
+    };
+    QueuedEnvelope {
+        envelope_id: queued.id.clone(),
+        peer_id: queued.peer.to_string(),
+        carries_task: queued.carries_task,
+        state: state as i32,
+        sent: queued.sent,
+        exposed: queued.exposed,
+        ahead: queued.ahead as u32,
+        bytes: queued.bytes as u64,
+        expires_at: queued.expires_at.map(timestamp),
+    }
+}
+
+fn with_activity(base: GetActivityResponse, activity: engine::Activity) -> GetActivityResponse {
+    let tasks = activity
+        .statuses
+        .iter()
+        .map(|(status, now, outbound, inbound)| StatusCount {
+            status: status.to_wire() as i32,
+            now: *now as u64,
+            outbound_total: *outbound,
+            inbound_total: *inbound,
+        });
+    let queues = activity
+        .queues
+        .iter()
+        .map(|(peer, waiting, connected)| PeerQueue {
+            peer_id: peer.to_string(),
+            waiting: *waiting as u64,
+            connected: *connected,
+        });
+    let refusals = activity.refusals.into_iter().map(|refusal| Refusal {
+        at: Some(timestamp(refusal.at)),
+        peer_id: refusal.peer.map(|peer| peer.to_string()).unwrap_or_default(),
+        by_peer: refusal.by_peer,
+        task_id: refusal.task,
+        reason: refusal.reason,
+        count: refusal.count,
+    });
+    GetActivityResponse {
+        agent_listens: activity.agent_listens,
+        tasks: tasks.collect(),
+        queued: activity.depths.queued as u64,
+        sent: activity.depths.sent as u64,
+        parked: activity.depths.parked as u64,
+        queues: queues.collect(),
+        refusals: refusals.collect(),
+        ..base
+    }
+}

@@ -1,0 +1,143 @@
+//! What the engine knows, for whoever looks: the way of one task, and what is being done.
+//!
+//! Nothing is changed and nothing decided here.
+
+use agentanycast_identity::PeerId;
+
+use super::{core::Core, refusals::Refusal, turn::EngineError};
+use crate::{
+    delivery::outbox::{Depths, Kind, Stage},
+    task::{Role, Status, Task},
+};
+
+/// Envelopes about one task that are told of.
+const ENVELOPES: usize = 64;
+
+/// Queues that are told of.
+const QUEUES: usize = 16;
+
+/// What is known of where a task is.
+#[derive(Clone, Debug)]
+pub struct Whereabouts {
+    /// The task.
+    pub task: Task,
+    /// Envelopes about it that wait here, at most 64.
+    pub queued: Vec<Queued>,
+    /// An agent listens for tasks here.
+    pub agent_listens: bool,
+}
+
+/// An envelope that waits in a peer's queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The envelope's id.
+    pub id: String,
+    /// For whom.
+    pub peer: PeerId,
+    /// It carries the task, or a further message of it.
+    pub carries_task: bool,
+    /// How far it is.
+    pub stage: Stage,
+    /// Times sent on the present stream.
+    pub sent: u32,
+    /// The peer may have it.
+    pub exposed: bool,
+    /// Envelopes before it.
+    pub ahead: usize,
+    /// Its encoded length.
+    pub bytes: usize,
+    /// When it is given up, Unix milliseconds.
+    pub expires_at: Option<u64>,
+}
+
+/// What the engine is doing.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// Of each status: what there is now, and how often tasks that were sent from here, and that were sent here, came
+    /// to it.
+    pub statuses: Vec<(Status, usize, u64, u64)>,
+    /// Envelopes that wait.
+    pub depths: Depths,
+    /// For whom most waits, how much, and whether it is connected; at most 16.
+    pub queues: Vec<(PeerId, usize, bool)>,
+    /// What was refused last, newest first.
+    pub refusals: Vec<Refusal>,
+    /// An agent listens for tasks.
+    pub agent_listens: bool,
+}
+
+impl Core {
+    /// Where a task is.
+    ///
+    /// # Errors
+    /// There is no such task, or it cannot be read.
+    pub fn whereabouts(&mut self, id: &str) -> Result<Whereabouts, EngineError> {
+        let task = self.task(id)?;
+        let mut peers: Vec<PeerId> = task.role.peer().into_iter().collect();
+        // The ones before may be told yet that it is over for them.
+        let before = task.route.iter().flat_map(|route| &route.attempts);
+        peers.extend(before.map(|attempt| attempt.peer));
+        peers.sort_unstable();
+        peers.dedup();
+        let mut queued = Vec::new();
+        for peer in peers {
+            let Some(queue) = self.queues.get(&peer) else {
+                continue;
+            };
+            let room = ENVELOPES - queued.len();
+            queued.extend(queue.outbox.about(id).take(room).map(|progress| Queued {
+                id: progress.entry.id.clone(),
+                peer,
+                carries_task: progress.entry.kind == Kind::SendTask,
+                stage: progress.stage,
+                sent: progress.sent,
+                exposed: progress.exposed,
+                ahead: progress.ahead,
+                bytes: progress.entry.bytes,
+                expires_at: progress.entry.expires_at,
+            }));
+        }
+        Ok(Whereabouts {
+            task,
+            queued,
+            agent_listens: self.feed.idle_since().is_none(),
+        })
+    }
+
+    /// What is being done.
+    pub fn activity(&self) -> Activity {
+        let now = self.tasks.by_status();
+        let mut totals = [[0_u64; 8]; 2];
+        for (direction, status, count) in self.tally.tasks() {
+            totals[direction as usize][status.to_wire() as usize] = count;
+        }
+        let statuses = Status::ALL.into_iter().map(|status| {
+            let number = status.to_wire() as usize;
+            (status, now[number], totals[0][number], totals[1][number])
+        });
+        let waiting = self.queues.iter().filter(|(_, queue)| !queue.outbox.is_empty());
+        let mut queues: Vec<(PeerId, usize, bool)> = waiting
+            .map(|(peer, queue)| (*peer, queue.outbox.len(), self.connected.contains(peer)))
+            .collect();
+        queues.sort_unstable_by_key(|(peer, waiting, _)| (std::cmp::Reverse(*waiting), *peer));
+        queues.truncate(QUEUES);
+        Activity {
+            statuses: statuses.collect(),
+            depths: self.depths(),
+            queues,
+            refusals: self.refusals.newest().cloned().collect(),
+            agent_listens: self.feed.idle_since().is_none(),
+        }
+    }
+}
+
+/// What a task is to this node.
+impl Whereabouts {
+    /// The other node, if there is one.
+    pub fn peer(&self) -> Option<PeerId> {
+        match self.task.role {
+            Role::Originator(peer) | Role::Assignee(peer) => Some(peer),
+            Role::Both | Role::Outside => None,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What fuzzing runs (`fuzz/`): each function takes any bytes, and panics when something does not hold.
+
+#![allow(clippy::expect_used, reason = "what does not hold is told by a panic")]
+
+use agentanycast_identity::PeerId;
+use agentanycast_program::settings::{self, Loaded};
+use agentanycast_proto::v1::A2aEnvelope;
+use bytes::Bytes;
+use prost::Message as _;
+
+use crate::{
+    config,
+    delivery::inbox::{Inbound, Malformed},
+    net,
+    task::MAX_ID,
+};
+
+/// A stream of frames, in pieces of a size that the first byte says: each frame is what its header says, and
+/// comes whole, however the stream is cut.
+pub fn frame(data: &[u8]) {
+    net::fuzz_frame(data);
+}
+
+/// An envelope of a peer: what is taken has its ids, and is taken the same when it is encoded anew.
+pub fn envelope(data: &[u8]) {
+    let frame = Bytes::copy_from_slice(data);
+    let read = Inbound::decode(&frame);
+    if let Err(Malformed::Unfolds(unfolded)) = &read {
+        assert!(
+            unfolded.id.len() <= MAX_ID,
+            "the id of what is refused is bounded"
+        );
+    }
+    let Ok(read) = read else { return };
+    assert!(
+        !read.id.is_empty() && read.id.len() <= MAX_ID,
+        "an id of {} bytes",
+        read.id.len()
+    );
+    assert!(
+        read.place
+            .is_none_or(|(epoch, sequence)| epoch != 0 && sequence != 0),
+        "{:?}",
+        read.place
+    );
+    let envelope = A2aEnvelope::decode(frame).expect("what was taken is an envelope");
+    let again = Inbound::decode(&envelope.encode_to_vec().into());
+    assert_eq!(again.as_ref(), Ok(&read));
+}
+
+/// A card that a peer shows: what is taken claims nobody else, and is taken the same when it is encoded anew.
+pub fn card(data: &[u8]) {
+    let key: Vec<u8> = [&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[7; 32]].concat();
+    let peer = PeerId::from_bytes(&key).expect("a peer id");
+    net::fuzz_card(peer, data);
+}
+
+/// A configuration file: it is taken, or refused in one line that names the file or a value; what is taken can be shown.
+pub fn config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let load = |args: &[&str]| {
+        let args = ["agentanycastd", "--config=/c"]
+            .iter()
+            .chain(args)
+            .map(std::ffi::OsString::from);
+        let home = Some(std::path::Path::new("/home/u"));
+        settings::load(&config::PROGRAM, args, |_| None, |_| Ok(text.to_owned()), home)
+    };
+    match load(&[]) {
+        Ok(Loaded::Run { .. }) => {
+            let shown = load(&["--print-config"]);
+            assert!(matches!(shown, Ok(Loaded::PrintConfig(_))), "{shown:?}");
+        }
+        Ok(other) => panic!("nothing else was asked for: {other:?}"),
+        Err(error) => {
+            let line = error.to_string();
+            assert!(
+                !line.is_empty() && !line.contains(['\n', '\r', '\u{1b}']),
+                "{line:?}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use agentanycast_program::corpus::replay;
+
+    #[test]
+    fn the_corpus_passes() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        replay(&top, "frame", super::frame);
+        replay(&top, "envelope", super::envelope);
+        replay(&top, "card", super::card);
+        replay(&top, "config", super::config);
+    }
+}

@@ -1,0 +1,112 @@
+//! What fuzzing runs (`fuzz/`): each function takes any bytes, and panics when something does not hold.
+
+#![allow(clippy::expect_used, reason = "what does not hold is told by a panic")]
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use agentanycast_proto::v1::{
+    DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillRegistration,
+    UnregisterSkillsRequest,
+};
+use prost::Message as _;
+
+use crate::{
+    federation::merge::{Clock, nanos},
+    registry::{Caller, Limits, MAX_ANSWER, Query, Registry, Source},
+};
+
+/// Requests, one behind the other: a byte that says which and whose, two with the length, and the request. The table
+/// stays within its limits, and what is found can be read, fits, and has the skill.
+pub fn registry(data: &[u8]) {
+    let limits = Limits {
+        local: 8,
+        per_source: 4,
+        ..Limits::default()
+    };
+    let mut registry = Registry::new("relay", limits, Clock::default());
+    let mut now = nanos(Duration::from_secs(1_000_000));
+    let mut rest = data;
+    while let Some(([what, high, low], behind)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let (request, behind) = behind.split_at(length.min(behind.len()));
+        rest = behind;
+        now += nanos(Duration::from_secs(u64::from(what >> 4)));
+        let source = Source::from(std::net::IpAddr::from(Ipv4Addr::new(192, 0, 2, what >> 2 & 3)));
+        let caller = Caller {
+            source: Some(source),
+            proof: None,
+        };
+        step(&mut registry, now, what & 3, request, caller);
+        let figures = registry.figures();
+        assert!(figures.local <= 8, "{} entries", figures.local);
+    }
+    registry.expire(now + nanos(Duration::from_hours(1)), usize::MAX);
+    assert_eq!(registry.figures().local, 0, "what nobody renews expires");
+}
+
+/// A refusal changes nothing, and is not looked at here.
+fn step(registry: &mut Registry, now: u64, what: u8, request: &[u8], caller: Caller) {
+    match what {
+        0 => {
+            if let Ok(request) = RegisterSkillsRequest::decode(request) {
+                let peer = request.peer_id.clone();
+                if let Ok(until) = registry.register(now, request.into(), caller.clone()) {
+                    assert!(until > now);
+                    assert_eq!(registry.heartbeat(now, &peer, caller), Ok(until), "it is there");
+                }
+            }
+        }
+        1 => {
+            if let Ok(request) = UnregisterSkillsRequest::decode(request) {
+                let before = registry.figures().local;
+                let _ = registry.unregister(now, &request.peer_id, &request.skill_ids, caller);
+                assert!(registry.figures().local <= before);
+            }
+        }
+        2 => {
+            if let Ok(request) = HeartbeatRequest::decode(request) {
+                let _ = registry.heartbeat(now, &request.peer_id, caller);
+            }
+        }
+        _ => {
+            if let Ok(request) = DiscoverBySkillRequest::decode(request) {
+                found(registry, now, &request);
+            }
+        }
+    }
+}
+
+fn found(registry: &Registry, now: u64, request: &DiscoverBySkillRequest) {
+    let query = Query {
+        skill: &request.skill_id,
+        tags: &request.tags,
+        limit: request.limit,
+        federated: request.federated,
+    };
+    let found = registry.discover(now, &query, 7);
+    assert!(found.iter().map(bytes::Bytes::len).sum::<usize>() <= MAX_ANSWER);
+    for bytes in found {
+        let agent = SkillRegistration::decode(bytes).expect("an answer can be read");
+        let fits = agent.skills.iter().any(|skill| {
+            skill.skill_id == request.skill_id
+                && request
+                    .tags
+                    .iter()
+                    .all(|(name, value)| skill.tags.get(name) == Some(value))
+        });
+        assert!(fits, "{agent:?} does not have what was asked for");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use agentanycast_program::corpus::replay;
+
+    #[test]
+    fn the_corpus_passes() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        replay(&top, "registry", super::registry);
+    }
+}

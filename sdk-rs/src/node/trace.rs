@@ -1,0 +1,270 @@
+//! What the daemon knows of the way of one task.
+
+use std::time::{Duration, SystemTime};
+
+use agentanycast_proto::v1;
+
+use super::{Node, peers::Road};
+use crate::{
+    error::Error,
+    message::{Role, to_system_time},
+    peer_id::PeerId,
+    task::Task,
+};
+
+/// The way of a task, as the daemon knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// The daemon that says so.
+    pub node: Option<PeerId>,
+    /// Its clock.
+    pub now: Option<SystemTime>,
+    /// The task without messages and artifacts; `None`: only the audit log knows it, since it was denied.
+    pub task: Option<Task>,
+    /// What the daemon is in the task.
+    pub side: Side,
+    /// When it was first known here that the assignee has it.
+    pub arrived_at: Option<SystemTime>,
+    /// Beside the task's attempts, in the same order: when each was left.
+    pub attempts_left_at: Vec<Option<SystemTime>>,
+    /// Who gets it next if the assignee does not take it.
+    pub candidates: Vec<PeerId>,
+    /// It is not the agent's here before its originator confirms it.
+    pub held: bool,
+    /// An agent here has taken it.
+    pub claimed: bool,
+    /// An agent listens for tasks here.
+    pub agent_listens: bool,
+    /// When it fails if it has not ended.
+    pub deadline: Option<SystemTime>,
+    /// Where it was sent, if that is an agent beyond the network; else empty.
+    pub url: String,
+    /// The other daemon, if there is one.
+    pub peer: Option<PeerReach>,
+    /// Envelopes about it that wait here.
+    pub queued: Vec<QueuedEnvelope>,
+    /// When messages of it came, and from which side; the last ones.
+    pub turns: Vec<(Option<SystemTime>, Role)>,
+    /// `None`: no audit log is kept.
+    pub audit: Option<AuditTrail>,
+}
+
+/// What a daemon is in a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Side {
+    /// It sent the task to another daemon.
+    Originator,
+    /// Another daemon sent it here.
+    Assignee,
+    /// Its agent sent the task to itself.
+    Both,
+    /// It sent the task to an agent beyond the network.
+    Outside,
+    /// Not said, or nothing that this SDK knows.
+    Unknown,
+}
+
+/// How it stands with the way to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerReach {
+    /// Who.
+    pub id: Option<PeerId>,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// How, if it is.
+    pub road: Road,
+    /// Since when.
+    pub connected_at: Option<SystemTime>,
+    /// Of the last ping.
+    pub round_trip: Option<Duration>,
+    /// In use, or known.
+    pub addresses: Vec<String>,
+    /// Attempts to reach it that failed since the last connection.
+    pub failures: u32,
+    /// Until the next attempt.
+    pub next_attempt_in: Option<Duration>,
+    /// Why the last attempt failed; empty if none did.
+    pub last_error: String,
+}
+
+/// How far an envelope in a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueueState {
+    /// It waits for its turn, or for the peer.
+    Queued,
+    /// It was sent, and is to be acknowledged.
+    Sent,
+    /// It was sent as often as retries allow, and waits for a new connection or a reminder.
+    Parked,
+    /// Nothing that this SDK knows.
+    Unknown,
+}
+
+/// An envelope that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedEnvelope {
+    /// Its id.
+    pub id: String,
+    /// For whom.
+    pub peer: Option<PeerId>,
+    /// It carries the task, or a further message of it; else news of it.
+    pub carries_task: bool,
+    /// How far it is.
+    pub state: QueueState,
+    /// Times sent on the present connection.
+    pub sent: u32,
+    /// The peer may have it.
+    pub exposed: bool,
+    /// Envelopes before it.
+    pub ahead: u32,
+    /// When it is given up; `None`: never.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// What the audit log says of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditTrail {
+    /// Where the log is.
+    pub path: String,
+    /// Its lines, JSON, oldest first.
+    pub lines: Vec<String>,
+    /// All of the log was searched, not only its end.
+    pub whole: bool,
+    /// Why it could not be read; empty if it could.
+    pub error: String,
+}
+
+impl Node {
+    /// The way of a task, as far as the daemon knows it. Kind `TaskNotFound`: neither its store nor its audit log does.
+    pub async fn trace(&self, task_id: impl Into<String>) -> Result<Trace, Error> {
+        let request = v1::TraceTaskRequest {
+            task_id: task_id.into(),
+        };
+        Ok(self.session().trace_task(request).await?.into())
+    }
+}
+
+impl From<v1::TraceTaskResponse> for Trace {
+    fn from(answer: v1::TraceTaskResponse) -> Self {
+        let side = match v1::TaskSide::try_from(answer.side) {
+            Ok(v1::TaskSide::Originator) => Side::Originator,
+            Ok(v1::TaskSide::Assignee) => Side::Assignee,
+            Ok(v1::TaskSide::Both) => Side::Both,
+            Ok(v1::TaskSide::Outside) => Side::Outside,
+            Ok(v1::TaskSide::Unspecified) | Err(_) => Side::Unknown,
+        };
+        let left = answer
+            .attempts_left_at
+            .into_iter()
+            .map(|at| to_system_time(Some(at)));
+        let turns = answer.turns.into_iter();
+        Self {
+            node: PeerId::from_daemon(answer.node_peer_id),
+            now: to_system_time(answer.now),
+            task: answer.task.map(Task::from),
+            side,
+            arrived_at: to_system_time(answer.arrived_at),
+            attempts_left_at: left.collect(),
+            candidates: answer
+                .candidate_peer_ids
+                .into_iter()
+                .filter_map(PeerId::from_daemon)
+                .collect(),
+            held: answer.held,
+            claimed: answer.claimed,
+            agent_listens: answer.agent_listens,
+            deadline: to_system_time(answer.deadline),
+            url: answer.url,
+            peer: answer.peer.map(PeerReach::from),
+            queued: answer.queued.into_iter().map(QueuedEnvelope::from).collect(),
+            turns: turns
+                .map(|turn| (to_system_time(turn.at), turn.role.into()))
+                .collect(),
+            audit: answer.audit.map(AuditTrail::from),
+        }
+    }
+}
+
+impl From<v1::PeerReach> for PeerReach {
+    fn from(reach: v1::PeerReach) -> Self {
+        Self {
+            id: PeerId::from_daemon(reach.peer_id),
+            connected: reach.connected,
+            road: Road::from_daemon(reach.connection_type),
+            connected_at: to_system_time(reach.connected_at),
+            round_trip: reach.round_trip.and_then(|rtt| rtt.try_into().ok()),
+            addresses: reach.addresses,
+            failures: reach.failures,
+            next_attempt_in: reach.next_attempt_in.and_then(|wait| wait.try_into().ok()),
+            last_error: reach.last_error,
+        }
+    }
+}
+
+impl From<v1::QueuedEnvelope> for QueuedEnvelope {
+    fn from(queued: v1::QueuedEnvelope) -> Self {
+        let state = match v1::QueueState::try_from(queued.state) {
+            Ok(v1::QueueState::Queued) => QueueState::Queued,
+            Ok(v1::QueueState::Sent) => QueueState::Sent,
+            Ok(v1::QueueState::Parked) => QueueState::Parked,
+            Ok(v1::QueueState::Unspecified) | Err(_) => QueueState::Unknown,
+        };
+        Self {
+            id: queued.envelope_id,
+            peer: PeerId::from_daemon(queued.peer_id),
+            carries_task: queued.carries_task,
+            state,
+            sent: queued.sent,
+            exposed: queued.exposed,
+            ahead: queued.ahead,
+            expires_at: to_system_time(queued.expires_at),
+        }
+    }
+}
+
+impl From<v1::AuditTrail> for AuditTrail {
+    fn from(trail: v1::AuditTrail) -> Self {
+        Self {
+            path: trail.path,
+            lines: trail.lines,
+            whole: trail.whole,
+            error: trail.error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ErrorKind,
+        fake::{Fake, Way},
+    };
+
+    #[tokio::test]
+    async fn an_older_daemon_does_not_know_the_call() {
+        let fake = Fake::start(Way::Unary);
+        let error = fake.node().await.trace("t").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn what_a_newer_daemon_says_is_not_lost() {
+        let trace = Trace::from(v1::TraceTaskResponse {
+            side: 77,
+            queued: vec![v1::QueuedEnvelope {
+                state: 78,
+                ahead: 3,
+                ..v1::QueuedEnvelope::default()
+            }],
+            ..v1::TraceTaskResponse::default()
+        });
+        assert_eq!(trace.side, Side::Unknown);
+        assert_eq!(
+            (trace.queued[0].state, trace.queued[0].ahead),
+            (QueueState::Unknown, 3)
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! `anycast` as people run it: with arguments, without their environment, to its end.
+
+use std::{
+    ffi::OsStr,
+    path::PathBuf,
+    process::{Command, ExitStatus},
+};
+
+use serde_json::Value;
+
+use crate::daemon::{self, Daemon};
+
+/// What the command said, and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output, then standard error.
+    pub said: String,
+}
+
+/// The program, which is beside the test executables.
+///
+/// # Panics
+/// When it is not there.
+pub fn program() -> PathBuf {
+    let program = daemon::program().with_file_name("anycast");
+    assert!(
+        program.is_file(),
+        "{} is missing; build it with `cargo build -p agentanycast-cli`",
+        program.display()
+    );
+    program
+}
+
+/// Runs `anycast`.
+///
+/// # Panics
+/// When it cannot be run.
+pub fn anycast<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Said {
+    let output = Command::new(program())
+        .args(args)
+        .env_clear()
+        .output()
+        .expect("the command can be run");
+    let said = [output.stdout, output.stderr].concat();
+    Said {
+        status: output.status,
+        said: String::from_utf8_lossy(&said).into_owned(),
+    }
+}
+
+/// Asks a daemon by `anycast --json`; its answer.
+///
+/// # Panics
+/// When the command fails, or says no JSON.
+pub async fn asked(daemon: &Daemon, args: &[&str]) -> Value {
+    let mut all: Vec<String> = vec!["--json".into(), "--daemon".into(), daemon.grpc().to_owned()];
+    all.extend(args.iter().map(ToString::to_string));
+    let said = tokio::task::spawn_blocking(|| anycast(all))
+        .await
+        .expect("the command ends");
+    assert!(said.status.success(), "{}", said.said);
+    serde_json::from_str(&said.said).unwrap_or_else(|_| panic!("no JSON: {}", said.said))
+}

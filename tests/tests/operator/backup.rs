@@ -1,0 +1,60 @@
+//! A cold copy of a home is a backup: what was there when the daemon had stopped is there again where it is put back.
+
+use std::process::Command;
+
+use agentanycast::Target;
+use agentanycast_tests::{
+    Daemon,
+    agent::Agent,
+    daemon::{Builder, Home},
+    pair::{alone, connected},
+    within,
+};
+
+#[tokio::test]
+async fn a_cold_copy_is_put_back_elsewhere() {
+    let mut alice = Daemon::builder().start().await;
+    let mut bob = Daemon::builder().bootstrap(alice.tcp()).start().await;
+    let sender = alice.node().await;
+    let agent = Agent::echo(&bob.node().await);
+    connected(&sender, &bob).await;
+    let peer = bob.peer_id().clone();
+    let target = || Target::Peer(peer.clone());
+    let done = sender.send_task(target(), "done").await.unwrap();
+    within("the task ends", done.wait()).await.unwrap();
+    drop(agent);
+    bob.stop().await;
+    alone(&sender).await;
+    let waiting = sender.send_task(target(), "waiting").await.unwrap();
+    let (done, waiting) = (done.id().to_owned(), waiting.id().to_owned());
+    let me = alice.peer_id().clone();
+    alice.stop().await;
+
+    // As docs/operating.md says: stop, copy key and store.
+    let other = Home::new();
+    let copied = Command::new("cp")
+        .arg("-a")
+        .args(["key", "data"].map(|file| alice.home().path().join(file)))
+        .arg(other.path())
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    drop(alice);
+
+    let alice = Builder::new(other).start().await;
+    assert_eq!(alice.peer_id(), &me, "the key is the identity");
+    let sender = alice.node().await;
+    let ended = sender.task_handle(&done).wait().await.unwrap();
+    assert_eq!(ended.text_content(), "echo: done");
+    let bob = bob
+        .stopped()
+        .without_bootstrap()
+        .bootstrap(alice.tcp())
+        .start()
+        .await;
+    let _agent = Agent::echo(&bob.node().await);
+    let ended = within("what waited is delivered", sender.task_handle(&waiting).wait())
+        .await
+        .unwrap();
+    assert_eq!(ended.text_content(), "echo: waiting");
+}

@@ -1,0 +1,13 @@
+//! What an operator does with the programs: looks, finds out why, upgrades, backs up, installs. One file per matter.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
+
+mod backup;
+mod top;
+mod trace;
+mod upgrade;
