@@ -138,7 +138,7 @@ pub(crate) fn ahead(time: Option<SystemTime>) -> String {
     span(time.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO))
 }
 
-fn span(span: Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),

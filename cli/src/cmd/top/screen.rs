@@ -11,7 +11,7 @@ use ratatui::{
 };
 
 use super::model::{Peer, Refused, Row, View};
-use crate::output::flat;
+use crate::output::{flat, span};
 
 /// Rows of the block of tasks: a head, seven states.
 const TASK_ROWS: u16 = 8;
@@ -181,16 +181,6 @@ fn number(value: f64) -> String {
         format!("{value:.0}")
     } else {
         format!("{value:.1}")
-    }
-}
-
-fn span(span: Duration) -> String {
-    let seconds = span.as_secs();
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..86_400 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
     }
 }
 

@@ -23,6 +23,9 @@ const HEADER: usize = 2 + 4;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
+/// A key with its cell.
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
 /// The pairs of a block, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Pairs<'a>(&'a [u8]);
@@ -33,7 +36,7 @@ impl<'a> Pairs<'a> {
         Self(block)
     }
 
-    fn split(bytes: &'a [u8]) -> Option<((&'a [u8], &'a [u8]), &'a [u8])> {
+    fn split(bytes: &'a [u8]) -> Option<(Pair<'a>, &'a [u8])> {
         let (key, rest) = bytes.split_first_chunk()?;
         let (cell, rest) = rest.split_first_chunk()?;
         let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key)))?;
@@ -54,7 +57,7 @@ impl<'a> Pairs<'a> {
 }
 
 impl<'a> Iterator for Pairs<'a> {
-    type Item = Result<(&'a [u8], &'a [u8]), Damaged>;
+    type Item = Result<Pair<'a>, Damaged>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {

@@ -318,7 +318,7 @@ fn a_database_of_the_version_before_is_packed_when_it_is_opened() {
     for number in 0..2_000_u32 {
         let value = vec![number as u8; number as usize % 700];
         write(&store, |batch| {
-            batch.put(number.to_be_bytes().to_vec(), value.clone())
+            batch.put(number.to_be_bytes().to_vec(), value.clone());
         });
         model.insert(number.to_be_bytes().to_vec(), value);
     }
