@@ -38,7 +38,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
@@ -309,11 +309,10 @@ fn nowhere(lost: Lost) -> Response {
             response(StatusCode::NOT_FOUND, JSON, &error.rest())
         }
         Lost::NotAllowed(verbs) => {
-            let body = json!({"error": {
-                "code": 405,
-                "status": "UNIMPLEMENTED",
-                "message": format!("this path takes {verbs}"),
-            }});
+            let text = format!("this path takes {verbs}");
+            let mut body = A2aError::new(Reason::MethodNotFound, text).rest();
+            body["error"]["code"] = 405.into();
+            body["error"]["status"] = "UNIMPLEMENTED".into();
             let mut response = response(StatusCode::METHOD_NOT_ALLOWED, JSON, &body);
             if let Ok(verbs) = HeaderValue::from_str(verbs) {
                 response.headers_mut().insert(header::ALLOW, verbs);

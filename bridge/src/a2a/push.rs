@@ -121,6 +121,8 @@ fn check(webhook: &Webhook, path: &str) -> Result<(), A2aError> {
             .is_some_and(|authority| authority.as_str().contains('@'));
         matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some() && !has_user
     });
+    // What browsers do not take for a URL is screened by nobody before it is connected to.
+    let is_web = is_web && reqwest::Url::parse(&webhook.url).is_ok();
     if !is_web || webhook.url.len() > LONGEST {
         return wrong(
             "url",
@@ -205,6 +207,8 @@ mod tests {
             json!({}),
             json!({"url": "ftp://h/x"}),
             json!({"url": "/x"}),
+            json!({"url": "https://[fe80::1%25eth0]/"}),
+            json!({"url": "http://256.0.0.1/"}),
             json!({"url": "https://user:password@h/x"}),
             json!({"url": format!("https://h/{}", "x".repeat(2000))}),
             json!({"url": "https://h", "token": "a\r\nb: c"}),

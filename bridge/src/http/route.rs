@@ -73,7 +73,7 @@ pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, Lost> {
 
 /// The first two segments, as they came.
 fn base_of(path: &str) -> String {
-    let mut segments = path.trim_start_matches('/').splitn(3, '/');
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let (kind, name) = (
         segments.next().unwrap_or_default(),
         segments.next().unwrap_or_default(),
@@ -264,6 +264,8 @@ mod tests {
         let route = route(&Verb::POST, &format!("/agents/{did}/a2a")).unwrap();
         assert_eq!(route.target, Target::Peer(peer.to_owned()));
         assert_eq!(route.base, format!("/agents/{did}"));
+        let odd = super::route(&Verb::POST, &format!("//agents//{did}/")).unwrap();
+        assert_eq!((odd.base, odd.target), (route.base, route.target));
     }
 
     fn bs58_bytes(text: &str) -> Vec<u8> {

@@ -297,6 +297,33 @@ async fn pages_of_other_origins_are_let_in_as_configured() {
     }
 }
 
+/// A browser keeps headers from a page unless it is told otherwise: those that a client reads are named.
+#[tokio::test]
+async fn pages_may_read_what_a_client_needs() {
+    let request = Request::builder()
+        .uri("/tasks/none")
+        .header("host", "localhost")
+        .header("origin", "https://ui.example")
+        .header("a2a-version", "1.0")
+        .body(Body::empty())
+        .unwrap();
+    let response = front().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::NOT_FOUND, "failures are read too");
+    let told = response.headers()["access-control-expose-headers"]
+        .to_str()
+        .unwrap();
+    for name in [
+        "a2a-version",
+        "a2a-extensions",
+        "www-authenticate",
+        "retry-after",
+        "etag",
+        "location",
+    ] {
+        assert!(told.split(',').any(|told| told.trim() == name), "{name}: {told}");
+    }
+}
+
 #[tokio::test]
 async fn pages_of_other_origins_cannot_make_others_call() {
     let body = json!({"message": message("1.0")}).to_string();

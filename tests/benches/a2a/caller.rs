@@ -1,11 +1,10 @@
-//! The bridge's calls without HTTP: a process that sends tasks by the SDK, follows them and reads them, as many at once
-//! as it is told, for as long as a connection stands.
+//! The bridge's calls without HTTP: a process that sends tasks by the SDK and waits for their ends, as many at once as it
+//! is told, for as long as a connection stands.
 
 use std::time::{Duration, Instant};
 
 use agentanycast::{Message, Node, Target};
 use agentanycast_tests::process;
-use futures::StreamExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -17,13 +16,7 @@ use crate::{load::Turn, server::Server};
 async fn task(node: &Node, me: &Target) {
     let message = Message::from("What is the weather in Berlin like?");
     let handle = node.task(me.clone(), message).send().await.unwrap();
-    let mut updates = handle.updates();
-    while let Some(update) = updates.next().await {
-        if update.unwrap().status.is_terminal() {
-            break;
-        }
-    }
-    let task = handle.snapshot().await.unwrap();
+    let task = handle.halt().await.unwrap();
     assert_eq!(task.artifacts.len(), 1);
 }
 

@@ -72,6 +72,12 @@ async fn rest_says_it_by_statuses() {
             (verb.status, &verb.headers["allow"]),
             (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap())
         );
+        assert_eq!(verb.body["error"]["code"], 405);
+        assert!(
+            verb.body["error"]["details"][0]["reason"].is_string(),
+            "{}",
+            verb.body
+        );
         assert_eq!(client.get("/nothing/here").await.status, StatusCode::NOT_FOUND);
         let stream = client.post("/tasks/no-such-task:subscribe", &json!({})).await;
         assert_eq!(stream.status, StatusCode::NOT_FOUND);
