@@ -71,6 +71,10 @@ pub struct Core {
     pub(super) refusals: super::refusals::Refusals,
     /// Who may send tasks; None: everybody, and nothing is written down.
     pub(super) door: Option<Box<super::door::Door>>,
+    /// Peers of whom it is not known yet what they prove.
+    pub(super) open: HashSet<PeerId>,
+    /// Who came after peers that have changed their keys.
+    pub(super) successors: LruCache<PeerId, PeerId>,
     /// Peers that were settled since somebody asked, and whether the last frame waits for that.
     pub(super) settled: Vec<PeerId>,
     pub(super) doubted: bool,
@@ -126,6 +130,8 @@ impl Core {
             tally: Tally::default(),
             refusals: super::refusals::Refusals::default(),
             door: None,
+            open: HashSet::new(),
+            successors: LruCache::unbounded(),
             settled: Vec::new(),
             doubted: false,
             last_collection: now.mono,
