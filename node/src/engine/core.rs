@@ -54,7 +54,7 @@ pub struct Core {
     pub(super) queues: BTreeMap<PeerId, Queue>,
     /// Queues to be polled at the end of the turn.
     pub(super) dirty: BTreeSet<PeerId>,
-    heavy: BTreeSet<PeerId>,
+    pub(super) heavy: BTreeSet<PeerId>,
     pub(super) seen: LruCache<PeerId, Seen>,
     pub(super) feed: Feed,
     /// Tasks sent by skill that nobody has taken yet.
@@ -75,6 +75,8 @@ pub struct Core {
     pub(super) open: HashSet<PeerId>,
     /// Who came after peers that have changed their keys.
     pub(super) successors: LruCache<PeerId, PeerId>,
+    /// Old and new peers, where what waits for the old one is still to be moved.
+    pub(super) heirs: Vec<(PeerId, PeerId)>,
     /// Peers that were settled since somebody asked, and whether the last frame waits for that.
     pub(super) settled: Vec<PeerId>,
     pub(super) doubted: bool,
@@ -132,6 +134,7 @@ impl Core {
             door: None,
             open: HashSet::new(),
             successors: LruCache::unbounded(),
+            heirs: Vec::new(),
             settled: Vec::new(),
             doubted: false,
             last_collection: now.mono,
@@ -440,6 +443,7 @@ impl Core {
         payload: Payload,
         trace: Trace<'_>,
     ) -> Result<(), StoreError> {
+        let peer = self.queue_to(peer);
         let id = self.new_id();
         self.tally.message(Direction::Outbound, inbox::type_of(&payload));
         self.queue(peer)?;

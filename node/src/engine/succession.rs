@@ -1,21 +1,26 @@
 //! A peer has changed its keys: what was the old one's is the new one's, here.
 //!
-//! The one rule: it happens whole, in one batch and before anything else of the new peer is looked at. So its tasks are
-//! its own, what waited for it goes to it, and what was applied before is not applied again.
+//! The one rule: tasks and marks go over whole, in one batch and before anything else of the new peer is looked at. So its
+//! tasks are its own, and what was applied before is not applied again. What waits for it follows in portions, and what is
+//! new waits behind that.
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
 use prost::Message as _;
 
-use super::{core::Core, turn::Now};
+use super::{core::Core, queue::Queue, turn::Now};
 use crate::{
-    delivery::{inbox::Inbound, outbox::Kind},
+    delivery::{inbox::Inbound, outbox::Entry},
     store::StoreError,
     task::Role,
 };
 
 /// Peers whose successors are remembered.
 const MOST: usize = 65_536;
+
+/// Bytes, and number, of envelopes that go from one queue to another in one turn.
+const PORTION: usize = 8 << 20;
+const PORTION_LONG: usize = 1024;
 
 impl Core {
     /// Who `peer` is now: itself, or who came after it.
@@ -55,7 +60,10 @@ impl Core {
         }
         self.inherit_marks(old, new)?;
         self.inherit_tasks(old, new)?;
-        self.inherit_queue(now, old, new)?;
+        if !self.heirs.contains(&(old, new)) {
+            self.heirs.push((old, new));
+        }
+        self.move_queues(now)?;
         Ok(true)
     }
 
@@ -96,12 +104,45 @@ impl Core {
         Ok(())
     }
 
-    /// What waits for the old peer waits for the new one, in its order, behind what does already.
-    fn inherit_queue(&mut self, now: Now, old: PeerId, new: PeerId) -> Result<(), StoreError> {
+    /// What waits for old peers goes over to the new ones, in its order, behind what waits for those already; a portion of
+    /// each at a time.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) fn move_queues(&mut self, now: Now) -> Result<(), StoreError> {
+        for (old, new) in std::mem::take(&mut self.heirs) {
+            self.move_portion(now, old, new)?;
+            let is_left = |queue: &Queue| !queue.outbox.is_empty();
+            if self.queues.get(&old).is_some_and(is_left) {
+                self.heirs.push((old, new));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose queue an envelope to a peer goes into: behind what is still to be moved to that peer's own.
+    pub(super) fn queue_to(&self, peer: PeerId) -> PeerId {
+        let heir = self.heirs.iter().find(|(_, new)| *new == peer);
+        heir.map_or(peer, |(old, _)| *old)
+    }
+
+    fn move_portion(&mut self, now: Now, old: PeerId, new: PeerId) -> Result<(), StoreError> {
         let Some(queue) = self.queues.get(&old) else {
             return Ok(());
         };
-        let entries: Vec<_> = queue.outbox.entries().cloned().collect();
+        let mut bytes = 0;
+        let fits = |entry: &&Entry| {
+            let fits = bytes < PORTION;
+            bytes += entry.bytes;
+            fits
+        };
+        let entries: Vec<Entry> = queue
+            .outbox
+            .entries()
+            .take_while(fits)
+            .take(PORTION_LONG)
+            .cloned()
+            .collect();
         for entry in entries {
             let frame = match self.queues.get(&old) {
                 Some(queue) => queue.frame(&*self.store, old, entry.sequence)?,
@@ -109,7 +150,7 @@ impl Core {
             };
             let envelope = frame.and_then(|frame| A2aEnvelope::decode(frame).ok());
             if let Some(envelope) = envelope {
-                self.requeue(now, new, &entry.task_id, entry.kind, entry.expires_at, envelope)?;
+                self.requeue(now, new, &entry, envelope)?;
             }
             let gone = self
                 .queues
@@ -145,33 +186,41 @@ impl Core {
         &mut self,
         now: Now,
         peer: PeerId,
-        task: &str,
-        kind: Kind,
-        expires_at: Option<u64>,
+        entry: &Entry,
         envelope: A2aEnvelope,
     ) -> Result<(), StoreError> {
         self.queue(peer)?;
         let commit = self.commit();
         let is_away = !self.connected.contains(&peer);
-        if let Some(queue) = self.queues.get_mut(&peer) {
-            let first = queue.outbox.is_empty();
-            let envelope = A2aEnvelope {
-                timestamp: Some(super::timestamp(now.unix)),
-                ..envelope
-            };
-            queue.push(
-                peer,
-                task,
-                kind,
-                envelope,
-                expires_at,
-                commit,
-                &mut self.turn.batch,
-            );
-            self.dirty.insert(peer);
-            if first && is_away {
-                self.want(peer, true);
-            }
+        let Some(queue) = self.queues.get_mut(&peer) else {
+            return Ok(());
+        };
+        let first = queue.outbox.is_empty();
+        let envelope = A2aEnvelope {
+            timestamp: Some(super::timestamp(now.unix)),
+            ..envelope
+        };
+        let Entry {
+            task_id,
+            kind,
+            expires_at,
+            ..
+        } = entry;
+        queue.push(
+            peer,
+            task_id,
+            *kind,
+            envelope,
+            *expires_at,
+            commit,
+            &mut self.turn.batch,
+        );
+        if queue.is_heavy() {
+            self.heavy.insert(peer);
+        }
+        self.dirty.insert(peer);
+        if first && is_away {
+            self.want(peer, true);
         }
         Ok(())
     }

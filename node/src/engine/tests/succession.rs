@@ -4,7 +4,7 @@ use agentanycast_proto::v1::{AckOutcome, EnvelopeType, TaskCompletePayload, a2a_
 use prost::Message as _;
 
 use super::{
-    harness::peer,
+    harness::{peer, text},
     lab::{A, Lab, numbered, plain, send_task, stranger},
 };
 use crate::{
@@ -66,6 +66,35 @@ fn what_was_the_old_peers_is_the_new_ones() {
     lab.restart(A);
     assert_eq!(lab.view(A, &ours).role, Role::Originator(new));
     assert_eq!(lab.view(A, "theirs").role, Role::Assignee(new));
+}
+
+/// More than is moved in one turn keeps its order too, also with what is sent meanwhile.
+#[test]
+fn a_long_queue_is_moved_in_its_order() {
+    let (old, new) = (stranger(), peer(8));
+    let mut lab = Lab::new();
+    let send = |lab: &mut Lab, to, letters| {
+        let request = SendTask {
+            message: text("m", &"x".repeat(letters)),
+            ..SendTask::default()
+        };
+        lab.send(A, to, request).unwrap().id
+    };
+    let mut sent: Vec<String> = (0..6).map(|_| send(&mut lab, old, 3 << 20)).collect();
+    lab.call(A, |core, now| Ok(core.set_standing(now, new, was(old))?))
+        .unwrap();
+    sent.push(send(&mut lab, new, 1));
+    let waiting = |lab: &Lab, peer| -> Vec<String> {
+        let queue = lab.nodes[A].core.queues.get(&peer);
+        let entries = queue.into_iter().flat_map(|queue| queue.outbox.entries());
+        entries.map(|entry| entry.task_id.clone()).collect()
+    };
+    assert!(waiting(&lab, new).len() < 6 && !waiting(&lab, old).is_empty());
+    lab.advance(std::time::Duration::from_secs(1));
+    assert_eq!(waiting(&lab, new), sent);
+    assert!(waiting(&lab, old).is_empty());
+    sent.push(send(&mut lab, old, 1));
+    assert_eq!(waiting(&lab, new), sent);
 }
 
 #[test]
