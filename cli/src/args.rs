@@ -74,6 +74,9 @@ pub(crate) enum Command {
     /// Look at audit logs
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Change the key of this node
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Issue and check Verifiable Credentials
     #[command(subcommand)]
     Credential(CredentialCommand),
@@ -180,6 +183,17 @@ pub(crate) enum AuditCommand {
         /// The last hash of the log before these files
         #[arg(long, value_name = "HASH")]
         before: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a new key, and a statement by both keys that it follows; the daemon must not run. Peers and registries take the
+    /// new one for the old one for 30 days
+    Rotate {
+        /// The key file [default: the home's]
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
     },
 }
 

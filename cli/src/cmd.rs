@@ -10,6 +10,7 @@ pub(crate) mod daemon;
 mod demo;
 mod discover;
 mod id;
+mod key;
 mod pair;
 mod peers;
 mod policy;
@@ -40,6 +41,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Id => id::run(context).await,
         Command::Policy(command) => policy::run(context, command),
         Command::Audit(command) => audit::run(context, command),
+        Command::Key(command) => key::run(context, command).await,
         Command::Credential(command) => credential::run(context, command).await,
         Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),
     }

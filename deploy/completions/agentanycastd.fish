@@ -18,6 +18,8 @@ complete -c agentanycastd -l mcp-listen -d 'Turn on MCP over HTTP at HOST:PORT (
 complete -c agentanycastd -l mcp -d 'Turn on MCP on standard input and output (not available yet)' -r
 complete -c agentanycastd -l mcp-proxy -d 'Turn on the MCP proxy (not available yet)' -r
 complete -c agentanycastd -l anp-listen -d 'Turn on the ANP bridge at HOST:PORT (not available yet)' -r
+complete -c agentanycastd -l did-web -d 'The did:web of this node, whose document its bridge has' -r
+complete -c agentanycastd -l did-dns -d 'The domain whose TXT records name this node\'s key (did:dns)' -r
 complete -c agentanycastd -l otlp-endpoint -d 'Send traces to an OpenTelemetry collector, HOST:PORT or http(s)://HOST:PORT' -r
 complete -c agentanycastd -l nats-broker -d 'Turn on the NATS transport (not available yet)' -r
 complete -c agentanycastd -l bridge-listen -d 'Where HTTP clients of A2A connect, HOST:PORT [default: "127.0.0.1:8090"]' -r

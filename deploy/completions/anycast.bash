@@ -25,6 +25,9 @@ _anycast() {
             anycast,card)
                 cmd="anycast__subcmd__card"
                 ;;
+            anycast,credential)
+                cmd="anycast__subcmd__credential"
+                ;;
             anycast,daemon)
                 cmd="anycast__subcmd__daemon"
                 ;;
@@ -39,6 +42,9 @@ _anycast() {
                 ;;
             anycast,id)
                 cmd="anycast__subcmd__id"
+                ;;
+            anycast,key)
+                cmd="anycast__subcmd__key"
                 ;;
             anycast,peers)
                 cmd="anycast__subcmd__peers"
@@ -79,6 +85,30 @@ _anycast() {
             anycast__subcmd__audit__subcmd__help,verify)
                 cmd="anycast__subcmd__audit__subcmd__help__subcmd__verify"
                 ;;
+            anycast__subcmd__credential,help)
+                cmd="anycast__subcmd__credential__subcmd__help"
+                ;;
+            anycast__subcmd__credential,issue)
+                cmd="anycast__subcmd__credential__subcmd__issue"
+                ;;
+            anycast__subcmd__credential,status-list)
+                cmd="anycast__subcmd__credential__subcmd__status__subcmd__list"
+                ;;
+            anycast__subcmd__credential,verify)
+                cmd="anycast__subcmd__credential__subcmd__verify"
+                ;;
+            anycast__subcmd__credential__subcmd__help,help)
+                cmd="anycast__subcmd__credential__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__credential__subcmd__help,issue)
+                cmd="anycast__subcmd__credential__subcmd__help__subcmd__issue"
+                ;;
+            anycast__subcmd__credential__subcmd__help,status-list)
+                cmd="anycast__subcmd__credential__subcmd__help__subcmd__status__subcmd__list"
+                ;;
+            anycast__subcmd__credential__subcmd__help,verify)
+                cmd="anycast__subcmd__credential__subcmd__help__subcmd__verify"
+                ;;
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
@@ -87,6 +117,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,card)
                 cmd="anycast__subcmd__help__subcmd__card"
+                ;;
+            anycast__subcmd__help,credential)
+                cmd="anycast__subcmd__help__subcmd__credential"
                 ;;
             anycast__subcmd__help,daemon)
                 cmd="anycast__subcmd__help__subcmd__daemon"
@@ -102,6 +135,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,id)
                 cmd="anycast__subcmd__help__subcmd__id"
+                ;;
+            anycast__subcmd__help,key)
+                cmd="anycast__subcmd__help__subcmd__key"
                 ;;
             anycast__subcmd__help,peers)
                 cmd="anycast__subcmd__help__subcmd__peers"
@@ -133,11 +169,35 @@ _anycast() {
             anycast__subcmd__help__subcmd__audit,verify)
                 cmd="anycast__subcmd__help__subcmd__audit__subcmd__verify"
                 ;;
+            anycast__subcmd__help__subcmd__credential,issue)
+                cmd="anycast__subcmd__help__subcmd__credential__subcmd__issue"
+                ;;
+            anycast__subcmd__help__subcmd__credential,status-list)
+                cmd="anycast__subcmd__help__subcmd__credential__subcmd__status__subcmd__list"
+                ;;
+            anycast__subcmd__help__subcmd__credential,verify)
+                cmd="anycast__subcmd__help__subcmd__credential__subcmd__verify"
+                ;;
+            anycast__subcmd__help__subcmd__key,rotate)
+                cmd="anycast__subcmd__help__subcmd__key__subcmd__rotate"
+                ;;
             anycast__subcmd__help__subcmd__policy,check)
                 cmd="anycast__subcmd__help__subcmd__policy__subcmd__check"
                 ;;
             anycast__subcmd__help__subcmd__policy,show)
                 cmd="anycast__subcmd__help__subcmd__policy__subcmd__show"
+                ;;
+            anycast__subcmd__key,help)
+                cmd="anycast__subcmd__key__subcmd__help"
+                ;;
+            anycast__subcmd__key,rotate)
+                cmd="anycast__subcmd__key__subcmd__rotate"
+                ;;
+            anycast__subcmd__key__subcmd__help,help)
+                cmd="anycast__subcmd__key__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__key__subcmd__help,rotate)
+                cmd="anycast__subcmd__key__subcmd__help__subcmd__rotate"
                 ;;
             anycast__subcmd__policy,check)
                 cmd="anycast__subcmd__policy__subcmd__check"
@@ -164,7 +224,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help"
+            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id policy audit key credential daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -319,6 +379,224 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__credential)
+            opts="-h --home --daemon --json --help issue verify status-list help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__help)
+            opts="issue verify status-list help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__help__subcmd__issue)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__help__subcmd__status__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__help__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__issue)
+            opts="-h --subject --capability --days --key --issuer --suite --status-list --status-index --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --subject)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --capability)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --days)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --suite)
+                    COMPREPLY=($(compgen -W "eddsa-jcs-2022 Ed25519Signature2020" -- "${cur}"))
+                    return 0
+                    ;;
+                --status-list)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --status-index)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__status__subcmd__list)
+            opts="-h --url --revoke --days --key --issuer --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --revoke)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --days)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__credential__subcmd__verify)
+            opts="-h --issuer --config --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__daemon)
             opts="--home --daemon --json"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -398,7 +676,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="demo send status peers discover relays card tasks task trace top cancel id policy audit daemon help"
+            opts="demo send status peers discover relays card tasks task trace top cancel id policy audit key credential daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -456,6 +734,62 @@ _anycast() {
         anycast__subcmd__help__subcmd__card)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__credential)
+            opts="issue verify status-list"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__credential__subcmd__issue)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__credential__subcmd__status__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__credential__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -526,6 +860,34 @@ _anycast() {
         anycast__subcmd__help__subcmd__id)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__key)
+            opts="rotate"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__key__subcmd__rotate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -698,6 +1060,96 @@ _anycast() {
                 return 0
             fi
             case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__key)
+            opts="-h --home --daemon --json --help rotate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__key__subcmd__help)
+            opts="rotate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__key__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__key__subcmd__help__subcmd__rotate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__key__subcmd__rotate)
+            opts="-h --key --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -4,6 +4,8 @@
 //! the 32-byte public key. The one rule: a file that exists is either this node's identity or an
 //! error; it is never replaced, because a silently new identity is a different node.
 
+mod rotate;
+
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
@@ -15,6 +17,7 @@ use libp2p_identity::{Keypair, ed25519};
 use rustix::fs::OFlags;
 
 use crate::PeerId;
+pub use rotate::{MAX_ROTATIONS, RotateError, rotate, rotations, rotations_path};
 
 /// Protobuf: field 1 (key type) = 1 (Ed25519), field 2 (data) of 64 bytes.
 const HEADER: [u8; 4] = [0x08, 0x01, 0x12, 0x40];

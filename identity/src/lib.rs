@@ -13,6 +13,9 @@ pub use did::{
     DidDns, DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, MAX_TXT, Use, did_key_of, document_of,
     peer_of_did_key,
 };
-pub use key::{KEY_FILE_LEN, KeyError, load, load_or_create, peer_id};
+pub use key::{
+    KEY_FILE_LEN, KeyError, MAX_ROTATIONS, RotateError, load, load_or_create, peer_id, rotate, rotations,
+    rotations_path,
+};
 pub use libp2p_identity::Keypair;
 pub use peer_id::{InvalidPeerId, PeerId};

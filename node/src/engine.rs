@@ -35,6 +35,7 @@ mod shelf;
 mod shell;
 mod spans;
 mod subscribers;
+mod succession;
 mod table;
 mod tally;
 mod trace;

@@ -177,6 +177,15 @@ impl Handle {
         Ok(self.changed(peer).await?)
     }
 
+    /// See [`Registry::supersede`]; returns once it is written down, where there is a store.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub async fn supersede(&self, peer: &str) -> Result<(), Failed> {
+        self.write().supersede(now(), peer)?;
+        Ok(self.changed(peer).await?)
+    }
+
     /// See [`Registry::heartbeat`]. It is written down a little later: a crash may cost an entry a third of its
     /// life.
     ///

@@ -184,6 +184,34 @@ impl Registry {
         Ok(())
     }
 
+    /// Takes off an agent whose peer has a new key: it is registered under that one. Other relays have it until it expires.
+    ///
+    /// # Errors
+    /// When there is no room for that it is over; see [`Refused`].
+    pub fn supersede(&mut self, now: Nanos, peer: &str) -> Result<(), Refused> {
+        let Some(record) = self.own(peer).filter(|record| record.is_live(now)).cloned() else {
+            return Ok(());
+        };
+        let stamp = Stamp {
+            proven_ms: record.stamp.proven_ms,
+            version: self.clock.next(now),
+            over: true,
+            digest: 0,
+        };
+        let tombstone = Record {
+            expires: now.saturating_add(nanos(self.limits.tombstone_life())),
+            ..self.tombstone(
+                now,
+                (record.peer, record.origin),
+                stamp,
+                Vec::new(),
+                record.source,
+            )?
+        };
+        self.table.put(tombstone, now);
+        Ok(())
+    }
+
     /// Extends an entry; until when.
     ///
     /// # Errors

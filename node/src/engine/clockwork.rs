@@ -39,6 +39,7 @@ impl Core {
             || self.more_to_collect
             || self.attempts.needs_clock()
             || self.unsaid.needs_clock()
+            || !self.heirs.is_empty()
     }
 
     /// Looks after everything that depends on time. Called every 100 ms while
@@ -51,6 +52,7 @@ impl Core {
             .map(|(peer, _)| *peer)
             .collect();
         self.dirty.extend(waiting.iter().copied());
+        self.move_queues(now)?;
         self.move_on_from_silent(now)?;
         self.tell_claims(now)?;
         for id in self.tasks.overdue(now.unix) {

@@ -54,7 +54,7 @@ pub struct Core {
     pub(super) queues: BTreeMap<PeerId, Queue>,
     /// Queues to be polled at the end of the turn.
     pub(super) dirty: BTreeSet<PeerId>,
-    heavy: BTreeSet<PeerId>,
+    pub(super) heavy: BTreeSet<PeerId>,
     pub(super) seen: LruCache<PeerId, Seen>,
     pub(super) feed: Feed,
     /// Tasks sent by skill that nobody has taken yet.
@@ -71,6 +71,12 @@ pub struct Core {
     pub(super) refusals: super::refusals::Refusals,
     /// Who may send tasks; None: everybody, and nothing is written down.
     pub(super) door: Option<Box<super::door::Door>>,
+    /// Peers of whom it is not known yet what they prove.
+    pub(super) open: HashSet<PeerId>,
+    /// Who came after peers that have changed their keys.
+    pub(super) successors: LruCache<PeerId, PeerId>,
+    /// Old and new peers, where what waits for the old one is still to be moved.
+    pub(super) heirs: Vec<(PeerId, PeerId)>,
     /// Peers that were settled since somebody asked, and whether the last frame waits for that.
     pub(super) settled: Vec<PeerId>,
     pub(super) doubted: bool,
@@ -126,6 +132,9 @@ impl Core {
             tally: Tally::default(),
             refusals: super::refusals::Refusals::default(),
             door: None,
+            open: HashSet::new(),
+            successors: LruCache::unbounded(),
+            heirs: Vec::new(),
             settled: Vec::new(),
             doubted: false,
             last_collection: now.mono,
@@ -434,6 +443,7 @@ impl Core {
         payload: Payload,
         trace: Trace<'_>,
     ) -> Result<(), StoreError> {
+        let peer = self.queue_to(peer);
         let id = self.new_id();
         self.tally.message(Direction::Outbound, inbox::type_of(&payload));
         self.queue(peer)?;

@@ -5,7 +5,7 @@
 //! written down. The one rule: a task is asked about once, before anything is kept of it. What belongs to a task that
 //! is here was allowed with it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
@@ -37,8 +37,6 @@ pub(super) struct Door {
     is_audited: bool,
     /// They cannot be, and have to.
     is_blocked: bool,
-    /// Peers of whom it is not known yet what they prove.
-    open: HashSet<PeerId>,
     /// Open tasks of this node's own agent and bridges, where limits count them. Those of peers are in the table.
     own: HashMap<String, (Key, u64)>,
     has: HashMap<Key, Usage>,
@@ -78,33 +76,40 @@ impl Core {
         self.count_own(counts)
     }
 
-    /// What is known of a peer besides its key from now on.
-    pub fn set_standing(&mut self, peer: PeerId, standing: Standing) {
+    /// What is known of a peer besides its key from now on. What belonged to a key that it had before is its own.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn set_standing(&mut self, now: Now, peer: PeerId, mut standing: Standing) -> Result<(), StoreError> {
+        let mut former = Vec::new();
+        for old in std::mem::take(&mut standing.former) {
+            if self.succeed(now, old, peer)? {
+                former.push(old);
+            }
+        }
+        standing.former = former;
+        if self.door.is_none() && standing == Standing::default() {
+            return Ok(());
+        }
         let open = || Box::new(Door::new(Rules::default(), false));
         let door = self.door.get_or_insert_with(open);
         door.policy.set_standing(peer, standing);
+        Ok(())
     }
 
-    /// A peer has come that may prove something: until [`Core::settle`] it is not denied anything for good.
+    /// A peer has come that may prove something: until [`Core::settle`] nothing is denied to it for good.
     pub(super) fn await_names(&mut self, peer: PeerId) {
-        if let Some(door) = self.door.as_mut().filter(|door| !door.policy.rules().is_open()) {
-            door.open.insert(peer);
-        }
+        self.open.insert(peer);
     }
 
     /// The same of all that are there: under other rules more may be asked about them.
     pub(super) fn await_all_names(&mut self) {
-        let there: Vec<PeerId> = self.connected.iter().copied().collect();
-        for peer in there {
-            self.await_names(peer);
-        }
+        self.open.extend(&self.connected);
     }
 
     /// No more is proven of a peer than what is known of it.
     pub fn settle(&mut self, peer: PeerId) {
-        if let Some(door) = &mut self.door {
-            door.open.remove(&peer);
-        }
+        self.open.remove(&peer);
         self.settled.push(peer);
     }
 
@@ -118,19 +123,22 @@ impl Core {
         std::mem::take(&mut self.doubted)
     }
 
-    /// Whether this envelope would be denied, of a peer that may prove more than is known.
+    /// Whether this envelope would be denied, of a peer that may prove more than is known: a task by the rules, anything
+    /// else since it is of another one's task.
     pub(super) fn is_doubtful(&mut self, peer: PeerId, inbound: &Inbound) -> Result<bool, StoreError> {
-        let Some(door) = self.door.as_mut().filter(|door| door.open.contains(&peer)) else {
-            return Ok(false);
-        };
-        let Payload::SendTask(send) = &inbound.payload else {
-            return Ok(false);
-        };
-        if send.further || !door.policy.would_deny(peer, &send.target_skill_id) {
+        if !self.open.contains(&peer) {
             return Ok(false);
         }
-        let is_known = self.tasks.indexed(&send.task_id).is_some();
-        Ok(!is_known && !self.is_duplicate(peer, inbound)?)
+        let would_be_denied = self.may_be_inherited(peer, inbound) || self.would_deny(peer, inbound);
+        Ok(would_be_denied && !self.is_duplicate(peer, inbound)?)
+    }
+
+    fn would_deny(&mut self, peer: PeerId, inbound: &Inbound) -> bool {
+        let (Some(door), Payload::SendTask(send)) = (&mut self.door, &inbound.payload) else {
+            return false;
+        };
+        let is_new = !send.further && self.tasks.indexed(&send.task_id).is_none();
+        is_new && door.policy.would_deny(peer, &send.target_skill_id)
     }
 
     /// Whether new tasks are refused since their decisions cannot be written down.
@@ -320,7 +328,6 @@ impl Door {
             policy: Policy::new(rules),
             is_audited,
             is_blocked: false,
-            open: HashSet::new(),
             own: HashMap::new(),
             has: HashMap::new(),
         }

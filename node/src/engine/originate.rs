@@ -141,6 +141,7 @@ impl Core {
     }
 
     fn send_new(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
+        request.peer = request.peer.map(|peer| self.successor(peer));
         let role = match request.peer {
             Some(peer) if peer == self.me => Role::Both,
             Some(peer) => Role::Originator(peer),

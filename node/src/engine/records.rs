@@ -301,7 +301,8 @@ impl HeadRecord {
         let role = match self.role {
             // It may have moved on since the head was written.
             0 => Role::Originator(state.peer()?),
-            1 => Role::Assignee(PeerId::from_bytes(&self.peer).ok()?),
+            // It may have changed its key since.
+            1 => Role::Assignee(state.peer().or_else(|| PeerId::from_bytes(&self.peer).ok())?),
             3 => Role::Outside,
             _ => Role::Both,
         };

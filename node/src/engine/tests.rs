@@ -16,3 +16,4 @@ mod outside;
 mod peers;
 mod refusals;
 mod simulation;
+mod succession;

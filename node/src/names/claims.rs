@@ -1,7 +1,7 @@
 //! What a card claims of its peer, read and bounded. PURE. Nothing of it counts as it stands here.
 
 use agentanycast_identity::{
-    DidDns, DidWeb, PeerId,
+    DidDns, DidWeb, MAX_ROTATIONS, PeerId,
     credential::{Credential, Entry},
     did_key_of,
     rotation::Rotation,
@@ -12,9 +12,6 @@ use super::Asks;
 
 /// Credentials of a card that are looked at; they are in the order of its owner.
 const MAX_CREDENTIALS: usize = 8;
-
-/// Changes of keys that are looked at.
-pub(super) const MAX_ROTATIONS: usize = 8;
 
 /// See the module's text.
 #[derive(Clone, Debug, Default, PartialEq)]

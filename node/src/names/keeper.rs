@@ -123,8 +123,8 @@ impl Keeper {
                 is_settled,
             } = verdict;
             tracing::debug!(%peer, ?standing, "what is proven of a peer");
-            let told = self.engine.call(move |core, _| {
-                core.set_standing(peer, standing);
+            let told = self.engine.call(move |core, now| {
+                core.set_standing(now, peer, standing)?;
                 if is_settled {
                     core.settle(peer);
                 }

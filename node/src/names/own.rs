@@ -6,7 +6,7 @@
 use std::{
     fs::File,
     io::{self, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -14,11 +14,10 @@ use agentanycast_identity::{
     PeerId,
     credential::{Credential, MAX_CREDENTIAL},
     did_key_of,
-    rotation::{self, Rotation},
+    rotation::Rotation,
 };
 use anyhow::{Context as _, ensure};
 
-use super::claims::MAX_ROTATIONS;
 use crate::{config::Identity, net::Names};
 
 /// What the node of this key shows.
@@ -26,7 +25,7 @@ use crate::{config::Identity, net::Names};
 /// # Errors
 /// When a file cannot be read, or holds what this node cannot show: one line, which says so.
 pub fn names(config: &Identity, key: &Path, me: PeerId) -> anyhow::Result<Names> {
-    let key_rotations = rotations(key, me)?;
+    let key_rotations = rotations(key)?;
     let mut called: Vec<String> = did_key_of(me).into_iter().collect();
     called.push(config.did_web.clone());
     called.extend(
@@ -43,35 +42,12 @@ pub fn names(config: &Identity, key: &Path, me: PeerId) -> anyhow::Result<Names>
     })
 }
 
-/// Where the changes of a key are kept: beside it.
-pub fn rotations_path(key: &Path) -> PathBuf {
-    let mut name = key.as_os_str().to_owned();
-    name.push(".rotations");
-    name.into()
-}
-
 /// The changes that led to this key and count now, the latest first.
-fn rotations(key: &Path, me: PeerId) -> anyhow::Result<Vec<Rotation>> {
-    let path = rotations_path(key);
-    let shown = path.display();
-    let most = MAX_ROTATIONS * rotation::ROTATION_LEN;
-    let bytes = match read(&path, most) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.with_context(|| format!("the changes of the key, {shown}"))?,
-    };
-    let read = bytes.chunks(rotation::ROTATION_LEN).map(Rotation::read);
-    let read: Vec<Rotation> = read
-        .collect::<Result<_, _>>()
-        .with_context(|| format!("the changes of the key, {shown}; move it away to do without them"))?;
-    let leads_here = read.first().is_none_or(|latest| latest.new_id() == me);
-    ensure!(
-        leads_here,
-        "the changes of the key, {shown}, lead to another key than {}; move them away together",
-        key.display()
-    );
+fn rotations(key: &Path) -> anyhow::Result<Vec<Rotation>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = now.as_millis() as u64;
-    Ok(read.into_iter().filter(|rotation| rotation.counts(now)).collect())
+    let all = agentanycast_identity::rotations(key)?;
+    Ok(all.into_iter().filter(|rotation| rotation.counts(now)).collect())
 }
 
 /// The text of a credential of this node, which is called so.

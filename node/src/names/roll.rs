@@ -5,18 +5,15 @@
 //! since its source is out of reach, it counts on for [`Times::stale`]; if the source says something else, it ends at
 //! once. The one rule: what is not proven now does not count, and whoever waits for a proof is told when there is none.
 
+mod proven;
+
 use std::{
     collections::{HashSet, VecDeque},
     num::NonZeroUsize,
     time::Duration,
 };
 
-use agentanycast_identity::{
-    Document, PeerId,
-    credential::{Credential, StatusList, issuer_keys},
-    did_key_of,
-    rotation::former,
-};
+use agentanycast_identity::{Document, PeerId};
 use bytes::Bytes;
 use lru::LruCache;
 
@@ -25,6 +22,7 @@ use super::{
     claims::{Claims, Source},
 };
 use crate::{engine::Now, policy::Standing};
+use proven::has_lost;
 
 /// Peers whose claims are kept, as many as cards.
 const PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -387,80 +385,6 @@ impl Roll {
         entry.has_answered = true;
         entry.until = until;
     }
-
-    /// What is proven of a peer by the answers that are there, and when that changes by itself.
-    fn standing(&self, now: Now, peer: PeerId) -> Option<(Standing, Option<u64>)> {
-        let claims = &self.peers.peek(&peer)?.claims;
-        let mut standing = Standing {
-            former: former(peer, &claims.rotations, now.unix),
-            ..Standing::default()
-        };
-        let mut look_at: Option<u64> = None;
-        let mut sooner = |at: u64| {
-            if at > now.unix {
-                look_at = Some(look_at.map_or(at, |known| known.min(at)));
-            }
-        };
-        claims
-            .rotations
-            .iter()
-            .for_each(|rotation| sooner(rotation.ends_ms()));
-        if let Some(did) = &claims.web
-            && self
-                .document(&did.to_string())
-                .is_some_and(|document| document.names(peer))
-        {
-            standing.names.push(did.to_string());
-        }
-        if let Some(did) = &claims.dns
-            && let Some(Said::Peers(peers)) = self.said(&Source::Dns(did.clone()))
-            && peers.contains(&peer)
-        {
-            standing.names.push(did.to_string());
-        }
-        for credential in claims.credentials_by(&self.asks) {
-            let grant = credential.grant();
-            sooner(grant.from_ms);
-            grant.until_ms.iter().for_each(|until| sooner(*until));
-            let names = std::iter::once(peer).chain(standing.former.iter().copied());
-            let is_subject = names.filter_map(did_key_of).any(|name| name == grant.subject)
-                || standing.names.contains(&grant.subject);
-            standing.vouched |= is_subject && self.holds(now, credential);
-        }
-        Some((standing, look_at))
-    }
-
-    /// Whether a credential counts, by its issuer, its time and its status.
-    fn holds(&self, now: Now, credential: &Credential) -> bool {
-        let grant = credential.grant();
-        let keys = issuer_keys(&grant.issuer, self.document(&grant.issuer));
-        if credential.check(&keys, now.unix).is_err() {
-            return false;
-        }
-        let Some(entry) = &grant.status else { return true };
-        let Some(Said::List(list)) = self.said(&Source::List(entry.list.clone())) else {
-            return false;
-        };
-        StatusList::read(list, &grant.issuer, &keys, now.unix).is_ok_and(|list| list.check(entry).is_ok())
-    }
-
-    fn document(&self, did: &str) -> Option<&Document> {
-        match self.said(&Source::Web(did.parse().ok()?))? {
-            Said::Document(document) => Some(document),
-            _ => None,
-        }
-    }
-
-    fn said(&self, source: &Source) -> Option<&Said> {
-        self.sources.peek(source)?.said.as_ref()
-    }
-}
-
-/// Whether something counted before and does not now.
-fn has_lost(before: &Standing, now: &Standing) -> bool {
-    before.names.iter().any(|name| !now.names.contains(name))
-        || before.former.iter().any(|peer| !now.former.contains(peer))
-        || (before.vouched && !now.vouched)
 }
 
 impl Known {

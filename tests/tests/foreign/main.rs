@@ -15,6 +15,7 @@
 
 mod a2a;
 mod anycast;
+mod boxes;
 mod compose;
 mod descriptors;
 mod hostile;

@@ -14,6 +14,7 @@ mod command;
 mod limits;
 mod names;
 mod reload;
+mod rotation;
 mod rules;
 mod scene;
 mod table;

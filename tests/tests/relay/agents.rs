@@ -76,7 +76,7 @@ pub(crate) fn now_ms() -> u64 {
 
 /// An agent that signs.
 pub(crate) struct Signer {
-    key: Keypair,
+    pub(crate) key: Keypair,
     pub(crate) id: String,
 }
 

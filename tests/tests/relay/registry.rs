@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::{
     DiscoverBySkillRequest, RegisterSkillsRequest, registry_service_client::RegistryServiceClient,
 };
@@ -9,6 +10,48 @@ use agentanycast_tests::{Relay, eventually};
 use tonic::{Code, transport::Endpoint};
 
 use crate::agents::{Signer, found, heartbeat, now_ms, question, registration, unregistration};
+
+/// Who registers with a new key takes the place of the old one; by a statement that the old key has signed, in a request
+/// that the new one has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_key_takes_the_place_of_the_old_one() {
+    let relay = Relay::builder().start().await;
+    let mut client = relay.client().await;
+    let [old, new, thief] = [(); 3].map(|()| Signer::new());
+    let moved = Rotation::sign(&old.key, &new.key, now_ms()).unwrap().to_bytes();
+    let register = |signer: &Signer, statement: Option<&Vec<u8>>| RegisterSkillsRequest {
+        key_rotations: statement.into_iter().cloned().collect(),
+        ..registration(&signer.id, "translate")
+    };
+    let send = |signer: &Signer, request| signer.sign("RegisterSkills", request, relay.id(), now_ms());
+    client
+        .register_skills(send(&old, register(&old, None)))
+        .await
+        .unwrap();
+    let names = || async {
+        let found = found(&relay, "translate").await;
+        let mut names: Vec<String> = found.into_iter().map(|agent| agent.peer_id).collect();
+        names.sort();
+        names
+    };
+    // Another one's statement, and one in a request that nobody has signed, change nothing.
+    client
+        .register_skills(send(&thief, register(&thief, Some(&moved))))
+        .await
+        .unwrap();
+    client
+        .register_skills(register(&new, Some(&moved)))
+        .await
+        .unwrap();
+    assert_eq!(names().await.len(), 3);
+    client
+        .register_skills(send(&new, register(&new, Some(&moved))))
+        .await
+        .unwrap();
+    let mut expected = vec![new.id.clone(), thief.id.clone()];
+    expected.sort();
+    assert_eq!(names().await, expected);
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_comes_stays_and_goes() {

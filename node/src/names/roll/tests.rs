@@ -2,8 +2,8 @@ use std::collections::HashMap;
 
 use agentanycast_identity::{
     Keypair,
-    credential::{Entry, Grant, Suite},
-    document_of, peer_id,
+    credential::{Entry, Grant, StatusList, Suite},
+    did_key_of, document_of, peer_id,
     rotation::Rotation,
 };
 use agentanycast_proto::v1::P2pExtension;

@@ -1,0 +1,46 @@
+//! `anycast key`: the key in the home, while no daemon uses it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use agentanycast_identity::{self as identity, did_key_of};
+use serde_json::json;
+
+use crate::{
+    args::KeyCommand,
+    context::Context,
+    failure::{Code, Failure},
+    output,
+};
+
+pub(crate) async fn run(context: &Context, command: KeyCommand) -> Result<(), Failure> {
+    let KeyCommand::Rotate { key } = command;
+    let failed = |text: String| Failure::new(Code::General, "Key", text);
+    if key.is_none() && context.connect().await.is_ok() {
+        let text = "the daemon of this home runs with the key; stop it, change the key, and start it again";
+        return Err(failed(text.to_owned()));
+    }
+    let path = match key {
+        Some(path) => path,
+        None => context.directory()?.join("key"),
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let rotation =
+        identity::rotate(&path, now.as_millis() as u64).map_err(|error| failed(error.to_string()))?;
+    let (old, new) = (rotation.old(), rotation.new_id());
+    let did = did_key_of(new).unwrap_or_default();
+    let kept = format!("{}.old", path.display());
+    let statement = identity::rotations_path(&path);
+    if context.json {
+        return Ok(output::json(&json!({
+            "old": old.to_string(), "new": new.to_string(), "did_key": did,
+            "old_key": kept, "rotations": statement,
+        }))?);
+    }
+    Ok(output::fields(&[
+        ("was", old.to_string()),
+        ("is", new.to_string()),
+        ("did", did),
+        ("old key", kept),
+        ("statement", statement.display().to_string()),
+    ])?)
+}

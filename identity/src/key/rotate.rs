@@ -1,0 +1,204 @@
+//! A new key in the place of the old one, with the statement of both that it follows.
+//!
+//! The statements are in a file beside the key, the latest first. The order makes a crash harmless: the statement is
+//! there before the key that it leads to, and one that leads to no key that is used says nothing.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use libp2p_identity::{Keypair, ed25519};
+
+use super::{FILE_MODE, KeyError, encode, io_error, load, parent, peer_id, sync_directory};
+use crate::{
+    PeerId,
+    rotation::{ROTATION_LEN, Rotation, RotationError},
+};
+
+/// Statements that are kept.
+pub const MAX_ROTATIONS: usize = 8;
+
+/// Why there is no new key. The old one is in its place then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RotateError {
+    /// There is no key at the path.
+    #[error("there is no key {}", .0.display())]
+    NoKey(PathBuf),
+    /// The key cannot be used, or a file not be written.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// What is in the file of statements is none.
+    #[error("{}: {cause}; move it away to do without the former changes", .path.display())]
+    Statements {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: RotationError,
+    },
+    /// The statement cannot be made.
+    #[error("the change of keys cannot be signed: {0}")]
+    Sign(#[from] RotationError),
+}
+
+/// Where the statements that led to a key are.
+pub fn rotations_path(key: &Path) -> PathBuf {
+    beside(key, ".rotations")
+}
+
+/// The statements that led to the key at this path, the latest first; whether they still count is not asked.
+///
+/// # Errors
+/// See [`RotateError`].
+pub fn rotations(key: &Path) -> Result<Vec<Rotation>, RotateError> {
+    let path = rotations_path(key);
+    let mut bytes = Vec::new();
+    // Each change can leave one statement that led to nothing, before it is tried again.
+    let most = 4 * MAX_ROTATIONS * ROTATION_LEN;
+    match File::open(&path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(|source| io_error(&path, "read it", source))?,
+    };
+    let malformed = |cause| RotateError::Statements {
+        path: path.clone(),
+        cause,
+    };
+    if bytes.len() > most {
+        return Err(malformed(RotationError::Malformed));
+    }
+    let read = bytes.chunks(ROTATION_LEN).map(Rotation::read);
+    let read: Vec<Rotation> = read.collect::<Result<_, _>>().map_err(malformed)?;
+    let Some(key) = load(key)? else {
+        return Ok(Vec::new());
+    };
+    Ok(chain(peer_id(&key), &read))
+}
+
+/// Those that led to a peer, the latest first.
+fn chain(peer: PeerId, all: &[Rotation]) -> Vec<Rotation> {
+    let mut led: Vec<Rotation> = Vec::new();
+    let mut last = peer;
+    while led.len() < MAX_ROTATIONS {
+        let leads = |rotation: &&Rotation| rotation.new_id() == last && !led.contains(rotation);
+        let Some(rotation) = all.iter().find(leads) else {
+            break;
+        };
+        last = rotation.old();
+        led.push(rotation.clone());
+    }
+    led
+}
+
+/// Puts a new key in the place of the one at `path`, at this time. The old one is kept as `<path>.old`, over an older one.
+/// No daemon may be using it.
+///
+/// # Errors
+/// See [`RotateError`].
+pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
+    let old = load(path)?.ok_or_else(|| RotateError::NoKey(path.to_owned()))?;
+    let former = rotations(path)?;
+    let new = ed25519::Keypair::generate();
+    let rotation = Rotation::sign(&old, &Keypair::from(new.clone()), now_ms)?;
+    let mut statements = rotation.to_bytes();
+    for one in former.iter().take(MAX_ROTATIONS - 1) {
+        statements.extend_from_slice(&one.to_bytes());
+    }
+    let write = |action, to: &Path, bytes: &[u8]| {
+        replace(to, bytes).map_err(|source| KeyError::Io {
+            path: to.to_owned(),
+            action,
+            source,
+        })
+    };
+    write("keep the old key", &beside(path, ".old"), &encoded(&old)?)?;
+    // The chain to the old key goes on behind the new statement, so that a crash here changes nothing.
+    write("write the change of keys", &rotations_path(path), &statements)?;
+    write("write the new key", path, &encode(&new))?;
+    Ok(rotation)
+}
+
+fn encoded(key: &Keypair) -> Result<Vec<u8>, RotateError> {
+    let key = key.clone().try_into_ed25519().map_err(|_| RotationError::NoKey)?;
+    Ok(encode(&key).to_vec())
+}
+
+fn beside(key: &Path, ending: &str) -> PathBuf {
+    let mut name = key.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Writes a file whole, in the place of what is there, and sees to it that it is on the disk.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = parent(path);
+    let temporary = directory.join(format!(".key-{:016x}.tmp", rand::random::<u64>()));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(&temporary)?;
+    let placed = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    if placed.is_err() {
+        let _ = fs::remove_file(&temporary); // The first error is the one to tell.
+    }
+    placed.and_then(|()| sync_directory(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::load_or_create;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    #[test]
+    fn the_new_key_has_a_statement_that_leads_to_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        let old = peer_id(&load_or_create(&path).unwrap());
+        assert_eq!(rotations(&path).unwrap(), []);
+        let first = rotate(&path, NOW).unwrap();
+        let new = peer_id(&load(&path).unwrap().unwrap());
+        assert_eq!((first.old(), first.new_id()), (old, new));
+        assert_eq!(
+            peer_id(&load(&home.path().join("key.old")).unwrap().unwrap()),
+            old
+        );
+        let second = rotate(&path, NOW + 1).unwrap();
+        assert_eq!(rotations(&path).unwrap(), [second, first]);
+        for n in 0..20 {
+            rotate(&path, NOW + n).unwrap();
+        }
+        assert_eq!(rotations(&path).unwrap().len(), MAX_ROTATIONS);
+    }
+
+    #[test]
+    fn a_crash_before_the_new_key_changes_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        load_or_create(&path).unwrap();
+        let first = rotate(&path, NOW).unwrap();
+        let kept = fs::read(&path).unwrap();
+        rotate(&path, NOW + 1).unwrap();
+        fs::write(&path, kept).unwrap();
+        assert_eq!(rotations(&path).unwrap(), std::slice::from_ref(&first));
+        let third = rotate(&path, NOW + 2).unwrap();
+        assert_eq!(rotations(&path).unwrap(), [third, first]);
+    }
+
+    #[test]
+    fn what_is_no_statement_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        assert!(matches!(rotate(&path, NOW), Err(RotateError::NoKey(_))));
+        load_or_create(&path).unwrap();
+        fs::write(rotations_path(&path), b"x").unwrap();
+        assert!(matches!(rotate(&path, NOW), Err(RotateError::Statements { .. })));
+    }
+}

@@ -1,0 +1,227 @@
+//! A peer has changed its keys: what was the old one's is the new one's, here.
+//!
+//! The one rule: tasks and marks go over whole, in one batch and before anything else of the new peer is looked at. So its
+//! tasks are its own, and what was applied before is not applied again. What waits for it follows in portions, and what is
+//! new waits behind that.
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
+use prost::Message as _;
+
+use super::{core::Core, queue::Queue, turn::Now};
+use crate::{
+    delivery::{inbox::Inbound, outbox::Entry},
+    store::StoreError,
+    task::Role,
+};
+
+/// Peers whose successors are remembered.
+const MOST: usize = 65_536;
+
+/// Bytes, and number, of envelopes that go from one queue to another in one turn.
+const PORTION: usize = 8 << 20;
+const PORTION_LONG: usize = 1024;
+
+impl Core {
+    /// Who `peer` is now: itself, or who came after it.
+    pub(super) fn successor(&self, peer: PeerId) -> PeerId {
+        // Each link was made once, towards a peer that had no successor then; a circle ends at its bound.
+        let mut last = peer;
+        for _ in 0..8 {
+            match self.successors.peek(&last) {
+                Some(next) => last = *next,
+                None => break,
+            }
+        }
+        last
+    }
+
+    /// `new` was `old` before, as both keys say. False: another one has shown that before, and stays it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) fn succeed(&mut self, now: Now, old: PeerId, new: PeerId) -> Result<bool, StoreError> {
+        if old == self.me || new == self.me || self.successor(new) == old {
+            return Ok(false);
+        }
+        match self.successors.get(&old) {
+            Some(known) if *known == new => {}
+            Some(known) => {
+                tracing::warn!(%old, %known, %new, "two peers say that they are one peer now; the first one stays it");
+                return Ok(false);
+            }
+            None => {
+                tracing::info!(%old, %new, "a peer has changed its key");
+                if self.successors.len() >= MOST {
+                    self.successors.pop_lru();
+                }
+                self.successors.put(old, new);
+            }
+        }
+        self.inherit_marks(old, new)?;
+        self.inherit_tasks(old, new)?;
+        if !self.heirs.contains(&(old, new)) {
+            self.heirs.push((old, new));
+        }
+        self.move_queues(now)?;
+        Ok(true)
+    }
+
+    /// What was applied of the old peer's envelopes is not applied again: the new one goes on with its numbers.
+    fn inherit_marks(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
+        let applied: Vec<(u64, u64)> = self.seen(old)?.applied.epochs().collect();
+        if applied.is_empty() {
+            return Ok(());
+        }
+        let heir = self.seen(new)?;
+        for (epoch, sequence) in applied {
+            heir.applied.insert(epoch, sequence);
+        }
+        self.keep_seen(new)
+    }
+
+    fn inherit_tasks(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
+        let theirs = self.tasks.all().filter(|(_, known)| known.peer == Some(old));
+        let theirs: Vec<String> = theirs.map(|(id, _)| id.to_owned()).collect();
+        for id in theirs {
+            let mut slot = match self.take(&id) {
+                Ok(Some(slot)) => slot,
+                Ok(None) => continue,
+                // One damaged record must not keep the others from their peer.
+                Err(StoreError::Damaged(what)) => {
+                    tracing::error!(what, "a stored record is damaged and is not used");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            slot.task.role = match slot.task.role {
+                Role::Originator(peer) if peer == old => Role::Originator(new),
+                Role::Assignee(peer) if peer == old => Role::Assignee(new),
+                role => role,
+            };
+            self.put(slot);
+        }
+        Ok(())
+    }
+
+    /// What waits for old peers goes over to the new ones, in its order, behind what waits for those already; a portion of
+    /// each at a time.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) fn move_queues(&mut self, now: Now) -> Result<(), StoreError> {
+        for (old, new) in std::mem::take(&mut self.heirs) {
+            self.move_portion(now, old, new)?;
+            let is_left = |queue: &Queue| !queue.outbox.is_empty();
+            if self.queues.get(&old).is_some_and(is_left) {
+                self.heirs.push((old, new));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose queue an envelope to a peer goes into: behind what is still to be moved to that peer's own.
+    pub(super) fn queue_to(&self, peer: PeerId) -> PeerId {
+        let heir = self.heirs.iter().find(|(_, new)| *new == peer);
+        heir.map_or(peer, |(old, _)| *old)
+    }
+
+    fn move_portion(&mut self, now: Now, old: PeerId, new: PeerId) -> Result<(), StoreError> {
+        let Some(queue) = self.queues.get(&old) else {
+            return Ok(());
+        };
+        let mut bytes = 0;
+        let fits = |entry: &&Entry| {
+            let fits = bytes < PORTION;
+            bytes += entry.bytes;
+            fits
+        };
+        let entries: Vec<Entry> = queue
+            .outbox
+            .entries()
+            .take_while(fits)
+            .take(PORTION_LONG)
+            .cloned()
+            .collect();
+        for entry in entries {
+            let frame = match self.queues.get(&old) {
+                Some(queue) => queue.frame(&*self.store, old, entry.sequence)?,
+                None => None,
+            };
+            let envelope = frame.and_then(|frame| A2aEnvelope::decode(frame).ok());
+            if let Some(envelope) = envelope {
+                self.requeue(now, new, &entry, envelope)?;
+            }
+            let gone = self
+                .queues
+                .get_mut(&old)
+                .and_then(|queue| queue.outbox.remove(entry.sequence));
+            if let Some(gone) = gone {
+                self.left_queue(old, &gone);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this is of a task that is another peer's, of a peer that may yet show that it was that one.
+    pub(super) fn may_be_inherited(&self, peer: PeerId, inbound: &Inbound) -> bool {
+        let task = match &inbound.payload {
+            Payload::SendTask(payload) => &payload.task_id,
+            Payload::TaskStatusUpdate(payload) => &payload.task_id,
+            Payload::TaskComplete(payload) => &payload.task_id,
+            Payload::TaskFail(payload) => &payload.task_id,
+            Payload::TaskCancel(payload) => &payload.task_id,
+            Payload::TaskConfirm(payload) => &payload.task_id,
+            Payload::GetTask(payload) => &payload.task_id,
+            Payload::StreamStart(payload) => &payload.task_id,
+            Payload::StreamEnd(payload) => &payload.task_id,
+            _ => return false,
+        };
+        let known = self.tasks.indexed(task).and_then(|known| known.peer);
+        known.is_some_and(|known| known != peer)
+    }
+
+    /// Puts an envelope that waited for another peer into this one's queue.
+    fn requeue(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        entry: &Entry,
+        envelope: A2aEnvelope,
+    ) -> Result<(), StoreError> {
+        self.queue(peer)?;
+        let commit = self.commit();
+        let is_away = !self.connected.contains(&peer);
+        let Some(queue) = self.queues.get_mut(&peer) else {
+            return Ok(());
+        };
+        let first = queue.outbox.is_empty();
+        let envelope = A2aEnvelope {
+            timestamp: Some(super::timestamp(now.unix)),
+            ..envelope
+        };
+        let Entry {
+            task_id,
+            kind,
+            expires_at,
+            ..
+        } = entry;
+        queue.push(
+            peer,
+            task_id,
+            *kind,
+            envelope,
+            *expires_at,
+            commit,
+            &mut self.turn.batch,
+        );
+        if queue.is_heavy() {
+            self.heavy.insert(peer);
+        }
+        self.dirty.insert(peer);
+        if first && is_away {
+            self.want(peer, true);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! A peer that has changed its key goes on where the old one was: with its tasks, what waits for it, and what it was told.
+
+use agentanycast_proto::v1::{AckOutcome, EnvelopeType, TaskCompletePayload, a2a_envelope::Payload};
+use prost::Message as _;
+
+use super::{
+    harness::{peer, text},
+    lab::{A, Lab, numbered, plain, send_task, stranger},
+};
+use crate::{
+    engine::SendTask,
+    policy::Standing,
+    task::{Role, Status},
+};
+
+fn complete(task: &str) -> Payload {
+    Payload::TaskComplete(TaskCompletePayload {
+        task_id: task.into(),
+        ..TaskCompletePayload::default()
+    })
+}
+
+fn was(old: agentanycast_identity::PeerId) -> Standing {
+    Standing {
+        former: vec![old],
+        ..Standing::default()
+    }
+}
+
+#[test]
+fn what_was_the_old_peers_is_the_new_ones() {
+    let (old, new, thief) = (stranger(), peer(8), peer(7));
+    let mut lab = Lab::new();
+    lab.join(A, old);
+    lab.listen(A);
+    lab.deliver(A, old, &numbered(1, send_task("theirs")));
+    lab.part(A, old);
+    let ours = lab.send(A, old, SendTask::default()).unwrap().id;
+    lab.complete(A, "theirs", "done").unwrap();
+    assert_eq!(lab.nodes[A].core.queued(), 2);
+
+    lab.join(A, new);
+    lab.call(A, |core, now| Ok(core.set_standing(now, new, was(old))?))
+        .unwrap();
+    assert_eq!(lab.view(A, &ours).role, Role::Originator(new));
+    assert_eq!(lab.view(A, "theirs").role, Role::Assignee(new));
+    assert_eq!(
+        lab.types_to(new),
+        [EnvelopeType::SendTask, EnvelopeType::TaskComplete],
+        "in their order"
+    );
+    // What was applied is not applied again, and what the new one says of the tasks counts.
+    lab.deliver(A, new, &numbered(1, send_task("theirs")));
+    assert_eq!(lab.acks_of("numbered-1").last().unwrap().0, AckOutcome::Accepted);
+    assert_eq!(lab.handed_over(A, "theirs").len(), 1);
+    lab.deliver(A, new, &numbered(2, complete(&ours)));
+    assert_eq!(lab.status(A, &ours), Status::Completed);
+    // The old name leads to the new one; nobody else takes it over.
+    let next = lab.send(A, old, SendTask::default()).unwrap().id;
+    assert_eq!(lab.view(A, &next).role, Role::Originator(new));
+    lab.join(A, thief);
+    lab.call(A, |core, now| Ok(core.set_standing(now, thief, was(old))?))
+        .unwrap();
+    assert_eq!(lab.view(A, &next).role, Role::Originator(new));
+    assert!(lab.types_to(thief).is_empty());
+    lab.restart(A);
+    assert_eq!(lab.view(A, &ours).role, Role::Originator(new));
+    assert_eq!(lab.view(A, "theirs").role, Role::Assignee(new));
+}
+
+/// More than is moved in one turn keeps its order too, also with what is sent meanwhile.
+#[test]
+fn a_long_queue_is_moved_in_its_order() {
+    let (old, new) = (stranger(), peer(8));
+    let mut lab = Lab::new();
+    let send = |lab: &mut Lab, to, letters| {
+        let request = SendTask {
+            message: text("m", &"x".repeat(letters)),
+            ..SendTask::default()
+        };
+        lab.send(A, to, request).unwrap().id
+    };
+    let mut sent: Vec<String> = (0..6).map(|_| send(&mut lab, old, 3 << 20)).collect();
+    lab.call(A, |core, now| Ok(core.set_standing(now, new, was(old))?))
+        .unwrap();
+    sent.push(send(&mut lab, new, 1));
+    let waiting = |lab: &Lab, peer| -> Vec<String> {
+        let queue = lab.nodes[A].core.queues.get(&peer);
+        let entries = queue.into_iter().flat_map(|queue| queue.outbox.entries());
+        entries.map(|entry| entry.task_id.clone()).collect()
+    };
+    assert!(waiting(&lab, new).len() < 6 && !waiting(&lab, old).is_empty());
+    lab.advance(std::time::Duration::from_secs(1));
+    assert_eq!(waiting(&lab, new), sent);
+    assert!(waiting(&lab, old).is_empty());
+    sent.push(send(&mut lab, old, 1));
+    assert_eq!(waiting(&lab, new), sent);
+}
+
+#[test]
+fn a_circle_of_changes_ends() {
+    let (old, new) = (stranger(), peer(8));
+    let mut lab = Lab::new();
+    for (one, other) in [(new, old), (old, new), (new, old)] {
+        lab.call(A, |core, now| Ok(core.set_standing(now, one, was(other))?))
+            .unwrap();
+    }
+    let task = lab.send(A, old, SendTask::default()).unwrap().id;
+    assert_eq!(lab.view(A, &task).role, Role::Originator(new));
+}
+
+/// The first that a new peer says may come before its card: it is not refused before that was seen.
+#[test]
+fn what_is_said_of_another_ones_task_waits_for_the_card() {
+    let (old, new) = (stranger(), peer(8));
+    for changed in [true, false] {
+        let mut lab = Lab::new();
+        lab.join(A, old);
+        let task = lab.send(A, old, SendTask::default()).unwrap().id;
+        lab.part(A, old);
+        lab.join(A, new);
+        lab.nodes[A].core.await_names(new);
+        let said = plain("said", complete(&task));
+        let now = lab.now;
+        lab.nodes[A]
+            .core
+            .on_frame(now, new, &said.encode_to_vec().into())
+            .unwrap();
+        assert!(lab.nodes[A].core.take_doubt());
+        lab.settle();
+        assert!(lab.acks_of("said").is_empty());
+        let standing = if changed { was(old) } else { Standing::default() };
+        lab.call(A, |core, now| {
+            core.set_standing(now, new, standing)?;
+            core.settle(new);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(lab.nodes[A].core.take_settled(), [new]);
+        lab.deliver(A, new, &said);
+        assert!(!lab.nodes[A].core.take_doubt());
+        let (outcome, status) = if changed {
+            (AckOutcome::Accepted, Status::Completed)
+        } else {
+            (AckOutcome::Rejected, Status::Submitted)
+        };
+        assert_eq!(lab.acks_of("said")[0].0, outcome);
+        assert_eq!(lab.status(A, &task), status);
+    }
+}

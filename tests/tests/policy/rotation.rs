@@ -1,0 +1,116 @@
+//! A node that changes its key, between daemons: tasks that wait go on, rules for the old key let the new one in, and a
+//! key that nobody has signed over gets nothing.
+
+use agentanycast::{Artifact, Target};
+use agentanycast_identity::{Keypair, PeerId, rotation::Rotation};
+use agentanycast_tests::{Builder, Daemon, agent::Agent, daemon::Home, ending::completed, pair::connected};
+
+use crate::{
+    command::anycast,
+    scene::{ended, rejected, send},
+};
+
+fn rotate(daemon: &Daemon) {
+    let home = daemon.home().path().as_os_str().to_owned();
+    let args = ["--home".into(), home, "key".into(), "rotate".into()];
+    let done = anycast(args.to_vec());
+    assert!(done.status.success(), "{}", done.said);
+}
+
+/// The same home with whatever key is in it now.
+async fn again(daemon: &mut Daemon) {
+    daemon.stop().await;
+    rotate(daemon);
+    let before = daemon.peer_id().clone();
+    let spec = daemon.stopped();
+    *daemon = spec.start().await;
+    assert_ne!(daemon.peer_id(), &before);
+}
+
+#[tokio::test]
+async fn tasks_that_wait_go_on_under_the_new_key() {
+    let bob = Daemon::builder().start().await;
+    let mut alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
+    let (at_alice, at_bob) = (alice.node().await, bob.node().await);
+    connected(&at_alice, &bob).await;
+    // One task each way; nobody works on them yet, and the second comes while Alice is away.
+    let hers = send(&at_alice, &bob).await;
+    alice.stop().await;
+    let old = Target::Peer(alice.peer_id().clone());
+    let his = at_bob.send_task(old.clone(), "for alice").await.unwrap();
+    rotate(&alice);
+    let spec = alice.stopped();
+    alice = spec.start().await;
+    let at_alice = alice.node().await;
+    connected(&at_alice, &bob).await;
+    let _bobs = Agent::echo(&at_bob);
+    let _alices = Agent::serve(&at_alice, |task| async move {
+        task.complete([Artifact::text("from alice")]).await?;
+        Ok(())
+    });
+    assert_eq!(completed(&his).await.text_content(), "from alice");
+    let hers = at_alice.task_handle(hers.id());
+    assert_eq!(completed(&hers).await.text_content(), "echo: hello");
+    // Bob still knows her by the old name.
+    let next = at_bob.send_task(old, "again").await.unwrap();
+    assert_eq!(completed(&next).await.text_content(), "from alice");
+    // And again, twice removed.
+    again(&mut alice).await;
+    let at_alice = alice.node().await;
+    connected(&at_alice, &bob).await;
+    assert_eq!(ended(&send(&at_alice, &bob).await).await.unwrap(), "echo: hello");
+}
+
+#[tokio::test]
+async fn rules_for_the_old_key_let_the_new_one_in() {
+    for settings in [
+        "[[policy.acl]]\nsource = \"ID\"\nallow = true\n",
+        "[policy]\ntrust = \"pinned\"\ntrusted_peers = [\"ID\"]\n",
+    ] {
+        let mut asker = Daemon::builder().start().await;
+        let settings = settings.replace("ID", asker.peer_id().as_ref());
+        again(&mut asker).await;
+        let guarded = Builder::new(Home::new()).bootstrap(asker.tcp()).config(&settings);
+        let guarded = guarded.start().await;
+        let _agent = Agent::echo(&guarded.node().await);
+        let node = asker.node().await;
+        connected(&node, &guarded).await;
+        assert_eq!(ended(&send(&node, &guarded).await).await.unwrap(), "echo: hello");
+        // Another node that shows the same statement, or one that the old key has not signed, is nobody.
+        let statement = agentanycast_identity::rotations_path(&asker.home().path().join("key"));
+        for stolen in [true, false] {
+            let home = Home::new();
+            let key = agentanycast_identity::load_or_create(&home.path().join("key")).unwrap();
+            let mut bytes = std::fs::read(&statement).unwrap();
+            if !stolen {
+                let own = Rotation::sign(&Keypair::generate_ed25519(), &key, 1)
+                    .unwrap()
+                    .to_bytes();
+                bytes = own;
+            }
+            std::fs::write(home.path().join("key.rotations"), bytes).unwrap();
+            let thief = Builder::new(home).bootstrap(guarded.tcp()).start().await;
+            let node = thief.node().await;
+            connected(&node, &guarded).await;
+            rejected(ended(&send(&node, &guarded).await).await);
+        }
+    }
+}
+
+/// The key of a daemon that runs is not changed under it.
+#[tokio::test]
+async fn a_running_daemon_keeps_its_key() {
+    let daemon = Daemon::builder().start().await;
+    let home = daemon.home().path().as_os_str().to_owned();
+    let done = anycast(vec!["--home".into(), home, "key".into(), "rotate".into()]);
+    assert!(
+        !done.status.success() && done.said.contains("stop it"),
+        "{}",
+        done.said
+    );
+    let key = agentanycast_identity::load(&daemon.home().path().join("key"))
+        .unwrap()
+        .unwrap();
+    let me: PeerId = daemon.peer_id().to_string().parse().unwrap();
+    assert_eq!(agentanycast_identity::peer_id(&key), me);
+}
