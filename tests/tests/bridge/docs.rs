@@ -33,7 +33,7 @@ fn script(examples: &[(String, String)]) -> String {
                 script.push_str("begun=\"$begun $!\"\n");
             }
         }
-        script.push_str(&format!("echo '{END}'\n"));
+        script.extend(["echo '", END, "'\n"]);
     }
     script
 }
