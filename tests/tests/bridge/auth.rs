@@ -54,18 +54,8 @@ async fn see_their_own(one: &Client, other: &Client) {
     one.call("CancelTask", json!({ "id": id })).await;
 }
 
-#[tokio::test]
-async fn tokens_of_an_issuer() {
-    let scene = Scene::talking().await;
-    let issuer = Issuer::start().await;
-    let (ed, es) = (
-        issuer.publish("ed", Algorithm::EdDSA),
-        issuer.publish("es", Algorithm::ES256),
-    );
-    let bridge = bridge(&scene, &issuer.url, &[]).await;
-    let (alice, bob) = (ed.token("alice"), es.token("bob"));
-    see_their_own(&client(&bridge, &scene, &alice), &client(&bridge, &scene, &bob)).await;
-
+/// What a bridge notes of a caller reaches its own node, and no other.
+async fn labels_stay_here(scene: &Scene) {
     // The node is told who asked; its rules know that as `http:alice`.
     let node = scene.pair.bob.node().await;
     let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
@@ -89,6 +79,21 @@ async fn tokens_of_an_issuer() {
             assert!(!task.metadata.contains_key(label), "{:?}", task.metadata);
         }
     }
+}
+
+#[tokio::test]
+async fn tokens_of_an_issuer() {
+    let scene = Scene::talking().await;
+    let issuer = Issuer::start().await;
+    let (ed, es) = (
+        issuer.publish("ed", Algorithm::EdDSA),
+        issuer.publish("es", Algorithm::ES256),
+    );
+    let bridge = bridge(&scene, &issuer.url, &[]).await;
+    let (alice, bob) = (ed.token("alice"), es.token("bob"));
+    see_their_own(&client(&bridge, &scene, &alice), &client(&bridge, &scene, &bob)).await;
+
+    labels_stay_here(&scene).await;
 
     let nobody = bridge.client().at(&scene.path()).post("/", &json!({})).await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
