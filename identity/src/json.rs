@@ -49,7 +49,7 @@ pub(crate) fn read(bytes: &[u8], most: usize) -> Result<Value, JsonError> {
     Ok(value)
 }
 
-/// The canonical form of a value; `None` for one that has none, which [`read`] never gives.
+/// The canonical form of a value; `None` for one that has none, which nothing that was read is.
 pub fn canonical(value: &Value) -> Option<String> {
     serde_json_canonicalizer::to_string(value).ok()
 }

@@ -4,7 +4,7 @@
 //! or give its own name away to a stranger.
 //!
 //! 212 bytes: the peer ids of both keys (38 each), the time in milliseconds since 1970 (8, big-endian), the signatures of
-//! the old and of the new key (64 each) over [`DOMAIN`] and the first 84 bytes.
+//! the old and of the new key (64 each) over `agentanycast key rotation 1\n` and the first 84 bytes.
 
 use std::time::Duration;
 

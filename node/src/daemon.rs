@@ -187,13 +187,7 @@ impl Node {
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         tokio::spawn(reload.run(engine.clone(), ear.clone()));
-        let names = names::Parts {
-            engine: engine.clone(),
-            net: net.clone(),
-            fetcher: Fetcher::new(&config.bridge.outbound)?,
-            dns: Dns::new(&config.identity.name_server)?,
-            believed_for: config.identity.cache_ttl,
-        };
+        let names = names_parts(config, &engine, &net)?;
         names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let parts = anycast_parts(config, keypair.clone(), net.clone(), routes, engine.listening());
@@ -342,6 +336,17 @@ struct Hooks {
     routes: Routes,
     on_span: engine::OnSpan,
     ear: Ear,
+}
+
+/// How the names of peers are looked up.
+fn names_parts(config: &Config, engine: &Engine, net: &net::Handle) -> anyhow::Result<names::Parts> {
+    Ok(names::Parts {
+        engine: engine.clone(),
+        net: net.clone(),
+        fetcher: Fetcher::new(&config.bridge.outbound)?,
+        dns: Dns::new(&config.identity.name_server)?,
+        believed_for: config.identity.cache_ttl,
+    })
 }
 
 fn load_engine(
