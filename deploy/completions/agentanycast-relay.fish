@@ -6,6 +6,7 @@ complete -c agentanycast-relay -l max-reservations -d 'Most reservations at once
 complete -c agentanycast-relay -l max-reservations-per-ip -d 'Most reservations of one address at once; half of all unless set [default: 64]' -r
 complete -c agentanycast-relay -l max-circuits -d 'Most circuits at once [default: 1024]' -r
 complete -c agentanycast-relay -l max-circuits-per-peer -d 'Most circuits of one peer at once [default: 16]' -r
+complete -c agentanycast-relay -l max-circuits-per-ip -d 'Most circuits that one address has asked for at once; a quarter of all unless set [default: 256]' -r
 complete -c agentanycast-relay -l circuit-duration -d 'Longest life of a circuit [default: "1h"]' -r
 complete -c agentanycast-relay -l circuit-bytes -d 'Most bytes that a circuit carries, both ways together [default: "1GiB"]' -r
 complete -c agentanycast-relay -l reservations-per-ip -d 'Reservations of one address in an hour [default: 256]' -r
@@ -18,6 +19,7 @@ complete -c agentanycast-relay -l registry-auth -d 'open, or signed to take only
 complete -c agentanycast-relay -l registry-entries -d 'Most entries that are registered here [default: 65536]' -r
 complete -c agentanycast-relay -l federated-entries -d 'Most entries of other relays [default: 65536]' -r
 complete -c agentanycast-relay -l entries-per-ip -d 'Most entries of one address without signature, and as many with [default: 1024]' -r
+complete -c agentanycast-relay -l entry-bytes-per-ip -d 'Most bytes of those [default: "8MiB"]' -r
 complete -c agentanycast-relay -l requests-per-ip -d 'Requests a second of one address, 0 for any [default: 1000]' -r
 complete -c agentanycast-relay -l store -d 'Directory that keeps the registry over a restart' -r
 complete -c agentanycast-relay -l federation-peers -d 'Registries of other relays, HOST:PORT, comma list' -r

@@ -2,7 +2,11 @@
 
 #![allow(clippy::expect_used, reason = "what does not hold is told by a panic")]
 
-use agentanycast_identity::PeerId;
+use agentanycast_identity::{
+    Document, PeerId, Use,
+    credential::{Credential, issuer_keys},
+    rotation::Rotation,
+};
 use agentanycast_program::settings::{self, Loaded};
 use agentanycast_proto::v1::A2aEnvelope;
 use bytes::Bytes;
@@ -14,6 +18,9 @@ use crate::{
     net,
     task::MAX_ID,
 };
+
+/// More keys than a document may have.
+const MAX_KEYS: usize = 1_000;
 
 /// A stream of frames, in pieces of a size that the first byte says: each frame is what its header says, and
 /// comes whole, however the stream is cut.
@@ -53,6 +60,40 @@ pub fn card(data: &[u8]) {
     let key: Vec<u8> = [&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[7; 32]].concat();
     let peer = PeerId::from_bytes(&key).expect("a peer id");
     net::fuzz_card(peer, data);
+}
+
+/// The document of a name: a key counts for a use only if it is one that the document has, and whoever it names has one.
+pub fn did_document(data: &[u8]) {
+    let Ok(document) = Document::read("did:web:agents.example", data) else {
+        return;
+    };
+    for (name, peer) in document.keys(Use::Authentication) {
+        assert!(
+            name.starts_with("did:web:agents.example#"),
+            "the key {name} is another one's"
+        );
+        assert!(document.names(peer), "{peer}");
+    }
+    assert!(document.keys(Use::Assertion).count() <= MAX_KEYS);
+}
+
+/// A credential, a list of those taken back, or a rotation: nothing that was made here has a signature that counts, unless
+/// it was kept as it was signed.
+pub fn credential(data: &[u8]) {
+    const NOW: u64 = 1_800_000_000_000;
+    if let Ok(credential) = Credential::read(data) {
+        let grant = credential.grant();
+        assert!(grant.subject.starts_with("did:"), "{:?}", grant.subject);
+        // Whether the issuer's own key has signed it: no input of ours is.
+        let own = credential.check(&issuer_keys(&grant.issuer, None), NOW);
+        assert!(
+            own.is_err() || data.windows(10).any(|window| window == b"proofValue"),
+            "{grant:?}"
+        );
+    }
+    if let Ok(rotation) = Rotation::read(data) {
+        assert_eq!(rotation.to_bytes(), data);
+    }
 }
 
 /// A configuration file: it is taken, or refused in one line that names the file or a value; what is taken can be shown.
@@ -97,5 +138,7 @@ mod tests {
         replay(&top, "envelope", super::envelope);
         replay(&top, "card", super::card);
         replay(&top, "config", super::config);
+        replay(&top, "did_document", super::did_document);
+        replay(&top, "credential", super::credential);
     }
 }
