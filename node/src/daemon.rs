@@ -211,12 +211,8 @@ impl Node {
         let shown = telemetry::bind(&config.metrics).await;
         let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
         let face = tokio::spawn(telemetry::serve(shown, face, face_stop.clone()));
-        let limits = api::Limits {
-            max_artifact_bytes: config.max_artifact_bytes.0,
-            outbound: config.bridge.outbound.enabled,
-        };
         let audit_log = config.policy.audit_log_path.clone();
-        let api = Api::new(engine.clone(), net.clone(), anycast, limits, audit_log);
+        let api = Api::new(engine.clone(), net.clone(), anycast, limits_of(config), audit_log);
         let outbound_stop = CancellationToken::new();
         let outbound = outbound::start(&engine, &config.bridge.outbound, outbound_stop.clone())?;
         let server_stop = CancellationToken::new();
@@ -307,6 +303,14 @@ async fn ended(bridge: &mut Option<Bridge>) {
     match bridge {
         Some(bridge) => bridge.ended_by_itself().await,
         None => std::future::pending().await,
+    }
+}
+
+/// What of the settings calls depend on.
+fn limits_of(config: &Config) -> api::Limits {
+    api::Limits {
+        max_artifact_bytes: config.max_artifact_bytes.0,
+        outbound: config.bridge.outbound.enabled,
     }
 }
 
