@@ -1,7 +1,5 @@
 //! PURE: a view on a screen. All of it fits on 80×24; a larger screen shows more peers, refusals and lines of the log.
 
-use std::time::Duration;
-
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
