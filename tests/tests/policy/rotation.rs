@@ -3,12 +3,11 @@
 
 use agentanycast::{Artifact, Target};
 use agentanycast_identity::{Keypair, PeerId, rotation::Rotation};
-use agentanycast_tests::{Builder, Daemon, agent::Agent, daemon::Home, ending::completed, pair::connected};
-
-use crate::{
-    command::anycast,
-    scene::{ended, rejected, send},
+use agentanycast_tests::{
+    Builder, Daemon, agent::Agent, command::anycast, daemon::Home, ending::completed, pair::connected,
 };
+
+use crate::scene::{ended, rejected, send};
 
 fn rotate(daemon: &Daemon) {
     let home = daemon.home().path().as_os_str().to_owned();
