@@ -18,10 +18,13 @@ use libp2p::{
     core::transport::ListenerId,
     futures::StreamExt as _,
     identity::Keypair,
-    relay,
+    noise, relay,
     swarm::{ListenError, SwarmEvent},
 };
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
@@ -33,6 +36,9 @@ use places::Places;
 
 /// How long a listener may take to say where it is bound.
 const BIND: Duration = Duration::from_secs(5);
+
+/// How long a listener on all interfaces may take to say the next one: they come at once or not at all.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// What the swarm needs to know.
 #[derive(Clone, Debug)]
@@ -102,37 +108,27 @@ pub async fn start(
     metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) -> Result<Net, StartError> {
-    let places = Places::new(config.max_reservations, config.max_reservations_per_ip);
-    let circuits = Circuits::new(config.max_circuits_per_ip);
-    let mut swarm = behaviour::swarm(&config, &places, &circuits, &metrics)
-        .map_err(|error| StartError::Transport(error.to_string()))?;
+    let mut running =
+        Running::new(&config, metrics).map_err(|error| StartError::Transport(error.to_string()))?;
     let mut addresses = Vec::new();
     let mut quic = Vec::new();
     for asked in &config.listen {
-        let bound = listen(&mut swarm, asked).await?;
+        let bound = running.listen(asked).await?;
         if let Some(beside) = quic_beside(asked, &bound) {
             quic.push((asked, beside));
         }
         addresses.extend(bound);
     }
     for (asked, beside) in quic {
-        match listen(&mut swarm, &beside).await {
+        match running.listen(&beside).await {
             Ok(bound) => addresses.extend(bound),
             // The system chose the port for TCP only.
             Err(_) if port(asked) == Some(0) => {
-                addresses.extend(listen(&mut swarm, &with_port(&beside, 0)).await?);
+                addresses.extend(running.listen(&with_port(&beside, 0)).await?);
             }
             Err(error) => return Err(error),
         }
     }
-    let mut running = Running {
-        swarm,
-        announce: config.announce,
-        metrics,
-        places,
-        circuits,
-        reservations: HashMap::new(),
-    };
     running.tell();
     let task = tokio::spawn(async move {
         tokio::select! {
@@ -142,60 +138,6 @@ pub async fn start(
         }
     });
     Ok(Net { addresses, task })
-}
-
-/// Listens on an address and waits for where that is.
-async fn listen(swarm: &mut Swarm<Behaviour>, asked: &Multiaddr) -> Result<Vec<Multiaddr>, StartError> {
-    let failed = |cause: String| StartError::Listen {
-        address: asked.clone(),
-        cause,
-    };
-    check_free(asked).map_err(|error| failed(error.to_string()))?;
-    let id = swarm.listen_on(asked.clone()).map_err(|error| {
-        failed(match error {
-            TransportError::MultiaddrNotSupported(_) => {
-                "no transport of ours listens on such an address".into()
-            }
-            TransportError::Other(error) => error.to_string(),
-        })
-    })?;
-    let wildcard = is_wildcard(asked);
-    let mut bound = Vec::new();
-    let collecting = timeout(BIND, async {
-        loop {
-            match swarm.select_next_some().await {
-                SwarmEvent::NewListenAddr { listener_id, address } if listener_id == id => {
-                    bound.push(address);
-                    // A wildcard has an address for each interface; the rest comes at once or not at all.
-                    if !wildcard {
-                        return Ok(());
-                    }
-                    while let Ok(event) = timeout(Duration::from_millis(50), swarm.select_next_some()).await {
-                        if let SwarmEvent::NewListenAddr { listener_id, address } = event
-                            && listener_id == id
-                        {
-                            bound.push(address);
-                        }
-                    }
-                    return Ok(());
-                }
-                SwarmEvent::ListenerError { listener_id, error } if listener_id == id => {
-                    return Err(error.to_string());
-                }
-                SwarmEvent::ListenerClosed {
-                    listener_id, reason, ..
-                } if listener_id == id => {
-                    return Err(closed_because(listener_id, reason));
-                }
-                _ => {}
-            }
-        }
-    });
-    match collecting.await {
-        Ok(Ok(())) => Ok(bound),
-        Ok(Err(cause)) => Err(failed(cause)),
-        Err(_) => Err(failed("it did not come up within 5 s".into())),
-    }
 }
 
 fn closed_because(_: ListenerId, reason: io::Result<()>) -> String {
@@ -216,6 +158,68 @@ struct Running {
 }
 
 impl Running {
+    fn new(config: &NetConfig, metrics: Arc<Metrics>) -> Result<Self, noise::Error> {
+        let places = Places::new(config.max_reservations, config.max_reservations_per_ip);
+        let circuits = Circuits::new(config.max_circuits_per_ip);
+        Ok(Self {
+            swarm: behaviour::swarm(config, &places, &circuits, &metrics)?,
+            announce: config.announce.clone(),
+            metrics,
+            places,
+            circuits,
+            reservations: HashMap::new(),
+        })
+    }
+
+    /// Listens on an address and waits for where that is. Peers may come meanwhile, and are served.
+    async fn listen(&mut self, asked: &Multiaddr) -> Result<Vec<Multiaddr>, StartError> {
+        let failed = |cause: String| StartError::Listen {
+            address: asked.clone(),
+            cause,
+        };
+        check_free(asked).map_err(|error| failed(error.to_string()))?;
+        let id = self.swarm.listen_on(asked.clone()).map_err(|error| {
+            failed(match error {
+                TransportError::MultiaddrNotSupported(_) => {
+                    "no transport of ours listens on such an address".into()
+                }
+                TransportError::Other(error) => error.to_string(),
+            })
+        })?;
+        let mut bound = Vec::new();
+        let mut until = Instant::now() + BIND;
+        // Asked of the clock: whoever has always an event ready may not delay the start.
+        while Instant::now() < until {
+            let Ok(event) = timeout_at(until, self.swarm.select_next_some()).await else {
+                break;
+            };
+            match event {
+                SwarmEvent::NewListenAddr { listener_id, address } if listener_id == id => {
+                    bound.push(address);
+                    if !is_wildcard(asked) {
+                        return Ok(bound);
+                    }
+                    until = Instant::now() + QUIET;
+                }
+                SwarmEvent::ListenerError { listener_id, error } if listener_id == id => {
+                    return Err(failed(error.to_string()));
+                }
+                SwarmEvent::ListenerClosed {
+                    listener_id, reason, ..
+                } if listener_id == id => {
+                    return Err(failed(closed_because(listener_id, reason)));
+                }
+                // What is said to others waits for all of them.
+                SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {}
+                event => self.on_event(event),
+            }
+        }
+        if bound.is_empty() {
+            return Err(failed("it did not come up within 5 s".into()));
+        }
+        Ok(bound)
+    }
+
     async fn run(mut self) {
         loop {
             let event = self.swarm.select_next_some().await;

@@ -129,6 +129,14 @@ impl Places {
         })
     }
 
+    /// Where a peer has connections from.
+    #[cfg(test)]
+    pub(super) fn of(&self, peer: PeerId) -> Vec<Multiaddr> {
+        let inner = self.lock();
+        let lines = inner.peers.get(&peer).into_iter().flat_map(|peer| &peer.lines);
+        lines.map(|line| line.remote.clone()).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -31,10 +31,10 @@ fn others_are_told_what_they_can_dial() {
     assert_eq!(told(std::slice::from_ref(&public), &[loopback, lan]), [public]);
 }
 
-async fn started(listen: &str) -> (Result<Net, StartError>, CancellationToken) {
-    let config = NetConfig {
+fn config(listen: &[&str]) -> NetConfig {
+    NetConfig {
         keypair: Keypair::generate_ed25519(),
-        listen: vec![addr(listen)],
+        listen: listen.iter().copied().map(addr).collect(),
         announce: Vec::new(),
         max_reservations: 1,
         max_reservations_per_ip: 1,
@@ -47,9 +47,12 @@ async fn started(listen: &str) -> (Result<Net, StartError>, CancellationToken) {
         circuits_per_ip: 1,
         max_connections: 1,
         connections_per_ip: 1024,
-    };
+    }
+}
+
+async fn started(listen: &str) -> (Result<Net, StartError>, CancellationToken) {
     let stop = CancellationToken::new();
-    (start(config, Arc::default(), stop.clone()).await, stop)
+    (start(config(&[listen]), Arc::default(), stop.clone()).await, stop)
 }
 
 #[tokio::test]
@@ -74,4 +77,51 @@ async fn websocket_is_listened_on() {
     assert!(net.addresses[0].to_string().ends_with("/ws"));
     stop.cancel();
     net.task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_while_the_relay_starts_is_served() {
+    let metrics = Arc::new(Metrics::default());
+    let mut running = Running::new(&config(&[]), Arc::clone(&metrics)).unwrap();
+    let at = running.listen(&addr("/ip4/127.0.0.1/tcp/0")).await.unwrap();
+    // What dials like a peer is at hand: another relay.
+    let mut early = Running::new(&config(&[]), Arc::default()).unwrap();
+    let peer = *early.swarm.local_peer_id();
+    early.swarm.dial(at[0].clone()).unwrap();
+    let early = tokio::spawn(early.run());
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while metrics.connections.get() == 0 {
+        assert!(Instant::now() < deadline, "the connection was lost");
+        running.listen(&addr("/ip4/0.0.0.0/tcp/0")).await.unwrap();
+    }
+    assert_eq!(metrics.peers.get(), 1);
+    let from = running.places.of(peer);
+    assert!(
+        running.places.ask(peer, &from[0]),
+        "it has a place when it asks for one"
+    );
+    early.abort();
+    while metrics.connections.get() > 0 {
+        assert!(Instant::now() < deadline, "its end was lost");
+        running.listen(&addr("/ip4/0.0.0.0/tcp/0")).await.unwrap();
+    }
+    assert_eq!(metrics.peers.get(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trickle_of_connections_does_not_delay_the_start() {
+    let mut running = Running::new(&config(&[]), Arc::default()).unwrap();
+    let at = running.listen(&addr("/ip4/127.0.0.1/tcp/0")).await.unwrap();
+    let there = (std::net::Ipv4Addr::LOCALHOST, port(&at[0]).unwrap());
+    let stop = CancellationToken::new();
+    let trickle = tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+        loop {
+            drop(tokio::net::TcpStream::connect(there).await);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }));
+    let bound = running.listen(&addr("/ip4/0.0.0.0/tcp/0")).await;
+    stop.cancel();
+    trickle.await.unwrap();
+    assert!(!bound.unwrap().is_empty());
 }
