@@ -1,0 +1,76 @@
+//! Streams that agree on a protocol as libp2p does.
+
+use futures::{AsyncReadExt as _, AsyncWriteExt as _, future::join};
+use libp2p::{Multiaddr, PeerId};
+use multistream_select::{Version, dialer_select_proto, listener_select_proto};
+use tokio_util::compat::TokioAsyncReadCompatExt as _;
+
+use super::{super::circuits::source, *};
+
+const HOP: &str = "/libp2p/circuit/relay/0.2.0/hop";
+const STOP: &str = "/libp2p/circuit/relay/0.2.0/stop";
+const CARRIED: usize = 10_000;
+
+/// What is counted of a stream that `opened_by` opens for the first of `names` that the other side knows, once the peer
+/// has said so many bytes on it: the bytes, and whether it takes one of the peer's circuits.
+async fn counted(opened_by: Side, names: Vec<String>, known: &[&'static str]) -> (u64, bool) {
+    let remote: Multiaddr = "/ip4/192.0.2.1/tcp/1".parse().unwrap();
+    let meter = Meter {
+        bytes: Counter::default(),
+        circuits: Circuits::new(0),
+    };
+    let (peer, us) = tokio::io::duplex(100);
+    let us = Watched {
+        inner: SubstreamBox::new(us.compat()),
+        meter: meter.clone(),
+        remote: source(&remote),
+        kind: Kind::Agreeing(opened_by, Agreement::default()),
+    };
+    let (asks, answers): (SubstreamBox, SubstreamBox) = match opened_by {
+        Side::Peer => (SubstreamBox::new(peer.compat()), SubstreamBox::new(us)),
+        Side::Us => (SubstreamBox::new(us), SubstreamBox::new(peer.compat())),
+    };
+    let asks = dialer_select_proto(asks, names, Version::V1);
+    let answers = listener_select_proto(answers, known.iter().copied());
+    let (asks, answers) = join(asks, answers).await;
+    let (asks, answers) = (asks.unwrap().1, answers.unwrap().1);
+    let (mut peer, mut us) = match opened_by {
+        Side::Peer => (asks, answers),
+        Side::Us => (answers, asks),
+    };
+    let mut read = [0; CARRIED];
+    let (wrote, got) = join(
+        async {
+            peer.write_all(&[b'x'; CARRIED]).await?;
+            peer.flush().await
+        },
+        us.read_exact(&mut read),
+    )
+    .await;
+    wrote.and(got).unwrap();
+    let holds = !meter.circuits.ask(PeerId::random(), &remote);
+    drop(us);
+    assert!(
+        meter.circuits.ask(PeerId::random(), &remote),
+        "it ends with the stream"
+    );
+    (meter.bytes.get(), holds)
+}
+
+#[tokio::test]
+async fn a_circuit_is_known_whatever_was_asked_for_before() {
+    let carried = CARRIED as u64;
+    for before in [0, 1, 50] {
+        let names = |last: &str| {
+            let mut names = vec![format!("/{}", "b".repeat(200)); before];
+            names.push(last.to_owned());
+            names
+        };
+        assert_eq!(counted(Side::Peer, names(HOP), &[HOP]).await, (carried, true));
+        assert_eq!(counted(Side::Us, names(STOP), &[STOP]).await, (carried, false));
+        // Not the names that were asked for count, but the one that was agreed to.
+        let mut both = names(HOP);
+        both.push("/ping".to_owned());
+        assert_eq!(counted(Side::Peer, both, &["/ping"]).await, (0, false));
+    }
+}
