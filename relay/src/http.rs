@@ -15,14 +15,19 @@ use std::{
 
 use anyhow::Context as _;
 use axum::{
-    Router,
-    extract::connect_info::Connected,
+    Extension, Router,
+    extract::ConnectInfo,
     http::{HeaderValue, Method, StatusCode},
     routing::get,
-    serve::IncomingStream,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto::Builder, graceful::GracefulShutdown},
+    service::TowerToHyperService,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tower::Layer as _;
 use tower_http::{
     cors::{AllowOrigin, Any, CorsLayer},
     timeout::TimeoutLayer,
@@ -30,6 +35,10 @@ use tower_http::{
 
 use crate::{federation::sync::Peers, handle::Handle, listen::Bounded, registry::Source, seats::Seats};
 use directory::Directory;
+
+/// How long the head of a request may take, from the moment the connection is ready for one: so long may whoever is
+/// connected also say nothing.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long an answer may take; live events have no end.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,12 +100,6 @@ impl Face {
 #[derive(Clone, Copy, Debug)]
 struct Remote(Source);
 
-impl Connected<IncomingStream<'_, Bounded>> for Remote {
-    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
-        Self(stream.remote_addr().ip().into())
-    }
-}
-
 /// `/health` and `/metrics`.
 pub fn metrics_router(face: &Face) -> Router {
     let router = Router::new()
@@ -137,13 +140,32 @@ fn timeout() -> TimeoutLayer {
     TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, TIMEOUT)
 }
 
-/// Serves until `stop`.
+/// Serves until `stop`, HTTP/1.1 only: it needs no more, and a proxy in front of it speaks it.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let service = router.into_make_service_with_connect_info::<Remote>();
-    let served = axum::serve(Bounded::new(listener), service).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "an HTTP face has ended");
+    let mut listener = Bounded::new(listener);
+    let connections = GracefulShutdown::new();
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN);
+    loop {
+        let (stream, address) = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.next() => accepted,
+        };
+        let remote = ConnectInfo(Remote(address.ip().into()));
+        let service = TowerToHyperService::new(Extension(remote).layer(router.clone()));
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = connections.watch(connection.into_owned());
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%address, %error, "a connection broke off");
+            }
+        });
     }
+    connections.shutdown().await;
 }
 
 #[cfg(test)]

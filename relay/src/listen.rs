@@ -91,19 +91,6 @@ impl Detached {
     }
 }
 
-impl axum::serve::Listener for Bounded {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        self.next().await
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
 impl Connected for Connection {
     type ConnectInfo = TcpConnectInfo;
 

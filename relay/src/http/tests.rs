@@ -9,6 +9,10 @@ use axum::{
     http::{Request, header},
 };
 use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use tower::ServiceExt as _;
 
 use super::*;
@@ -323,4 +327,39 @@ async fn browsers_from_elsewhere_are_let_in_only_where_configured() {
             "{origins:?}"
         );
     }
+}
+
+/// Real time passes here, 10 s of it: hyper's own clock is what is tested.
+#[tokio::test]
+async fn who_does_not_finish_asking_is_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let served = tokio::spawn(serve(listener, metrics_router(&face()), stop.clone()));
+    let whole = "GET /health HTTP/1.1\r\nHost: relay\r\n\r\n";
+    let half = &whole[..whole.len() - 2];
+    let ends = async |said: String, answers: usize| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer);
+        tokio::time::timeout(Duration::from_mins(1), read)
+            .await
+            .unwrap_or_else(|_| panic!("{said:?} keeps the connection"))
+            .unwrap();
+        assert_eq!(
+            answer.matches("HTTP/1.1 200").count(),
+            answers,
+            "{said:?}: {answer}"
+        );
+    };
+    tokio::join!(
+        ends(String::new(), 0),
+        ends("G".into(), 0),
+        ends(half.into(), 0),
+        ends(whole.into(), 1),
+        ends([whole, half].concat(), 1),
+    );
+    stop.cancel();
+    served.await.unwrap();
 }
