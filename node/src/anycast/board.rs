@@ -3,7 +3,7 @@
 //!
 //! PURE. The rules: a peer that did not take a task in time, or refused one, is left out for [`FIRST_REST`], twice as
 //! long each time in a row up to [`LONGEST_REST`]; after that one task tries it, and only when that is taken it gets
-//! more. How fast a peer was is believed for [`BELIEVED`], then it is tried again in the same way. Peers that nothing is
+//! more. How fast a peer was is believed for [`BELIEVED`], then a task may try it again in the same way. Peers that nothing is
 //! known of any more are forgotten, the longest unused first.
 
 use std::{num::NonZeroUsize, time::Duration};
@@ -43,7 +43,7 @@ pub(super) struct Standing {
     /// When it acknowledged one last.
     measured: Duration,
     /// Until then a task tries how fast it is.
-    tried_until: Duration,
+    pub(super) tried_until: Duration,
     /// Tasks in a row that it did not take.
     pub(super) failures: u32,
     /// Left out until then.
@@ -107,7 +107,7 @@ impl Board {
         now >= self.standing(peer).rests_until
     }
 
-    /// Whether a peer's time is to be found out by the next task.
+    /// Whether a task may find out a peer's time.
     pub(super) fn is_untried(&self, now: Duration, peer: PeerId) -> bool {
         let standing = self.standing(peer);
         standing.believed(now).is_none() && now >= standing.tried_until
