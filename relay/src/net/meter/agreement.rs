@@ -76,11 +76,10 @@ impl Agreement {
             return None;
         }
         match self.line.as_slice() {
-            HEADER => None,
             HOP => Some(Agreed::Hop),
             STOP => Some(Agreed::Stop),
             // A list of names has a length first, which may be that of a slash; a name has no two slashes there.
-            [b'/', b'/', ..] => None,
+            HEADER | [b'/', b'/', ..] => None,
             [b'/', ..] => Some(Agreed::Other),
             // It does not know that one.
             _ => None,
