@@ -47,6 +47,8 @@ struct Shared {
     me: String,
     registry: RwLock<Registry>,
     limits: Limits,
+    /// Nothing that was signed before counts.
+    started: Nanos,
     seen: Mutex<Seen>,
     /// Requests of one source; None: no limit.
     rate: Option<Rate>,
@@ -89,7 +91,8 @@ impl Handle {
         Self(Arc::new(Shared {
             me: me.to_owned(),
             registry: RwLock::new(registry),
-            seen: Mutex::new(Seen::new(limits.per_source)),
+            started: now(),
+            seen: Mutex::new(Seen::new(limits.per_source, limits.ttl)),
             limits,
             rate: Rate::new(rate as f64, BURST),
             rates: Mutex::new(Rates::new(SOURCES)),
@@ -152,7 +155,7 @@ impl Handle {
     /// See [`BadProof`].
     pub fn prove(&self, source: Option<Source>, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
         // The costly part is done before the lock is taken.
-        let checked = proofs::check(now(), signature)?;
+        let checked = proofs::check(now(), self.0.started, signature)?;
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.count(now(), source, checked)
     }

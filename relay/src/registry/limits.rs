@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use agentanycast_identity::proof::MAX_SKEW;
+
 /// The bounds of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -73,8 +75,9 @@ impl Limits {
         self.ttl.saturating_mul(2)
     }
 
-    /// How long it is remembered that a registration is over: longer than any copy of it can live.
+    /// How long it is remembered that a registration is over: longer than any copy of it can live, and than anything
+    /// that was signed before its end could still be taken.
     pub(super) fn tombstone_life(&self) -> Duration {
-        self.ttl.saturating_mul(10)
+        self.ttl.saturating_mul(10).max(MAX_SKEW * 2)
     }
 }
