@@ -23,7 +23,9 @@ use crate::{
     federation::{merge::Nanos, record},
     metrics::Metrics,
     proofs::{self, BadProof, Seen, Signature},
-    registry::{Agent, Caller, Figures, Limits, Merged, Page, Query, Reader, Refused, Registry, Source},
+    registry::{
+        Agent, Caller, Figures, Kept, Limits, Merged, Page, Query, Reader, Refused, Registry, Source,
+    },
     store::{Store, StoreError},
 };
 
@@ -259,12 +261,17 @@ impl Handle {
     /// Forgets what has expired.
     pub fn expire(&self) {
         loop {
-            let (count, before, figures) = {
+            let (count, before, figures, forgotten) = {
                 let mut registry = self.write();
                 let before = registry.evicted();
                 let count = registry.expire(now(), EXPIRE_AT_ONCE);
-                (count, before, registry.figures())
+                (count, before, registry.figures(), registry.take_forgotten())
             };
+            if let Some(store) = &self.0.store {
+                for peer in forgotten {
+                    store.mark(&peer);
+                }
+            }
             self.0.metrics.table(&figures, before + count as u64);
             if count < EXPIRE_AT_ONCE {
                 break;
@@ -273,7 +280,7 @@ impl Handle {
     }
 
     /// A record of this relay for the store.
-    pub fn stored(&self, peer: &str) -> Option<FederatedRegistration> {
+    pub fn stored(&self, peer: &str) -> Option<Kept> {
         self.read().stored(peer)
     }
 

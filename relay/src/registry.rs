@@ -8,6 +8,7 @@
 mod agent;
 mod discover;
 mod federated;
+mod kept;
 mod limits;
 mod names;
 mod places;
@@ -24,6 +25,7 @@ use agentanycast_proto::v1::RegistryProof;
 pub use agent::{Agent, nanos_of, timestamp};
 pub use discover::{MAX_ANSWER, Query};
 pub use federated::{Incoming, Merged, Page, Reader};
+pub use kept::Kept;
 pub use limits::Limits;
 pub use refused::Refused;
 pub use source::Source;
@@ -66,6 +68,8 @@ pub struct Registry {
     table: Table,
     /// Entries that expired.
     evicted: u64,
+    /// Peers whose records here were forgotten, for a store.
+    forgotten: Vec<Arc<str>>,
 }
 
 impl Registry {
@@ -78,6 +82,7 @@ impl Registry {
             limits,
             clock,
             evicted: 0,
+            forgotten: Vec::new(),
         }
     }
 
@@ -94,6 +99,11 @@ impl Registry {
     /// Entries that have expired since the start.
     pub fn evicted(&self) -> u64 {
         self.evicted
+    }
+
+    /// Peers of this relay whose records have expired since this was asked last. Some may be back.
+    pub fn take_forgotten(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.forgotten)
     }
 
     /// The figures.
@@ -265,6 +275,9 @@ impl Registry {
             }
             let is_ours = record.origin == self.me;
             let was_live = record.live.is_some();
+            if is_ours {
+                self.forgotten.push(Arc::clone(&record.peer));
+            }
             // Remembered for as long as a copy of it may still be on its way to us, or something older that its peer
             // has signed.
             let until = if is_ours {

@@ -10,7 +10,7 @@ use super::{
     merge::{Clock, Nanos, SECOND, nanos},
     record,
 };
-use crate::registry::{Agent, Caller, Limits, Query, Reader, Registry, Source};
+use crate::registry::{Agent, Caller, Kept, Limits, Query, Reader, Registry, Source};
 
 /// Schedules that are run.
 const SCHEDULES: u64 = 200;
@@ -52,7 +52,7 @@ struct Relay {
     pulled: BTreeMap<usize, (u64, u64)>,
     /// Of each neighbour: how far it was pushed.
     pushed: BTreeMap<usize, u64>,
-    disk: Vec<agentanycast_proto::v1::FederatedRegistration>,
+    disk: Vec<Kept>,
 }
 
 impl Relay {
@@ -61,7 +61,7 @@ impl Relay {
     }
 
     fn keep(&mut self, peer: &str) {
-        self.disk.retain(|kept| kept.peer_id != peer);
+        self.disk.retain(|kept| kept.told.peer_id != peer);
         self.disk.extend(self.registry.stored(peer));
     }
 }
@@ -181,8 +181,8 @@ impl World {
         let now = relay.now(self.time);
         for kept in std::mem::take(&mut relay.disk) {
             if relay.keeps {
-                let kept = record::read(kept, now, TTL, None, None);
-                let _ = relay.registry.restore(now, kept);
+                let read = record::read(kept.told.clone(), now, TTL, None, None);
+                let _ = relay.registry.restore(now, read, &kept);
             }
         }
     }
