@@ -24,6 +24,10 @@ pub const TIME_KEY: &str = "agentanycast-time";
 /// gRPC metadata of every answer of a relay of ours: its peer id, which the next request is signed for.
 pub const RELAY_KEY: &str = "agentanycast-relay";
 
+/// gRPC metadata of a refusal because a request was signed too early: the time after which the next one has to be
+/// signed, milliseconds since 1970 in decimal digits.
+pub const AFTER_KEY: &str = "agentanycast-signed-after";
+
 /// How far the clocks of peer and relay may be apart.
 pub const MAX_SKEW: Duration = Duration::from_mins(1);
 

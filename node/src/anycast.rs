@@ -13,6 +13,7 @@ mod keeper;
 mod presence;
 mod registration;
 mod registry;
+mod signing;
 mod strategy;
 
 use std::{

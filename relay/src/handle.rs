@@ -23,7 +23,9 @@ use crate::{
     federation::{merge::Nanos, record},
     metrics::Metrics,
     proofs::{self, BadProof, Seen, Signature},
-    registry::{Agent, Caller, Figures, Limits, Merged, Page, Query, Reader, Refused, Registry, Source},
+    registry::{
+        Agent, Caller, Figures, Kept, Limits, Merged, Page, Query, Reader, Refused, Registry, Source,
+    },
     store::{Store, StoreError},
 };
 
@@ -47,6 +49,8 @@ struct Shared {
     me: String,
     registry: RwLock<Registry>,
     limits: Limits,
+    /// Nothing that was signed before counts.
+    started: Nanos,
     seen: Mutex<Seen>,
     /// Requests of one source; None: no limit.
     rate: Option<Rate>,
@@ -89,7 +93,8 @@ impl Handle {
         Self(Arc::new(Shared {
             me: me.to_owned(),
             registry: RwLock::new(registry),
-            seen: Mutex::new(Seen::new(limits.per_source)),
+            started: now(),
+            seen: Mutex::new(Seen::new(limits.per_source, limits.ttl)),
             limits,
             rate: Rate::new(rate as f64, BURST),
             rates: Mutex::new(Rates::new(SOURCES)),
@@ -152,7 +157,7 @@ impl Handle {
     /// See [`BadProof`].
     pub fn prove(&self, source: Option<Source>, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
         // The costly part is done before the lock is taken.
-        let checked = proofs::check(now(), signature)?;
+        let checked = proofs::check(now(), self.0.started, signature)?;
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.count(now(), source, checked)
     }
@@ -256,12 +261,17 @@ impl Handle {
     /// Forgets what has expired.
     pub fn expire(&self) {
         loop {
-            let (count, before, figures) = {
+            let (count, before, figures, forgotten) = {
                 let mut registry = self.write();
                 let before = registry.evicted();
                 let count = registry.expire(now(), EXPIRE_AT_ONCE);
-                (count, before, registry.figures())
+                (count, before, registry.figures(), registry.take_forgotten())
             };
+            if let Some(store) = &self.0.store {
+                for peer in forgotten {
+                    store.mark(&peer);
+                }
+            }
             self.0.metrics.table(&figures, before + count as u64);
             if count < EXPIRE_AT_ONCE {
                 break;
@@ -270,7 +280,7 @@ impl Handle {
     }
 
     /// A record of this relay for the store.
-    pub fn stored(&self, peer: &str) -> Option<FederatedRegistration> {
+    pub fn stored(&self, peer: &str) -> Option<Kept> {
         self.read().stored(peer)
     }
 

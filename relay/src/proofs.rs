@@ -2,9 +2,12 @@
 //!
 //! PURE. The one rule: a signed request counts once. What was counted is remembered for as long as its time would let
 //! it count again, in two halves that take turns, so that it takes bounded memory; and each source has a share of it, so
-//! that none fills it for the others.
+//! that none fills it for the others. A start of the relay forgets all of it, so nothing signed before counts.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use agentanycast_identity::{
     PeerId,
@@ -21,9 +24,11 @@ use crate::{
 /// Requests that are remembered in each half: 64 addresses with their shares, as many as it takes to fill the registry.
 const MOST: usize = 1 << 21;
 
-/// Signed requests in two minutes for each entry that a source may have: twelve heartbeats, and room for what else there
-/// is to say, or a shorter life.
-const PER_ENTRY: usize = 32;
+/// How long a half is the newer one: a request that is a minute early counts for two minutes.
+const TURN: Duration = MAX_SKEW.saturating_mul(2);
+
+/// Signed requests in a [`TURN`] for each entry that a source may have, besides its heartbeats.
+const PER_ENTRY: usize = 20;
 
 /// A signature as it came with a request.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +61,16 @@ pub enum BadProof {
         /// By ours.
         now_ms: u64,
     },
+    /// Before this relay knew what has been here.
+    #[error(
+        "signed at {signed_ms} ms since 1970, before this relay was started at {started_ms} ms; sign anew"
+    )]
+    Former {
+        /// By the signer's clock.
+        signed_ms: u64,
+        /// By ours.
+        started_ms: u64,
+    },
     /// It has been here before.
     #[error("this signed request has been here before; sign every request anew")]
     Again,
@@ -76,21 +91,27 @@ pub struct Checked {
     fingerprint: u128,
 }
 
-/// Whether a signature holds and is recent.
+/// Whether a signature holds, is recent, and was made since the relay was started.
 ///
 /// # Errors
 /// See [`BadProof`].
-pub fn check(now: Nanos, signature: Signature<'_>) -> Result<Checked, BadProof> {
+pub fn check(now: Nanos, started: Nanos, signature: Signature<'_>) -> Result<Checked, BadProof> {
     let Signature {
         peer,
         statement,
         bytes,
     } = signature;
-    let now_ms = now / (SECOND / 1000);
+    let [now_ms, started_ms] = [now, started].map(|time| time / (SECOND / 1000));
     if !is_recent(statement.time_ms, now_ms) {
         return Err(BadProof::Late {
             signed_ms: statement.time_ms,
             now_ms,
+        });
+    }
+    if statement.time_ms < started_ms {
+        return Err(BadProof::Former {
+            signed_ms: statement.time_ms,
+            started_ms,
         });
     }
     let id: PeerId = peer.parse().map_err(|error| {
@@ -124,9 +145,11 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Of sources that may have so many entries each.
-    pub fn new(entries: usize) -> Self {
-        Self::bounded(MOST, entries.saturating_mul(PER_ENTRY))
+    /// Of sources that may have so many entries each, which are renewed three times in a `ttl`.
+    pub fn new(entries: usize, ttl: Duration) -> Self {
+        let renewals = (TURN * 3).as_millis().div_ceil(ttl.as_millis().max(1));
+        let renewals = usize::try_from(renewals).unwrap_or(usize::MAX);
+        Self::bounded(MOST, entries.saturating_mul(renewals.saturating_add(PER_ENTRY)))
     }
 
     fn bounded(most: usize, share: usize) -> Self {
@@ -151,8 +174,9 @@ impl Seen {
         checked: Checked,
     ) -> Result<RegistryProof, BadProof> {
         let Checked { proof, fingerprint } = checked;
-        // One that is a minute early counts for two minutes.
-        if now.saturating_sub(self.turned) > 2 * nanos(MAX_SKEW) {
+        // A clock that was set back must not keep the halves from taking turns.
+        self.turned = self.turned.min(now);
+        if now - self.turned > nanos(TURN) {
             self.older = std::mem::take(&mut self.newer);
             self.sources.clear();
             self.turned = now;
@@ -202,6 +226,7 @@ mod tests {
 
     const NOW: Nanos = 1_800_000_000 * SECOND;
     const NOW_MS: u64 = NOW / 1_000_000;
+    const TTL: Duration = Duration::from_secs(30);
 
     struct Signer(Keypair, String);
 
@@ -225,13 +250,13 @@ mod tests {
                 statement,
                 bytes: &bytes,
             };
-            seen.count(now, None, check(now, signature)?)
+            seen.count(now, None, check(now, NOW - 3600 * SECOND, signature)?)
         }
     }
 
     #[test]
     fn a_signed_request_counts_once_within_a_minute() {
-        let (mut seen, signer) = (Seen::new(1024), Signer::new());
+        let (mut seen, signer) = (Seen::new(1024, TTL), Signer::new());
         let proof = signer.count(&mut seen, NOW, NOW_MS).unwrap();
         assert_eq!((proof.method.as_str(), proof.time_ms), ("/m", NOW_MS));
         for seconds in 0..60 {
@@ -254,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_early_one_is_remembered_until_it_is_too_late() {
-        let (mut seen, signer) = (Seen::new(1024), Signer::new());
+        let (mut seen, signer) = (Seen::new(1024, TTL), Signer::new());
         // The halves have just been about to take turns.
         signer
             .count(&mut seen, NOW - 119 * SECOND, NOW_MS - 119_000)
@@ -263,6 +288,54 @@ mod tests {
         for seconds in 1..=120 {
             let again = signer.count(&mut seen, NOW + seconds * SECOND, NOW_MS + 60_000);
             assert_eq!(again, Err(BadProof::Again), "after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn what_was_signed_before_the_start_is_signed_anew() {
+        let signer = Signer::new();
+        let check_at = |time_ms: u64| {
+            let statement = Statement {
+                method: "/m",
+                request: b"r",
+                relay: "relay",
+                time_ms,
+            };
+            let bytes = statement.sign(&signer.0).unwrap();
+            let signature = Signature {
+                peer: &signer.1,
+                statement,
+                bytes: &bytes,
+            };
+            check(NOW + SECOND, NOW, signature).map(|_| ())
+        };
+        let former = BadProof::Former {
+            signed_ms: NOW_MS - 1,
+            started_ms: NOW_MS,
+        };
+        assert_eq!(check_at(NOW_MS - 1), Err(former));
+        assert_eq!(check_at(NOW_MS), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_keep_the_halves() {
+        let mut seen = Seen::bounded(2, 2);
+        let mut count = |now: Nanos, fingerprint| {
+            let proof = RegistryProof::default();
+            seen.count(now, None, Checked { proof, fingerprint })
+        };
+        count(NOW, 1).unwrap();
+        count(NOW, 2).unwrap();
+        let back = NOW - 3600 * SECOND;
+        assert!(matches!(count(back, 3), Err(BadProof::Busy { .. })));
+        assert_eq!(count(back + 120 * SECOND, 1), Err(BadProof::Again));
+        count(back + 121 * SECOND, 3).unwrap();
+    }
+
+    #[test]
+    fn a_short_life_has_room_for_its_heartbeats() {
+        for (ttl, share) in [(1, 380), (30, 32), (3600, 21)] {
+            assert_eq!(Seen::new(1, Duration::from_secs(ttl)).share, share, "{ttl} s");
         }
     }
 
@@ -318,11 +391,11 @@ mod tests {
             statement,
             bytes: &[0; 64],
         };
-        assert!(matches!(check(NOW, signature), Err(BadProof::Peer(..))));
+        assert!(matches!(check(NOW, 0, signature), Err(BadProof::Peer(..))));
         let signature = Signature {
             peer: &Signer::new().1,
             ..signature
         };
-        assert!(matches!(check(NOW, signature), Err(BadProof::Wrong(_))));
+        assert!(matches!(check(NOW, 0, signature), Err(BadProof::Wrong(_))));
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! PURE: the time, the seed of a shuffle and the outcome of checking a signature are arguments. `table` has the
 //! records and `names` and `places` their index; `room` says what there is room for; `federated` is what other relays
-//! bring. The one rule: a peer that has proven itself is never changed, hidden or removed by a request without proof.
+//! bring. The one rule: a peer that has proven itself is never changed, hidden or removed by a request without proof, or by
+//! one that it signed before another that was taken.
 
 mod agent;
 mod discover;
 mod federated;
+mod kept;
 mod limits;
 mod names;
 mod places;
@@ -17,11 +19,13 @@ mod table;
 
 use std::sync::Arc;
 
+use agentanycast_identity::proof::MAX_SKEW;
 use agentanycast_proto::v1::RegistryProof;
 
 pub use agent::{Agent, nanos_of, timestamp};
 pub use discover::{MAX_ANSWER, Query};
 pub use federated::{Incoming, Merged, Page, Reader};
+pub use kept::Kept;
 pub use limits::Limits;
 pub use refused::Refused;
 pub use source::Source;
@@ -29,7 +33,7 @@ pub use table::Figures;
 
 pub(crate) use agent::each_once;
 
-use crate::federation::merge::{Clock, Nanos, Stamp, nanos};
+use crate::federation::merge::{Clock, Nanos, SECOND, Stamp, nanos};
 use agent::Answer;
 use places::Class;
 use room::Wanted;
@@ -64,6 +68,8 @@ pub struct Registry {
     table: Table,
     /// Entries that expired.
     evicted: u64,
+    /// Peers whose records here were forgotten, for a store.
+    forgotten: Vec<Arc<str>>,
 }
 
 impl Registry {
@@ -76,6 +82,7 @@ impl Registry {
             limits,
             clock,
             evicted: 0,
+            forgotten: Vec::new(),
         }
     }
 
@@ -92,6 +99,11 @@ impl Registry {
     /// Entries that have expired since the start.
     pub fn evicted(&self) -> u64 {
         self.evicted
+    }
+
+    /// Peers of this relay whose records have expired since this was asked last. Some may be back.
+    pub fn take_forgotten(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.forgotten)
     }
 
     /// The figures.
@@ -263,9 +275,17 @@ impl Registry {
             }
             let is_ours = record.origin == self.me;
             let was_live = record.live.is_some();
-            if was_live && !is_ours {
-                // Remembered for as long as a copy of it may still be on its way to us.
-                let until = record.expires.saturating_add(nanos(self.limits.longest_life()));
+            if is_ours {
+                self.forgotten.push(Arc::clone(&record.peer));
+            }
+            // Remembered for as long as a copy of it may still be on its way to us, or something older that its peer
+            // has signed.
+            let until = if is_ours {
+                signed_until(record.stamp.proven_ms, now)
+            } else {
+                record.expires.saturating_add(nanos(self.limits.longest_life()))
+            };
+            if was_live && until > now {
                 self.table.end(slot, until, now);
             } else {
                 self.table.take(slot);
@@ -277,7 +297,16 @@ impl Registry {
 
     /// Whether a request for `peer` may be taken at all.
     fn admit(&self, now: Nanos, peer: &str, proof: Option<&RegistryProof>) -> Result<(), Refused> {
-        if proof.is_some() {
+        if let Some(proof) = proof {
+            let stood_ms = self.own(peer).map_or(0, |record| record.stamp.proven_ms);
+            if proof.time_ms < stood_ms {
+                // Other relays keep what was signed last, so this one must too.
+                return Err(Refused::Outdated {
+                    peer: peer.to_owned(),
+                    signed_ms: proof.time_ms,
+                    stood_ms,
+                });
+            }
             return Ok(());
         }
         if self.limits.signed_only {
@@ -382,6 +411,13 @@ impl Registry {
             changed: 0,
         })
     }
+}
+
+/// Until when something older may come than what was signed at `proven_ms`.
+fn signed_until(proven_ms: u64, now: Nanos) -> Nanos {
+    let skew = nanos(MAX_SKEW);
+    let until = proven_ms.saturating_mul(SECOND / 1000).saturating_add(skew);
+    until.min(now.saturating_add(2 * skew))
 }
 
 /// Proofs without the last heartbeat, which any later proof makes needless.

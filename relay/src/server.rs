@@ -244,12 +244,13 @@ fn registry(
     let opened = Store::open(directory)?;
     let mut registry = Registry::new(me, limits, Clock::after(opened.last_version));
     let (mut kept, mut gone) = (0, Vec::new());
-    for told in opened.records {
+    for stored in opened.records {
+        let told = stored.told.clone();
         let peer = told.peer_id.clone();
         // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
         let foreign = told.origin_relay_id != me && !told.proofs.is_empty();
         let incoming = record::read(told, now(), config.registry_ttl, None, None);
-        if foreign || registry.restore(now(), incoming).is_err() {
+        if foreign || registry.restore(now(), incoming, &stored).is_err() {
             gone.push(peer);
         } else {
             kept += 1;

@@ -15,9 +15,9 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_proto::v1::FederatedRegistration;
 use tokio::sync::watch;
 
+use crate::registry::Kept;
 use database::Database;
 
 /// Longest wait of a heartbeat before it is written.
@@ -37,7 +37,7 @@ pub struct Opened {
     /// The store.
     pub store: Store,
     /// Every record.
-    pub records: Vec<FederatedRegistration>,
+    pub records: Vec<Kept>,
     /// The last version that was given before.
     pub last_version: u64,
 }
@@ -49,7 +49,7 @@ pub struct Store(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    database: Database,
+    database: Mutex<Database>,
     marked: Mutex<Marked>,
     bell: Condvar,
     /// The last batch on disk, or why none will follow.
@@ -80,7 +80,7 @@ impl Store {
         let (records, last_version) = database.read().map_err(error)?;
         let store = Self(Arc::new(Shared {
             path: directory.to_owned(),
-            database,
+            database: Mutex::new(database),
             marked: Mutex::new(Marked {
                 peers: HashSet::new(),
                 batch: 1,
@@ -134,7 +134,7 @@ impl Store {
     /// When the system has no thread left.
     pub fn run(
         &self,
-        record: impl Fn(&str) -> Option<FederatedRegistration> + Send + 'static,
+        record: impl Fn(&str) -> Option<Kept> + Send + 'static,
         last_version: impl Fn() -> u64 + Send + 'static,
     ) -> std::io::Result<thread::JoinHandle<()>> {
         let store = self.clone();
@@ -146,7 +146,7 @@ impl Store {
                         let record = record(&peer);
                         (peer, record)
                     });
-                    let outcome = store.0.database.write(changes, last_version());
+                    let outcome = store.database().write(changes, last_version());
                     let outcome = outcome.map(|()| batch).map_err(|cause| StoreError {
                         path: store.0.path.clone(),
                         cause,
@@ -190,6 +190,11 @@ impl Store {
         Some((std::mem::take(&mut marked.peers), batch))
     }
 
+    /// Only the writer has it for long.
+    fn database(&self) -> MutexGuard<'_, Database> {
+        self.0.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn marked(&self) -> MutexGuard<'_, Marked> {
         self.0.marked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,9 +204,12 @@ impl Store {
 mod tests {
     use std::collections::HashMap;
 
+    use agentanycast_proto::v1::FederatedRegistration;
+    use prost::Message as _;
+
     use super::*;
 
-    type Table = Arc<Mutex<HashMap<String, FederatedRegistration>>>;
+    type Table = Arc<Mutex<HashMap<String, Kept>>>;
 
     fn run(store: &Store, table: &Table) -> thread::JoinHandle<()> {
         let table = Arc::clone(table);
@@ -210,12 +218,13 @@ mod tests {
             .unwrap()
     }
 
-    fn record(peer: &str, bytes: usize) -> FederatedRegistration {
-        FederatedRegistration {
+    fn record(peer: &str, bytes: usize) -> Kept {
+        let told = FederatedRegistration {
             peer_id: peer.into(),
             agent_description: "x".repeat(bytes),
             ..FederatedRegistration::default()
-        }
+        };
+        Kept::decode(&told.encode_to_vec()).unwrap()
     }
 
     #[tokio::test]
@@ -241,10 +250,40 @@ mod tests {
         let mut sizes: Vec<_> = opened
             .records
             .iter()
-            .map(|kept| (kept.peer_id.as_str(), kept.agent_description.len()))
+            .map(|kept| (kept.told.peer_id.as_str(), kept.told.agent_description.len()))
             .collect();
         sizes.sort_unstable();
         assert_eq!(sizes, [("a", 70_000), ("b", 10)]);
+        assert_eq!(opened.last_version, 7);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_mostly_dead_is_rewritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = Table::default();
+        let opened = Store::open(directory.path()).unwrap();
+        let writer = run(&opened.store, &table);
+        table.lock().unwrap().insert("stays".into(), record("stays", 10));
+        opened.store.mark("stays");
+        // Twice what may be dead, a little of it live at a time.
+        for n in 0..160 {
+            let peer = format!("p{n}");
+            table.lock().unwrap().insert(peer.clone(), record(&peer, 1 << 20));
+            let batch = opened.store.mark(&peer);
+            opened.store.written(batch).await.unwrap();
+            table.lock().unwrap().remove(&peer);
+            opened.store.mark(&peer);
+        }
+        opened.store.stop();
+        writer.join().unwrap();
+        drop(opened);
+        let size = std::fs::metadata(directory.path().join("registry/db"))
+            .unwrap()
+            .len();
+        assert!(size < 96 << 20, "{size}");
+        let opened = Store::open(directory.path()).unwrap();
+        let peers: Vec<_> = opened.records.iter().map(|kept| &*kept.told.peer_id).collect();
+        assert_eq!(peers, ["stays"]);
         assert_eq!(opened.last_version, 7);
     }
 

@@ -8,12 +8,12 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use agentanycast_identity::{
     Keypair, PeerId,
-    proof::{RELAY_KEY, SIGNATURE_KEY, Statement, TIME_KEY},
+    proof::{AFTER_KEY, RELAY_KEY, SIGNATURE_KEY, Statement, TIME_KEY},
 };
 use agentanycast_proto::{
     bounded::{self, Bound},
@@ -34,6 +34,7 @@ use super::{
     found::Found,
     gather::Asked,
     registration::{Answer, Say},
+    signing::Times,
 };
 
 /// How long a registry may take for an answer, connecting included.
@@ -67,6 +68,8 @@ pub(super) struct Registry {
     me: PeerId,
     /// Its peer id, once it has said so.
     relay: Mutex<Option<String>>,
+    /// When requests to it are signed.
+    times: Mutex<Times>,
 }
 
 /// Why a registry's address cannot be used.
@@ -114,6 +117,7 @@ impl Registry {
             me: agentanycast_identity::peer_id(&key),
             key,
             relay: Mutex::new(None),
+            times: Mutex::default(),
         })
     }
 
@@ -133,11 +137,12 @@ impl Registry {
             // It names itself in its answer, whatever that is.
             let _ = self.renew().await;
         }
-        let answered = match say {
-            Say::Register(request) => self.register(request).await,
-            Say::Renew => self.renew().await,
-            Say::Unregister => self.unregister().await,
-        };
+        let mut answered = self.tell(say).await;
+        if let Err(status) = &answered
+            && self.signs_later(status)
+        {
+            answered = self.tell(say).await;
+        }
         match answered {
             Ok(holds) => (Answer::Done(holds), None),
             Err(status) => (answer_of(&status), Some(status)),
@@ -169,6 +174,26 @@ impl Registry {
         Ok(agents
             .filter_map(|said: SkillRegistration| Found::registered(said, relay.as_deref()))
             .collect())
+    }
+
+    async fn tell(&self, say: &Say) -> Result<Duration, Status> {
+        match say {
+            Say::Register(request) => self.register(request).await,
+            Say::Renew => self.renew().await,
+            Say::Unregister => self.unregister().await,
+        }
+    }
+
+    /// Takes note of a refusal of a signature's time; whether to sign anew at once.
+    fn signs_later(&self, status: &Status) -> bool {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if status.code() == Code::Unauthenticated {
+            times.forget();
+            return false;
+        }
+        let after = status.metadata().get(AFTER_KEY);
+        let after_ms = after.and_then(|after| after.to_str().ok()?.parse().ok());
+        after_ms.is_some_and(|after_ms| times.after(SystemTime::now(), after_ms))
     }
 
     async fn register(&self, request: &RegisterSkillsRequest) -> Result<Duration, Status> {
@@ -243,9 +268,10 @@ impl Registry {
         let encoded = message.encode_to_vec();
         let mut request = Request::new(message);
         let Some(relay) = self.relay() else { return request };
-        let time_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis() as u64);
+        let time_ms = {
+            let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+            times.next(SystemTime::now())
+        };
         let statement = Statement {
             method: &format!("{SERVICE}{method}"),
             request: &encoded,
@@ -295,6 +321,8 @@ fn ttl(expires_at: Option<prost_types::Timestamp>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]

@@ -1,16 +1,22 @@
 //! Several relays in one thread, with time, network and failures of the test's making: agents register, stay,
 //! move and leave while relays are cut off from each other, stop, lose their tables, and have clocks that are up to
-//! ten minutes wrong. In the end all tables must say the same, and say what is true.
+//! ten minutes wrong. Some agents sign, by clocks that are set ahead and back. In the end all tables must say the same, and say what is true.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use agentanycast_proto::v1::SkillInfo;
+use agentanycast_identity::{Keypair, peer_id, proof::Statement};
+use agentanycast_proto::v1::{
+    HeartbeatRequest, RegisterSkillsRequest, RegistryProof, SkillInfo, UnregisterSkillsRequest,
+};
+use prost::Message as _;
 
 use super::{
     merge::{Clock, Nanos, SECOND, nanos},
     record,
 };
-use crate::registry::{Agent, Caller, Limits, Query, Reader, Registry, Source};
+use crate::registry::{
+    Agent, Caller, HEARTBEAT, Kept, Limits, Query, REGISTER, Reader, Refused, Registry, Source, UNREGISTER,
+};
 
 /// Schedules that are run.
 const SCHEDULES: u64 = 200;
@@ -52,7 +58,7 @@ struct Relay {
     pulled: BTreeMap<usize, (u64, u64)>,
     /// Of each neighbour: how far it was pushed.
     pushed: BTreeMap<usize, u64>,
-    disk: Vec<agentanycast_proto::v1::FederatedRegistration>,
+    disk: Vec<Kept>,
 }
 
 impl Relay {
@@ -60,22 +66,126 @@ impl Relay {
         time.saturating_add_signed(self.skew * 1_000_000_000)
     }
 
+    /// When the last of what it shows of a peer was signed.
+    fn signed_last(&self, peer: &str) -> Option<u64> {
+        let kept = self.registry.stored(peer)?;
+        Some(kept.told.proofs.last()?.time_ms)
+    }
+
     fn keep(&mut self, peer: &str) {
-        self.disk.retain(|kept| kept.peer_id != peer);
+        self.disk.retain(|kept| kept.told.peer_id != peer);
         self.disk.extend(self.registry.stored(peer));
     }
 }
 
+/// How far the clock of an agent that signs may be off, in seconds: as far as relays take it.
+const AGENT_SKEW: u64 = 50;
+
 /// An agent, and where it is registered; it renews what it has.
 struct Owner {
     peer: String,
+    /// What it signs with, if it does.
+    key: Option<Keypair>,
+    /// What its clock is ahead by.
+    ahead: Nanos,
+    /// It has been told to sign later than this, in milliseconds.
+    after_ms: u64,
     home: Option<usize>,
     skill: u64,
     next_beat: Nanos,
 }
 
+impl Owner {
+    /// Its identity is the seed's, so that a schedule can be run again.
+    fn new(random: &mut Random, n: usize) -> Self {
+        let key = n.is_multiple_of(4).then(|| {
+            let seed: [u8; 32] = std::array::from_fn(|_| random.below(256) as u8);
+            Keypair::ed25519_from_bytes(seed).unwrap()
+        });
+        Self {
+            peer: key
+                .as_ref()
+                .map_or_else(|| format!("agent-{n}"), |key| peer_id(key).to_string()),
+            key,
+            ahead: 0,
+            after_ms: 0,
+            home: None,
+            skill: 0,
+            next_beat: 0,
+        }
+    }
+
+    fn said(&self) -> Agent {
+        said(&self.peer, self.skill)
+    }
+
+    /// Asks a relay for something, with a signature by the agent's clock, and anew when it is told to sign later.
+    fn ask(&mut self, relay: &mut Relay, time: Nanos, method: &str) -> Result<(), Refused> {
+        let outcome = self.ask_once(relay, time, method);
+        if let Err(Refused::Outdated { stood_ms, .. }) = outcome {
+            self.after_ms = stood_ms;
+            return self.ask_once(relay, time, method);
+        }
+        outcome
+    }
+
+    fn ask_once(&self, relay: &mut Relay, time: Nanos, method: &str) -> Result<(), Refused> {
+        let now = relay.now(time);
+        let time_ms = ((time + self.ahead) / 1_000_000).max(self.after_ms + 1);
+        let caller = Caller {
+            source: Some(Source::from(std::net::IpAddr::from([192, 0, 2, 1]))),
+            proof: self.proof(method, &relay.name, time_ms),
+        };
+        let before = relay.signed_last(&self.peer);
+        match method {
+            REGISTER => relay.registry.register(now, self.said(), caller).map(|_| ())?,
+            HEARTBEAT => relay.registry.heartbeat(now, &self.peer, caller).map(|_| ())?,
+            _ => relay.registry.unregister(now, &self.peer, &[], caller)?,
+        }
+        let after = relay.signed_last(&self.peer);
+        assert!(
+            after >= before,
+            "others have what was signed at {before:?}, not {after:?}"
+        );
+        Ok(())
+    }
+
+    fn proof(&self, method: &str, relay: &str, time_ms: u64) -> Option<RegistryProof> {
+        let key = self.key.as_ref()?;
+        let peer_id = self.peer.clone();
+        let request = match method {
+            REGISTER => RegisterSkillsRequest {
+                skills: self.said().skills,
+                peer_id,
+                ..RegisterSkillsRequest::default()
+            }
+            .encode_to_vec(),
+            HEARTBEAT => HeartbeatRequest { peer_id }.encode_to_vec(),
+            _ => UnregisterSkillsRequest {
+                peer_id,
+                skill_ids: Vec::new(),
+            }
+            .encode_to_vec(),
+        };
+        let statement = Statement {
+            method,
+            request: &request,
+            relay,
+            time_ms,
+        };
+        Some(RegistryProof {
+            signature: statement.sign(key).unwrap(),
+            method: method.to_owned(),
+            time_ms,
+            request,
+        })
+    }
+}
+
 struct World {
     random: Random,
+    /// Of keys and clocks of agents.
+    signing: Random,
     time: Nanos,
     relays: Vec<Relay>,
     links: Vec<(usize, usize)>,
@@ -88,6 +198,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut signing = Random(seed.wrapping_mul(0xD134_2543_DE82_EF95) | 1);
         let count = 3 + random.below(2) as usize;
         let relay = |place: usize| Relay {
             name: format!("relay-{place}"),
@@ -110,19 +221,15 @@ impl World {
             1 => ("ring", line.chain([(0, count - 1)]).collect()),
             _ => ("star", (1..count).map(|place| (0, place)).collect()),
         };
-        let agents = (0..AGENTS).map(|n| Owner {
-            peer: format!("agent-{n}"),
-            home: None,
-            skill: 0,
-            next_beat: 0,
-        });
+        let agents: Vec<Owner> = (0..AGENTS).map(|n| Owner::new(&mut signing, n)).collect();
         Self {
             random,
+            signing,
             time: START,
             relays,
             cut: vec![false; links.len()],
             links,
-            agents: agents.collect(),
+            agents,
             shape,
         }
     }
@@ -158,6 +265,11 @@ impl World {
         if self.random.one_in(8) {
             let agent = self.random.below(AGENTS as u64) as usize;
             let home = self.random.below(self.relays.len() as u64) as usize;
+            if self.signing.one_in(3) {
+                self.agents[agent].ahead = self.signing.below(AGENT_SKEW) * SECOND;
+                // A start of the agent forgets what it signed.
+                self.agents[agent].after_ms = 0;
+            }
             match self.random.below(3) {
                 0 => self.leave(agent),
                 _ => self.register(agent, home),
@@ -181,17 +293,9 @@ impl World {
         let now = relay.now(self.time);
         for kept in std::mem::take(&mut relay.disk) {
             if relay.keeps {
-                let kept = record::read(kept, now, TTL, None, None);
-                let _ = relay.registry.restore(now, kept);
+                let read = record::read(kept.told.clone(), now, TTL, None, None);
+                let _ = relay.registry.restore(now, read, &kept);
             }
-        }
-    }
-
-    fn caller() -> Caller {
-        let source = Source::from(std::net::IpAddr::from([192, 0, 2, 1]));
-        Caller {
-            source: Some(source),
-            proof: None,
         }
     }
 
@@ -206,14 +310,10 @@ impl World {
             return;
         }
         let owner = &mut self.agents[agent];
-        let now = relay.now(self.time);
-        relay
-            .registry
-            .register(now, said(&owner.peer, skill), Self::caller())
-            .unwrap();
+        owner.skill = skill;
+        owner.ask(relay, self.time, REGISTER).unwrap();
         relay.keep(&owner.peer);
         owner.home = Some(home);
-        owner.skill = skill;
         owner.next_beat = self.time + nanos(TTL) / 3;
     }
 
@@ -222,11 +322,7 @@ impl World {
         let Some(home) = owner.home.take() else { return };
         let relay = &mut self.relays[home];
         if relay.up {
-            let now = relay.now(self.time);
-            relay
-                .registry
-                .unregister(now, &owner.peer, &[], Self::caller())
-                .unwrap();
+            owner.ask(relay, self.time, UNREGISTER).unwrap();
             relay.keep(&owner.peer);
         }
     }
@@ -264,17 +360,9 @@ impl World {
         if !relay.up {
             return;
         }
-        let now = relay.now(self.time);
-        if relay
-            .registry
-            .heartbeat(now, &owner.peer, Self::caller())
-            .is_err()
-        {
+        if owner.ask(relay, self.time, HEARTBEAT).is_err() {
             // As an agent does that is told so.
-            relay
-                .registry
-                .register(now, said(&owner.peer, owner.skill), Self::caller())
-                .unwrap();
+            owner.ask(relay, self.time, REGISTER).unwrap();
         }
         relay.keep(&owner.peer);
     }

@@ -1,7 +1,11 @@
 //! What every call has in common: where it came from, what its metadata prove, and how a refusal is said.
 
-use agentanycast_identity::proof::{SIGNATURE_KEY, Statement, TIME_KEY};
-use tonic::{Extensions, Status, metadata::MetadataMap, transport::server::TcpConnectInfo};
+use agentanycast_identity::proof::{AFTER_KEY, SIGNATURE_KEY, Statement, TIME_KEY};
+use tonic::{
+    Code, Extensions, Status,
+    metadata::{MetadataMap, MetadataValue},
+    transport::server::TcpConnectInfo,
+};
 
 use crate::{
     handle::{Failed, Handle},
@@ -61,6 +65,8 @@ pub(super) fn caller(
     };
     let proof = handle.prove(source, signature).map_err(|error| match error {
         BadProof::Busy { .. } => Status::resource_exhausted(error.to_string()),
+        // The start itself is not too early.
+        BadProof::Former { started_ms, .. } => sign_after(started_ms.saturating_sub(1), error.to_string()),
         error => Status::unauthenticated(error.to_string()),
     })?;
     Ok(Caller {
@@ -79,6 +85,13 @@ pub(super) fn status(error: &Failed) -> Status {
     }
 }
 
+/// A refusal that says when the next request has to be signed.
+fn sign_after(time_ms: u64, text: String) -> Status {
+    let mut metadata = MetadataMap::new();
+    metadata.insert(AFTER_KEY, MetadataValue::from(time_ms));
+    Status::with_metadata(Code::FailedPrecondition, text, metadata)
+}
+
 pub(super) fn refusal(refused: &Refused) -> Status {
     let text = refused.to_string();
     match refused {
@@ -87,5 +100,6 @@ pub(super) fn refusal(refused: &Refused) -> Status {
         Refused::NotFound(_) => Status::not_found(text),
         Refused::Denied(_) => Status::permission_denied(text),
         Refused::Unsigned => Status::unauthenticated(text),
+        Refused::Outdated { stood_ms, .. } => sign_after(*stood_ms, text),
     }
 }

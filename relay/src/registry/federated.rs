@@ -10,7 +10,7 @@ use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use prost::Message as _;
 
 use super::{
-    Agent, Refused, Registry, agent,
+    Agent, Kept, Refused, Registry, agent,
     source::{Kind, Source},
     table::{Live, Record},
     timestamp,
@@ -235,19 +235,22 @@ impl Registry {
     }
 
     /// A record of this relay as it is kept on disk: the times are absolute there. None if there is none.
-    pub fn stored(&self, peer: &str) -> Option<FederatedRegistration> {
+    pub fn stored(&self, peer: &str) -> Option<Kept> {
         let record = self.own(peer)?;
         let mut told = tell(record)?;
         told.expires_at = Some(timestamp(record.expires));
         told.version = record.stamp.version;
-        Some(told)
+        Some(Kept {
+            told,
+            source: record.source,
+        })
     }
 
-    /// Puts back what was kept on disk, unless it has expired. `proven_ms` is what its proofs are worth.
+    /// Puts back what was kept on disk, unless it has expired, in the share that `stored` had. `kept` is that as it reads.
     ///
     /// # Errors
     /// When it is not within the limits of now.
-    pub fn restore(&mut self, now: Nanos, kept: Incoming) -> Result<(), Refused> {
+    pub fn restore(&mut self, now: Nanos, kept: Incoming, stored: &Kept) -> Result<(), Refused> {
         self.check_incoming(&kept)?;
         let stamp = Stamp {
             proven_ms: kept.proven_ms,
@@ -261,7 +264,7 @@ impl Registry {
             via: None,
             ..kept
         };
-        let record = self.incoming_record(now, kept, stamp, None)?;
+        let record = self.incoming_record(now, kept, stamp, stored.source)?;
         self.table.put(record, now);
         Ok(())
     }

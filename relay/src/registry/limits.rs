@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use agentanycast_identity::proof::MAX_SKEW;
+
 /// The bounds of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -73,8 +75,19 @@ impl Limits {
         self.ttl.saturating_mul(2)
     }
 
-    /// How long it is remembered that a registration is over: longer than any copy of it can live.
+    /// Most entries that all strangers together may push.
+    pub(super) fn strangers(&self) -> usize {
+        self.federated / 2
+    }
+
+    /// Most bytes of those.
+    pub(super) fn stranger_bytes(&self) -> usize {
+        self.federated_bytes / 2
+    }
+
+    /// How long it is remembered that a registration is over: longer than any copy of it can live, and than anything
+    /// that was signed before its end could still be taken.
     pub(super) fn tombstone_life(&self) -> Duration {
-        self.ttl.saturating_mul(10)
+        self.ttl.saturating_mul(10).max(MAX_SKEW * 2)
     }
 }

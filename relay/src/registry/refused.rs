@@ -25,6 +25,19 @@ pub enum Refused {
         "peer {0} has proven that this id is its own, so only requests that it has signed can change its entry"
     )]
     Denied(String),
+    /// The peer has signed something newer.
+    #[error(
+        "peer {peer} has signed a newer request, at {stood_ms} ms since 1970, {} s after this one; set the clock, or sign with a later time",
+        stood_ms.saturating_sub(*signed_ms).div_ceil(1000)
+    )]
+    Outdated {
+        /// Whose entry it is.
+        peer: String,
+        /// When this one was signed.
+        signed_ms: u64,
+        /// When the newer one was.
+        stood_ms: u64,
+    },
     /// Only signed requests are taken.
     #[error("this registry takes only signed requests; sign them, or ask another registry")]
     Unsigned,

@@ -1,4 +1,4 @@
-//! Whether there is room for a record: in its table, in the share of its origin, in that of its source.
+//! Whether there is room for a record: in its table, in the share of its origin or of all strangers, in that of its source.
 //!
 //! PURE. The one rule: what makes nothing larger is always taken. So an entry can be renewed and ended when everything
 //! is full: its tombstone has the place that it had itself.
@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::{
     HEARTBEAT, Limits, Refused, Registry, UNREGISTER,
-    source::{Held, Kind, Source},
+    source::{Held, Kind, Source, is_pushed},
     table::Record,
 };
 use crate::federation::merge::Nanos;
@@ -104,9 +104,15 @@ impl Registry {
             self.table.federated
         };
         bound_of_table(is_ours, limits).check(table, stood, wanted.takes)?;
-        if !is_ours {
+        let pushed = is_pushed(wanted.source);
+        let shared = stands.filter(|record| is_pushed(record.source) == pushed);
+        let shared = shared.map(Record::held).unwrap_or_default();
+        if pushed {
+            // What a stranger says of an origin takes nothing of what that origin may have.
+            bound_of_strangers(limits).check(self.table.strangers, shared, wanted.takes)?;
+        } else if !is_ours {
             let held = self.table.origins.of(wanted.origin);
-            bound_of_origin(limits).check(held, stood, wanted.takes)?;
+            bound_of_origin(limits).check(held, shared, wanted.takes)?;
         }
         if let Some(source) = wanted.source {
             let paid = stands.filter(|record| record.source == Some(source));
@@ -165,6 +171,20 @@ fn bound_of_table(is_ours: bool, limits: &Limits) -> Bound {
         entries: limits.federated,
         bytes: limits.federated_bytes,
         advice: "let some expire",
+    }
+}
+
+/// Half of the table: the rest is for relays that this one was told of.
+fn bound_of_strangers(limits: &Limits) -> Bound {
+    Bound {
+        what: [
+            "entries pushed by relays that this one was not told of",
+            "entries pushed by relays that this one was not told of, those that have ended of late among them",
+            "bytes of all entries pushed by relays that this one was not told of",
+        ],
+        entries: limits.strangers(),
+        bytes: limits.stranger_bytes(),
+        advice: "let some expire, or have this relay told of yours",
     }
 }
 

@@ -65,12 +65,22 @@ pub(super) enum Kind {
     Pushed,
 }
 
+/// Whether a record counts as a stranger's.
+pub(super) fn is_pushed(source: Option<(Source, Kind)>) -> bool {
+    matches!(source, Some((_, Kind::Pushed)))
+}
+
 impl<K: Hash + Eq> Shares<K> {
     pub(super) fn of<Q: Hash + Eq + ?Sized>(&self, whose: &Q) -> Held
     where
         K: Borrow<Q>,
     {
         self.0.get(whose).copied().unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn each(&self) -> impl Iterator<Item = (&K, Held)> {
+        self.0.iter().map(|(whose, held)| (whose, *held))
     }
 
     #[cfg(test)]

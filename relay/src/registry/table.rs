@@ -15,7 +15,7 @@ use super::{
     names::{Names, SetId},
     places::{Class, Place, Seeded, Slot},
     room,
-    source::{Held, Kind, Shares, Source},
+    source::{Held, Kind, Shares, Source, is_pushed},
 };
 use crate::federation::merge::{Nanos, Stamp, Versioned};
 
@@ -113,8 +113,10 @@ pub(super) struct Table {
     changes: BTreeMap<u64, Slot>,
     last_change: u64,
     pub(super) sources: Shares<(Source, Kind)>,
-    /// Of each other relay.
+    /// Of each other relay, without what strangers say of it.
     pub(super) origins: Shares<Arc<str>>,
+    /// Of all that are no relays of our choice, in whatever name they push.
+    pub(super) strangers: Held,
     /// Of this one.
     pub(super) local: Held,
     /// Of all others.
@@ -135,6 +137,7 @@ impl Table {
             last_change: 0,
             sources: Shares::default(),
             origins: Shares::default(),
+            strangers: Held::default(),
             local: Held::default(),
             federated: Held::default(),
         }
@@ -252,7 +255,11 @@ impl Table {
             self.local.remove(held);
         } else {
             self.federated.remove(held);
-            self.origins.remove(&record.origin, held);
+            if is_pushed(record.source) {
+                self.strangers.remove(held);
+            } else {
+                self.origins.remove(&record.origin, held);
+            }
         }
         Some(record)
     }
@@ -268,7 +275,11 @@ impl Table {
             self.local.add(held);
         } else {
             self.federated.add(held);
-            self.origins.add(Arc::clone(&record.origin), held);
+            if is_pushed(record.source) {
+                self.strangers.add(held);
+            } else {
+                self.origins.add(Arc::clone(&record.origin), held);
+            }
         }
         self.slots[slot as usize] = Some(record);
     }

@@ -1,6 +1,6 @@
 //! The registry against a naive model, and each rule by itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use agentanycast_proto::v1::{SkillInfo, SkillRegistration};
 use prost::Message as _;
@@ -11,6 +11,7 @@ use crate::federation::merge::SECOND;
 mod federation;
 mod model;
 mod room;
+mod signed;
 
 /// A moment long after 1970.
 const START: Nanos = 1_800_000_000 * SECOND;

@@ -1,7 +1,10 @@
 //! The database under the store: sled, with what 0.34.7 needs to be durable (flush, then sync the file; no value above
 //! 64 KiB; no half-written snapshot at the start; a damaged one is moved aside).
 //!
-//! A record takes the keys `length of the peer ‖ peer ‖ number of the piece`.
+//! A record takes the keys `length of the peer ‖ peer ‖ number of the piece`. sled never gives room back, so a database
+//! that is mostly dead is written anew beside it and takes its place (`generation`).
+
+mod generation;
 
 use std::{
     fs::{self, DirBuilder, File, TryLockError},
@@ -12,8 +15,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use agentanycast_proto::v1::FederatedRegistration;
-use prost::Message as _;
+use generation::Sizes;
+
+use crate::registry::Kept;
 
 /// Largest piece of a record: larger values become files that are never synced.
 const PIECE: usize = 48 << 10;
@@ -22,6 +26,8 @@ const PIECE: usize = 48 << 10;
 const CACHE: u64 = 8 << 20;
 
 const SEGMENT: usize = 8 << 20;
+
+const RECORDS: &str = "records";
 
 /// The tree of what is not a record.
 const MARKS: &str = "marks";
@@ -32,11 +38,20 @@ const BIRTH: &str = "born";
 
 #[derive(Debug)]
 pub(super) struct Database {
+    directory: PathBuf,
+    /// None when it could not be opened again; nothing is written then.
+    open: Option<Open>,
+    sizes: Sizes,
+    _lock: File,
+}
+
+/// A database that is in use.
+#[derive(Debug)]
+struct Open {
     records: sled::Tree,
     marks: sled::Tree,
     db: sled::Db,
     file: File,
-    _lock: File,
 }
 
 impl Database {
@@ -48,9 +63,10 @@ impl Database {
             .create(directory)
             .map_err(|error| format!("{error}; give a directory that can be made or written"))?;
         let lock = lock(directory)?;
-        let path = directory.join("registry");
-        let db = match open_sled(&path) {
-            Ok(db) => db,
+        generation::settle(directory).map_err(failed)?;
+        let path = directory.join(generation::NAME);
+        let open = match Open::at(&path) {
+            Ok(open) => open,
             Err(
                 error @ (sled::Error::Corruption { .. }
                 | sled::Error::ReportableBug(_)
@@ -59,22 +75,108 @@ impl Database {
                 let aside = aside(directory);
                 fs::rename(&path, &aside).map_err(failed)?;
                 tracing::error!(%error, aside = %aside.display(), "the registry's store was damaged and moved there");
-                open_sled(&path).map_err(|error| error.to_string())?
+                Open::at(&path).map_err(|error| error.to_string())?
             }
             Err(error) => return Err(error.to_string()),
         };
-        let tree = |name: &str| db.open_tree(name).map_err(|error| error.to_string());
         Ok(Self {
-            records: tree("records")?,
-            marks: tree(MARKS)?,
-            file: File::open(path.join("db")).map_err(failed)?,
-            db,
+            directory: directory.to_owned(),
+            open: Some(open),
+            sizes: Sizes::default(),
             _lock: lock,
         })
     }
 
     /// Everything. A record that cannot be read is left out, with a line in the log.
-    pub(super) fn read(&self) -> Result<(Vec<FederatedRegistration>, u64), String> {
+    pub(super) fn read(&self) -> Result<(Vec<Kept>, u64), String> {
+        self.opened()?.read()
+    }
+
+    /// Puts records in the place of those that these peers have; on disk when it returns.
+    pub(super) fn write(
+        &mut self,
+        changes: impl Iterator<Item = (String, Option<Kept>)>,
+        last_version: u64,
+    ) -> Result<(), String> {
+        let open = self.opened()?;
+        open.write(changes, last_version)
+            .map_err(|error| error.to_string())?;
+        let size = open.db.size_on_disk().map_err(|error| error.to_string())?;
+        if self.sizes.is_suspect(size) {
+            let live = open.live().map_err(|error| error.to_string())?;
+            if self.sizes.is_dead(size, live) {
+                self.rewrite(size)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn opened(&self) -> Result<&Open, String> {
+        self.open
+            .as_ref()
+            .ok_or_else(|| "could not be opened again".to_owned())
+    }
+
+    /// Writes the next generation and takes it in the place of this one.
+    fn rewrite(&mut self, size: u64) -> Result<(), String> {
+        let next = self.directory.join(generation::NEXT);
+        if let Err(error) = self.opened()?.copy_to(&next) {
+            // This one is whole. Another try when it has grown as much again.
+            tracing::warn!(%error, size, "the registry's store could not be rewritten, and stays as it is");
+            self.sizes.rewritten = size;
+            return Ok(());
+        }
+        self.open = None;
+        generation::swap(&self.directory).map_err(|error| error.to_string())?;
+        let open = Open::at(&self.directory.join(generation::NAME)).map_err(|error| error.to_string())?;
+        self.sizes.rewritten = open.db.size_on_disk().map_err(|error| error.to_string())?;
+        tracing::info!(
+            from = size,
+            to = self.sizes.rewritten,
+            "the registry's store was rewritten"
+        );
+        self.open = Some(open);
+        Ok(())
+    }
+}
+
+impl Open {
+    fn at(path: &Path) -> sled::Result<Self> {
+        let db = open_sled(path)?;
+        Ok(Self {
+            records: db.open_tree(RECORDS)?,
+            marks: db.open_tree(MARKS)?,
+            file: File::open(path.join("db"))?,
+            db,
+        })
+    }
+
+    /// Bytes of all keys and values.
+    fn live(&self) -> sled::Result<u64> {
+        let mut bytes = 0;
+        for pair in &self.records {
+            let (key, value) = pair?;
+            bytes += (key.len() + value.len()) as u64;
+        }
+        Ok(bytes)
+    }
+
+    /// Makes a database of the same content at a path where there is nothing that matters; on disk when it returns.
+    fn copy_to(&self, path: &Path) -> sled::Result<()> {
+        generation::remove(path)?;
+        let next = Self::at(path)?;
+        for (from, to) in [(&self.records, &next.records), (&self.marks, &next.marks)] {
+            for pair in from {
+                let (key, value) = pair?;
+                to.insert(key, value)?;
+            }
+        }
+        next.db.flush()?;
+        next.file.sync_data()?;
+        Ok(())
+    }
+
+    fn read(&self) -> Result<(Vec<Kept>, u64), String> {
         let mut pieces: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for pair in &self.records {
             let (key, value) = pair.map_err(|error| error.to_string())?;
@@ -84,8 +186,8 @@ impl Database {
                 _ => pieces.push((peer.to_vec(), value.to_vec())),
             }
         }
-        let read = |(peer, bytes): (Vec<u8>, Vec<u8>)| match FederatedRegistration::decode(&*bytes) {
-            Ok(record) if record.peer_id.as_bytes() == peer => Some(record),
+        let read = |(peer, bytes): (Vec<u8>, Vec<u8>)| match Kept::decode(&bytes) {
+            Ok(record) if record.told.peer_id.as_bytes() == peer => Some(record),
             _ => {
                 tracing::error!(peer = %String::from_utf8_lossy(&peer), "a damaged record of the store is left out");
                 None
@@ -96,40 +198,36 @@ impl Database {
         Ok((pieces.into_iter().filter_map(read).collect(), last.unwrap_or(0)))
     }
 
-    /// Puts records in the place of those that these peers have; on disk when it returns.
-    pub(super) fn write(
+    fn write(
         &self,
-        changes: impl Iterator<Item = (String, Option<FederatedRegistration>)>,
+        changes: impl Iterator<Item = (String, Option<Kept>)>,
         last_version: u64,
-    ) -> Result<(), String> {
-        let written = || -> sled::Result<()> {
-            let mut any = false;
-            for (peer, record) in changes {
-                any = true;
-                let bytes = record.map(|record| record.encode_to_vec()).unwrap_or_default();
-                let mut batch = sled::Batch::default();
-                let mut pieces = 0_u32;
-                for piece in bytes.chunks(PIECE) {
-                    batch.insert(key(&peer, pieces), piece);
-                    pieces += 1;
-                }
-                for old in self
-                    .records
-                    .range(key(&peer, pieces)..=key(&peer, u32::MAX))
-                    .keys()
-                {
-                    batch.remove(old?);
-                }
-                self.records.apply_batch(batch)?;
+    ) -> sled::Result<()> {
+        let mut any = false;
+        for (peer, record) in changes {
+            any = true;
+            let bytes = record.map(|record| record.encode()).unwrap_or_default();
+            let mut batch = sled::Batch::default();
+            let mut pieces = 0_u32;
+            for piece in bytes.chunks(PIECE) {
+                batch.insert(key(&peer, pieces), piece);
+                pieces += 1;
             }
-            if any {
-                self.marks.insert(LAST_VERSION, &last_version.to_be_bytes())?;
-                self.db.flush()?;
-                self.file.sync_data()?;
+            for old in self
+                .records
+                .range(key(&peer, pieces)..=key(&peer, u32::MAX))
+                .keys()
+            {
+                batch.remove(old?);
             }
-            Ok(())
-        };
-        written().map_err(|error| error.to_string())
+            self.records.apply_batch(batch)?;
+        }
+        if any {
+            self.marks.insert(LAST_VERSION, &last_version.to_be_bytes())?;
+            self.db.flush()?;
+            self.file.sync_data()?;
+        }
+        Ok(())
     }
 }
 

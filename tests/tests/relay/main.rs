@@ -20,5 +20,6 @@ mod load;
 mod nat;
 mod poison;
 mod registry;
+mod signing;
 mod start;
 mod websocket;

@@ -4,10 +4,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use agentanycast_proto::v1::{
     FederatedRegistration, PushRegistrationsRequest, PushRegistrationsResponse, RegistryProof, SkillInfo,
-    SyncRegistrationsRequest,
+    SyncRegistrationsRequest, federation_service_client::FederationServiceClient,
 };
-use agentanycast_tests::Relay;
-use tonic::Code;
+use agentanycast_tests::{Relay, eventually};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
+};
 
 use crate::agents::{Signer, finds, found, now_ms, registration};
 
@@ -39,17 +42,33 @@ pub(crate) fn told(peer: &str, origin: &str) -> FederatedRegistration {
 }
 
 pub(crate) async fn push(relay: &Relay, records: Vec<FederatedRegistration>) -> PushRegistrationsResponse {
+    pushed(relay.federation().await, records).await
+}
+
+/// As [`push`], from this address of the loopback.
+async fn push_from(
+    relay: &Relay,
+    ip: &str,
+    records: Vec<FederatedRegistration>,
+) -> PushRegistrationsResponse {
+    let endpoint = Endpoint::from_shared(format!("http://{}", relay.registry)).unwrap();
+    let channel = endpoint
+        .local_address(Some(ip.parse().unwrap()))
+        .connect()
+        .await
+        .unwrap();
+    pushed(FederationServiceClient::new(channel), records).await
+}
+
+async fn pushed(
+    mut client: FederationServiceClient<Channel>,
+    records: Vec<FederatedRegistration>,
+) -> PushRegistrationsResponse {
     let request = PushRegistrationsRequest {
         relay_id: "stranger".into(),
         registrations: records,
     };
-    relay
-        .federation()
-        .await
-        .push_registrations(request)
-        .await
-        .unwrap()
-        .into_inner()
+    client.push_registrations(request).await.unwrap().into_inner()
 }
 
 async fn known(relay: &Relay) -> Vec<FederatedRegistration> {
@@ -192,6 +211,26 @@ async fn a_stranger_has_a_quota_however_many_origins_it_invents() {
     let mut client = relay.client().await;
     client.register_skills(registration("p", "own")).await.unwrap();
     assert!(finds(&relay, "own", "p").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_does_not_lock_out_the_relay_that_it_names() {
+    let other = Relay::builder().start().await;
+    let relay = Relay::builder()
+        .args(["--federated-entries=400", "--federation-sync-interval=1s"])
+        .args([format!("--federation-peers={}", other.registry)])
+        .start()
+        .await;
+    // The records of somebody who is not where the other relay is.
+    let records = (0..100).map(|n| told(&format!("fake{n}"), other.id())).collect();
+    let outcome = push_from(&relay, "127.0.0.9", records).await;
+    assert_eq!((outcome.accepted, outcome.rejected), (100, 0));
+    let mut client = other.client().await;
+    client.register_skills(registration("honest", "h")).await.unwrap();
+    eventually("the other relay's agent is known", || async {
+        finds(&relay, "h", "honest").await.then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

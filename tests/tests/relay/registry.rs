@@ -337,3 +337,26 @@ async fn a_killed_relay_comes_back_with_its_table() {
     relay.restart().await;
     assert_eq!(found(&relay, "s").await.len(), 50);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_address_has_counts_after_a_restart() {
+    let mut relay = Relay::builder()
+        .with_store()
+        .args(["--entries-per-ip=3", "--registry-ttl=1h"])
+        .start()
+        .await;
+    let mut client = relay.client().await;
+    for n in 0..3 {
+        client
+            .register_skills(registration(&format!("p{n}"), "s"))
+            .await
+            .unwrap();
+    }
+    relay.kill().await;
+    relay.restart().await;
+    let mut client = relay.client().await;
+    let refused = client.register_skills(registration("p3", "s")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    client.register_skills(registration("p0", "s")).await.unwrap();
+    assert_eq!(found(&relay, "s").await.len(), 3);
+}

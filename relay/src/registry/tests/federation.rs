@@ -147,8 +147,9 @@ fn one_origin_and_one_stranger_have_a_quota() {
     // A stranger who invents origins.
     assert_eq!(taken(&mut registry, "c", Some(1)), 10);
     assert_eq!(taken(&mut registry, "d", Some(1)), 0);
-    assert_eq!(taken(&mut registry, "e", Some(2)), 10);
-    assert_eq!(taken(&mut registry, "f", None), 5);
+    // All of them have half of the table.
+    assert_eq!(taken(&mut registry, "e", Some(2)), 7);
+    assert_eq!(taken(&mut registry, "f", None), 8);
     let error = registry
         .merge(START, told("late", "g", 1))
         .unwrap_err()
@@ -158,6 +159,29 @@ fn one_origin_and_one_stranger_have_a_quota() {
     registry
         .register(START, agent("p", &[skill("s", &[])]), from(3))
         .unwrap();
+}
+
+#[test]
+fn a_stranger_takes_nothing_of_the_share_of_the_origin_that_it_names() {
+    let limits = Limits {
+        per_origin: 10,
+        federated: 40,
+        ..Limits::default()
+    };
+    let mut registry = registry(limits);
+    for n in 0..10 {
+        let one = Incoming {
+            source: from(1).source,
+            ..told(&format!("fake{n}"), "b", 1)
+        };
+        registry.merge(START, one).unwrap();
+    }
+    for n in 0..10 {
+        registry.merge(START, told(&format!("true{n}"), "b", 1)).unwrap();
+    }
+    // What its own relay says of an agent takes its place in that relay's share again.
+    let renewed = registry.merge(START, told("fake0", "b", 2)).unwrap_err();
+    assert!(renewed.to_string().contains("one origin relay: 10"), "{renewed}");
 }
 
 #[test]
@@ -293,8 +317,16 @@ fn what_is_kept_on_disk_comes_back() {
     let later = START + 5 * SECOND;
     for peer in ["p", "q"] {
         let kept = before.stored(peer).unwrap();
-        let kept = crate::federation::record::read(kept, later, Limits::default().ttl, None, None);
-        after.restore(later, kept).unwrap();
+        let read =
+            crate::federation::record::read(kept.told.clone(), later, Limits::default().ttl, None, None);
+        after.restore(later, read, &kept).unwrap();
+    }
+    for (share, held) in before.table.sources.each() {
+        assert_eq!(
+            after.table.sources.of(share),
+            held,
+            "whoever registered pays after it too"
+        );
     }
     let found = ask(&after, later, "s", &[("a", "b")], 0, false);
     assert_eq!(peers(&found), ["p"]);

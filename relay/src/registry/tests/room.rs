@@ -2,7 +2,7 @@
 
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{source::is_pushed, *};
 
 /// An agent whose answer has about so many bytes.
 fn large(peer: &str, bytes: usize) -> Agent {
@@ -153,7 +153,7 @@ fn whoever_leaves_is_gone_everywhere_when_everything_is_full() {
             its_own_too: false,
         };
         for told in here.changes(START, 0, 1000, reader).records {
-            let told = crate::federation::record::read(told, START, limits.ttl, None, from(9).source);
+            let told = crate::federation::record::read(told, START, limits.ttl, None, None);
             there.merge(START, told).unwrap();
         }
     };
@@ -414,8 +414,14 @@ fn check_shares(registry: &Registry, limits: &Limits) -> Result<(), TestCaseErro
         within(federated, limits.federated, limits.federated_bytes),
         "{federated:?}"
     );
+    let strangers = sum(&|record| is_pushed(record.source));
+    prop_assert_eq!(strangers, registry.table.strangers);
+    prop_assert!(
+        within(strangers, limits.strangers(), limits.stranger_bytes()),
+        "{strangers:?}"
+    );
     for record in &records {
-        let held = sum(&|other| other.origin == record.origin);
+        let held = sum(&|other| other.origin == record.origin && !is_pushed(other.source));
         if record.origin != registry.me {
             prop_assert_eq!(held, registry.table.origins.of(&*record.origin));
             prop_assert!(within(held, limits.per_origin, limits.origin_bytes), "{held:?}");
