@@ -117,18 +117,21 @@ impl Follow {
         steps
     }
 
-    /// Takes what was said while no updates came, from the task as it stands, but for what the next update says.
+    /// Takes what was said while no updates came, from the task as it stands: what came before the next update. It
+    /// may have been read later than that, and what came since is told by the updates behind.
     pub fn catch_up(&mut self, task: v1::Task, next: &Update) -> Vec<Step> {
         let of_next = |message: &v1::Message| {
             let said = next.message.as_ref();
-            said.is_some_and(|said| said.message_id == message.message_id)
+            said.is_some_and(|said| !said.message_id.is_empty() && said.message_id == message.message_id)
         };
         let mut steps = Vec::new();
         let mut messages = task.messages.into_iter().peekable();
         while let Some(message) = messages.next() {
+            if of_next(&message) {
+                break;
+            }
             let is_news = message.role() == MessageRole::Agent
                 && !message.message_id.is_empty()
-                && !of_next(&message)
                 && self.messages.insert(message.message_id.clone());
             if !is_news {
                 continue;
@@ -231,6 +234,7 @@ fn hash(artifact: &v1::Artifact) -> u64 {
 #[cfg(test)]
 mod tests {
     use agentanycast_proto::v1::{Part, TextPart, UrlPart};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -339,6 +343,37 @@ mod tests {
             .collect();
         let expected = [(Working, "2"), (InputRequired, "which?"), (Working, "3")];
         assert_eq!(told, expected.map(|(status, id)| (status, id.to_owned())));
+    }
+
+    proptest! {
+        #[test]
+        fn whenever_the_task_is_read_it_is_told_in_order(
+            seen in 0..5_usize, missed in 0..5_usize, read_late in 0..5_usize,
+        ) {
+            let ids: Vec<String> = (0..=seen + missed + 5).map(|number| number.to_string()).collect();
+            let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+            let mut follow = shown(TaskStatus::Working, &names[..seen]);
+            let as_it_stands = |count: usize| v1::Task {
+                messages: names[..count]
+                    .iter()
+                    .map(|id| v1::Message { role: MessageRole::Agent.into(), ..said(id) })
+                    .collect(),
+                ..v1::Task::default()
+            };
+            let first = seen + missed;
+            let mut steps = follow.catch_up(as_it_stands(first + 1 + read_late), &update(TaskStatus::Working, Some(names[first])));
+            for id in &names[first..] {
+                steps.extend(follow.take(update(TaskStatus::Working, Some(id))));
+            }
+            let told: Vec<String> = steps
+                .into_iter()
+                .filter_map(|step| match step {
+                    Step::Tell(Event::Status { message, .. }) => Some(message?.message_id),
+                    _ => None,
+                })
+                .collect();
+            prop_assert_eq!(&told[..], &ids[seen..]);
+        }
     }
 
     fn artifact(id: &str, text: &str) -> v1::Artifact {
