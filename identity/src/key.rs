@@ -175,6 +175,15 @@ fn encode(key: &ed25519::Keypair) -> [u8; KEY_FILE_LEN] {
 
 /// Writes the key under a temporary name and gives it its own; false if that name was taken meanwhile.
 fn place(path: &Path, directory: &Path, key: &ed25519::Keypair) -> io::Result<bool> {
+    write_beside(directory, &encode(key), |temporary| claim(temporary, path))
+}
+
+/// Writes a file whole under a temporary name, sees to it that it is on the disk, and has it named.
+fn write_beside<T>(
+    directory: &Path,
+    bytes: &[u8],
+    name: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
     let temporary = directory.join(format!(".key-{:016x}.tmp", rand::random::<u64>()));
     let mut file = OpenOptions::new()
         .write(true)
@@ -182,9 +191,9 @@ fn place(path: &Path, directory: &Path, key: &ed25519::Keypair) -> io::Result<bo
         .mode(FILE_MODE)
         .open(&temporary)?;
     let placed = file
-        .write_all(&encode(key))
+        .write_all(bytes)
         .and_then(|()| file.sync_all())
-        .and_then(|()| claim(&temporary, path));
+        .and_then(|()| name(&temporary));
     // After a rename the name is gone already; after anything else this removes it.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound && placed.is_ok() => Err(error),

@@ -4,15 +4,14 @@
 //! there before the key that it leads to, and one that leads to no key that is used says nothing.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    fs::{self, File},
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
 use libp2p_identity::{Keypair, ed25519};
 
-use super::{FILE_MODE, KeyError, encode, io_error, load, parent, peer_id, sync_directory};
+use super::{KeyError, encode, io_error, load, parent, peer_id, sync_directory, write_beside};
 use crate::{
     PeerId,
     rotation::{ROTATION_LEN, Rotation, RotationError},
@@ -134,20 +133,8 @@ fn beside(key: &Path, ending: &str) -> PathBuf {
 /// Writes a file whole, in the place of what is there, and sees to it that it is on the disk.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = parent(path);
-    let temporary = directory.join(format!(".key-{:016x}.tmp", rand::random::<u64>()));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(&temporary)?;
-    let placed = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&temporary, path));
-    if placed.is_err() {
-        let _ = fs::remove_file(&temporary); // The first error is the one to tell.
-    }
-    placed.and_then(|()| sync_directory(directory))
+    write_beside(directory, bytes, |temporary| fs::rename(temporary, path))?;
+    sync_directory(directory)
 }
 
 #[cfg(test)]
