@@ -11,6 +11,8 @@ pub mod watched;
 
 use std::path::PathBuf;
 
+use bytes::Bytes;
+
 /// Longest value kept under one key, in bytes. Larger ones are split by [`Batch::put`]: sled writes
 /// values of a megabyte and more to side files that it never syncs (docs/design.md, "Store").
 pub const MAX_VALUE: usize = 60 << 10;
@@ -45,12 +47,13 @@ pub enum StoreError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Key, and its new value or None for removal, in order.
-    pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub changes: Vec<(Vec<u8>, Option<Bytes>)>,
 }
 
 impl Batch {
     /// Sets a key. The value must be at most [`MAX_VALUE`] bytes; [`Batch::put_large`] splits.
-    pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+    pub fn put(&mut self, key: Vec<u8>, value: impl Into<Bytes>) {
+        let value = value.into();
         debug_assert!(value.len() <= MAX_VALUE, "{} bytes under one key", value.len());
         self.changes.push((key, Some(value)));
     }
@@ -59,11 +62,12 @@ impl Batch {
     /// bytes big-endian. The last piece is shorter than [`MAX_VALUE`], if need be empty, so that
     /// the end shows whatever an earlier, longer value left behind. Removed by
     /// [`Batch::delete_large`], read by [`get_large`].
-    pub fn put_large(&mut self, key: &[u8], value: &[u8]) {
-        let end = value.len().is_multiple_of(MAX_VALUE).then_some(&[][..]);
-        let pieces = value.chunks(MAX_VALUE).chain(end);
-        for (number, piece) in (0_u16..).zip(pieces) {
-            self.put(piece_key(key, number), piece.to_vec());
+    pub fn put_large(&mut self, key: &[u8], value: impl Into<Bytes>) {
+        let value = value.into();
+        for number in 0..=value.len() / MAX_VALUE {
+            let from = number * MAX_VALUE;
+            let piece = value.slice(from..value.len().min(from + MAX_VALUE));
+            self.put(piece_key(key, number as u16), piece);
         }
     }
 
@@ -92,7 +96,7 @@ fn piece_key(key: &[u8], number: u16) -> Vec<u8> {
 /// An ordered key-value store.
 pub trait Store: Send + Sync + 'static {
     /// The value of a key.
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
 
     /// At most `limit` keys that start with `prefix`, with their values, in ascending order,
     /// beginning after `after`.
@@ -106,7 +110,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// A key and its value.
-pub type Pair = (Vec<u8>, Vec<u8>);
+pub type Pair = (Vec<u8>, Bytes);
 
 /// Pairs read at a time by [`for_each`].
 const PAGE: usize = 1024;
@@ -132,11 +136,12 @@ pub fn for_each<E: From<StoreError>>(
 
 /// Reads a value that [`Batch::put_large`] set.
 pub fn get_large(store: &dyn Store, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    let Some(mut value) = store.get(&piece_key(key, 0))? else {
+    let Some(first) = store.get(&piece_key(key, 0))? else {
         return Ok(None);
     };
+    let mut last = first.len();
+    let mut value = Vec::from(first);
     let mut number = 1;
-    let mut last = value.len();
     while last == MAX_VALUE {
         let Some(piece) = store.get(&piece_key(key, number))? else {
             break;

@@ -3,19 +3,19 @@
 
 use std::marker::PhantomData;
 
-use prost::{
-    Message,
-    bytes::{Buf as _, BufMut as _},
-};
+use prost::{Message, bytes::Buf as _};
 use tonic::{
     Request, Response, Status,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codec::{Codec, DecodeBuf, Decoder},
     codegen::http::uri::PathAndQuery,
     transport::Channel,
 };
 
-use crate::unfold::{self, Kind};
+use crate::{
+    codec::Writer,
+    unfold::{self, Kind},
+};
 
 /// What an answer may be.
 #[derive(Clone, Copy, Debug)]
@@ -59,23 +59,11 @@ impl<E: Message + 'static, D: Message + Default + 'static> Codec for BoundedCode
     type Decoder = Reader<D>;
 
     fn encoder(&mut self) -> Writer<E> {
-        Writer(PhantomData)
+        Writer::default()
     }
 
     fn decoder(&mut self) -> Reader<D> {
         Reader(self.0, PhantomData)
-    }
-}
-
-struct Writer<E>(PhantomData<fn(E)>);
-
-impl<E: Message> Encoder for Writer<E> {
-    type Item = E;
-    type Error = Status;
-
-    fn encode(&mut self, item: E, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        target.put(item.encode_to_vec().as_slice());
-        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@
 //! `task_note_service.proto` are additive to the published contract.
 
 pub mod bounded;
+pub mod codec;
 pub mod unfold;
 
 /// The generated messages, clients and servers.

@@ -36,6 +36,7 @@ fn generated_code_is_up_to_date() {
     let configure = || {
         tonic_prost_build::configure()
             .btree_map(".")
+            .codec_path("crate::codec::SizedCodec")
             .out_dir(fresh.path())
     };
     configure()

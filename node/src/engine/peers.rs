@@ -61,7 +61,7 @@ impl Peers {
 
     /// Sets the card of the local agent.
     pub(super) fn set_own(&mut self, card: AgentCard, batch: &mut Batch) {
-        batch.put_large(&records::key(tag::OWN_CARD, b""), &card.encode_to_vec());
+        batch.put_large(&records::key(tag::OWN_CARD, b""), card.encode_to_vec());
         self.own = Some(Arc::new(card));
     }
 
@@ -100,7 +100,7 @@ impl Peers {
                 self.cards.pop(&gone);
             }
         }
-        batch.put_large(&records::key(tag::CARD, &name), bytes);
+        batch.put_large(&records::key(tag::CARD, &name), bytes.clone());
         batch.put(
             records::key(tag::CARD_SIZE, &name),
             (bytes.len() as u64).to_be_bytes().to_vec(),

@@ -89,7 +89,7 @@ impl Queue {
                 Bytes::new()
             };
             if inline.is_empty() {
-                batch.put_large(&records::numbered(tag::BODY, &name, sequence), &frame);
+                batch.put_large(&records::numbered(tag::BODY, &name, sequence), frame.clone());
             }
             let record = EntryRecord::of(&entry, inline);
             batch.put(

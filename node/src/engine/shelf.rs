@@ -60,12 +60,12 @@ pub(super) fn write_spread(number: u64, news: &News<'_>, was_whole: bool, batch:
     let task = news.task;
     if was_whole {
         let head = HeadRecord::of(task);
-        batch.put_large(&records::key(tag::HEAD, &name), &records::encode(&head));
+        batch.put_large(&records::key(tag::HEAD, &name), records::encode(&head));
     }
     let from = if was_whole { 0 } else { news.messages_from };
     for (at, message) in task.messages.iter().enumerate().skip(from) {
         let key = records::numbered(tag::MESSAGE, &name, at as u64);
-        batch.put_large(&key, &records::encode(&**message));
+        batch.put_large(&key, records::encode(&**message));
     }
     if was_whole {
         for (at, result) in task.results.iter().enumerate() {
@@ -94,7 +94,7 @@ pub(super) fn write_spread(number: u64, news: &News<'_>, was_whole: bool, batch:
 
 fn write_result(name: &[u8], at: usize, result: &Output, batch: &mut Batch) {
     let key = records::numbered(tag::RESULT, name, at as u64);
-    batch.put_large(&key, &ResultRecord::encode_of(result));
+    batch.put_large(&key, ResultRecord::encode_of(result));
 }
 
 /// Removes a task.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
+use bytes::Bytes;
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
@@ -237,7 +238,7 @@ struct Pending {
 
 struct Link {
     stream: u64,
-    frames: mpsc::Sender<bytes::Bytes>,
+    frames: mpsc::Sender<Bytes>,
 }
 
 struct Shell {
@@ -527,7 +528,7 @@ impl Shell {
                 .batch
                 .changes
                 .iter()
-                .map(|(_, value)| value.as_ref().map_or(0, Vec::len))
+                .map(|(_, value)| value.as_ref().map_or(0, Bytes::len))
                 .sum();
             self.submitted = self.committer.submit(turn.batch, urgency);
             self.lazy = urgency == Urgency::Lazy;
@@ -648,7 +649,7 @@ impl Shell {
 
     /// Writes on stream number `stream`, or on whatever stream there is. When the courier cannot take
     /// more, its stream ends; the outbox starts again from its lowest entry on the next one.
-    fn write(&mut self, peer: PeerId, stream: Option<u64>, frame: bytes::Bytes) {
+    fn write(&mut self, peer: PeerId, stream: Option<u64>, frame: Bytes) {
         let Some(link) = self.links.get(&peer) else { return };
         if stream.is_none_or(|stream| stream == link.stream) && link.frames.try_send(frame).is_err() {
             self.links.remove(&peer);

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use tokio::sync::mpsc as tokio_mpsc;
 
 use super::{Batch, Store, StoreError};
@@ -165,7 +166,7 @@ fn weight(batch: &Batch) -> usize {
     batch
         .changes
         .iter()
-        .map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
+        .map(|(key, value)| key.len() + value.as_ref().map_or(0, Bytes::len))
         .sum()
 }
 

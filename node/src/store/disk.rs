@@ -22,6 +22,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use bytes::Bytes;
+
 use self::{
     base::{Base, Found},
     checkpoint::Checkpoints,
@@ -141,7 +143,7 @@ fn failed(error: impl std::fmt::Display) -> StoreError {
 }
 
 impl Store for DiskStore {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let layers = self.layers.read();
         let frozen = layers.frozen.as_deref();
         match layers

@@ -6,6 +6,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use bytes::Bytes;
+
 use super::{Batch, Pair, Store, StoreError};
 
 /// See the module's text.
@@ -16,8 +18,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    now: BTreeMap<Vec<u8>, Vec<u8>>,
-    durable: BTreeMap<Vec<u8>, Vec<u8>>,
+    now: BTreeMap<Vec<u8>, Bytes>,
+    durable: BTreeMap<Vec<u8>, Bytes>,
     failing: Option<StoreError>,
 }
 
@@ -49,7 +51,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         Ok(self.lock().now.get(key).cloned())
     }
 

@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+
 use super::{Batch, Pair, Store, StoreError};
 
 /// See the module's text.
@@ -37,7 +39,7 @@ impl Watched {
 }
 
 impl Store for Watched {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         self.watch(self.inner.get(key))
     }
 

@@ -888,7 +888,7 @@ pub mod registry_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.RegistryService/RegisterSkills",
             );
@@ -914,7 +914,7 @@ pub mod registry_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.RegistryService/UnregisterSkills",
             );
@@ -943,7 +943,7 @@ pub mod registry_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.RegistryService/DiscoverBySkill",
             );
@@ -969,7 +969,7 @@ pub mod registry_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.RegistryService/Heartbeat",
             );
@@ -1130,7 +1130,7 @@ pub mod registry_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RegisterSkillsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1176,7 +1176,7 @@ pub mod registry_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnregisterSkillsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1222,7 +1222,7 @@ pub mod registry_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DiscoverBySkillSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1267,7 +1267,7 @@ pub mod registry_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = HeartbeatSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1495,7 +1495,7 @@ pub mod task_note_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.TaskNoteService/PutTaskNote",
             );
@@ -1522,7 +1522,7 @@ pub mod task_note_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.TaskNoteService/DeleteTaskNote",
             );
@@ -1549,7 +1549,7 @@ pub mod task_note_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.TaskNoteService/ListTaskNotes",
             );
@@ -1578,7 +1578,7 @@ pub mod task_note_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.TaskNoteService/WatchTaskNotes",
             );
@@ -1753,7 +1753,7 @@ pub mod task_note_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PutTaskNoteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1799,7 +1799,7 @@ pub mod task_note_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteTaskNoteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1845,7 +1845,7 @@ pub mod task_note_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListTaskNotesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1892,7 +1892,7 @@ pub mod task_note_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchTaskNotesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2334,7 +2334,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/GetNodeInfo",
             );
@@ -2359,7 +2359,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/SetAgentCard",
             );
@@ -2384,7 +2384,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/ConnectPeer",
             );
@@ -2409,7 +2409,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/ListPeers",
             );
@@ -2434,7 +2434,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/GetPeerCard",
             );
@@ -2459,7 +2459,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/SendTask",
             );
@@ -2484,7 +2484,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/GetTask",
             );
@@ -2509,7 +2509,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/CancelTask",
             );
@@ -2536,7 +2536,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/SubscribeTaskUpdates",
             );
@@ -2568,7 +2568,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/SubscribeIncomingTasks",
             );
@@ -2598,7 +2598,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/UpdateTaskStatus",
             );
@@ -2625,7 +2625,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/CompleteTask",
             );
@@ -2650,7 +2650,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/FailTask",
             );
@@ -2675,7 +2675,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/SubscribeTaskStream",
             );
@@ -2704,7 +2704,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/SendStreamingArtifact",
             );
@@ -2734,7 +2734,7 @@ pub mod node_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NodeService/Discover",
             );
@@ -3020,7 +3020,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetNodeInfoSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3065,7 +3065,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetAgentCardSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3110,7 +3110,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ConnectPeerSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3155,7 +3155,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListPeersSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3200,7 +3200,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetPeerCardSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3245,7 +3245,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SendTaskSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3290,7 +3290,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetTaskSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3335,7 +3335,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CancelTaskSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3383,7 +3383,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SubscribeTaskUpdatesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3434,7 +3434,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SubscribeIncomingTasksSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3480,7 +3480,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UpdateTaskStatusSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3525,7 +3525,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CompleteTaskSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3570,7 +3570,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = FailTaskSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3618,7 +3618,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SubscribeTaskStreamSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3667,7 +3667,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SendStreamingArtifactSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3712,7 +3712,7 @@ pub mod node_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DiscoverSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3987,7 +3987,7 @@ pub mod federation_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.FederationService/SyncRegistrations",
             );
@@ -4016,7 +4016,7 @@ pub mod federation_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.FederationService/PushRegistrations",
             );
@@ -4171,7 +4171,7 @@ pub mod federation_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SyncRegistrationsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4220,7 +4220,7 @@ pub mod federation_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PushRegistrationsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4416,7 +4416,7 @@ pub mod task_list_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.TaskListService/ListTasks",
             );
@@ -4556,7 +4556,7 @@ pub mod task_list_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListTasksSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4805,7 +4805,7 @@ pub mod session_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.SessionService/Session",
             );
@@ -4963,7 +4963,7 @@ pub mod session_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SessionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5264,7 +5264,7 @@ pub mod network_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.NetworkService/GetNetwork",
             );
@@ -5404,7 +5404,7 @@ pub mod network_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetNetworkSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5859,7 +5859,7 @@ pub mod diagnostics_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.DiagnosticsService/TraceTask",
             );
@@ -5886,7 +5886,7 @@ pub mod diagnostics_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SizedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/agentanycast.v1.DiagnosticsService/GetActivity",
             );
@@ -6036,7 +6036,7 @@ pub mod diagnostics_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TraceTaskSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -6082,7 +6082,7 @@ pub mod diagnostics_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetActivitySvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

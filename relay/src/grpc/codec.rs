@@ -5,12 +5,15 @@
 
 use std::marker::PhantomData;
 
-use agentanycast_proto::unfold::{self, Kind};
+use agentanycast_proto::{
+    codec::Writer,
+    unfold::{self, Kind},
+};
 use bytes::{Buf as _, Bytes};
 use prost::Message;
 use tonic::{
     Status,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codec::{Codec, DecodeBuf, Decoder},
 };
 
 /// A message and what it was decoded from.
@@ -53,27 +56,11 @@ impl<E: Message + 'static, D: Message + Default + 'static> Codec for WholeCodec<
     type Decoder = Reader<D>;
 
     fn encoder(&mut self) -> Writer<E> {
-        Writer(PhantomData)
+        Writer::default()
     }
 
     fn decoder(&mut self) -> Reader<D> {
         Reader(self.bound, PhantomData)
-    }
-}
-
-/// Writes one message.
-#[derive(Debug)]
-pub(super) struct Writer<E>(PhantomData<fn(E)>);
-
-impl<E: Message> Encoder for Writer<E> {
-    type Item = E;
-    type Error = Status;
-
-    fn encode(&mut self, item: E, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        target.reserve(item.encoded_len());
-        item.encode(target)
-            .map_err(|error| Status::internal(error.to_string()))?;
-        Ok(())
     }
 }
 

@@ -182,10 +182,9 @@ fn a_damaged_task_stops_nothing_else() {
     let mut batch = Batch::default();
     let records = lab.nodes[A].store.scan(&[tag::TASK], None, usize::MAX).unwrap();
     let is_damaged = |value: &[u8]| records::decode::<TaskSummary>(value).unwrap().id == damaged;
-    let (key, mut value) = records.into_iter().find(|(_, value)| is_damaged(value)).unwrap();
+    let (key, value) = records.into_iter().find(|(_, value)| is_damaged(value)).unwrap();
     // A head that is none.
-    value.extend(b"\x22\x03\xff\xff\xff");
-    batch.put(key, value);
+    batch.put(key, [&value[..], b"\x22\x03\xff\xff\xff"].concat());
     lab.nodes[A].store.apply(batch).unwrap();
     lab.nodes[A].store.barrier().unwrap();
     lab.restart(A);

@@ -46,7 +46,7 @@ impl Recorder {
 }
 
 impl Store for Recorder {
-    fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, _: &[u8]) -> Result<Option<Bytes>, StoreError> {
         Ok(None)
     }
 
@@ -79,7 +79,7 @@ fn batch(number: u64, bytes: usize) -> Batch {
     let mut batch = Batch::default();
     batch
         .changes
-        .push((number.to_be_bytes().to_vec(), Some(vec![0; bytes])));
+        .push((number.to_be_bytes().to_vec(), Some(vec![0; bytes].into())));
     batch
 }
 

@@ -17,6 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+
 use super::{
     failed,
     failure::Failure,
@@ -245,25 +247,32 @@ impl Base {
     }
 
     /// The value of a key.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn get(&self, key: &[u8]) -> Result<Change, StoreError> {
         let mut missing = None;
         loop {
             let Some(cell) = self.pairs.get(key).map_err(explain)? else {
                 return Ok(None);
             };
-            match Cell::decode(&cell) {
+            match self.content(key, &cell)? {
+                Some(value) => return Ok(Some(value)),
+                // Moved since, unless it is missing in the same place twice.
+                None if missing.as_ref() != Some(&cell) => missing = Some(cell),
                 None => return Err(damaged(key)),
-                Some(Cell::Here(value)) => return Ok(Some(value.to_vec())),
-                Some(Cell::There(place)) => match values::read(&self.values, place) {
-                    Ok(value) => return value.map(Some).ok_or_else(|| damaged(key)),
-                    // Moved since, unless it is missing in the same place twice.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound && missing != Some(place) => {
-                        missing = Some(place);
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged(key)),
-                    Err(error) => return Err(failed(error)),
-                },
             }
+        }
+    }
+
+    /// What a cell stands for; None: the file that it points to is gone.
+    fn content(&self, key: &[u8], cell: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        match Cell::decode(cell) {
+            None => Err(damaged(key)),
+            Some(Cell::Here(value)) => Ok(Some(Bytes::copy_from_slice(value))),
+            Some(Cell::There(place)) => match values::read(&self.values, place) {
+                Ok(Some(value)) => Ok(Some(value.into())),
+                Ok(None) => Err(damaged(key)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(failed(error)),
+            },
         }
     }
 
@@ -283,14 +292,9 @@ impl Base {
     pub(super) fn value(&self, key: &[u8], found: Found) -> Result<Change, StoreError> {
         match found {
             Found::Above(change) => Ok(change),
-            Found::Below(cell) => match Cell::decode(&cell) {
+            Found::Below(cell) => match self.content(key, &cell)? {
+                Some(value) => Ok(Some(value)),
                 None => Err(damaged(key)),
-                Some(Cell::Here(value)) => Ok(Some(value.to_vec())),
-                Some(Cell::There(place)) => match values::read(&self.values, place) {
-                    Ok(value) => value.map(Some).ok_or_else(|| damaged(key)),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Err(damaged(key)),
-                    Err(error) => Err(failed(error)),
-                },
             },
         }
     }

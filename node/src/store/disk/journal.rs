@@ -9,7 +9,7 @@ mod record;
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, IoSlice, Write as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
@@ -45,6 +45,7 @@ impl From<io::Error> for Unreadable {
 #[derive(Debug)]
 pub(super) struct Journal {
     directory: PathBuf,
+    /// It stands where the next record goes.
     file: File,
     heading: Heading,
     sequence: u64,
@@ -72,7 +73,7 @@ impl Journal {
             number,
             nonce: rand::random(),
         };
-        file.write_all_at(&heading.encode(), 0)?;
+        (&file).write_all(&heading.encode())?;
         file.sync_all()?;
         fs::rename(&unborn, &path)?;
         File::open(directory)?.sync_all()?;
@@ -107,9 +108,10 @@ impl Journal {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let bytes = self.pending.seal(self.heading.nonce, self.sequence);
-        let end = self.at + bytes.len() as u64;
-        self.file.write_all_at(bytes, self.at)?;
+        let mut pieces = self.pending.seal(self.heading.nonce, self.sequence);
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let end = self.at + length as u64;
+        write_all(&self.file, &mut pieces)?;
         if end > self.written {
             let ahead = AHEAD - end % AHEAD;
             self.file.write_all_at(&vec![0; ahead as usize], end)?;
@@ -128,6 +130,19 @@ impl Journal {
         *self = Self::begin(&self.directory, self.number() + 1, earlier)?;
         Ok(())
     }
+}
+
+/// Writes all of these, where the file stands.
+fn write_all(mut file: &File, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while pieces.iter().any(|piece| !piece.is_empty()) {
+        match file.write_vectored(pieces) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut pieces, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn path_of(directory: &Path, number: u64) -> PathBuf {

@@ -7,10 +7,12 @@ use std::{
     ops::Bound,
 };
 
+use bytes::Bytes;
+
 use super::super::{Batch, Pair};
 
 /// What a key was changed to: its new value, or None for "removed".
-pub(super) type Change = Option<Vec<u8>>;
+pub(super) type Change = Option<Bytes>;
 
 /// The newest change of each key.
 #[derive(Debug, Default)]
@@ -114,7 +116,7 @@ mod tests {
 
     fn changes() -> impl Strategy<Value = BTreeMap<Vec<u8>, Change>> {
         let key = prop::collection::vec(0..3_u8, 0..4);
-        let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..2));
+        let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..2).prop_map(Bytes::from));
         prop::collection::btree_map(key, value, 0..20)
     }
 

@@ -100,7 +100,7 @@ fn large_values_are_split_and_come_back() {
     let value = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 + length) as u8).collect() };
     for length in lengths {
         let key = length.to_be_bytes();
-        write(&store, |batch| batch.put_large(&key, &value(length)));
+        write(&store, |batch| batch.put_large(&key, value(length)));
         assert!(all(&store, &key).values().all(|piece| piece.len() <= MAX_VALUE));
     }
     for length in lengths {
@@ -122,7 +122,7 @@ fn a_shorter_value_over_a_longer_one_is_read_alone() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
     for length in [5 * MAX_VALUE + 3, 3 * MAX_VALUE, 2 * MAX_VALUE, MAX_VALUE, 1, 0] {
-        write(&store, |batch| batch.put_large(b"k", &vec![length as u8; length]));
+        write(&store, |batch| batch.put_large(b"k", vec![length as u8; length]));
         assert_eq!(
             get_large(&store, b"k").unwrap().map(|value| value.len()),
             Some(length)
@@ -150,7 +150,7 @@ fn a_scan_goes_by_pages_and_keeps_to_its_prefix() {
         (0..10).collect::<Vec<_>>()
     );
     let second = store.scan(b"m", Some(&first[9].0), 10).unwrap();
-    assert_eq!(second[0].1, [0, 10]);
+    assert_eq!(second[0].1[..], [0, 10]);
     let last = [b"m".as_slice(), &2498_u16.to_be_bytes()].concat();
     assert_eq!(store.scan(b"m", Some(&last), 10).unwrap().len(), 1);
     assert_eq!(store.scan(b"m", None, 0).unwrap(), []);

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+
 use crate::{
     engine::records::{self, TaskSummary, tag},
     store::{Batch, Pair, Store, StoreError},
@@ -47,8 +49,8 @@ impl Fault {
 
 #[derive(Debug, Default)]
 struct State {
-    now: BTreeMap<Vec<u8>, Vec<u8>>,
-    durable: BTreeMap<Vec<u8>, Vec<u8>>,
+    now: BTreeMap<Vec<u8>, Bytes>,
+    durable: BTreeMap<Vec<u8>, Bytes>,
     armed: bool,
     seen: usize,
     failed: bool,
@@ -127,7 +129,7 @@ impl FaultyStore {
 }
 
 impl Store for FaultyStore {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let mut state = self.lock();
         self.count(&mut state, Moment::Read)?;
         Ok(state.now.get(key).cloned())

@@ -7,6 +7,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use bytes::Bytes;
+
 use crate::store::{Batch, Pair, Store, StoreError};
 
 #[derive(Default)]
@@ -16,9 +18,9 @@ pub(super) struct Disk {
 
 #[derive(Default)]
 struct State {
-    now: BTreeMap<Vec<u8>, Vec<u8>>,
+    now: BTreeMap<Vec<u8>, Bytes>,
     /// How to take back what no barrier has confirmed, oldest first.
-    undo: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    undo: Vec<(Vec<u8>, Option<Bytes>)>,
     /// Reads that still succeed before one fails.
     reads_left: Option<usize>,
     broken: Broken,
@@ -81,7 +83,7 @@ impl State {
 }
 
 impl Store for Disk {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let mut state = self.lock();
         state.read()?;
         Ok(state.now.get(key).cloned())

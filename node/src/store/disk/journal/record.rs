@@ -4,6 +4,10 @@
 //! barrier, at a multiple of 8 bytes. The header carries the segment's nonce, so that neither what an
 //! earlier use of the file left behind nor what a peer puts into a message can pass for a record.
 
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
 use super::super::super::Batch;
 
 /// Bytes of a heading, and of a record's header.
@@ -14,6 +18,9 @@ const ALIGN: usize = 8;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"AAJRNL01";
 const RECORD_MAGIC: &[u8; 4] = b"AARC";
+
+/// Values of this many bytes or more are not copied to be written.
+const LARGE: usize = 4 << 10;
 
 /// Length that stands for "removed".
 const REMOVED: u32 = u32::MAX;
@@ -53,57 +60,100 @@ impl Heading {
 /// A record in the making: what is applied before one barrier, so that a write that was cut off takes
 /// all of it or nothing with it.
 #[derive(Debug)]
-pub(super) struct Record(Vec<u8>);
+pub(super) struct Record {
+    /// The header, and all but the large values.
+    bytes: Vec<u8>,
+    /// The large values, and behind how many of the bytes each comes: they are written from where they are.
+    large: Vec<(usize, Bytes)>,
+}
 
 impl Record {
     /// Without changes.
     pub(super) fn new() -> Self {
-        Self(vec![0; HEADER])
+        Self {
+            bytes: vec![0; HEADER],
+            large: Vec::new(),
+        }
     }
 
     /// True without changes.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.len() == HEADER
+        self.bytes.len() == HEADER
     }
 
     /// Adds the changes of a batch.
     pub(super) fn add(&mut self, batch: &Batch) {
         for (key, value) in &batch.changes {
             let length = value.as_ref().map_or(REMOVED, |value| value.len() as u32);
-            self.0.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            self.0.extend_from_slice(&length.to_le_bytes());
-            self.0.extend_from_slice(key);
-            self.0.extend_from_slice(value.as_deref().unwrap_or_default());
+            self.bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            self.bytes.extend_from_slice(&length.to_le_bytes());
+            self.bytes.extend_from_slice(key);
+            match value {
+                Some(value) if value.len() >= LARGE => self.large.push((self.bytes.len(), value.clone())),
+                value => self.bytes.extend_from_slice(value.as_deref().unwrap_or_default()),
+            }
         }
     }
 
-    /// Its bytes as number `sequence` of a segment, from 1.
-    pub(super) fn seal(&mut self, nonce: u64, sequence: u64) -> &[u8] {
-        let length = (self.0.len() - HEADER) as u32;
-        let header = &mut self.0[..HEADER];
+    /// Its bytes as number `sequence` of a segment, from 1, in pieces.
+    pub(super) fn seal(&mut self, nonce: u64, sequence: u64) -> Vec<IoSlice<'_>> {
+        let large: usize = self.large.iter().map(|(_, value)| value.len()).sum();
+        let end = self.bytes.len() + large;
+        let header = &mut self.bytes[..HEADER];
         header[..4].copy_from_slice(RECORD_MAGIC);
-        header[4..8].copy_from_slice(&length.to_le_bytes());
+        header[4..8].copy_from_slice(&((end - HEADER) as u32).to_le_bytes());
         header[8..16].copy_from_slice(&nonce.to_le_bytes());
         header[16..24].copy_from_slice(&sequence.to_le_bytes());
-        let sum = checksum(&self.0);
-        self.0[24..28].copy_from_slice(&sum.to_le_bytes());
-        self.0.resize(self.0.len().next_multiple_of(ALIGN), 0);
-        &self.0
+        let mut sum = Checksum::of(&self.bytes);
+        let mut from = HEADER;
+        for (at, value) in &self.large {
+            sum.add(&self.bytes[from..*at]);
+            sum.add(value);
+            from = *at;
+        }
+        sum.add(&self.bytes[from..]);
+        self.bytes[24..28].copy_from_slice(&sum.finish().to_le_bytes());
+        let padding = end.next_multiple_of(ALIGN) - end;
+        self.bytes.resize(self.bytes.len() + padding, 0);
+        self.pieces()
+    }
+
+    fn pieces(&self) -> Vec<IoSlice<'_>> {
+        let mut pieces = Vec::with_capacity(2 * self.large.len() + 1);
+        let mut from = 0;
+        for (at, value) in &self.large {
+            pieces.extend([IoSlice::new(&self.bytes[from..*at]), IoSlice::new(value)]);
+            from = *at;
+        }
+        pieces.push(IoSlice::new(&self.bytes[from..]));
+        pieces
     }
 
     /// Makes it empty again; keeps at most `most` bytes of room.
     pub(super) fn clear(&mut self, most: usize) {
-        self.0.truncate(HEADER);
-        self.0.shrink_to(most);
+        self.large.clear();
+        self.bytes.truncate(HEADER);
+        self.bytes.shrink_to(most);
     }
 }
 
 /// Over the header up to the checksum, and the changes.
-fn checksum(record: &[u8]) -> u32 {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&record[..24]);
-    sum.update(&record[HEADER..]);
-    sum.finalize()
+struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    fn of(header: &[u8]) -> Self {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&header[..24]);
+        Self(sum)
+    }
+
+    fn add(&mut self, changes: &[u8]) {
+        self.0.update(changes);
+    }
+
+    fn finish(self) -> u32 {
+        self.0.finalize()
+    }
 }
 
 /// The record at `at`: its sequence, the bytes of its changes, and where the next one begins.
@@ -114,7 +164,9 @@ fn record_at(segment: &[u8], at: usize, nonce: u64) -> Option<(u64, &[u8], usize
     }
     let end = at + HEADER + u32_at(header, 4)? as usize;
     let record = segment.get(at..end)?;
-    (checksum(record) == u32_at(header, 24)?).then_some(())?;
+    let mut sum = Checksum::of(header);
+    sum.add(&record[HEADER..]);
+    (sum.finish() == u32_at(header, 24)?).then_some(())?;
     Some((
         u64_at(header, 16)?,
         &record[HEADER..],
@@ -164,7 +216,7 @@ fn decode(mut bytes: &[u8]) -> Option<Batch> {
         } else {
             let (value, rest) = rest.split_at_checked(length as usize)?;
             bytes = rest;
-            Some(value.to_vec())
+            Some(Bytes::copy_from_slice(value))
         };
         batch.changes.push((key.to_vec(), value));
     }
@@ -189,9 +241,15 @@ mod tests {
 
     fn batches() -> impl Strategy<Value = Vec<Batch>> {
         let key = prop::collection::vec(any::<u8>(), 0..40);
-        let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..200));
+        let long = prop::collection::vec(any::<u8>(), LARGE - 1..LARGE + 2);
+        let value = prop_oneof![9 => prop::collection::vec(any::<u8>(), 0..200), 1 => long];
+        let value = prop::option::of(value.prop_map(Bytes::from));
         let batch = prop::collection::vec((key, value), 0..5).prop_map(|changes| Batch { changes });
         prop::collection::vec(batch, 0..6)
+    }
+
+    fn written(pieces: Vec<IoSlice<'_>>) -> Vec<u8> {
+        pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
     }
 
     /// The segment of these batches, where each record ends, and what an earlier use left behind it.
@@ -206,7 +264,7 @@ mod tests {
         for (batch, sequence) in batches.iter().zip(1..) {
             let mut record = Record::new();
             record.add(batch);
-            bytes.extend_from_slice(record.seal(NONCE, sequence));
+            bytes.extend(written(record.seal(NONCE, sequence)));
             ends.push(bytes.len());
         }
         bytes.extend_from_slice(left_behind);
@@ -217,8 +275,8 @@ mod tests {
         #[test]
         fn what_was_written_is_read(batches in batches()) {
             let mut earlier = Record::new();
-            let earlier = earlier.seal(NONCE + 1, batches.len() as u64 + 1);
-            let (bytes, _) = segment(&batches, earlier);
+            let earlier = written(earlier.seal(NONCE + 1, batches.len() as u64 + 1));
+            let (bytes, _) = segment(&batches, &earlier);
             prop_assert_eq!(Heading::decode(&bytes), Some(Heading { number: 7, nonce: NONCE }));
             prop_assert_eq!(decode_all(&bytes, NONCE), Ok(batches));
         }
