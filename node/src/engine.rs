@@ -31,6 +31,7 @@ mod records;
 mod refusals;
 mod refuse;
 mod seen;
+mod sending;
 mod shelf;
 mod shell;
 mod spans;

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
-    core::{Core, envelope},
+    core::Core,
+    sending::envelope,
     tally::Direction,
     trace::Trace,
     turn::{Effect, Now},

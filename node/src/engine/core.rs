@@ -2,7 +2,7 @@
 //!
 //! No I/O but reading the store, no async, no clock and no randomness of its own: `now` and a seed
 //! come in. Every method changes the state and collects a `Turn`: one batch for the store and the
-//! effects that may be let out only once that batch is durable. `originate`, `assign`, `receive`
+//! effects that may be let out only once that batch is durable. `originate`, `assign`, `receive`, `sending`
 //! and `clockwork` hold what can happen; this file holds what they have in common.
 
 use std::{
@@ -13,27 +13,19 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{
-    A2aEnvelope, Message, MessageRole, Part, TextPart, a2a_envelope::Payload, part::Content,
-};
+use agentanycast_proto::v1::{Message, MessageRole, Part, TextPart, part::Content};
 use lru::LruCache;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{
     feed::{Delivery, Feed},
     queue::Queue,
-    records::{self, tag},
     table::{Slot, TaskTable, unless_damaged},
-    tally::{Direction, Tally},
-    trace::Trace,
+    tally::Tally,
     turn::{Change, Effect, Limits, Now, RouteNews, Turn},
 };
 use crate::{
-    delivery::{
-        dedup::Seen,
-        inbox,
-        outbox::{Action, Depths, Kind},
-    },
+    delivery::{dedup::Seen, outbox::Depths},
     store::{Batch, Store, StoreError, watched::Watched},
     task::{Output, Role, Status, Task},
 };
@@ -64,7 +56,7 @@ pub struct Core {
     pub(super) claims: HashMap<String, super::assign::Claim>,
     pub(super) connected: HashSet<PeerId>,
     /// Peers that the network is asked to reach.
-    wanted: HashSet<PeerId>,
+    pub(super) wanted: HashSet<PeerId>,
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
     pub(super) tally: Tally,
@@ -431,171 +423,5 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// Puts an envelope into the peer's queue. It was checked to fit.
-    pub(super) fn send(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        task: &str,
-        kind: Kind,
-        payload: Payload,
-        trace: Trace<'_>,
-    ) -> Result<(), StoreError> {
-        let peer = self.queue_to(peer);
-        let id = self.new_id();
-        self.tally.message(Direction::Outbound, inbox::type_of(&payload));
-        self.queue(peer)?;
-        let commit = self.commit();
-        let ttl = self.limits.offline_ttl;
-        let envelope = envelope(id, now, payload, trace);
-        let expires_at = ttl.map(|ttl| now.unix + ttl.as_millis() as u64);
-        if let Some(queue) = self.queues.get_mut(&peer) {
-            let first = queue.outbox.is_empty();
-            queue.push(
-                peer,
-                task,
-                kind,
-                envelope,
-                expires_at,
-                commit,
-                &mut self.turn.batch,
-            );
-            if queue.is_heavy() {
-                self.heavy.insert(peer);
-            }
-            self.dirty.insert(peer);
-            if first && !self.connected.contains(&peer) {
-                self.want(peer, true);
-            }
-        }
-        Ok(())
-    }
-
-    /// The peer's queue, made or read from the store when it is not in memory.
-    pub(super) fn queue(&mut self, peer: PeerId) -> Result<&mut Queue, StoreError> {
-        if !self.queues.contains_key(&peer) {
-            let kept = self.store.get(&records::key(tag::OUTBOX, &peer.to_bytes()))?;
-            let epoch = self.new_epoch();
-            let queue = Queue::load(kept.as_deref(), epoch, self.limits.retry_delays.clone());
-            self.queues.insert(peer, queue);
-        }
-        let retry_delays = &self.limits.retry_delays;
-        Ok(self
-            .queues
-            .entry(peer)
-            .or_insert_with(|| Queue::load(None, 1, retry_delays.clone())))
-    }
-
-    /// Asks for a peer to be reached, or lets it go.
-    pub(super) fn want(&mut self, peer: PeerId, wanted: bool) {
-        let changed = if wanted {
-            self.wanted.insert(peer)
-        } else {
-            self.wanted.remove(&peer)
-        };
-        if changed {
-            self.effect(Effect::Wanted { peer, wanted });
-        }
-    }
-
-    /// Makes sure that a stream to the peer is open or opening, for acknowledgements.
-    pub(super) fn want_stream(&mut self, peer: PeerId) {
-        if self.connected.contains(&peer)
-            && let Ok(queue) = self.queue(peer)
-            && queue.outbox.want_stream()
-        {
-            self.open_stream(peer);
-        }
-    }
-
-    fn open_stream(&mut self, peer: PeerId) {
-        let stream = self.next_stream;
-        self.next_stream += 1;
-        if let Some(queue) = self.queues.get_mut(&peer) {
-            queue.stream = stream;
-        }
-        self.effect(Effect::OpenStream { peer, stream });
-    }
-
-    fn poll_queues(&mut self, now: Now) {
-        for peer in std::mem::take(&mut self.dirty) {
-            let connected = self.connected.contains(&peer);
-            let actions = self
-                .queues
-                .get_mut(&peer)
-                .map(|queue| queue.outbox.poll(now.mono, connected));
-            for action in actions.unwrap_or_default() {
-                self.act(peer, action);
-            }
-        }
-    }
-
-    fn act(&mut self, peer: PeerId, action: Action) {
-        match action {
-            Action::OpenStream => self.open_stream(peer),
-            Action::Send(sequence) => {
-                let Some(queue) = self.queues.get_mut(&peer) else {
-                    return;
-                };
-                let stream = queue.stream;
-                match queue.frame(&*self.store, peer, sequence) {
-                    Ok(Some(frame)) => self.effect(Effect::Send { peer, stream, frame }),
-                    Ok(None) => self.on_missing(peer, sequence),
-                    // The failure is remembered by the store's watch, and stops everything.
-                    Err(error) => tracing::error!(%peer, sequence, %error, "an envelope cannot be read"),
-                }
-            }
-            Action::GiveUp(entry) => {
-                tracing::debug!(%peer, envelope = entry.id, "the peer did not answer a question; it is dropped");
-                self.left_queue(peer, &entry);
-            }
-        }
-    }
-
-    /// The bytes of an envelope that waits are gone from the store: it can never be delivered, and
-    /// its task must not wait for it in silence.
-    fn on_missing(&mut self, peer: PeerId, sequence: u64) {
-        let entry = self
-            .queues
-            .get_mut(&peer)
-            .and_then(|queue| queue.outbox.remove(sequence));
-        let Some(entry) = entry else { return };
-        tracing::error!(%peer, task = entry.task_id, sequence, "an envelope that waits is missing in the store");
-        self.left_queue(peer, &entry);
-        let now = self.now;
-        if let Err(error) = self.end(
-            now,
-            &entry.task_id,
-            Status::Failed,
-            "lost by this node's damaged store",
-        ) {
-            tracing::error!(task = entry.task_id, %error, "its task could not be ended");
-        }
-    }
-
-    /// Cleans up behind an entry that left its queue.
-    pub(super) fn left_queue(&mut self, peer: PeerId, entry: &crate::delivery::outbox::Entry) {
-        if let Some(queue) = self.queues.get_mut(&peer) {
-            queue.left(peer, entry, &mut self.turn.batch);
-            self.dirty.insert(peer);
-            if queue.outbox.is_empty() {
-                self.want(peer, false);
-            }
-        }
-    }
-}
-
-/// An envelope around a payload, without a place in a queue.
-pub(super) fn envelope(id: String, now: Now, payload: Payload, trace: Trace<'_>) -> A2aEnvelope {
-    A2aEnvelope {
-        envelope_id: id,
-        r#type: inbox::type_of(&payload) as i32,
-        timestamp: Some(super::timestamp(now.unix)),
-        payload: Some(payload),
-        trace_parent: trace.parent.to_owned(),
-        trace_state: trace.state.to_owned(),
-        ..A2aEnvelope::default()
     }
 }

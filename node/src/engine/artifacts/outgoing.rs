@@ -16,11 +16,7 @@ use tokio::{
 use super::{ACKS, Stop};
 use crate::{
     delivery::artifact::{AckEffect, Frame, Outgoing, READ_AHEAD, Refusal, Refused, split},
-    engine::{
-        Engine, EngineError, StreamRoute,
-        core::{MAX_ENVELOPE, envelope},
-        trace::Trace,
-    },
+    engine::{Engine, EngineError, StreamRoute, core::MAX_ENVELOPE, sending::envelope, trace::Trace},
     net::{FrameBatch, FrameWriter},
     spool::{SpoolWriter, WriteError},
     task::Ended,

@@ -1,0 +1,113 @@
+//! The gRPC server: its services, and what a client may take of it.
+
+use std::time::Duration;
+
+use agentanycast_proto::{
+    FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
+    v1::{
+        diagnostics_service_server::DiagnosticsServiceServer, network_service_server::NetworkServiceServer,
+        node_service_server::NodeServiceServer, session_service_server::SessionServiceServer,
+        task_list_service_server::TaskListServiceServer, task_note_service_server::TaskNoteServiceServer,
+    },
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{service::InterceptorLayer, transport::Server};
+use tower::util::MapResponseLayer;
+
+use crate::{
+    api::{Api, auth::Gate, listen::GrpcListener, too_large},
+    engine::Engine,
+    reload::Health,
+};
+
+/// What a client may send on one HTTP/2 stream ahead of what is read of it, in bytes: eight chunks, which
+/// hide the way to the agent and back.
+const STREAM_WINDOW: u32 = 512 << 10;
+
+/// The same for all streams of a connection together: no limit beyond theirs. Were it less than their sum,
+/// a few artifacts whose readers have stopped would stop everything else that their agent sends.
+const CONNECTION_WINDOW: u32 = i32::MAX as u32;
+
+/// Streams that a client may have open at once: bounds with [`STREAM_WINDOW`] what it can make us hold.
+const CONCURRENT_STREAMS: u32 = 4096;
+
+/// Largest HTTP/2 frame that is taken: a chunk of 64 KiB is one frame and not five.
+const HTTP2_FRAME: u32 = 256 << 10;
+
+/// How often a silent client is asked whether it is still there: an agent on a host that lost its
+/// power must not count as listening.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Streams that a client may reset before they are taken up; deployed SDKs drop a stream per task.
+const PENDING_RESETS: usize = 4096;
+
+/// Serves the daemon's calls until `stop`.
+pub(super) fn serve(
+    api: Api,
+    gate: Gate,
+    listener: GrpcListener,
+    (engine, mut wellbeing): (Engine, Health),
+    stop: CancellationToken,
+) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let reflection = described().build_v1()?;
+    // Older tools ask for the first version of reflection only.
+    let old_reflection = described().build_v1alpha()?;
+    let node_service = NodeServiceServer::new(api.clone())
+        .max_decoding_message_size(MAX_GRPC_MESSAGE)
+        .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let session = SessionServiceServer::new(api.clone())
+        .max_decoding_message_size(MAX_GRPC_MESSAGE)
+        .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let task_notes = TaskNoteServiceServer::new(api.clone());
+    let diagnostics = DiagnosticsServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let task_list = TaskListServiceServer::new(api)
+        .max_decoding_message_size(MAX_GRPC_MESSAGE)
+        .max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let router = Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(CONCURRENT_STREAMS)
+        .max_frame_size(HTTP2_FRAME)
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .tcp_nodelay(true)
+        .layer(MapResponseLayer::new(too_large::restate))
+        .layer(InterceptorLayer::new(gate))
+        .add_service(health_service)
+        .add_service(reflection)
+        .add_service(old_reflection)
+        .add_service(node_service)
+        .add_service(session)
+        .add_service(task_list)
+        .add_service(task_notes)
+        .add_service(network)
+        .add_service(diagnostics);
+    Ok(tokio::spawn(async move {
+        health.set_serving::<NodeServiceServer<Api>>().await;
+        let watch_health = async {
+            tokio::join!(
+                async {
+                    engine.failed().await;
+                    health.set_not_serving::<NodeServiceServer<Api>>().await;
+                },
+                wellbeing.tell(&health),
+            );
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            done = router.serve_with_incoming_shutdown(listener.into_incoming(), stop.cancelled_owned()) => {
+                if let Err(error) = done {
+                    tracing::error!(%error, "the gRPC server stopped");
+                }
+            }
+            () = watch_health => {}
+        }
+    }))
+}

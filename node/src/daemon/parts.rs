@@ -1,0 +1,249 @@
+//! What each part of the daemon is given, made of the settings.
+
+use std::{io, path::Path, sync::Arc};
+
+use agentanycast_bridge::fetch::Fetcher;
+use agentanycast_identity as identity;
+use anyhow::Context as _;
+use libp2p::{Multiaddr, multiaddr::Protocol};
+use tokio::sync::watch;
+use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
+
+use crate::{
+    anycast::{self, Routes},
+    api,
+    config::{self, Config},
+    engine::{self, Engine},
+    names::{self, Dns, Ear},
+    net,
+    policy::{
+        Rules,
+        audit::{self, Audit},
+    },
+    reload::warn_of_silence,
+    spool::Spool,
+    store::disk::DiskStore,
+};
+
+/// Where relays have their registry by default (docs/operating.md, "Relays").
+const REGISTRY_PORT: u16 = 50_052;
+
+/// What of the settings calls depend on.
+pub(super) fn limits_of(config: &Config) -> api::Limits {
+    api::Limits {
+        max_artifact_bytes: config.max_artifact_bytes.0,
+        outbound: config.bridge.outbound.enabled,
+    }
+}
+
+/// Opens the audit log, if there is to be one.
+pub(super) fn open_audit(policy: &config::Policy) -> anyhow::Result<Option<Audit>> {
+    let Some(path) = policy.audit_log_path.clone() else {
+        return Ok(None);
+    };
+    let cannot = format!("cannot open the audit log {}", path.display());
+    let settings = audit::Settings {
+        path,
+        chain: policy.audit_chain,
+        sync: policy.audit_sync,
+    };
+    Audit::start(&settings).map(Some).context(cannot)
+}
+
+/// Whom the settings let in.
+pub(super) fn read_rules(policy: &config::Policy) -> anyhow::Result<Rules> {
+    let rules = Rules::read(policy).map_err(|bad| anyhow::anyhow!("{} must be {}", bad.key, bad.allowed))?;
+    warn_of_silence(&rules);
+    Ok(rules)
+}
+
+/// Who is told what the engine does.
+pub(super) struct Hooks {
+    pub(super) routes: Routes,
+    pub(super) on_span: engine::OnSpan,
+    pub(super) ear: Ear,
+}
+
+/// How the names of peers are looked up.
+pub(super) fn names_parts(
+    config: &Config,
+    engine: &Engine,
+    net: &net::Handle,
+) -> anyhow::Result<names::Parts> {
+    Ok(names::Parts {
+        engine: engine.clone(),
+        net: net.clone(),
+        fetcher: Fetcher::new(&config.bridge.outbound)?,
+        dns: Dns::new(&config.identity.name_server)?,
+        believed_for: config.identity.cache_ttl,
+    })
+}
+
+pub(super) fn load_engine(
+    config: &Config,
+    me: identity::PeerId,
+    Hooks { routes, on_span, ear }: Hooks,
+) -> anyhow::Result<engine::Loaded> {
+    let opened = DiskStore::open(&config.store_path)?;
+    let artifacts = config.store_path.join("artifacts");
+    if let Some(aside) = &opened.moved_aside {
+        tracing::error!(path = %aside.display(), "the store was damaged; it was moved there, and an empty one begun");
+        set_aside(&artifacts, aside);
+    }
+    let unusable = || format!("cannot use the artifacts in {}", artifacts.display());
+    let spool = Spool::open(&artifacts).with_context(unusable)?;
+    let limits = engine::Limits {
+        retry_delays: config.retry_delays.clone(),
+        offline_ttl: config.offline_queue_ttl,
+        agent_grace: config.agent_grace,
+        retention: config.task_retention,
+        retention_count: usize::try_from(config.task_retention_count).unwrap_or(usize::MAX),
+        quota: config.store_quota.0,
+        max_open_tasks: usize::try_from(config.max_open_tasks).unwrap_or(usize::MAX),
+        max_artifact_bytes: config.max_artifact_bytes.0,
+        trace_share: config.telemetry.enabled.then_some(config.telemetry.sample_rate),
+    };
+    let loaded = engine::start(engine::Parts {
+        store: Arc::new(opened.store),
+        spool: spool.clone(),
+        limits,
+        me,
+        on_route: Arc::new(move |news| routes.hear(news)),
+        on_span,
+        on_card: {
+            let ear = ear.clone();
+            Arc::new(move |peer, card| ear.card(peer, card))
+        },
+        on_doubt: Arc::new(move |peer| ear.doubt(peer)),
+    })?;
+    match spool.keep_only(loaded.core().task_ids()) {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(count, "removed artifacts whose tasks are no more"),
+        Err(error) => tracing::warn!(%error, "artifacts whose tasks are no more could not be removed"),
+    }
+    Ok(loaded)
+}
+
+/// The artifacts of a database that was moved aside go with it: whoever looks into it needs both, and in
+/// the new one no task knows them.
+fn set_aside(artifacts: &Path, aside: &Path) {
+    if let Err(error) = std::fs::rename(artifacts, aside.join("artifacts"))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, "the artifacts could not be moved aside");
+    }
+}
+
+pub(super) fn net_config(
+    config: &Config,
+    keypair: identity::Keypair,
+    names: net::Names,
+    loaded: &engine::Loaded,
+) -> anyhow::Result<net::NetConfig> {
+    let authorities = config
+        .wss_ca_file
+        .as_deref()
+        .map(authorities)
+        .transpose()?
+        .unwrap_or_default();
+    Ok(net::NetConfig {
+        keypair,
+        listen_addrs: config.listen_addrs.iter().map(ToString::to_string).collect(),
+        preferred_listen: loaded.core().listened(),
+        bootstrap_peers: config.bootstrap_peers.iter().map(ToString::to_string).collect(),
+        known_addrs: loaded.core().addresses(),
+        mdns: config.enable_mdns,
+        quic: config.enable_quic,
+        relay_client: config.enable_relay_client,
+        hole_punching: config.enable_hole_punching,
+        upnp: config.enable_upnp,
+        authorities,
+        dht: dht_config(&config.anycast),
+        agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
+        names,
+        limits: net::Limits::default(),
+    })
+}
+
+/// The certificates of a file.
+fn authorities(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let unusable = || {
+        format!(
+            "wss_ca_file {}: give certificate authorities in PEM",
+            path.display()
+        )
+    };
+    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .with_context(unusable)?
+        .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
+        .collect();
+    let read = read.with_context(unusable)?;
+    anyhow::ensure!(!read.is_empty(), "{}: it holds none", unusable());
+    Ok(read)
+}
+
+pub(super) fn anycast_parts(
+    config: &Config,
+    key: identity::Keypair,
+    net: net::Handle,
+    routes: Routes,
+    listening: watch::Receiver<bool>,
+) -> anycast::Parts {
+    let named = std::iter::once(&config.anycast.registry_addr).chain(&config.anycast.registry_addrs);
+    let mut registries: Vec<String> = Vec::new();
+    for address in named.filter(|address| !address.is_empty()) {
+        if !registries.contains(address) {
+            registries.push(address.clone());
+        }
+    }
+    let guessed = registries.is_empty();
+    if guessed {
+        registries = config
+            .bootstrap_peers
+            .iter()
+            .filter_map(registry_beside)
+            .collect();
+        registries.dedup();
+    }
+    anycast::Parts {
+        key,
+        net,
+        registries,
+        guessed,
+        register: config.anycast.auto_register,
+        strategy: config.anycast.routing_strategy,
+        cache_ttl: config.anycast.cache_ttl,
+        routes,
+        listening,
+    }
+}
+
+/// Where a relay at this address has its registry, unless it was told otherwise: deployed clients name the relay only.
+fn registry_beside(relay: &Multiaddr) -> Option<String> {
+    let host = match relay.iter().next()? {
+        Protocol::Ip4(ip) => ip.to_string(),
+        Protocol::Ip6(ip) => format!("[{ip}]"),
+        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => name.into_owned(),
+        _ => return None,
+    };
+    Some(format!("{host}:{REGISTRY_PORT}"))
+}
+
+fn dht_config(anycast: &config::Anycast) -> Option<net::DhtConfig> {
+    let mode = match anycast.dht_mode {
+        config::DhtMode::Off => return None,
+        config::DhtMode::Auto => net::DhtMode::Auto,
+        config::DhtMode::Client => net::DhtMode::Client,
+        config::DhtMode::Server => net::DhtMode::Server,
+    };
+    let network = if anycast.enable_dht {
+        net::DhtNetwork::Public
+    } else {
+        net::DhtNetwork::Mesh
+    };
+    Some(net::DhtConfig {
+        network,
+        mode,
+        times: net::DhtTimes::default(),
+    })
+}
