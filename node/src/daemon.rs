@@ -13,7 +13,11 @@ use std::{
 
 use agentanycast_bridge::{Bridge, fetch::Fetcher, http::Requests};
 use agentanycast_identity as identity;
-use agentanycast_program::process;
+use agentanycast_program::{
+    process,
+    spans::OnSpan,
+    traces::{Teller, Traces},
+};
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
@@ -50,7 +54,7 @@ use crate::{
     reload::{Health, Reload, warn_of_silence},
     spool::Spool,
     store::disk::DiskStore,
-    telemetry::{self, Face, Traces},
+    telemetry::{self, Face},
 };
 
 /// Events of the network that wait for the engine.
@@ -159,7 +163,14 @@ impl Node {
         let routes = Routes::new();
         let traces_stop = CancellationToken::new();
         let traces = if config.telemetry.enabled {
-            Traces::start(&config.telemetry, me, traces_stop.clone())?
+            let teller = Teller {
+                service: "agentanycastd",
+                instance: &me.to_string(),
+                key: "telemetry.otlp_endpoint",
+                endpoint: &config.telemetry.otlp_endpoint,
+                insecure: config.telemetry.insecure,
+            };
+            Traces::start(teller, traces_stop.clone())?
         } else {
             Traces::off()
         };
@@ -338,7 +349,7 @@ fn read_rules(policy: &config::Policy) -> anyhow::Result<Rules> {
 /// Who is told what the engine does.
 struct Hooks {
     routes: Routes,
-    on_span: engine::OnSpan,
+    on_span: OnSpan,
     ear: Ear,
 }
 

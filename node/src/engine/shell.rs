@@ -8,6 +8,7 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::spans::OnSpan;
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
@@ -22,7 +23,7 @@ use super::{
     courier::{self, Report},
     lobby::Lobby,
     outside::Bell,
-    turn::{Effect, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute, OnSpan},
+    turn::{Effect, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute},
     witness::Witness,
 };
 use crate::{
