@@ -20,8 +20,8 @@ use crate::{dockerfile::Dockerfile, read, top};
 const TO_THE_LETTER: &str = "AGENTANYCAST_TEST_DOCKERFILE";
 
 /// What stands for the release profile: nothing is fetched; other people's crates are those that the tests have, and ours,
-/// without what a debugger needs, are none that others use.
-const SHARING: &str = "--offline --workspace --features tokio/test-util --config profile.dev.debug=0";
+/// with more for debuggers, are none that others use.
+const SHARING: &str = "--offline --workspace --features tokio/test-util --config profile.dev.debug=1";
 
 /// What `COPY . .` brings: everything that is in git and not in .dockerignore, as old as it is.
 fn copy(to: &Path) {
