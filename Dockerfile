@@ -20,7 +20,7 @@ LABEL org.opencontainers.image.title="AgentAnycast" \
       org.opencontainers.image.version=$VERSION \
       org.opencontainers.image.revision=$REVISION
 # One user for all: a daemon lets in only its own user, and agents in other containers share its socket.
-RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /var/lib/agentanycast agentanycast
+RUN groupadd --system --gid 10001 agentanycast && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/agentanycast agentanycast
 RUN install -d -m 0700 -o agentanycast -g agentanycast /var/lib/agentanycast /run/agentanycast
 ENV HOME=/var/lib/agentanycast
 WORKDIR /var/lib/agentanycast

@@ -5,7 +5,6 @@
 
 mod arriving;
 mod body;
-mod bulk;
 mod card;
 pub mod connection;
 mod did;
@@ -23,7 +22,6 @@ mod route;
 mod sse;
 pub mod tls;
 pub(crate) mod trace;
-mod watch;
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,7 +57,7 @@ use entry::{Admitted, Entry, Peer};
 pub(crate) use extensions::declared;
 use health::Health;
 pub(crate) use host::Host;
-use leaving::Leaving;
+use leaving::leaving;
 use refusal::Refusal;
 pub use requests::{Requests, counted};
 pub(crate) use route::peer;
@@ -196,7 +194,7 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
             Err(refusal) => return refusal.http(false),
         };
         if let Some(document) = Box::pin(did::answer(&front.0, request.uri().path())).await {
-            return Leaving::of(document, place).unwrap_or_else(|refusal| refusal.http(false));
+            return leaving(document, place).unwrap_or_else(|refusal| refusal.http(false));
         }
     }
     let Route { target, base, what } = match route::route(request.method(), request.uri().path()) {
@@ -216,7 +214,7 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
             let host = Host::of(&request);
             Box::pin(card::answer(&front.0, &target, &base, host, request.headers())).await
         };
-        return Leaving::of(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc));
+        return leaving(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc));
     }
     if !may_page_call(&front.0.config, &request) {
         return Refusal::foreign_page().http(json_rpc);
@@ -249,7 +247,7 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
         }
     };
     place.forget_body();
-    Leaving::of(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc))
+    leaving(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc))
 }
 
 /// The same entry for gRPC, which answers refusals in its own words.
@@ -270,7 +268,7 @@ async fn answer_grpc(State(front): State<Front>, mut request: Request, next: Nex
     });
     let response = next.run(request).await;
     place.forget_body();
-    Leaving::of(response, place).unwrap_or_else(|refusal| refusal.grpc())
+    leaving(response, place).unwrap_or_else(|refusal| refusal.grpc())
 }
 
 /// Whether the page that a browser sends a request for may call. Other clients do not say that they are pages.

@@ -11,7 +11,8 @@ const EXIT_CODES: &str = "Exit codes:
   2  usage
   3  the daemon cannot be reached
   4  the target was not found
-  5  time-out";
+  5  time-out
+  6  nobody could be asked who has the skill: no registry answered, or none is configured";
 
 /// Send tasks to agents, peer to peer.
 #[derive(Debug, Parser)]

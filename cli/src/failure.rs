@@ -16,6 +16,7 @@ pub(crate) enum Code {
     Daemon = 3,
     NotFound = 4,
     Timeout = 5,
+    Discovery = 6,
 }
 
 /// Why a command failed.
@@ -77,8 +78,8 @@ impl From<Error> for Failure {
             ErrorKind::PeerNotFound
             | ErrorKind::SkillNotFound
             | ErrorKind::TaskNotFound
-            | ErrorKind::CardNotFound
-            | ErrorKind::DiscoveryUnavailable => Code::NotFound,
+            | ErrorKind::CardNotFound => Code::NotFound,
+            ErrorKind::DiscoveryUnavailable => Code::Discovery,
             _ => Code::General,
         };
         Self::new(code, &format!("{:?}", error.kind()), error.to_string())

@@ -2,7 +2,8 @@
 //! daemon itself as `anycast daemon`.
 //!
 //! Exit codes: 0 done; 1 the task failed, was rejected or canceled, or something else went wrong;
-//! 2 usage; 3 the daemon cannot be reached; 4 the target was not found; 5 time-out.
+//! 2 usage; 3 the daemon cannot be reached; 4 the target was not found; 5 time-out;
+//! 6 nobody could be asked who has the skill: no registry answered, or none is configured.
 
 use std::process::ExitCode;
 

@@ -25,7 +25,7 @@ impl<K: Eq + Hash> Counts<K> {
 
     /// Counts `count` more, unless there would be more than `most`: then false, and nothing is counted.
     pub fn add(&mut self, who: K, count: usize, most: usize) -> bool {
-        let there = self.0.get(&who).copied().unwrap_or_default();
+        let there = self.of(&who);
         let then = there.saturating_add(count);
         if count == 0 || then > most {
             return count == 0;
@@ -42,6 +42,11 @@ impl<K: Eq + Hash> Counts<K> {
                 self.0.remove(who);
             }
         }
+    }
+
+    /// How many somebody has.
+    pub fn of(&self, who: &K) -> usize {
+        self.0.get(who).copied().unwrap_or_default()
     }
 
     /// Whether nobody has any.
@@ -74,6 +79,7 @@ mod tests {
                     counts.remove(&who, count);
                     *known -= count;
                 }
+                prop_assert_eq!(counts.of(&who), *known);
                 prop_assert_eq!(counts.is_empty(), model == [0; 3]);
             }
         }

@@ -18,6 +18,7 @@ mod strategy;
 
 use std::{
     collections::BTreeMap,
+    error::Error as _,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -34,6 +35,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 pub use self::found::Found;
 pub use self::registry::InvalidRegistry;
@@ -54,6 +56,8 @@ use crate::{
     net::{self, FindError, ProvideError},
 };
 
+/// Longest reason of a registry that failed, in bytes: there may be many of them in one line.
+const MAX_WHY: usize = 256;
 /// Most agents in one answer, as registries have it.
 pub const MAX_FOUND: usize = 1000;
 /// Agents in an answer when nobody says how many.
@@ -277,11 +281,39 @@ impl Anycast {
         }
     }
 
-    /// Agents with a skill and all of these tags on it, at most `limit`; those that have proven who they are first.
+    /// Agents with a skill and all of these tags on it, at most `limit`; those that have proven who they are first. When
+    /// nobody answers, those that were found last, of which no more is known than that they had the skill.
     ///
     /// # Errors
-    /// [`SearchError::NotConfigured`] and [`SearchError::NoAnswer`]; that nobody has it is an empty answer.
+    /// [`SearchError::NotConfigured`], and [`SearchError::NoAnswer`] when none is known of before either; that nobody has it
+    /// is an empty answer.
     pub async fn discover(
+        &self,
+        skill: &str,
+        tags: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Vec<Found>, SearchError> {
+        let answer = self.ask(skill, tags, limit).await;
+        let Err(SearchError::NoAnswer(failures)) = &answer else {
+            return answer;
+        };
+        // What was kept says nothing of tags.
+        let known = tags
+            .is_empty()
+            .then(|| lock(&self.inner.cache).stale(skill))
+            .flatten();
+        let Some(known) = known else { return answer };
+        tracing::warn!(
+            skill,
+            failures,
+            "no registry answered; who was found last is told"
+        );
+        let known = known.agents.iter().take(limit);
+        Ok(known.map(|candidate| candidate.found(skill)).collect())
+    }
+
+    /// Asks registries and the DHT.
+    async fn ask(
         &self,
         skill: &str,
         tags: &BTreeMap<String, String>,
@@ -359,7 +391,7 @@ impl Anycast {
 
     async fn look_again(&self, skill: &str) -> Result<Kept, SearchError> {
         let inner = &self.inner;
-        let answer = self.discover(skill, &BTreeMap::new(), USUAL_FOUND).await;
+        let answer = self.ask(skill, &BTreeMap::new(), USUAL_FOUND).await;
         let kept = match &answer {
             Err(SearchError::NoAnswer(_)) => lock(&inner.cache).stale(skill),
             _ => lock(&inner.cache).believed(inner.routes.start.elapsed(), skill),
@@ -398,7 +430,7 @@ impl Anycast {
         let questions = inner.registries.iter().map(|registry| {
             let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
             let answer = registry.discover(skill, tags, limit);
-            let answer = answer.map_err(|status| status.message().to_owned());
+            let answer = answer.map_err(|status| why(&status));
             (registry.as_ref(), answer)
         });
         let Gathered {
@@ -433,6 +465,24 @@ impl Anycast {
             }
         }
     }
+}
+
+/// What a registry's failure says, with what lies under it: a connection that failed does not say why by itself.
+fn why(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        cause = error.source();
+        let said = error.to_string();
+        if cause.is_none() && !text.contains(&said) {
+            text = format!("{text} ({said})");
+        }
+    }
+    let text: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    text[..text.floor_char_boundary(MAX_WHY)].to_owned()
 }
 
 /// Notices when the agent comes and goes, until `stop`; then takes back what was announced in the DHT.

@@ -15,7 +15,10 @@ use std::{
 
 use agentanycast_bridge::{Bridge, http::Requests};
 use agentanycast_identity as identity;
-use agentanycast_program::process;
+use agentanycast_program::{
+    process,
+    traces::{Teller, Traces},
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +31,7 @@ use crate::{
     names, net, outbound,
     policy::audit::Audit,
     reload::{Health, Reload},
-    telemetry::{self, Face, Traces},
+    telemetry::{self, Face},
 };
 
 /// Events of the network that wait for the engine.
@@ -113,7 +116,14 @@ impl Node {
         let routes = Routes::new();
         let traces_stop = CancellationToken::new();
         let traces = if config.telemetry.enabled {
-            Traces::start(&config.telemetry, me, traces_stop.clone())?
+            let teller = Teller {
+                service: "agentanycastd",
+                instance: &me.to_string(),
+                key: "telemetry.otlp_endpoint",
+                endpoint: &config.telemetry.otlp_endpoint,
+                insecure: config.telemetry.insecure,
+            };
+            Traces::start(teller, traces_stop.clone())?
         } else {
             Traces::off()
         };

@@ -63,9 +63,8 @@ pub use self::{
     outside::{Bell, Said},
     refusals::Refusal,
     shell::{Loaded, Parts, StartError, start},
-    spans::{Span, SpanKind},
     tally::{Direction, Spread, Tally},
-    turn::{Change, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute, OnSpan, RouteNews},
+    turn::{Change, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute, RouteNews},
 };
 use self::{
     audience::Audience,

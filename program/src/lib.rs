@@ -1,7 +1,7 @@
-//! What our daemons have in common as programs: settings, log, start and end, descriptors, ports.
+//! What our daemons have in common as programs: settings, log, start and end, descriptors, ports, traces.
 //!
-//! Floor 1: it knows no protocol and no crate of ours. `settings` and `address` are pure; `logging` and `process`
-//! touch this process and nothing else.
+//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address` and `spans` are pure; `logging` and
+//! `process` touch this process and nothing else; `traces` tells a collector.
 
 pub mod address;
 #[cfg(feature = "corpus")]
@@ -11,6 +11,9 @@ pub mod logging;
 pub mod pages;
 pub mod process;
 pub mod settings;
+pub mod spans;
+#[cfg(feature = "traces")]
+pub mod traces;
 
 /// What `--version` says behind a program's name: the version, in brackets the commit where it is known, and the target.
 pub const VERSION: &str = env!("AGENTANYCAST_VERSION");

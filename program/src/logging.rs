@@ -3,6 +3,8 @@
 //! The rule for all callers: identifiers, sizes, states and reasons may be logged; the content of
 //! messages, artifacts and metadata never, at any level.
 
+mod json;
+
 use std::{
     collections::VecDeque,
     io::{self, Write},
@@ -12,7 +14,8 @@ use std::{
 };
 
 use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry, fmt,
+    EnvFilter, Layer as _, Registry,
+    fmt::{self, format::JsonFields},
     layer::SubscriberExt as _,
     util::{SubscriberInitExt as _, TryInitError},
 };
@@ -84,7 +87,10 @@ pub fn newest(most: usize) -> Vec<String> {
 pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = match format {
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Json => lines
+            .fmt_fields(JsonFields::new())
+            .event_format(json::Json)
+            .boxed(),
         LogFormat::Text => lines
             .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
             .boxed(),

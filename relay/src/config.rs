@@ -94,8 +94,10 @@ pub struct Config {
     pub api_cors_origins: Vec<String>,
     /// Not available; a value is an error line, not the end. Default: nowhere.
     pub mcp_listen: ListenOn,
-    /// Not available. Default: none.
+    /// The collector that is told of calls to the registry, `HOST:PORT` or `http(s)://HOST:PORT`. Default: none.
     pub otlp_endpoint: String,
+    /// Share of the traces that begin here that is sent, 0 to 1; others are sent as who began them says. Default: 1.
+    pub otlp_sample_rate: f64,
     /// Not available. Default: false.
     pub enable_webtransport: bool,
     /// How much is logged. Default: info.
@@ -171,6 +173,7 @@ impl Config {
             api_cors_origins: Vec::new(),
             mcp_listen: on(""),
             otlp_endpoint: String::new(),
+            otlp_sample_rate: 1.0,
             enable_webtransport: false,
             log_level: LogLevel::Info,
             log_format: LogFormat::Json,

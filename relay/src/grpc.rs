@@ -8,6 +8,7 @@ mod codec;
 mod federation;
 mod registry;
 mod threads;
+mod traced;
 mod unary;
 
 use std::time::Duration;
@@ -22,6 +23,8 @@ use tower::util::MapResponseLayer;
 
 use crate::{handle::Handle, listen::Bounded};
 use threads::Threads;
+pub use traced::Recorder;
+use traced::Traced;
 
 /// Largest request that is read: a page of another relay.
 const MAX_REQUEST: usize = 8 << 20;
@@ -39,11 +42,16 @@ const KEEPALIVE_ANSWER: Duration = Duration::from_secs(10);
 /// Largest head of a request.
 const HEADERS: u32 = 16 << 10;
 
-/// Serves until `stop`, then ends what is being answered.
+/// Serves until `stop`, then ends what is being answered. `recorder` is told of calls.
 ///
 /// # Errors
 /// When the descriptors of the services cannot be read, which a test excludes, or serving fails.
-pub async fn serve(handle: Handle, listener: TcpListener, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn serve(
+    handle: Handle,
+    listener: TcpListener,
+    recorder: Option<Recorder>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     for service in [
         "",
@@ -73,6 +81,7 @@ pub async fn serve(handle: Handle, listener: TcpListener, stop: CancellationToke
         .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
         .timeout(REQUEST_TIMEOUT)
         .tcp_nodelay(true)
+        .layer(Traced(recorder))
         .layer(MapResponseLayer::new(named))
         .add_service(registry::RegistryServer::new(handle.clone()))
         .add_service(federation::FederationServer::new(handle))

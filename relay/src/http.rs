@@ -1,5 +1,5 @@
 //! The HTTP faces: health and metrics on one port, the directory and the dashboard on another. They read, and change
-//! nothing.
+//! nothing. Whoever does not read what it asked for is given up.
 
 mod api;
 mod dashboard;
@@ -7,26 +7,28 @@ mod directory;
 mod error;
 mod events;
 mod health;
+mod unread;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use agentanycast_door::http::{self, Patience};
 use anyhow::Context as _;
 use axum::{
     Extension, Router,
     extract::ConnectInfo,
     http::{HeaderValue, Method, StatusCode},
+    middleware::from_fn_with_state,
     routing::get,
 };
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto::Builder, graceful::GracefulShutdown},
-    service::TowerToHyperService,
+    rt::{TokioExecutor, TokioTimer},
+    server::conn::auto::Builder,
 };
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Layer as _;
 use tower_http::{
     cors::{AllowOrigin, Any, CorsLayer},
@@ -35,10 +37,19 @@ use tower_http::{
 
 use crate::{federation::sync::Peers, handle::Handle, listen::Bounded, registry::Source, seats::Seats};
 use directory::Directory;
+use unread::Unread;
 
 /// How long the head of a request may take, from the moment the connection is ready for one: so long may whoever is
 /// connected also say nothing.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long clients are waited for. Who follows live events is told something every five seconds, and a browser that was
+/// given up comes again by itself.
+const PATIENCE: Patience = Patience {
+    begin: HEAD_WITHIN,
+    reader: Duration::from_secs(20),
+    quiet: HEAD_WITHIN,
+};
 
 /// How long an answer may take; live events have no end.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +74,7 @@ struct Shared {
     problems: Mutex<Vec<String>>,
     directory: Mutex<Directory>,
     followers: Seats,
+    unread: Unread,
 }
 
 impl Face {
@@ -75,6 +87,7 @@ impl Face {
             problems: Mutex::default(),
             directory: Mutex::default(),
             followers: Seats::new(FOLLOWERS, FOLLOWERS_PER_ADDRESS),
+            unread: Unread::new(),
         }))
     }
 
@@ -107,7 +120,8 @@ pub fn metrics_router(face: &Face) -> Router {
         .route("/metrics", get(health::metrics))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::not_allowed)
-        .layer(timeout());
+        .layer(timeout())
+        .layer(from_fn_with_state(face.0.unread.clone(), unread::counted));
     router.with_state(face.clone())
 }
 
@@ -123,6 +137,7 @@ pub fn api_router(face: &Face, origins: &[String]) -> anyhow::Result<Router> {
         .route("/api/v1/events", get(events::events))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::not_allowed)
+        .layer(from_fn_with_state(face.0.unread.clone(), unread::counted))
         .with_state(face.clone());
     if origins.is_empty() {
         return Ok(router);
@@ -143,29 +158,33 @@ fn timeout() -> TimeoutLayer {
 /// Serves until `stop`, HTTP/1.1 only: it needs no more, and a proxy in front of it speaks it.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let mut listener = Bounded::new(listener);
-    let connections = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN);
+    let builder = Arc::new(builder);
     loop {
         let (stream, address) = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             accepted = listener.next() => accepted,
         };
+        if let Err(error) = stream.give_up_unread(PATIENCE.reader) {
+            tracing::debug!(%address, %error, "it will be noticed late when this client does not read");
+        }
         let remote = ConnectInfo(Remote(address.ip().into()));
-        let service = TowerToHyperService::new(Extension(remote).layer(router.clone()));
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
-        let connection = connections.watch(connection.into_owned());
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%address, %error, "a connection broke off");
+        let service = Extension(remote).layer(router.clone());
+        let (builder, stop) = (Arc::clone(&builder), stop.clone());
+        connections.spawn(async move {
+            if let Err(error) = http::serve(&builder, stream, service, PATIENCE, &stop).await {
+                tracing::debug!(%address, error, "a connection broke off");
             }
         });
     }
-    connections.shutdown().await;
+    connections.close();
+    connections.wait().await;
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -75,6 +76,13 @@ impl Bounded {
 }
 
 impl Connection {
+    /// Breaks off when the client has taken nothing for so long and there is something to take. What is written goes into
+    /// the system's memory first, so a client of small answers that does not read would be noticed only when that is full.
+    pub(crate) fn give_up_unread(&self, patience: Duration) -> io::Result<()> {
+        let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        Ok(sockopt::set_tcp_user_timeout(&self.stream, millis)?)
+    }
+
     /// On its way to the runtime of another thread.
     pub(crate) fn detach(self) -> io::Result<Detached> {
         Ok(Detached(self.stream.into_std()?, self.seat))

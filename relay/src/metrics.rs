@@ -73,6 +73,8 @@ pub struct Metrics {
     pub circuits_accepted: Counter,
     /// Circuits refused.
     pub circuits_refused: Family<Reason, Counter>,
+    /// Circuits cut, by the limit that they came to.
+    pub circuits_cut: Family<Reason, Counter>,
     /// Bytes that circuits have carried, both ways.
     pub bytes: Counter<u64, AtomicU64>,
 }
@@ -99,6 +101,7 @@ impl Default for Metrics {
             circuits: Gauge::default(),
             circuits_accepted: Counter::default(),
             circuits_refused: Family::default(),
+            circuits_cut: Family::default(),
             bytes: Counter::default(),
         };
         metrics.describe_registry();
@@ -188,6 +191,11 @@ impl Metrics {
             "relay_circuits_refused",
             "Circuits refused",
             self.circuits_refused.clone(),
+        );
+        r.register(
+            "relay_circuits_cut",
+            "Circuits cut when they had carried or lasted as much as they may",
+            self.circuits_cut.clone(),
         );
         r.register(
             "relay_bytes",

@@ -8,6 +8,7 @@ mod behaviour;
 mod circuits;
 mod meter;
 mod places;
+mod standing;
 mod transport;
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
@@ -33,6 +34,7 @@ use agentanycast_program::address::{port, with_port};
 use behaviour::{Behaviour, BehaviourEvent};
 use circuits::Circuits;
 use places::Places;
+use standing::Standing;
 
 /// How long a listener may take to say where it is bound.
 const BIND: Duration = Duration::from_secs(5);
@@ -153,6 +155,7 @@ struct Running {
     metrics: Arc<Metrics>,
     places: Places,
     circuits: Circuits,
+    standing: Standing,
     /// Of each peer that has some. What ends is not always told in the order in which it began, nor always once.
     reservations: HashMap<PeerId, i64>,
 }
@@ -167,6 +170,7 @@ impl Running {
             metrics,
             places,
             circuits,
+            standing: Standing::new(config.max_circuits, config.max_circuits_per_peer),
             reservations: HashMap::new(),
         })
     }
@@ -344,6 +348,7 @@ impl Running {
             } => {
                 metrics.circuits_accepted.inc();
                 metrics.circuits.inc();
+                self.standing.opened(src_peer_id, dst_peer_id);
                 tracing::debug!(from = %src_peer_id, to = %dst_peer_id, "a circuit was opened");
             }
             relay::Event::CircuitReqDenied {
@@ -351,16 +356,38 @@ impl Running {
                 dst_peer_id,
                 status,
             } => {
-                let limit = self.circuits.limit(src_peer_id);
+                let limit = self.circuits.limit(src_peer_id).or_else(|| {
+                    let is_full = matches!(status, relay::StatusCode::ResourceLimitExceeded);
+                    is_full.then(|| self.standing.limit(src_peer_id)).flatten()
+                });
                 let reason = limit.map_or_else(|| format!("{status:?}"), ToOwned::to_owned);
                 Metrics::refused(&metrics.circuits_refused, &reason);
                 tracing::debug!(from = %src_peer_id, to = %dst_peer_id, reason, "a circuit was refused");
             }
-            relay::Event::CircuitClosed { .. } => {
+            relay::Event::CircuitClosed {
+                src_peer_id,
+                dst_peer_id,
+                error,
+            } => {
                 metrics.circuits.dec();
+                self.standing.closed(src_peer_id, dst_peer_id);
+                if let Some(reason) = error.as_ref().and_then(cut_by) {
+                    Metrics::refused(&metrics.circuits_cut, reason);
+                    tracing::debug!(from = %src_peer_id, to = %dst_peer_id, reason, "a circuit was cut");
+                }
             }
             _ => {}
         }
+    }
+}
+
+/// The setting by which a circuit was cut that ended with this error; none when it ended otherwise. The relay protocol
+/// has no other sign of it.
+fn cut_by(error: &io::Error) -> Option<&'static str> {
+    match error.get_ref() {
+        Some(cause) if cause.to_string() == "Max circuit bytes reached." => Some("circuit_bytes"),
+        None if error.kind() == io::ErrorKind::TimedOut => Some("circuit_duration"),
+        _ => None,
     }
 }
 

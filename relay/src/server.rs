@@ -10,7 +10,10 @@ use std::{
 };
 
 use agentanycast_identity::{self as identity, Keypair};
-use agentanycast_program::process;
+use agentanycast_program::{
+    process,
+    traces::{Teller, Traces},
+};
 use anyhow::Context as _;
 use tokio::{
     net::TcpListener,
@@ -23,7 +26,7 @@ use crate::{
     clock::now,
     config::{self, Config, RegistryAuth},
     federation::{merge::Clock, record, sync},
-    grpc,
+    grpc::{self, Recorder},
     handle::Handle,
     http::{self, Face},
     metrics::Metrics,
@@ -76,6 +79,8 @@ struct Relay {
     stop: CancellationToken,
     net: JoinHandle<()>,
     grpc: JoinHandle<anyhow::Result<()>>,
+    traces: JoinHandle<()>,
+    traces_stop: CancellationToken,
     /// What nobody needs to wait for long.
     others: Vec<JoinHandle<()>>,
     writer: Option<std::thread::JoinHandle<()>>,
@@ -100,7 +105,9 @@ impl Relay {
             format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
         })?;
         lines.push(format!("REGISTRY_ADDR={}", listener.local_addr()?));
-        let grpc = tokio::spawn(grpc::serve(handle.clone(), listener, stop.clone()));
+        let traces_stop = CancellationToken::new();
+        let (recorder, traces) = traces(config, &me, traces_stop.clone())?;
+        let grpc = tokio::spawn(grpc::serve(handle.clone(), listener, recorder, stop.clone()));
 
         let (peers, mut others) = sync::start(
             &handle,
@@ -111,7 +118,11 @@ impl Relay {
         others.push(tokio::spawn(expire(handle.clone(), stop.clone())));
         let face = Face::new(handle.clone(), peers, Instant::now());
         if !config.mcp_listen.0.is_empty() {
-            face.problem("MCP is not part of this version; leave --mcp-listen out".into());
+            face.problem(format!(
+                "mcp_listen is {}: this relay serves no MCP; agents are found by the registry ({}) and by the directory of \
+                 --api-listen; leave --mcp-listen out",
+                config.mcp_listen.0, lines[lines.len() - 1]
+            ));
         }
         let faces = [
             (
@@ -144,6 +155,8 @@ impl Relay {
             stop,
             net: net.task,
             grpc,
+            traces,
+            traces_stop,
             others,
             writer,
         })
@@ -183,7 +196,33 @@ impl Relay {
             store.stop();
             let _ = tokio::task::spawn_blocking(move || writer.join()).await;
         }
+        // Last, since a collector may be slow.
+        self.traces_stop.cancel();
+        let _ = self.traces.await;
     }
+}
+
+/// Who is told of calls, and what tells the collector.
+fn traces(
+    config: &Config,
+    me: &str,
+    stop: CancellationToken,
+) -> anyhow::Result<(Option<Recorder>, JoinHandle<()>)> {
+    if config.otlp_endpoint.is_empty() {
+        return Ok((None, Traces::off().task));
+    }
+    let teller = Teller {
+        service: PROGRAM,
+        instance: me,
+        key: "otlp_endpoint",
+        endpoint: &config.otlp_endpoint,
+        insecure: false,
+    };
+    let traces = Traces::start(teller, stop)?;
+    Ok((
+        Some(Recorder::new(traces.hear, config.otlp_sample_rate)),
+        traces.task,
+    ))
 }
 
 fn keypair(config: &Config) -> anyhow::Result<Keypair> {

@@ -16,6 +16,7 @@ pub mod bare;
 pub mod bridge;
 pub mod browser;
 pub mod calls;
+pub mod collector;
 pub mod command;
 pub mod daemon;
 pub mod disk;
@@ -29,6 +30,7 @@ pub mod process;
 pub mod relay;
 pub mod rpc;
 pub mod stranger;
+pub mod verdict;
 pub mod wait;
 pub mod webhook;
 

@@ -270,9 +270,20 @@ impl Site {
         );
     }
 
-    /// The router translates so from now on; what it has translated stays.
+    /// Nothing new leaves for other sites until the router is changed. Linux goes on translating as it did for a hole that was
+    /// not punched, for as long as somebody tries, whatever the router is told meanwhile; so whoever is to be reached after
+    /// [`Site::change`], and cannot be before, tries in vain here.
+    pub fn hold_back(&self) {
+        self.router.nft(
+            "table inet holes { chain forward { type filter hook forward priority 0; \
+               ip daddr 46.0.0.0/8 ct state new drop; }; }",
+        );
+    }
+
+    /// The router translates so from now on, and holds nothing back; what it has translated stays.
     pub fn change(&self, nat: Nat) {
         self.translate(nat.rule());
+        self.router.nft("table inet holes { }; delete table inet holes;");
     }
 
     /// The router opens ports to whoever asks by UPnP, as many home routers do; none, after saying so, without the

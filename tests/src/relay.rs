@@ -309,6 +309,15 @@ impl Relay {
             .expect("a number")
     }
 
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        let mut log = String::new();
+        if let Ok(mut file) = File::open(self.spec.home().join("relay.err")) {
+            let _ = file.read_to_string(&mut log);
+        }
+        log
+    }
+
     /// Its process.
     pub fn pid(&self) -> Pid {
         let id = self.child.id().expect("the relay runs");
@@ -350,11 +359,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         // `kill_on_drop` ends the process.
         if std::thread::panicking() {
-            let mut log = String::new();
-            if let Ok(mut file) = File::open(self.spec.home().join("relay.err")) {
-                let _ = file.read_to_string(&mut log);
-            }
-            eprintln!("--- log of the relay at {} ---\n{log}", self.registry);
+            eprintln!("--- log of the relay at {} ---\n{}", self.registry, self.log());
         }
     }
 }

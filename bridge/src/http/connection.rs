@@ -3,43 +3,31 @@
 //! The one rule: a client that is slow to ask, or slow to read, costs a place for a bounded time, and one address has
 //! its share of the places.
 
-mod impatient;
-mod observed;
-
 use std::{
-    convert::Infallible,
     net::SocketAddr,
-    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use agentanycast_door::{Counts, Network};
-use axum::{Router, body::Body, response::Response};
-use http::Request;
+use agentanycast_door::{
+    Counts, Network,
+    http::{self, Patience},
+};
+use axum::{Extension, Router};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
-    service::TowerToHyperService,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    time::MissedTickBehavior,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::Service;
+use tower::Layer as _;
 
-use super::{
-    entry::Peer,
-    tls::Tls,
-    watch::{Verdict, Watch},
-};
+use super::{entry::Peer, tls::Tls};
 use crate::auth::Certificate;
-use impatient::Impatient;
-use observed::Observed;
 
 /// Connections at once. Each takes a descriptor and, while it is idle, some KiB.
 const MOST: usize = 8192;
@@ -57,12 +45,13 @@ const STREAMS: u32 = 256;
 /// Frames of an answer that HTTP/2 keeps for a client that does not take them, in bytes.
 const SEND_AHEAD: usize = 256 << 10;
 
-/// How long a client may read nothing while there is something to read. Silent streams say that they are alive every
-/// 15 s, so a client that is gone is found out.
-const SLOWEST_READER: Duration = Duration::from_mins(1);
-
-/// How often each connection is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// How long clients are waited for. Silent streams say that they are alive every 15 s, so a client that is gone is found
+/// out.
+const PATIENCE: Patience = Patience {
+    begin: HEAD_WITHIN,
+    reader: Duration::from_mins(1),
+    quiet: Duration::from_mins(2),
+};
 
 /// How often a silent connection of HTTP/2 is asked whether it is there, and how long it may take to say so.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -209,73 +198,13 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let watch = Watch::new(Instant::now(), SLOWEST_READER);
-        let service = TowerToHyperService::new(Watched {
-            router: self.router,
-            peer: Peer {
-                network: self.network,
-                certificate,
-                here: self.here,
-            },
-            watch: Arc::clone(&watch),
-        });
-        let io = TokioIo::new(Impatient::new(stream, HEAD_WITHIN, SLOWEST_READER));
-        let mut connection = pin!(self.builder.serve_connection(io, service));
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut ending = false;
-        loop {
-            tokio::select! {
-                biased;
-                ended = connection.as_mut() => return ended.map_err(|error| error.to_string()),
-                () = self.stop.cancelled(), if !ending => {
-                    ending = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                _ = look.tick() => match watch.verdict(Instant::now()) {
-                    Verdict::Fine => {}
-                    Verdict::Quiet if !ending => {
-                        ending = true;
-                        connection.as_mut().graceful_shutdown();
-                    }
-                    Verdict::Quiet => return Err("it asked nothing and did not go".to_owned()),
-                    Verdict::Standing => return Err("it did not read its answer".to_owned()),
-                },
-            }
-        }
-    }
-}
-
-/// The front as one connection sees it: it says who is there, and what becomes of its requests is seen.
-#[derive(Clone)]
-struct Watched {
-    router: Router,
-    peer: Peer,
-    watch: Arc<Watch>,
-}
-
-impl<B> Service<Request<B>> for Watched
-where
-    Router: Service<Request<B>, Response = Response, Error = Infallible>,
-    <Router as Service<Request<B>>>::Future: Send + 'static,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.router.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        request.extensions_mut().insert(self.peer.clone());
-        let answering = self.watch.begin();
-        let answer = self.router.call(request);
-        Box::pin(async move {
-            let response = answer.await?;
-            // A window that is closed from the beginning keeps the body from being asked for at all.
-            answering.given(Instant::now(), 0);
-            Ok(response.map(|body| Body::new(Observed::new(body, answering))))
-        })
+        let peer = Peer {
+            network: self.network,
+            certificate,
+            here: self.here,
+        };
+        // It says who is there.
+        let service = Extension(peer).layer(self.router);
+        http::serve(&self.builder, stream, service, PATIENCE, &self.stop).await
     }
 }

@@ -14,12 +14,12 @@ use std::{
 };
 
 use agentanycast_door::{
-    Counts, Network,
+    Bulk, Counts, Network,
     rate::{Nanos, Rate, Rates},
 };
 use http::HeaderMap;
 
-use super::{bulk::Bulk, refusal::Refusal};
+use super::refusal::Refusal;
 use crate::{
     auth::{Callers, Certificate, Name},
     config::Limits,

@@ -94,6 +94,23 @@ pub(super) struct Candidate {
     pub(super) verified: bool,
 }
 
+impl Candidate {
+    /// As an answer to who has a skill. More is not known of it.
+    pub(super) fn found(&self, skill: &str) -> Found {
+        Found {
+            peer: self.peer,
+            name: String::new(),
+            description: String::new(),
+            skills: vec![SkillInfo {
+                skill_id: skill.to_owned(),
+                ..SkillInfo::default()
+            }],
+            addresses: self.addresses.clone(),
+            verified: self.verified,
+        }
+    }
+}
+
 impl From<&Found> for Candidate {
     fn from(found: &Found) -> Self {
         Self {

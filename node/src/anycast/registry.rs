@@ -225,13 +225,7 @@ impl Registry {
     }
 
     async fn within<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
-        let late = || {
-            Status::deadline_exceeded(format!(
-                "{} did not answer within {} s",
-                self.address,
-                CALL.as_secs()
-            ))
-        };
+        let late = || Status::deadline_exceeded(format!("it did not answer within {} s", CALL.as_secs()));
         let answered = tokio::time::timeout(CALL, call).await;
         let is_late = match &answered {
             Ok(Err(status)) => matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded),

@@ -4,6 +4,7 @@ use std::{io, path::Path, sync::Arc};
 
 use agentanycast_bridge::fetch::Fetcher;
 use agentanycast_identity as identity;
+use agentanycast_program::spans::OnSpan;
 use anyhow::Context as _;
 use libp2p::{Multiaddr, multiaddr::Protocol};
 use tokio::sync::watch;
@@ -60,7 +61,7 @@ pub(super) fn read_rules(policy: &config::Policy) -> anyhow::Result<Rules> {
 /// Who is told what the engine does.
 pub(super) struct Hooks {
     pub(super) routes: Routes,
-    pub(super) on_span: engine::OnSpan,
+    pub(super) on_span: OnSpan,
     pub(super) ear: Ear,
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::spans::OnSpan;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ use super::{
     courier::{self, Report},
     lobby::Lobby,
     outside::Bell,
-    turn::{Effect, EngineError, Now, OnCard, OnDoubt, OnRoute, OnSpan},
+    turn::{Effect, EngineError, Now, OnCard, OnDoubt, OnRoute},
     witness::Witness,
 };
 use crate::{

@@ -146,7 +146,7 @@ impl TaskTable {
             if let Some((id, known)) = known {
                 table.set_index(&id, known);
             } else {
-                tracing::warn!("a task record in the store is damaged and was left out");
+                tracing::warn!(number, "a task record in the store is damaged and was left out");
             }
             Ok::<(), StoreError>(())
         })?;

@@ -4,10 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::spans::Span;
 use agentanycast_proto::v1::{AckPayload, AgentCard, Message, StreamStart, a2a_envelope::Payload};
 use bytes::Bytes;
 
-use super::{feed::ListenerId, spans::Span};
+use super::feed::ListenerId;
 use crate::{
     policy::audit::line::Entry,
     store::{Batch, StoreError},
@@ -165,9 +166,6 @@ pub enum RouteNews {
 
 /// Told what becomes of tasks that are sent by skill; returns at once.
 pub type OnRoute = Arc<dyn Fn(RouteNews) + Send + Sync>;
-
-/// Told what was done for tasks whose traces are recorded; returns at once.
-pub type OnSpan = Arc<dyn Fn(Span) + Send + Sync>;
 
 /// Told of the card of a peer, encoded, as it came; returns at once whether the core will be told what is proven by it.
 pub type OnCard = Arc<dyn Fn(PeerId, &[u8]) -> bool + Send + Sync>;

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    fmt,
     time::{Duration, Instant},
 };
 
@@ -30,6 +31,15 @@ pub(super) enum Target {
     Peer(PeerId),
     /// A bootstrap address that does not say who is there.
     Address(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer(peer) => peer.fmt(f),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
 }
 
 /// Who is wanted, and when the next attempt is due.

@@ -39,32 +39,17 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn built(&self) -> Result<(), ConfigError> {
-        let missing = [
-            (
-                self.config.enable_webtransport,
-                "enable_webtransport",
-                "a WebTransport listener",
-                "listen with QUIC, TCP or WebSocket",
-            ),
-            (
-                !self.config.otlp_endpoint.is_empty(),
-                "otlp_endpoint",
-                "OTLP tracing",
-                "leave it out",
-            ),
-        ];
-        for (wanted, key, feature, advice) in missing {
-            if wanted {
-                return Err(ConfigError::NotBuilt {
-                    key: key.to_owned(),
-                    value: quoted(&self.value(key)),
-                    origin: self.sources.of(key),
-                    feature,
-                    advice,
-                });
-            }
+        if !self.config.enable_webtransport {
+            return Ok(());
         }
-        Ok(())
+        let key = "enable_webtransport";
+        Err(ConfigError::NotBuilt {
+            key: key.to_owned(),
+            value: quoted(&self.value(key)),
+            origin: self.sources.of(key),
+            feature: "a WebTransport listener",
+            advice: "listen with QUIC, TCP or WebSocket",
+        })
     }
 
     fn addresses(&self) -> Result<(), ConfigError> {
@@ -181,6 +166,11 @@ impl Check<'_> {
                 c.requests_per_ip <= 1_000_000,
                 "requests_per_ip",
                 "at most 1000000",
+            ),
+            (
+                (0.0..=1.0).contains(&c.otlp_sample_rate),
+                "otlp_sample_rate",
+                "from 0 to 1",
             ),
             (
                 c.federation_sync_interval >= Duration::from_millis(100),

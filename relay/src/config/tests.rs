@@ -57,6 +57,7 @@ fn other_value(name: &str, default: &str) -> &'static str {
         "federation_peers" => "relay.example:50052",
         "api_cors_origins" => "https://example.org",
         "otlp_endpoint" => "http://x:4317",
+        "otlp_sample_rate" => "0.5",
         name if name.ends_with("_listen") => "localhost:9",
         "entry_bytes_per_ip" | "circuit_bytes" => "2GiB",
         _ if default == "false" => "true",
@@ -126,7 +127,7 @@ fn what_cannot_work_is_refused_in_one_line() {
         (&["--federation-sync-interval=0"], "100ms"),
         (&["--api-cors-origins=example.org"], "https://example.org"),
         (&["--enable-webtransport"], "does not have"),
-        (&["--otlp-endpoint=http://x"], "does not have"),
+        (&["--otlp-sample-rate=1.5"], "from 0 to 1"),
         (&["--registry-auth=maybe"], "one of open signed"),
         (&["--max-reservation=1"], "did you mean --max-reservations"),
     ];

@@ -34,6 +34,9 @@ macro_rules! service {
         #[derive(Clone)]
         pub(super) struct $name(crate::handle::Handle);
 
+        /// The paths of its calls.
+        pub(super) const PATHS: [&str; [$($path),+].len()] = [$($path),+];
+
         impl $name {
             pub(super) fn new(handle: crate::handle::Handle) -> Self {
                 Self(handle)

@@ -9,9 +9,10 @@ use axum::{
     Json, Router,
     extract::{Path, Query, State},
     http::header::CONTENT_TYPE,
-    response::IntoResponse,
+    response::{IntoResponse, Response},
     routing::get,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -25,6 +26,9 @@ use crate::clock::now;
 /// Agents in an answer when nobody says how many, and at most.
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
+
+/// What the agents of an answer say, in bytes, beyond the first of them: the next page has the others.
+const PAGE_BYTES: usize = 8 << 20;
 
 /// Longest word or tag that is searched for, in bytes.
 const MAX_WORD: usize = 256;
@@ -50,19 +54,36 @@ async fn openapi() -> impl IntoResponse {
 async fn agents(
     State(face): State<Face>,
     Query(words): Query<Vec<(String, String)>>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let (filter, limit, offset) = read(words)?;
     let all = everybody(&face);
     let found: Vec<&Arc<Agent>> = all.iter().filter(|agent| filter.lets(agent)).collect();
-    let page: Vec<&Agent> = found
+    let mut bytes = 0;
+    let agents: Vec<&Agent> = found
         .iter()
         .skip(offset)
         .take(limit)
         .map(|agent| &***agent)
+        .take_while(|agent| {
+            let first = bytes == 0;
+            bytes += agent.bytes;
+            first || bytes <= PAGE_BYTES
+        })
         .collect();
-    Ok(Json(
-        json!({ "count": page.len(), "total": found.len(), "agents": page }),
-    ))
+    // Written as it is: a page may be large.
+    let page = Page {
+        count: agents.len(),
+        total: found.len(),
+        agents,
+    };
+    Ok(Json(page).into_response())
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    agents: Vec<&'a Agent>,
+    count: usize,
+    total: usize,
 }
 
 async fn agent(

@@ -53,6 +53,9 @@ pub(super) struct Agent {
     /// Everything that a search looks at, in lower case.
     #[serde(skip)]
     text: String,
+    /// What it says, in bytes.
+    #[serde(skip)]
+    pub(super) bytes: usize,
 }
 
 /// What is asked for.
@@ -172,7 +175,10 @@ fn agent(told: FederatedRegistration, origin: String) -> Agent {
             text.push_str(value);
         }
     }
+    let said = skills.iter().map(|skill| skill.description.len());
+    let bytes = text.len() + said.sum::<usize>();
     Agent {
+        bytes,
         peer_id: told.peer_id,
         name: told.agent_name,
         description: told.agent_description,

@@ -137,6 +137,43 @@ async fn agents_are_found_by_skill_tag_and_words() {
 }
 
 #[tokio::test]
+async fn a_page_ends_when_it_says_a_lot_and_the_next_one_goes_on() {
+    let face = face();
+    for number in 0..12 {
+        let skills = (0..200).map(|n| SkillInfo {
+            skill_id: format!("skill-{n}"),
+            description: "d".repeat(4096),
+            ..SkillInfo::default()
+        });
+        let agent = Agent {
+            peer: format!("p{number:02}"),
+            skills: skills.collect(),
+            ..Agent::default()
+        };
+        face.0.handle.register(agent, Caller::default()).await.unwrap();
+    }
+    let router = api_router(&face, &[]).unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 12 {
+        let path = format!("/api/v1/agents?limit=1000&offset={}", seen.len());
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let body = router.clone().oneshot(request).await.unwrap().into_body();
+        let body = to_bytes(body, 9 << 20).await.unwrap();
+        let page: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(page["total"], 12);
+        let agents = page["agents"].as_array().unwrap();
+        assert!(!agents.is_empty() && page["count"] == agents.len());
+        seen.extend(
+            agents
+                .iter()
+                .map(|agent| agent["peer_id"].as_str().unwrap().to_owned()),
+        );
+    }
+    let all: Vec<String> = (0..12).map(|number| format!("p{number:02}")).collect();
+    assert_eq!(seen, all);
+}
+
+#[tokio::test]
 async fn errors_are_json() {
     let router = api_router(&face(), &[]).unwrap();
     let cases = [

@@ -109,7 +109,8 @@ fn relay_config(config: &NetConfig, places: Places, circuits: Circuits) -> relay
         reservation_duration: RESERVATION,
         reservation_rate_limiters: Vec::new(),
         max_circuits: config.max_circuits,
-        max_circuits_per_peer: config.max_circuits_per_peer,
+        // It takes one more than it says.
+        max_circuits_per_peer: config.max_circuits_per_peer.saturating_sub(1),
         max_circuit_duration: config.circuit_duration,
         max_circuit_bytes: config.circuit_bytes,
         circuit_src_rate_limiters: Vec::new(),

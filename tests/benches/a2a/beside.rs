@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use agentanycast::{HandlerError, IncomingTask};
-use agentanycast_tests::{http::Client, process};
+use agentanycast_tests::{http::Client, process, verdict::Verdict};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -101,7 +101,7 @@ async fn subscribe(address: SocketAddr, task: &Value) -> TcpStream {
 }
 
 /// Alone and beside the crowd, turn by turn.
-pub(crate) async fn measure(server: &Server, rounds: usize, time: Duration) {
+pub(crate) async fn measure(server: &Server, rounds: usize, time: Duration, verdict: &mut Verdict) {
     let mut ratios = Vec::new();
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let before = process::rss_bytes(server.pid);
@@ -115,6 +115,7 @@ pub(crate) async fn measure(server: &Server, rounds: usize, time: Duration) {
         beside.push(other);
     }
     ratios.sort_by(f64::total_cmp);
+    verdict.figure("p99 beside the streams to p99 alone", ratios[ratios.len() / 2]);
     println!();
     println!("| {ASKERS} connections | requests/s | p50 / p99 ms | CPU µs per request |");
     println!("|---|---|---|---|");

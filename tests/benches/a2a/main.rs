@@ -13,6 +13,7 @@
 //! *Beside a crowd*: the same requests on 16 connections while 500 streams of ten tasks that report once a second stand
 //! open, 100 of which nobody reads; the 99th percentile to that without them.
 //!
+//! `-- --check` ends with exit code 1 when a target is missed, or cannot be compared since that venv is not there.
 //! Sizes come from the environment: `AGENTANYCAST_SECONDS` (2), `AGENTANYCAST_ROUNDS` (3), `AGENTANYCAST_CONNECTIONS`
 //! (1,16,128).
 
@@ -31,12 +32,16 @@ mod caller;
 mod load;
 mod server;
 
-use std::{env, time::Duration};
+use std::{env, process::ExitCode, time::Duration};
 
-use agentanycast_tests::{Bridge, Daemon, agent::Agent};
+use agentanycast_tests::{Bridge, Daemon, agent::Agent, verdict::Verdict};
 
 use load::Turn;
 use server::Server;
+
+/// Of the rate of the Python SDK's server, and of the cost of the bare handler, what the bridge is to reach and may cost.
+const TO_PYTHON: f64 = 20.0;
+const OWN_COST: f64 = 1.5;
 
 fn setting<T: std::str::FromStr>(name: &str, default: &str) -> Vec<T> {
     let name = format!("AGENTANYCAST_{name}");
@@ -47,7 +52,8 @@ fn setting<T: std::str::FromStr>(name: &str, default: &str) -> Vec<T> {
         .unwrap_or_else(|| panic!("{name}={text}"))
 }
 
-fn main() {
+fn main() -> ExitCode {
+    let mut verdict = Verdict::from_args();
     let args: Vec<String> = env::args().skip(1).collect();
     let value = |flag: &str| {
         let place = args.iter().position(|arg| arg == flag)?;
@@ -58,8 +64,9 @@ fn main() {
     } else if let Some(daemon) = value("--caller") {
         multi_thread().block_on(caller::serve(&daemon));
     } else {
-        multi_thread().block_on(run());
+        multi_thread().block_on(run(&mut verdict));
     }
+    verdict.end()
 }
 
 /// As the bridge has it.
@@ -70,7 +77,7 @@ fn multi_thread() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-async fn run() {
+async fn run(verdict: &mut Verdict) {
     let seconds = Duration::from_secs(setting("SECONDS", "2")[0]);
     let rounds: usize = setting("ROUNDS", "3")[0];
     let daemon = Daemon::builder().start().await;
@@ -106,12 +113,12 @@ async fn run() {
                 turns[4].push(load::turn(python, connections, seconds).await);
             }
         }
-        report(connections, &turns);
+        report(connections, &turns, verdict);
     }
-    beside::measure(&ours, rounds, seconds).await;
+    beside::measure(&ours, rounds, seconds, verdict).await;
 }
 
-fn report(connections: usize, turns: &[Vec<Turn>; 5]) {
+fn report(connections: usize, turns: &[Vec<Turn>; 5], verdict: &mut Verdict) {
     let [bare, ours, caller, paced, python] = turns;
     let each = |ratio: &dyn Fn(usize) -> f64| {
         let mut ratios: Vec<f64> = (0..ours.len()).map(ratio).collect();
@@ -119,11 +126,19 @@ fn report(connections: usize, turns: &[Vec<Turn>; 5]) {
         ratios[ratios.len() / 2]
     };
     let own = each(&|round| (ours[round].cpu - caller[round].cpu) / paced[round].cpu);
-    let to_python = |of: &[Turn]| {
-        if python.is_empty() {
-            return "–".to_owned();
-        }
-        format!("{:.1}", each(&|round| of[round].rate / python[round].rate))
+    verdict.at_most(
+        &format!("own cost to bare, {connections} connections"),
+        own,
+        OWN_COST,
+    );
+    let what = format!("rate to Python's, {connections} connections");
+    let to_python = if python.is_empty() {
+        verdict.lacks(&what);
+        "–".to_owned()
+    } else {
+        let ratio = each(&|round| ours[round].rate / python[round].rate);
+        verdict.at_least(&what, ratio, TO_PYTHON);
+        format!("{ratio:.1}")
     };
     for (name, of) in [
         ("bare handler", bare),
@@ -134,7 +149,7 @@ fn report(connections: usize, turns: &[Vec<Turn>; 5]) {
     ] {
         let Some(middle) = Turn::median(of) else { continue };
         let (to_python, own) = if name == "bridge" {
-            (to_python(of), format!("{own:.2}"))
+            (to_python.clone(), format!("{own:.2}"))
         } else {
             (String::new(), String::new())
         };

@@ -4,7 +4,7 @@
 //! heartbeats and discoveries a second, the 99th percentile, memory per entry, and how long an empty relay takes to
 //! learn it all. Beside each discovery, in the same run and turn by turn, a bare tonic service in a process of its own
 //! answers the very same bytes without looking anything up; the ratio of the two is what the registry costs.
-//! Sizes come from the environment: `AGENTANYCAST_ENTRIES` (50000), `AGENTANYCAST_SECONDS` (2), `AGENTANYCAST_ROUNDS` (3).
+//! `-- --check` ends with exit code 1 when a ratio is below its target. Sizes come from the environment: `AGENTANYCAST_ENTRIES` (50000), `AGENTANYCAST_SECONDS` (2), `AGENTANYCAST_ROUNDS` (3).
 
 #![allow(
     missing_docs,
@@ -18,12 +18,21 @@
 mod bare;
 mod load;
 
-use std::time::{Duration, Instant};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use agentanycast_proto::v1::{DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillInfo};
-use agentanycast_tests::{Relay, eventually_within, process};
+use agentanycast_tests::{Relay, eventually_within, process, verdict::Verdict};
 
 use load::{Caller, DISCOVER, HEARTBEAT, REGISTER, Rate};
+
+/// Of the bare service's rate, what a discovery has to reach.
+const TARGET: f64 = 0.8;
+
+/// Of the ratio with few entries, what has to be left with all of them.
+const FLAT: f64 = 0.8;
 
 /// Skills that there are; each agent has ten of them.
 const SKILLS: usize = 100;
@@ -55,6 +64,9 @@ fn peer(number: usize) -> String {
     format!("12D3KooWBenchmark{number:035}")
 }
 
+/// What is asked: how many agents, and whether with a tag.
+const QUESTIONS: [(i32, bool); 4] = [(1, false), (1, true), (10, false), (10, true)];
+
 fn question(number: usize, limit: i32, tags: bool) -> DiscoverBySkillRequest {
     let tags = tags.then(|| ("lang".to_owned(), "de".to_owned()));
     DiscoverBySkillRequest {
@@ -73,7 +85,7 @@ fn setting(name: &str, default: u64) -> u64 {
     })
 }
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -81,12 +93,14 @@ fn main() {
         .unwrap();
     if let Some(place) = args.iter().position(|arg| arg == "--bare") {
         runtime.block_on(bare::serve(&args[place + 1]));
-        return;
+        return ExitCode::SUCCESS;
     }
-    runtime.block_on(run());
+    let mut verdict = Verdict::from_args();
+    runtime.block_on(run(&mut verdict));
+    verdict.end()
 }
 
-async fn run() {
+async fn run(verdict: &mut Verdict) {
     let most = setting("ENTRIES", 50_000) as usize;
     let seconds = Duration::from_secs(setting("SECONDS", 2));
     let rounds = setting("ROUNDS", 3) as usize;
@@ -102,6 +116,7 @@ async fn run() {
     let caller = Caller::connect(relay.registry).await;
     let empty = process::rss_bytes(relay.pid());
     let mut there = 0;
+    let mut ratios = Vec::new();
     for entries in [1000.min(most), most] {
         let begun = Instant::now();
         let count = entries - there;
@@ -117,12 +132,25 @@ async fn run() {
             })
             .await;
         println!("  heartbeat            {beats}");
-        for (limit, tags) in [(1, false), (1, true), (10, false), (10, true)] {
-            compare(&caller, (limit, tags), seconds, rounds).await;
+        verdict.figure("heartbeats/s", beats.per_second);
+        for (limit, tags) in QUESTIONS {
+            let ratio = compare(&caller, (limit, tags), seconds, rounds).await;
+            verdict.at_least(
+                &format!("discover of {limit} at {entries} entries, tags {tags}, to bare"),
+                ratio,
+                TARGET,
+            );
+            ratios.push(ratio);
         }
+    }
+    let (few, all) = ratios.split_at(QUESTIONS.len());
+    for ((limit, tags), (few, all)) in QUESTIONS.into_iter().zip(few.iter().zip(all)) {
+        let what = format!("discover of {limit}, tags {tags}, at all entries to that at few");
+        verdict.at_least(&what, all / few, FLAT);
     }
     let grown = process::rss_bytes(relay.pid()).saturating_sub(empty);
     println!("memory: {} bytes per entry", grown / most as u64);
+    verdict.figure("bytes per entry", grown as f64 / most as f64);
     let begun = Instant::now();
     let reader = Relay::builder()
         .args(settings)
@@ -141,8 +169,8 @@ async fn run() {
     );
 }
 
-/// Our registry and the bare service, turn by turn.
-async fn compare(ours: &Caller, (limit, tags): (i32, bool), seconds: Duration, rounds: usize) {
+/// Our registry and the bare service, turn by turn; the ratio of their rates.
+async fn compare(ours: &Caller, (limit, tags): (i32, bool), seconds: Duration, rounds: usize) -> f64 {
     let answer = ours.once(DISCOVER, question(1, limit, tags)).await;
     assert_eq!(answer.agents.len(), limit as usize);
     let bare = bare::start(&answer).await;
@@ -159,8 +187,7 @@ async fn compare(ours: &Caller, (limit, tags): (i32, bool), seconds: Duration, r
     }
     ratios.sort_by(f64::total_cmp);
     let with = if tags { "with tag" } else { "no tag  " };
-    println!(
-        "  discover {limit:>2} {with} {our_best}; bare {bare_best}; ratio {:.2}",
-        ratios[ratios.len() / 2]
-    );
+    let ratio = ratios[ratios.len() / 2];
+    println!("  discover {limit:>2} {with} {our_best}; bare {bare_best}; ratio {ratio:.2}");
+    ratio
 }

@@ -3,7 +3,7 @@
 use futures::{StreamExt as _, stream};
 use libp2p::Multiaddr;
 
-use agentanycast_tests::process;
+use agentanycast_tests::{process, verdict::Verdict};
 
 use crate::{
     bare::Bare,
@@ -11,13 +11,16 @@ use crate::{
     relay, rss_kib,
 };
 
+/// Of what a bare connection takes, what one of the relay may.
+const TARGET: f64 = 1.3;
+
 /// Peers that connect at once.
 const AT_ONCE: usize = 16;
 
 /// Connections that are made before anything is measured: what every process has once is not a connection's.
 const BEFORE: usize = 20;
 
-pub(crate) async fn run(count: usize) {
+pub(crate) async fn run(count: usize, verdict: &mut Verdict) {
     println!(
         "| {count} idle connections | bare libp2p, KiB each | relay, KiB each | ratio | with a reservation, KiB each |"
     );
@@ -27,10 +30,17 @@ pub(crate) async fn run(count: usize) {
         let mut living = connect(&bare.addresses[place], BEFORE, false).await;
         let before = process::rss_bytes(bare.pid());
         living.extend(connect(&bare.addresses[place], count, false).await);
-        let theirs = (process::rss_bytes(bare.pid()) - before) as f64 / 1024.0 / count as f64;
+        let theirs = process::rss_bytes(bare.pid()).saturating_sub(before) as f64 / 1024.0 / count as f64;
         drop((bare, living));
         let ours = of_relay(place, count, false).await;
         let reserved = of_relay(place, count, true).await;
+        verdict.figure(&format!("a bare connection of {name}, KiB"), theirs);
+        verdict.figure(&format!("a connection of {name}, KiB"), ours);
+        verdict.at_most(
+            &format!("memory of a connection of {name} to bare"),
+            ours / theirs,
+            TARGET,
+        );
         println!(
             "| {name} | {theirs:.1} | {ours:.1} | **{:.2}** | {reserved:.1} |",
             ours / theirs

@@ -4,7 +4,7 @@
 //! identify and ping in a process of its own; how quickly a circuit carries bytes, beside a direct connection of the same
 //! two peers; and 1 000 reservations and 200 circuits at once. Sizes come from the environment:
 //! `AGENTANYCAST_CONNECTIONS` (500), `AGENTANYCAST_RESERVATIONS` (1000), `AGENTANYCAST_CIRCUITS` (200),
-//! `AGENTANYCAST_MIB` (256), `AGENTANYCAST_ROUNDS` (3).
+//! `AGENTANYCAST_MIB` (256), `AGENTANYCAST_ROUNDS` (3). `-- --check` ends with exit code 1 when a target is missed.
 
 #![allow(
     missing_docs,
@@ -21,7 +21,9 @@ mod many;
 mod peer;
 mod road;
 
-use agentanycast_tests::{Relay, process};
+use std::process::ExitCode;
+
+use agentanycast_tests::{Relay, process, verdict::Verdict};
 
 fn setting(name: &str, default: usize) -> usize {
     let text = std::env::var(format!("AGENTANYCAST_{name}"));
@@ -49,7 +51,8 @@ fn rss_kib(relay: &Relay) -> f64 {
     process::rss_bytes(relay.pid()) as f64 / 1024.0
 }
 
-fn main() {
+fn main() -> ExitCode {
+    let mut verdict = Verdict::from_args();
     let bare = std::env::args().any(|arg| arg == "--bare");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -60,8 +63,14 @@ fn main() {
             bare::serve().await;
             return;
         }
-        idle::run(setting("CONNECTIONS", 500)).await;
-        road::run(setting("MIB", 256) << 20, setting("ROUNDS", 3)).await;
-        many::run(setting("RESERVATIONS", 1000), setting("CIRCUITS", 200)).await;
+        idle::run(setting("CONNECTIONS", 500), &mut verdict).await;
+        road::run(setting("MIB", 256) << 20, setting("ROUNDS", 3), &mut verdict).await;
+        many::run(
+            setting("RESERVATIONS", 1000),
+            setting("CIRCUITS", 200),
+            &mut verdict,
+        )
+        .await;
     });
+    verdict.end()
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures::{StreamExt as _, future::join_all, stream};
 use libp2p::Multiaddr;
 
-use agentanycast_tests::{Relay, eventually, process};
+use agentanycast_tests::{Relay, eventually, process, verdict::Verdict};
 
 use crate::{
     peer::{self, Living},
@@ -18,7 +18,7 @@ const AT_ONCE: usize = 32;
 /// What each circuit carries while all others do too.
 const EACH: usize = 1 << 20;
 
-pub(crate) async fn run(reservations: usize, circuits: usize) {
+pub(crate) async fn run(reservations: usize, circuits: usize, verdict: &mut Verdict) {
     println!();
     let relay = relay().await;
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
@@ -71,6 +71,7 @@ pub(crate) async fn run(reservations: usize, circuits: usize) {
     let rate = (circuits * EACH) as f64 / f64::from(1 << 20) / begun.elapsed().as_secs_f64();
     is(&relay, "relay_circuits", circuits).await;
     is(&relay, "relay_reservations", reservations).await;
+    verdict.figure("MiB/s through all circuits at once", rate);
     println!(
         "1 MiB through each at once: {rate:.0} MiB/s; the relay's memory at most {} MiB",
         process::peak_rss_bytes(relay.pid()) >> 20

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use agentanycast_tests::verdict::Verdict;
 use libp2p::{Multiaddr, PeerId};
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     relay,
 };
 
-pub(crate) async fn run(bytes: usize, rounds: usize) {
+pub(crate) async fn run(bytes: usize, rounds: usize, verdict: &mut Verdict) {
     println!();
     println!(
         "| {} MiB, one stream | direct, MiB/s | through the relay, MiB/s | ratio |",
@@ -34,6 +35,10 @@ pub(crate) async fn run(bytes: usize, rounds: usize) {
             relayed.push(carry(Living::new(listener), &address, bytes).await);
         }
         let (direct, relayed) = (median(direct), median(relayed));
+        verdict.figure(
+            &format!("MiB/s of {name} through the relay to direct"),
+            relayed / direct,
+        );
         println!(
             "| {name} | {direct:.0} | {relayed:.0} | **{:.2}** |",
             relayed / direct

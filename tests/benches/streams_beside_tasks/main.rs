@@ -3,7 +3,8 @@
 //! Two daemons of the release build on the loopback, and every agent a process of its own, so that a
 //! figure is the daemons' and not that of agents sharing a thread. Per transport: one large artifact
 //! (MiB/s, processor time, memory), small tasks alone (the idle latency), and small tasks beside many
-//! streams, in full flood and at a bounded rate. Prints a table and asserts nothing but that all ends well.
+//! streams, in full flood and at a bounded rate. Prints a table; all has to end well. `-- --check`
+//! ends with exit code 1 when tasks beside streams at the bounded rate take too long.
 //! Sizes come from the environment: `AGENTANYCAST_STREAM_BYTES` (1 GiB), `AGENTANYCAST_STREAMS` (100),
 //! `AGENTANYCAST_TASK_RATE` (500 per second), `AGENTANYCAST_SECONDS` (10), `AGENTANYCAST_ROUNDS` (3).
 
@@ -19,9 +20,14 @@
 mod agents;
 mod stage;
 
-use agentanycast_tests::Transport;
+use std::process::ExitCode;
+
+use agentanycast_tests::{Transport, verdict::Verdict};
 
 use self::stage::Stage;
+
+/// How many times the idle p99 that of tasks beside streams at a bounded rate may be.
+const TARGET: f64 = 2.0;
 
 /// Sizes of a run.
 struct Sizes {
@@ -52,11 +58,12 @@ impl Sizes {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+async fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if agents::run(&args).await {
-        return;
+        return ExitCode::SUCCESS;
     }
+    let mut verdict = Verdict::from_args();
     // A name or two among the arguments chooses; cargo adds `--bench`.
     let chosen = |name: &str| {
         let mut names = args.iter().filter(|arg| !arg.starts_with('-')).peekable();
@@ -64,31 +71,45 @@ async fn main() {
     };
     let sizes = Sizes::from_environment();
     for (name, transport) in [("tcp", Transport::Tcp), ("quic", Transport::Quic)] {
+        let mut ratios = Vec::new();
         for round in 0..sizes.rounds {
             println!("== {name}, round {} of {}", round + 1, sizes.rounds);
             let stage = Stage::start(transport).await;
             if chosen("throughput") {
-                throughput(&stage, &sizes).await;
+                throughput(&stage, &sizes, &mut verdict).await;
             }
             if chosen("latency") {
-                latency(&stage, &sizes).await;
+                ratios.push(latency(&stage, &sizes).await);
             }
         }
+        ratios.sort_by(f64::total_cmp);
+        if let Some(ratio) = ratios.get(ratios.len() / 2) {
+            println!("{name}: p99 of tasks beside streams to that of tasks alone: {ratio:.2}");
+            verdict.at_most(
+                &format!("{name}: p99 of tasks beside streams to that alone"),
+                *ratio,
+                TARGET,
+            );
+        }
     }
+    verdict.end()
 }
 
-async fn throughput(stage: &Stage, sizes: &Sizes) {
+async fn throughput(stage: &Stage, sizes: &Sizes, verdict: &mut Verdict) {
     let before = stage.usage();
     let outcome = stage.read(1, sizes.stream_bytes, 0).await;
+    verdict.figure("MiB streamed", outcome.mib());
     println!(
         "one stream: {outcome}\n{}",
         stage.usage().since(&before, outcome.mib())
     );
 }
 
-async fn latency(stage: &Stage, sizes: &Sizes) {
+/// The p99 beside streams at a bounded rate, to that alone.
+async fn latency(stage: &Stage, sizes: &Sizes) -> f64 {
     let idle = stage.ask(sizes.task_rate, sizes.seconds).await;
     println!("tasks alone:                  {idle}");
+    let mut ratio = f64::NAN;
     for (what, rate) in [("1 MiB/s each", 1 << 20), ("in full flood", 0)] {
         // Enough for any speed: the streams are broken off when the tasks are done.
         let bytes = 1 << 40;
@@ -97,6 +118,9 @@ async fn latency(stage: &Stage, sizes: &Sizes) {
         reading.flows().await;
         let beside = stage.ask(sizes.task_rate, sizes.seconds).await;
         let outcome = reading.stop().await;
+        if rate > 0 {
+            ratio = beside.p99() / idle.p99();
+        }
         println!(
             "tasks beside {} streams {what}: {beside}; streams {outcome}",
             sizes.streams
@@ -104,4 +128,5 @@ async fn latency(stage: &Stage, sizes: &Sizes) {
         println!("{}", stage.usage().since(&before, outcome.mib()));
         stage.settle().await;
     }
+    ratio
 }

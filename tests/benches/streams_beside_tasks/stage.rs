@@ -54,6 +54,7 @@ impl Stage {
     /// Sends `rate` tasks a second from bob to alice, for so many seconds.
     pub(crate) async fn ask(&self, rate: u64, seconds: u64) -> Latencies {
         let peer = self.pair.alice.peer_id().to_string();
+        let asked = rate * seconds;
         let (rate, seconds) = (rate.to_string(), seconds.to_string());
         let mut agent = Agent::spawn(&["ask", self.pair.bob.grpc(), &peer, &rate, &seconds]);
         let line = agent.line().await;
@@ -63,6 +64,7 @@ impl Stage {
             .map(|took| took.parse().unwrap())
             .collect();
         took.sort_unstable();
+        assert_eq!(took.len() as u64, asked, "all tasks completed");
         Latencies(took)
     }
 
@@ -210,20 +212,28 @@ impl fmt::Display for Outcome {
 /// How long each task took, in microseconds, ascending.
 pub(crate) struct Latencies(Vec<u64>);
 
+impl Latencies {
+    /// In milliseconds, what this share of them does not exceed.
+    fn at(&self, share: f64) -> f64 {
+        let index = ((self.0.len() - 1) as f64 * share).round() as usize;
+        self.0[index] as f64 / 1000.0
+    }
+
+    pub(crate) fn p99(&self) -> f64 {
+        self.at(0.99)
+    }
+}
+
 impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |share: f64| {
-            let index = ((self.0.len() - 1) as f64 * share).round() as usize;
-            self.0[index] as f64 / 1000.0
-        };
         write!(
             f,
             "{} tasks, ms: p50 {:.2} p90 {:.2} p99 {:.2} most {:.2}",
             self.0.len(),
-            at(0.5),
-            at(0.9),
-            at(0.99),
-            at(1.0)
+            self.at(0.5),
+            self.at(0.9),
+            self.p99(),
+            self.at(1.0)
         )
     }
 }

@@ -28,11 +28,15 @@ mod stale;
 mod streaming;
 mod usage;
 
+use std::process::ExitCode;
+
+use agentanycast_tests::verdict::Verdict;
+
 use options::Options;
 
-fn main() {
+fn main() -> ExitCode {
     let Some(options) = Options::from_process() else {
-        return;
+        return ExitCode::SUCCESS;
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -44,4 +48,7 @@ fn main() {
         std::fs::write(path, report.json()).expect("the JSON is written");
         println!("\n{} written", path.display());
     }
+    let mut verdict = Verdict::new(options.check);
+    report.judge(&mut verdict);
+    verdict.end()
 }

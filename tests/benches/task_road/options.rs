@@ -19,6 +19,7 @@ Measures the task road against the bare road and the bare barrier.
   --quick            3 rounds of 150 ms, 256 MiB once
   --daemon PATH      the daemon's program (target/release/agentanycastd)
   --json PATH        also write the figures there
+  --check            exit code 1 when a target is missed
   --list             show the cells
 
 The stores and the barrier's database are in TMPDIR; in a tmpfs there, the disk is left out of the figures.
@@ -34,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) stream_rounds: usize,
     pub(crate) daemon: PathBuf,
     pub(crate) json: Option<PathBuf>,
+    /// Whether missed targets count.
+    pub(crate) check: bool,
 }
 
 impl Options {
@@ -41,7 +44,7 @@ impl Options {
     pub(crate) fn from_process() -> Option<Self> {
         if cfg!(debug_assertions) {
             eprintln!("task_road measures the release profile only: run it by `cargo bench`");
-            return None;
+            std::process::exit(2);
         }
         let parsed = Self::parse(std::env::args().skip(1));
         parsed.unwrap_or_else(|error| {
@@ -59,6 +62,7 @@ impl Options {
             stream_rounds: 3,
             daemon: PathBuf::new(),
             json: None,
+            check: false,
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or(format!("{arg} needs a value"));
@@ -76,6 +80,7 @@ impl Options {
                 }
                 "--daemon" => options.daemon = value()?.into(),
                 "--json" => options.json = Some(value()?.into()),
+                "--check" => options.check = true,
                 "--list" => {
                     options.cells.iter().for_each(|cell| println!("{cell}"));
                     return Ok(None);

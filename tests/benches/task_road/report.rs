@@ -1,5 +1,6 @@
 //! What a run found: the tables for people, and the same figures as JSON.
 
+use agentanycast_tests::verdict::Verdict;
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,6 +33,18 @@ impl Report {
             run,
             tasks: Vec::new(),
             streams: Vec::new(),
+        }
+    }
+
+    /// Compares with the targets.
+    pub(crate) fn judge(&self, verdict: &mut Verdict) {
+        let tasks = self.tasks.iter().map(|row| (row.cell, row.ratio()));
+        let streams = self.streams.iter().map(|row| (row.cell, row.ratio()));
+        for (cell, ratio) in tasks.chain(streams) {
+            verdict.figure(&format!("ratio of {cell}"), ratio.value);
+            verdict.judge(&format!("ratio of {cell}"), ratio.value, ratio.is_met(), || {
+                ratio.target()
+            });
         }
     }
 

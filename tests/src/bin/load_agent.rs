@@ -1,29 +1,45 @@
 //! An agent as a process of its own, to be killed and frozen: serves the daemon at the address given with the skill given,
-//! and adds a line to the file given for each task that it has completed: its id.
+//! as many tasks at once as it is told. Adds a line to the file given for each task that is its own to do, `begun ID`, and for
+//! each that it has completed, `done ID`. While there is a file of that name with `.hold` behind it, it completes nothing that it
+//! begins, and adds `held ID`.
 
-use std::{fs::OpenOptions, io::Write as _, sync::Arc, time::Duration};
+use std::{fs::OpenOptions, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use agentanycast::{AgentCard, Artifact, Node, Skill};
+
+/// How often it looks whether it may go on.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [address, skill, file] = args.as_slice() else {
-        anyhow::bail!("usage: load_agent ADDRESS SKILL FILE");
+    let [address, skill, at_once, file] = args.as_slice() else {
+        anyhow::bail!("usage: load_agent ADDRESS SKILL AT_ONCE FILE");
     };
-    let done = Arc::new(OpenOptions::new().create(true).append(true).open(file)?);
+    let ledger = Arc::new(OpenOptions::new().create(true).append(true).open(file)?);
+    let hold = PathBuf::from(format!("{file}.hold"));
     let node = connected(address).await?;
     let card = AgentCard::new("load", "An agent of a test").with_skill(Skill::new(skill, "what it does"));
     node.set_card(card).await?;
     node.serve(move |task| {
-        let done = Arc::clone(&done);
+        let (ledger, hold) = (Arc::clone(&ledger), hold.clone());
         async move {
-            let line = format!("{}\n", task.id());
+            let id = task.id().to_owned();
+            // One write each, so that a kill leaves whole lines.
+            let note = |word: &str| (&*ledger).write_all(format!("{word} {id}\n").as_bytes());
+            note("begun")?;
+            if hold.exists() {
+                note("held")?;
+            }
+            while hold.exists() {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
             task.complete([Artifact::text("done")]).await?;
-            (&*done).write_all(line.as_bytes())?;
+            note("done")?;
             Ok(())
         }
     })
+    .concurrency(at_once.parse()?)
     .await?;
     Ok(())
 }

@@ -8,6 +8,7 @@
 )]
 
 mod backup;
+mod log;
 mod top;
 mod trace;
 mod upgrade;

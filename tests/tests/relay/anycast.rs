@@ -37,7 +37,7 @@ fn card(name: &str, skill: &str) -> AgentCard {
 }
 
 /// A daemon with an agent that echoes, once it is registered.
-async fn echo_agent(relays: &[&Relay], name: &str, skill: &str) -> (Daemon, Node, Agent) {
+pub(crate) async fn echo_agent(relays: &[&Relay], name: &str, skill: &str) -> (Daemon, Node, Agent) {
     let daemon = daemon(relays).start().await;
     let node = daemon.node_named(name).await;
     node.set_card(card(name, skill)).await.unwrap();

@@ -80,7 +80,7 @@ pub(crate) async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: Peer
 }
 
 /// Waits until a figure has come up to `least`: a peer may have its answer before the relay has counted it.
-async fn at_least(relay: &Relay, name: &str, least: f64) {
+pub(crate) async fn at_least(relay: &Relay, name: &str, least: f64) {
     eventually(name, || async {
         let (_, text) = relay.get(relay.metrics, "/metrics").await;
         let line = text

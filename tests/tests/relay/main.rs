@@ -10,6 +10,8 @@
 
 mod agents;
 mod anycast;
+mod away;
+mod ceilings;
 mod circuits;
 mod dashboard;
 mod faces;
@@ -21,5 +23,7 @@ mod nat;
 mod poison;
 mod registry;
 mod signing;
+mod slow;
 mod start;
+mod traces;
 mod websocket;

@@ -17,11 +17,13 @@ use agentanycast_tests::{
     eventually, eventually_within,
     nat::{Internet, Nat, Site},
 };
+use slow::Slow;
 use tokio::sync::Semaphore;
 
 mod breaks;
 mod roads;
 mod seen;
+mod slow;
 
 /// How long a hole may take to be punched: three attempts of 10 s.
 const PUNCHED: Duration = Duration::from_secs(40);
@@ -98,6 +100,12 @@ impl Two {
         64.0 / began.elapsed().as_secs_f64()
     }
 
+    /// Has an artifact made that comes slowly until the gate is open.
+    async fn slowly(&self) -> Slow {
+        let target = Target::Peer(self.bob.clone());
+        Slow::read(self.alice.send_task(target, slow::ASKED).await.unwrap())
+    }
+
     /// Sends a task that is worked on until [`Two::end`].
     async fn begin(&self) -> TaskHandle {
         let target = Target::Peer(self.bob.clone());
@@ -137,25 +145,28 @@ impl Two {
         bob.map(|bob| bob.addresses).unwrap_or_default()
     }
 
-    /// Waits until the way to the second is direct and no other is left; it.
+    /// Waits until the way to the second is direct and no relayed one is left; it, or both where holes were punched for both
+    /// transports.
     async fn direct(&self) -> String {
         eventually_within(PUNCHED, "the way is direct", || async {
             let addresses = self.addresses().await;
-            match addresses.as_slice() {
-                [one] if !is_relayed(one) => Some(one.clone()),
-                _ => None,
-            }
+            let is_direct = !addresses.is_empty() && !addresses.iter().any(|one| is_relayed(one));
+            is_direct.then(|| addresses.join(", "))
         })
         .await
     }
 }
 
-/// Answers a number with an artifact of as many bytes; anything else with an echo, `wait` when it is told to.
+/// Answers a number with an artifact of as many bytes, `slowly` with one that takes its time until it is told otherwise;
+/// anything else with an echo, `wait` when it is told to.
 fn agent(node: &Node, gate: Arc<Semaphore>) -> Agent {
     Agent::serve(node, move |task| {
         let gate = Arc::clone(&gate);
         async move {
             let text = task.message().text_content();
+            if text == slow::ASKED {
+                return slow::answer(&task, &gate).await;
+            }
             if let Ok(bytes) = text.parse() {
                 let mut artifact = task.stream_artifact("bulk", "application/octet-stream").await?;
                 artifact.write(vec![7; bytes]).await?;

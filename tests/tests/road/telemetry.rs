@@ -7,18 +7,11 @@ use std::{
 
 use agentanycast::{AgentCard, Artifact, Skill, Target};
 use agentanycast_tests::{
-    Bridge, Builder, Daemon, Pair, Relay, Transport, agent::Agent, ending::completed, eventually, within,
+    Bridge, Builder, Daemon, Pair, Relay, Transport, agent::Agent, collector::Collector, ending::completed,
+    eventually, within,
 };
 use http::StatusCode;
-use opentelemetry_proto::tonic::{
-    collector::trace::v1::{
-        ExportTraceServiceRequest, ExportTraceServiceResponse,
-        trace_service_server::{TraceService, TraceServiceServer},
-    },
-    trace::v1::Span,
-};
 use serde_json::json;
-use tonic::{Request, Response, Status, transport::Server};
 
 /// A figure by its name and labels as they are written.
 async fn figure(daemon: &Daemon, series: &str) -> Option<f64> {
@@ -171,59 +164,6 @@ async fn a_port_for_metrics_that_is_taken_stops_nothing() {
     assert!(daemon.log_tail().contains(&address.to_string()));
 }
 
-/// An OpenTelemetry collector that keeps what it is told.
-#[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<(String, Span)>>>);
-
-#[tonic::async_trait]
-impl TraceService for Collector {
-    async fn export(
-        &self,
-        request: Request<ExportTraceServiceRequest>,
-    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        for of_node in request.into_inner().resource_spans {
-            let resource = of_node.resource.unwrap_or_default();
-            let node = resource
-                .attributes
-                .iter()
-                .find(|attribute| attribute.key == "service.instance.id")
-                .map(|attribute| format!("{:?}", attribute.value))
-                .unwrap_or_default();
-            let spans = of_node.scope_spans.into_iter().flat_map(|scope| scope.spans);
-            let mut kept = self.0.lock().unwrap();
-            kept.extend(spans.map(|span| (node.clone(), span)));
-        }
-        Ok(Response::new(ExportTraceServiceResponse::default()))
-    }
-}
-
-impl Collector {
-    /// On a free port; its address.
-    async fn start() -> (Self, String) {
-        let collector = Self::default();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let service = TraceServiceServer::new(collector.clone());
-        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
-        tokio::spawn(
-            Server::builder()
-                .add_service(service)
-                .serve_with_incoming(incoming),
-        );
-        (collector, address)
-    }
-
-    /// The spans of a node with this name.
-    fn of(&self, daemon: &Daemon, name: &str) -> Vec<Span> {
-        let id = daemon.peer_id().to_string();
-        let kept = self.0.lock().unwrap();
-        let wanted = kept
-            .iter()
-            .filter(|(node, span)| node.contains(&id) && span.name == name);
-        wanted.map(|(_, span)| span.clone()).collect()
-    }
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
@@ -268,15 +208,15 @@ async fn one_trace_goes_through_both_daemons_to_the_agent_and_back() {
     let parent = format!("00-{trace}-{caller}-01");
     let seen = traced(&pair, BTreeMap::from([("traceparent".to_owned(), parent)])).await;
     eventually("the collector has all spans", || async {
-        let spans = |daemon, name| collector.of(daemon, name).len();
+        let spans = |daemon, name| collector.of_daemon(daemon, name).len();
         let ends = spans(&pair.alice, "send_task") == 1 && spans(&pair.bob, "handle_task") == 1;
         let acks = spans(&pair.alice, "deliver") >= 1 && spans(&pair.bob, "deliver") >= 1;
         (ends && acks).then_some(())
     })
     .await;
     let (sent, handled) = (
-        &collector.of(&pair.alice, "send_task")[0],
-        &collector.of(&pair.bob, "handle_task")[0],
+        &collector.of_daemon(&pair.alice, "send_task")[0],
+        &collector.of_daemon(&pair.bob, "handle_task")[0],
     );
     assert_eq!(hex(&sent.trace_id), trace);
     assert_eq!(hex(&sent.parent_span_id), caller);
@@ -286,7 +226,7 @@ async fn one_trace_goes_through_both_daemons_to_the_agent_and_back() {
     );
     assert!(sent.end_time_unix_nano >= sent.start_time_unix_nano);
     for (daemon, own) in [(&pair.alice, sent), (&pair.bob, handled)] {
-        for delivered in collector.of(daemon, "deliver") {
+        for delivered in collector.of_daemon(daemon, "deliver") {
             assert_eq!(
                 (&delivered.trace_id, &delivered.parent_span_id),
                 (&own.trace_id, &own.span_id)
@@ -299,7 +239,7 @@ async fn one_trace_goes_through_both_daemons_to_the_agent_and_back() {
 
     // A context that is not sampled goes through as it is, and nobody is told.
     let unsampled = format!("00-{trace}-{caller}-00");
-    let before = collector.0.lock().unwrap().len();
+    let before = collector.all().len();
     let seen = traced(
         &pair,
         BTreeMap::from([("traceparent".to_owned(), unsampled.clone())]),
@@ -311,13 +251,13 @@ async fn one_trace_goes_through_both_daemons_to_the_agent_and_back() {
     let seen = traced(&pair, BTreeMap::new()).await;
     assert!(seen.contains_key("traceparent"), "{seen:?}");
     eventually("the collector has the second trace", || async {
-        (collector.of(&pair.bob, "handle_task").len() == 2).then_some(())
+        (collector.of_daemon(&pair.bob, "handle_task").len() == 2).then_some(())
     })
     .await;
-    let begun = &collector.of(&pair.alice, "send_task")[1];
+    let begun = &collector.of_daemon(&pair.alice, "send_task")[1];
     assert!(begun.parent_span_id.is_empty(), "{begun:?}");
     assert_ne!(hex(&begun.trace_id), trace);
-    let later = collector.0.lock().unwrap().split_off(before);
+    let later = collector.all().split_off(before);
     assert!(
         later.iter().all(|(_, span)| hex(&span.trace_id) != trace),
         "{later:?}"
@@ -358,12 +298,12 @@ async fn a_task_to_whoever_can_of_a_caller_of_the_bridge_is_one_trace() {
     );
 
     eventually("the collector has both ends", || async {
-        let is_there = |daemon, name| collector.of(daemon, name).len() == 1;
+        let is_there = |daemon, name| collector.of_daemon(daemon, name).len() == 1;
         (is_there(&here, "send_task") && is_there(&there, "handle_task")).then_some(())
     })
     .await;
-    let sent = &collector.of(&here, "send_task")[0];
-    let handled = &collector.of(&there, "handle_task")[0];
+    let sent = &collector.of_daemon(&here, "send_task")[0];
+    let handled = &collector.of_daemon(&there, "handle_task")[0];
     assert_eq!(
         (hex(&sent.trace_id), hex(&sent.parent_span_id)),
         (trace.to_owned(), caller.to_owned())

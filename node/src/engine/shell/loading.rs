@@ -7,6 +7,7 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::spans::OnSpan;
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
@@ -21,7 +22,7 @@ use super::{
         core::Core,
         lobby::Lobby,
         outside::Bell,
-        turn::{Limits, Now, OnCard, OnDoubt, OnRoute, OnSpan},
+        turn::{Limits, Now, OnCard, OnDoubt, OnRoute},
         witness::Witness,
     },
     REPORTS, Shell,

@@ -190,7 +190,7 @@ impl Host {
 
     fn redial_failed(&mut self, target: &Target, error: &swarm::DialError) {
         if matches!(error, swarm::DialError::LocalPeerId { .. }) {
-            tracing::warn!(?target, "address left out: it is this node's own");
+            tracing::warn!(peer = %target, "address left out: it is this node's own");
             self.dialer.forget(target);
             return;
         }
@@ -216,9 +216,9 @@ impl Host {
             self.reach_changed = true;
         }
         if failures == 1 && self.dialer.is_pinned(target) {
-            tracing::warn!(?target, %reason, "bootstrap peer not reached; it is tried again from time to time");
+            tracing::warn!(peer = %target, %reason, "bootstrap peer not reached; it is tried again from time to time");
         } else {
-            tracing::debug!(?target, %reason, failures, "redial failed");
+            tracing::debug!(peer = %target, %reason, failures, "redial failed");
         }
     }
 

@@ -133,22 +133,45 @@ async fn a_peer_id_is_enough() {
     );
 }
 
-/// While an artifact comes through the relay, the direct way is found and the relayed one closed.
+/// An artifact begins to come through the relay, since both NATs are symmetric ones. While it comes they become ordinary:
+/// the direct way is found and the relayed one closed, and what is left comes on it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_survives_the_change_of_path() {
     let Some(internet) = Internet::open().await else {
         return;
     };
-    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Independent));
+    let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Symmetric));
+    alice.hold_back();
+    bob.hold_back();
     // There is no router that speaks UPnP; asking for one does no harm.
     let two = Two::start_with(&alice, &bob, |daemon| daemon.config("enable_upnp = true\n")).await;
     let took = two.first_task().await;
-    let rate = two.bulk().await;
+    assert_eq!(two.path().await, "relayed");
+    let slow = two.slowly().await;
+    eventually("a part of it has come", || async {
+        (slow.come() >= slow::AT_ONCE).then_some(())
+    })
+    .await;
+    assert_eq!(two.path().await, "relayed", "so far");
+    let began = Instant::now();
+    alice.change(Nat::Independent);
+    bob.change(Nat::Independent);
+    alice.add_address();
     let path = two.direct().await;
+    let after = began.elapsed().as_secs_f64();
+    let come = slow.come();
+    assert!(come < slow::BYTES, "it is still coming");
+    // From now on as quickly as it goes.
+    two.gate.add_permits(1);
+    slow.came_whole().await;
+    assert_eq!(two.path().await, "direct");
     row(
         "path changes during 64 MiB",
         took,
-        &format!("{rate:.0} MiB/s, at the end direct: {path}"),
+        &format!(
+            "begins relayed, direct after {after:.1} s and {} MiB: {path}",
+            come >> 20
+        ),
     );
 }
 
@@ -159,6 +182,8 @@ async fn a_direct_way_is_looked_for_again() {
         return;
     };
     let [alice, bob] = [0; 2].map(|_| internet.site(Nat::Symmetric));
+    alice.hold_back();
+    bob.hold_back();
     let two = Two::start(&alice, &bob).await;
     let took = two.first_task().await;
     let task = two.begin().await;

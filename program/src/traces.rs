@@ -1,6 +1,6 @@
 //! Sends spans to an OpenTelemetry collector (OTLP over gRPC), in batches and in the background.
 //!
-//! The one rule: tasks never wait for the collector. What it does not take in time is dropped, counted and logged once
+//! The one rule: nobody waits for the collector. What it does not take in time is dropped, counted and logged once
 //! in a while.
 
 use std::{
@@ -11,7 +11,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use agentanycast_identity::PeerId;
 use opentelemetry::{
     InstrumentationScope, KeyValue, SpanId, TraceFlags, TraceId,
     trace::{SpanContext, SpanKind as Kind, Status, TraceState},
@@ -26,10 +25,7 @@ use opentelemetry_sdk::{
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    config::Telemetry,
-    engine::{OnSpan, Span, SpanKind},
-};
+use crate::spans::{OnSpan, Span, SpanKind};
 
 /// Where collectors listen by default (OTLP specification, "OTLP/gRPC Default Port").
 const DEFAULT_ENDPOINT: &str = "localhost:4317";
@@ -52,26 +48,42 @@ const LAST: Duration = Duration::from_secs(2);
 /// How often it is said at most that spans get lost.
 const COMPLAIN: Duration = Duration::from_mins(1);
 
+/// Who tells which collector.
+#[derive(Clone, Copy, Debug)]
+pub struct Teller<'a> {
+    /// The program.
+    pub service: &'static str,
+    /// Its peer id.
+    pub instance: &'a str,
+    /// The setting that says where the collector is.
+    pub key: &'static str,
+    /// Its value: `HOST:PORT` or `http(s)://HOST:PORT`; empty: the default of collectors on this host.
+    pub endpoint: &'a str,
+    /// Without TLS, where the endpoint does not say.
+    pub insecure: bool,
+}
+
 /// The collector's address is none.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "telemetry.otlp_endpoint is {endpoint:?}, which is no address of a collector ({cause}); use HOST:PORT or http(s)://HOST:PORT"
+    "{key} is {endpoint:?}, which is no address of a collector ({cause}); use HOST:PORT or http(s)://HOST:PORT"
 )]
 pub struct InvalidCollector {
+    key: &'static str,
     endpoint: String,
     cause: String,
 }
 
 /// The way to the collector.
 pub struct Traces {
-    /// Hands a span over; returns at once.
+    /// Hands a span over.
     pub hear: OnSpan,
     /// Ends some time after `stop`, when what waited is sent.
     pub task: JoinHandle<()>,
 }
 
 impl Traces {
-    /// A node that tells no collector.
+    /// Tells no collector.
     pub fn off() -> Self {
         Self {
             hear: Arc::new(|_| ()),
@@ -83,14 +95,14 @@ impl Traces {
     ///
     /// # Errors
     /// When its address is none.
-    pub fn start(config: &Telemetry, me: PeerId, stop: CancellationToken) -> Result<Self, InvalidCollector> {
-        let mut exporter = exporter(config)?;
+    pub fn start(teller: Teller<'_>, stop: CancellationToken) -> Result<Self, InvalidCollector> {
+        let mut exporter = exporter(teller)?;
         exporter.set_resource(
             &Resource::builder()
-                .with_service_name("agentanycastd")
+                .with_service_name(teller.service)
                 .with_attributes([
                     KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-                    KeyValue::new("service.instance.id", me.to_string()),
+                    KeyValue::new("service.instance.id", teller.instance.to_owned()),
                 ])
                 .build(),
         );
@@ -109,10 +121,12 @@ impl Traces {
     }
 }
 
-fn exporter(config: &Telemetry) -> Result<SpanExporter, InvalidCollector> {
-    let named = config.otlp_endpoint.as_str();
-    let named = if named.is_empty() { DEFAULT_ENDPOINT } else { named };
-    let endpoint = match (named.contains("://"), config.insecure) {
+fn exporter(teller: Teller<'_>) -> Result<SpanExporter, InvalidCollector> {
+    let named = match teller.endpoint {
+        "" => DEFAULT_ENDPOINT,
+        named => named,
+    };
+    let endpoint = match (named.contains("://"), teller.insecure) {
         (true, _) => named.to_owned(),
         (false, true) => format!("http://{named}"),
         (false, false) => format!("https://{named}"),
@@ -127,7 +141,8 @@ fn exporter(config: &Telemetry) -> Result<SpanExporter, InvalidCollector> {
         builder
     };
     builder.build().map_err(|error| InvalidCollector {
-        endpoint: config.otlp_endpoint.clone(),
+        key: teller.key,
+        endpoint: teller.endpoint.to_owned(),
         cause: error.to_string(),
     })
 }
@@ -168,7 +183,7 @@ async fn run(
         if may_complain && lost.load(Relaxed) > 0 {
             complained = Some(tokio::time::Instant::now());
             let spans = lost.swap(0, Relaxed);
-            let reason = failure.unwrap_or_else(|| "the collector is slower than the tasks".to_owned());
+            let reason = failure.unwrap_or_else(|| "the collector is slower than the work".to_owned());
             tracing::warn!(spans, reason, "spans did not reach the collector");
         }
         if stopping && inbox.is_closed() {
@@ -192,7 +207,7 @@ async fn fill(inbox: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>, stop: &Ca
 }
 
 fn data_of(span: Span) -> SpanData {
-    let time = |unix: u64| -> SystemTime { UNIX_EPOCH + Duration::from_millis(unix) };
+    let time = |unix: u64| -> SystemTime { UNIX_EPOCH + Duration::from_nanos(unix) };
     let kind = match span.kind {
         SpanKind::Client => Kind::Client,
         SpanKind::Server => Kind::Server,

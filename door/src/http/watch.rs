@@ -10,10 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a connection may stand without a request. It is longer than clients keep theirs for the next one.
-pub(super) const QUIET: Duration = Duration::from_mins(2);
-
-/// How many bytes of an answer a reader takes in a second at least, the first minute aside: a quarter of what the slowest
+/// How many bytes of an answer a reader takes in a second at least, its patience aside: a quarter of what the slowest
 /// mobile networks (2G) carry.
 const FLOOR: u32 = 4 << 10;
 
@@ -25,6 +22,8 @@ const PIECE_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Watch {
     /// How long its readers may stand still.
     patience: Duration,
+    /// How long it may stand without a request.
+    quiet: Duration,
     seen: Mutex<Seen>,
 }
 
@@ -88,9 +87,10 @@ pub(super) enum Verdict {
 }
 
 impl Watch {
-    pub(super) fn new(now: Instant, patience: Duration) -> Arc<Self> {
+    pub(super) fn new(now: Instant, patience: Duration, quiet: Duration) -> Arc<Self> {
         Arc::new(Self {
             patience,
+            quiet,
             seen: Mutex::new(Seen {
                 next: 0,
                 open: 0,
@@ -116,7 +116,7 @@ impl Watch {
         let seen = self.seen();
         if seen.answers.values().any(|pace| pace.is_over(now, self.patience)) {
             Verdict::Standing
-        } else if seen.open == 0 && now.saturating_duration_since(seen.quiet_since) >= QUIET {
+        } else if seen.open == 0 && now.saturating_duration_since(seen.quiet_since) >= self.quiet {
             Verdict::Quiet
         } else {
             Verdict::Fine
@@ -170,11 +170,12 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_mins(1);
+    const QUIET: Duration = Duration::from_mins(2);
 
     #[test]
     fn who_does_not_read_and_who_does_not_ask() {
         let start = Instant::now();
-        let watch = Watch::new(start, PATIENCE);
+        let watch = Watch::new(start, PATIENCE, QUIET);
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(watch.verdict(at(119)), Verdict::Fine);
         assert_eq!(watch.verdict(at(120)), Verdict::Quiet);

@@ -2,11 +2,11 @@
 
 use std::hash::Hash;
 
-use agentanycast_door::Counts;
+use crate::Counts;
 
 /// The bytes that are there, and how many there may be.
 #[derive(Debug)]
-pub(super) struct Bulk<K> {
+pub struct Bulk<K> {
     each: Counts<K>,
     all: usize,
     most_of_each: usize,
@@ -15,7 +15,7 @@ pub(super) struct Bulk<K> {
 
 impl<K: Eq + Hash> Bulk<K> {
     /// None, of at most so many.
-    pub(super) fn new(most_of_each: usize, most_of_all: usize) -> Self {
+    pub fn new(most_of_each: usize, most_of_all: usize) -> Self {
         Self {
             each: Counts::default(),
             all: 0,
@@ -25,7 +25,7 @@ impl<K: Eq + Hash> Bulk<K> {
     }
 
     /// Counts so many more, unless there would be too many: then false, and nothing is counted.
-    pub(super) fn take(&mut self, who: K, count: usize) -> bool {
+    pub fn take(&mut self, who: K, count: usize) -> bool {
         let fits = self.all.saturating_add(count) <= self.most_of_all
             && self.each.add(who, count, self.most_of_each);
         if fits {
@@ -35,14 +35,13 @@ impl<K: Eq + Hash> Bulk<K> {
     }
 
     /// Counts so many less; they were taken.
-    pub(super) fn give_back(&mut self, who: &K, count: usize) {
+    pub fn give_back(&mut self, who: &K, count: usize) {
         self.each.remove(who, count);
         self.all = self.all.saturating_sub(count);
     }
 
     /// Whether there are none.
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.each.is_empty() && self.all == 0
     }
 }

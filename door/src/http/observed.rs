@@ -6,31 +6,31 @@ use std::{
     time::Instant,
 };
 
-use axum::body::{Body, Bytes, HttpBody};
-use http_body::{Frame, SizeHint};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 
-use crate::http::watch::Answering;
+use super::watch::Answering;
 
 /// The body.
-pub(super) struct Observed {
-    body: Body,
+pub(super) struct Observed<B> {
+    body: B,
     answering: Answering,
 }
 
-impl Observed {
-    pub(super) fn new(body: Body, answering: Answering) -> Self {
+impl<B> Observed<B> {
+    pub(super) fn new(body: B, answering: Answering) -> Self {
         Self { body, answering }
     }
 }
 
-impl HttpBody for Observed {
+impl<B: Body<Data = Bytes> + Unpin> Body for Observed<B> {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         self.answering.asked(Instant::now());
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(frame)) = &frame {
