@@ -65,10 +65,10 @@ pub enum Merged {
 /// Who is told what has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
-    /// Its relay id; what it told us itself, and what is its own, is left out. Empty if it is not known.
+    /// Its relay id; what it told us itself is left out. Empty if it is not known.
     pub relay: &'a str,
-    /// Tell it of its own entries too: after a start it may have lost them.
-    pub its_own_too: bool,
+    /// Leave nothing out: after a start it may have lost what it told us.
+    pub everything: bool,
 }
 
 /// Some of what has changed.
@@ -292,16 +292,7 @@ fn elements_of(told: &FederatedRegistration) -> usize {
 }
 
 fn is_known_to(record: &Record, reader: Reader<'_>) -> bool {
-    if reader.relay.is_empty() {
-        return false;
-    }
-    let is_its_own = *record.origin == *reader.relay;
-    let told_us = record.via.as_deref() == Some(reader.relay);
-    if is_its_own && reader.its_own_too {
-        false
-    } else {
-        told_us
-    }
+    !reader.everything && !reader.relay.is_empty() && record.via.as_deref() == Some(reader.relay)
 }
 
 /// A record in the words of the contract, without what depends on the time. None of what is not told: an
