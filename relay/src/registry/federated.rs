@@ -58,6 +58,8 @@ pub enum Merged {
     Taken,
     /// This, or something newer, was here.
     Known,
+    /// Something newer was here, which had come from the same relay: it has lost that, and is told of it.
+    Retold,
     /// It spoke of an entry of ours; everybody is told what is true of it.
     Corrected,
 }
@@ -115,12 +117,19 @@ impl Registry {
             .table
             .find(&incoming.agent.peer, &incoming.origin)
             .and_then(|slot| self.table.get(slot));
-        let incoming_stamp = Claim(stamp);
-        if !replaces(
-            &incoming_stamp,
-            standing.map(|record| Claim(record.stamp())).as_ref(),
-        ) {
-            return Ok(Merged::Known);
+        if let Some(standing) = standing
+            && !replaces(&Claim(stamp), Some(&Claim(standing.stamp())))
+        {
+            let is_lost = stamp < standing.stamp() && standing.via.is_some() && standing.via == incoming.via;
+            if !is_lost {
+                return Ok(Merged::Known);
+            }
+            let record = Record {
+                via: None,
+                ..standing.clone()
+            };
+            self.table.put(record, now);
+            return Ok(Merged::Retold);
         }
         let source = incoming.source.map(|source| (source, Kind::Pushed));
         let source = match standing {

@@ -40,6 +40,32 @@ fn the_last_writer_wins_for_each_peer_and_origin() {
 }
 
 #[test]
+fn who_has_lost_what_it_told_is_told_of_it_once() {
+    let mut registry = registry(Limits::default());
+    let by = |via: &str, version: u64, over: bool| Incoming {
+        via: Some(via.into()),
+        over,
+        ..told("p", "origin", version)
+    };
+    registry.merge(START, by("b", 9, true)).unwrap();
+    let read = |registry: &Registry, relay: &str| page(registry, START, relay).records.len();
+    assert_eq!((read(&registry, "b"), read(&registry, "c")), (0, 1));
+    // Others may be behind; they are told anyway.
+    assert_eq!(registry.merge(START, by("c", 5, false)), Ok(Merged::Known));
+    assert_eq!(registry.merge(START, by("b", 9, true)), Ok(Merged::Known));
+    assert_eq!(read(&registry, "b"), 0);
+    let cursor = page(&registry, START, "c").cursor;
+    assert_eq!(registry.merge(START, by("b", 5, false)), Ok(Merged::Retold));
+    assert_eq!((read(&registry, "b"), read(&registry, "c")), (1, 1));
+    let reader = Reader {
+        relay: "b",
+        everything: false,
+    };
+    assert_eq!(registry.changes(START, cursor, 10, reader).records.len(), 1);
+    assert_eq!(registry.merge(START, by("b", 5, false)), Ok(Merged::Known));
+}
+
+#[test]
 fn a_life_is_clamped_to_twice_ours() {
     let mut registry = registry(Limits::default());
     let endless = Incoming {
