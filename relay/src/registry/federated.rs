@@ -58,7 +58,7 @@ pub enum Merged {
     Taken,
     /// This, or something newer, was here.
     Known,
-    /// Something newer was here, which had come from the same relay: it has lost that, and is told of it.
+    /// Something newer was here, which had come from the same relay of our choice: it has lost that, and is told of it.
     Retold,
     /// It spoke of an entry of ours; everybody is told what is true of it.
     Corrected,
@@ -120,8 +120,9 @@ impl Registry {
         if let Some(standing) = standing
             && !replaces(&Claim(stamp), Some(&Claim(standing.stamp())))
         {
-            let is_lost = stamp < standing.stamp() && standing.via.is_some() && standing.via == incoming.via;
-            if !is_lost {
+            let told_us = standing.via.is_some() && standing.via == incoming.via;
+            // A stranger may give itself any name, and make us tell everybody large records by small ones.
+            if !told_us || stamp == standing.stamp() || incoming.source.is_some() {
                 return Ok(Merged::Known);
             }
             let record = Record {

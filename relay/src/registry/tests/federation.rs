@@ -54,6 +54,11 @@ fn who_has_lost_what_it_told_is_told_of_it_once() {
     assert_eq!(registry.merge(START, by("c", 5, false)), Ok(Merged::Known));
     assert_eq!(registry.merge(START, by("b", 9, true)), Ok(Merged::Known));
     assert_eq!(read(&registry, "b"), 0);
+    let stranger = Incoming {
+        source: from(1).source,
+        ..by("b", 5, false)
+    };
+    assert_eq!(registry.merge(START, stranger), Ok(Merged::Known));
     let cursor = page(&registry, START, "c").cursor;
     assert_eq!(registry.merge(START, by("b", 5, false)), Ok(Merged::Retold));
     assert_eq!((read(&registry, "b"), read(&registry, "c")), (1, 1));
