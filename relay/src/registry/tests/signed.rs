@@ -163,6 +163,8 @@ fn another_key_ends_what_the_old_one_registered_wherever_it_is_known() {
             let known = ask(other, START, "s", &[], 0, true).len();
             assert_eq!(known, usize::from(!heard), "changed at {at_ms}");
         }
+        let before = here.heartbeat(START, &id, signed(NOW_MS - 1)).map(|_| ());
+        assert!(matches!(before, Err(Refused::Outdated { .. })), "{before:?}");
         // The old key comes back by what it signs later.
         really_signed(&mut here, &old, at_ms + 1);
         tell(&here, &mut further, START);
