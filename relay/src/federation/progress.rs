@@ -106,6 +106,7 @@ impl Progress {
 
 impl Question {
     /// As a relay in this life of its own takes it.
+    #[must_use]
     pub fn taken_in(self, epoch: u64) -> Self {
         // A cursor of another life says nothing of this one. Deployed relays do not say which life they mean.
         let since = if self.epoch != 0 && self.epoch != epoch {

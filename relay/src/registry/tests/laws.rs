@@ -205,7 +205,9 @@ proptest! {
                     let name = peer.to_string();
                     let said = agent(&name, &[skill(&id.to_string(), &[])]);
                     relays[0].register(now, said, by(peer, REGISTER, now)).unwrap();
-                    gone.iter_mut().for_each(|gone| { gone.remove(&name); });
+                    for gone in &mut gone {
+                        gone.remove(&name);
+                    }
                 }
                 Step::Renew { peer } => {
                     let _ = relays[0].heartbeat(now, &peer.to_string(), by(peer, HEARTBEAT, now));
