@@ -145,10 +145,17 @@ impl Rotation {
 
 /// Who `peer` was before, the latest first, as these rotations say that count at this time; each name once, 8 at most.
 pub fn former(peer: PeerId, rotations: &[Rotation], now_ms: u64) -> Vec<PeerId> {
+    let chain = chain(peer, rotations, now_ms).into_iter();
+    chain.map(Rotation::old).collect()
+}
+
+/// Those that lead to `peer`, the latest first, and count at this time; from each name once, 8 at most.
+pub fn chain(peer: PeerId, rotations: &[Rotation], now_ms: u64) -> Vec<&Rotation> {
     const MOST: usize = 8;
     let mut names = vec![peer];
-    while names.len() <= MOST {
-        let last = names[names.len() - 1];
+    let mut chain = Vec::new();
+    while chain.len() < MOST {
+        let last = names[chain.len()];
         let leads_here = |rotation: &&Rotation| {
             rotation.new == last && rotation.counts(now_ms) && !names.contains(&rotation.old)
         };
@@ -156,8 +163,9 @@ pub fn former(peer: PeerId, rotations: &[Rotation], now_ms: u64) -> Vec<PeerId> 
             break;
         };
         names.push(rotation.old);
+        chain.push(rotation);
     }
-    names.split_off(1)
+    chain
 }
 
 fn statement(old: PeerId, new: PeerId, at_ms: u64) -> Option<Vec<u8>> {

@@ -14,6 +14,7 @@ use std::{
 };
 
 use agentanycast_door::rate::{Rate, Rates};
+use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -186,9 +187,9 @@ impl Handle {
     ///
     /// # Errors
     /// When it cannot be.
-    pub async fn supersede(&self, peer: &str) -> Result<(), Failed> {
-        self.write().supersede(now(), peer)?;
-        Ok(self.changed(peer).await?)
+    pub async fn supersede(&self, by: &Rotation) -> Result<(), Failed> {
+        self.write().supersede(now(), by)?;
+        Ok(self.changed(&by.old().to_string()).await?)
     }
 
     /// See [`Registry::heartbeat`]. It is written down a little later: a crash may cost an entry a third of its
@@ -315,23 +316,4 @@ impl Handle {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::federation::merge::Clock;
-
-    #[test]
-    fn a_relay_that_moves_is_known_where_it_is_now() {
-        let registry = Registry::new("me", Limits::default(), Clock::default());
-        let handle = Handle::new("me", registry, None, 0, Arc::default());
-        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        handle.relay_is_at("one:1", [ip("192.0.2.1"), ip("::ffff:192.0.2.2")]);
-        handle.relay_is_at("other:1", [ip("192.0.2.9")]);
-        assert!(handle.knows_relay_at(ip("192.0.2.1")) && handle.knows_relay_at(ip("192.0.2.2")));
-        handle.relay_is_at("one:1", [ip("2001:db8::1")]);
-        assert!(handle.knows_relay_at(ip("2001:db8::1")) && handle.knows_relay_at(ip("192.0.2.9")));
-        assert!(
-            !handle.knows_relay_at(ip("192.0.2.1")),
-            "somebody else may be there now"
-        );
-    }
-}
+mod tests;

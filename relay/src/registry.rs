@@ -19,7 +19,7 @@ mod table;
 
 use std::sync::Arc;
 
-use agentanycast_identity::proof::MAX_SKEW;
+use agentanycast_identity::{proof::MAX_SKEW, rotation::Rotation};
 use agentanycast_proto::v1::RegistryProof;
 
 pub use agent::{Agent, nanos_of, timestamp};
@@ -46,6 +46,9 @@ pub const REGISTER: &str = "/agentanycast.v1.RegistryService/RegisterSkills";
 pub const UNREGISTER: &str = "/agentanycast.v1.RegistryService/UnregisterSkills";
 /// The RPC that extends.
 pub const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
+
+/// Instead of an RPC: the proof is no request but a [`Rotation`], whose old key is the peer's.
+pub const KEY_ROTATION: &str = "key rotation";
 
 /// Most requests that are kept as the proof of one entry: the registration, what took skills off it, a heartbeat.
 pub const MAX_PROOFS: usize = 8;
@@ -180,14 +183,7 @@ impl Registry {
             digest: if over { 0 } else { agent.digest() },
         };
         if over {
-            let expires = now.saturating_add(nanos(self.limits.tombstone_life()));
-            // It has the share of what it ends.
-            let tombstone = Record {
-                expires,
-                ..self.tombstone(now, (record.peer, record.origin), stamp, proofs, record.source)?
-            };
-            self.table.put(tombstone, now);
-            return Ok(());
+            return self.withdraw(now, record, stamp, proofs);
         }
         let times = [now, live.registered, record.expires];
         let origin = Arc::clone(&record.origin);
@@ -196,32 +192,31 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes off an agent whose peer has a new key: it is registered under that one. Other relays have it until it expires.
+    /// Takes off an agent whose peer has another key since: it is registered under that one. Other relays are shown the
+    /// statement; where the old key has signed something later, they have the agent until it expires.
     ///
     /// # Errors
     /// When there is no room for that it is over; see [`Refused`].
-    pub fn supersede(&mut self, now: Nanos, peer: &str) -> Result<(), Refused> {
-        let Some(record) = self.own(peer).filter(|record| record.is_live(now)).cloned() else {
+    pub fn supersede(&mut self, now: Nanos, by: &Rotation) -> Result<(), Refused> {
+        let peer = by.old().to_string();
+        let Some(record) = self.own(&peer).filter(|record| record.is_live(now)).cloned() else {
             return Ok(());
         };
+        let stood_ms = record.stamp.proven_ms;
+        // No statement keeps the old key from coming back for longer than a request of its own would.
+        let latest_ms = now.saturating_add(nanos(MAX_SKEW)) / (SECOND / 1000);
+        let (proven_ms, proofs) = if (stood_ms..=latest_ms).contains(&by.at_ms()) {
+            (by.at_ms(), vec![proof_of(by)])
+        } else {
+            (stood_ms, Vec::new())
+        };
         let stamp = Stamp {
-            proven_ms: record.stamp.proven_ms,
+            proven_ms,
             version: self.clock.next(now),
             over: true,
             digest: 0,
         };
-        let tombstone = Record {
-            expires: now.saturating_add(nanos(self.limits.tombstone_life())),
-            ..self.tombstone(
-                now,
-                (record.peer, record.origin),
-                stamp,
-                Vec::new(),
-                record.source,
-            )?
-        };
-        self.table.put(tombstone, now);
-        Ok(())
+        self.withdraw(now, record, stamp, proofs)
     }
 
     /// Extends an entry; until when.
@@ -380,6 +375,22 @@ impl Registry {
         })
     }
 
+    /// Ends a registration here. What tells of it has the share of what it ends.
+    fn withdraw(
+        &mut self,
+        now: Nanos,
+        record: Record,
+        stamp: Stamp,
+        proofs: Vec<RegistryProof>,
+    ) -> Result<(), Refused> {
+        let tombstone = Record {
+            expires: now.saturating_add(nanos(self.limits.tombstone_life())),
+            ..self.tombstone(now, (record.peer, record.origin), stamp, proofs, record.source)?
+        };
+        self.table.put(tombstone, now);
+        Ok(())
+    }
+
     /// A record that the registration of a peer at an origin is over; until when that is remembered is left to the
     /// caller.
     fn tombstone(
@@ -410,6 +421,16 @@ impl Registry {
             doubted: None,
             changed: 0,
         })
+    }
+}
+
+/// A change of keys as a proof that the old key's registration is over.
+fn proof_of(rotation: &Rotation) -> RegistryProof {
+    RegistryProof {
+        method: KEY_ROTATION.to_owned(),
+        request: rotation.to_bytes(),
+        signature: Vec::new(),
+        time_ms: rotation.at_ms(),
     }
 }
 

@@ -185,16 +185,35 @@ impl Namespace {
     /// # Panics
     /// When it cannot be bound.
     pub fn udp_socket(&self, address: &str) -> UdpSocket {
-        // A thread of its own goes there and ends: the others stay where they are.
-        let bound = std::thread::scope(|scope| {
-            let there = scope.spawn(|| {
-                let namespace = File::open(Path::new(NAMESPACES).join(self.name()))?;
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-                UdpSocket::bind(address)
-            });
-            there.join().expect("the thread ends")
-        });
+        let bound = self.inside(|| UdpSocket::bind(address));
         bound.unwrap_or_else(|error| panic!("{address} in {self:?}: {error}"))
+    }
+
+    /// Runs a test in it: what it connects to, it reaches from there.
+    ///
+    /// # Panics
+    /// When the test does.
+    pub fn block_on<F: Future<Output = ()>>(&self, test: impl FnOnce() -> F + Send) {
+        self.inside(|| {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().expect("a runtime");
+            runtime.block_on(test());
+        });
+    }
+
+    /// Does this in it. A thread of its own goes there and ends: the others stay where they are.
+    fn inside<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                let namespace = File::open(Path::new(NAMESPACES).join(self.name())).expect("it is there");
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                    .expect("this thread may go there");
+                act()
+            });
+            there
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Programs in it ask this server for names from now on; those that run already have what they have read.

@@ -35,7 +35,7 @@ impl NameServer {
     ///
     /// # Panics
     /// When it cannot listen there.
-    pub(crate) fn start(host: &Namespace, ip: &str, address: &str) -> Self {
+    pub fn start(host: &Namespace, ip: &str, address: &str) -> Self {
         let socket = host.udp_socket(&SocketAddr::new(ip.parse().expect("an address"), 53).to_string());
         socket
             .set_nonblocking(true)

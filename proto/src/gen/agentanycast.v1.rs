@@ -3767,16 +3767,16 @@ pub mod node_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// A request to a registry that a peer has signed.
+/// A request to a registry that a peer has signed; or the statement that its key was followed by another one.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegistryProof {
-    /// The RPC, as in "/agentanycast.v1.RegistryService/Heartbeat".
+    /// The RPC, as in "/agentanycast.v1.RegistryService/Heartbeat"; "key rotation" for such a statement.
     #[prost(string, tag = "1")]
     pub method: ::prost::alloc::string::String,
-    /// The encoded request, as it was signed.
+    /// The encoded request, as it was signed; or the statement, see `agentanycast_identity::rotation`.
     #[prost(bytes = "vec", tag = "2")]
     pub request: ::prost::alloc::vec::Vec<u8>,
-    /// See `agentanycast_identity::proof`.
+    /// See `agentanycast_identity::proof`; a statement has its own.
     #[prost(bytes = "vec", tag = "3")]
     pub signature: ::prost::alloc::vec::Vec<u8>,
     /// When it was signed, by the peer's clock, in milliseconds since 1970.
@@ -3818,6 +3818,9 @@ pub struct SyncRegistrationsRequest {
     /// The epoch of the answer that `since` was taken from; 0 if there was none.
     #[prost(fixed64, tag = "100")]
     pub epoch: u64,
+    /// Leave nothing out that it has told itself, or that is its own: it may have lost that. Without `since` that is so anyway.
+    #[prost(bool, tag = "101")]
+    pub everything: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SyncRegistrationsResponse {

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentanycast_identity::{PeerId, proof::Statement};
+use agentanycast_identity::{PeerId, proof::Statement, rotation::Rotation};
 use agentanycast_proto::v1::{
     FederatedRegistration, HeartbeatRequest, RegisterSkillsRequest, RegistryProof, UnregisterSkillsRequest,
 };
@@ -13,7 +13,7 @@ use prost::Message as _;
 
 use super::merge::{Nanos, SECOND, nanos};
 use crate::registry::{
-    Agent, HEARTBEAT, Incoming, MAX_PROOFS, REGISTER, Source, UNREGISTER, each_once, nanos_of,
+    Agent, HEARTBEAT, Incoming, KEY_ROTATION, MAX_PROOFS, REGISTER, Source, UNREGISTER, each_once, nanos_of,
 };
 
 /// How old the last proof of a live record may be, besides the life of an entry: clocks of relays that are
@@ -75,6 +75,11 @@ fn prove(told: &FederatedRegistration, now: Nanos, ttl: Duration) -> Option<Prov
         return None;
     }
     let peer: PeerId = told.peer_id.parse().ok()?;
+    if let [proof] = &*told.proofs
+        && proof.method == KEY_ROTATION
+    {
+        return followed(proof, peer, now);
+    }
     let mut agent = None;
     let mut time_ms = 0;
     for (place, proof) in told.proofs.iter().enumerate() {
@@ -91,6 +96,16 @@ fn prove(told: &FederatedRegistration, now: Nanos, ttl: Duration) -> Option<Prov
         return None;
     }
     Some(Proven { agent, time_ms })
+}
+
+/// The end of a registration whose peer has another key since. It is for every relay: a key has one successor.
+fn followed(proof: &RegistryProof, peer: PeerId, now: Nanos) -> Option<Proven> {
+    let by = Rotation::read(&proof.request).ok()?;
+    let is_so = by.old() == peer && by.at_ms() == proof.time_ms && by.counts(now / (SECOND / 1000));
+    is_so.then_some(Proven {
+        agent: None,
+        time_ms: proof.time_ms,
+    })
 }
 
 fn holds(proof: &RegistryProof, peer: PeerId, relay: &str) -> bool {

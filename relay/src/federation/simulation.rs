@@ -1,25 +1,36 @@
 //! Several relays in one thread, with time, network and failures of the test's making: agents register, stay,
 //! move and leave while relays are cut off from each other, stop, lose their tables, and have clocks that are up to
-//! ten minutes wrong. Some agents sign, by clocks that are set ahead and back. In the end all tables must say the same, and say what is true.
+//! ten minutes wrong. Some agents sign, by clocks that are set ahead and back. In the end all tables must say the same,
+//! and say what is true.
+//!
+//! `AGENTANYCAST_SEEDS` is the number of schedules (200), `AGENTANYCAST_FIRST_SEED` the first one (0).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod owner;
+mod relay;
 
-use agentanycast_identity::{Keypair, peer_id, proof::Statement};
-use agentanycast_proto::v1::{
-    HeartbeatRequest, RegisterSkillsRequest, RegistryProof, SkillInfo, UnregisterSkillsRequest,
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
-use prost::Message as _;
 
+use agentanycast_proto::v1::FederatedRegistration;
+
+use self::{
+    owner::{AGENT_SKEW, Owner},
+    relay::Relay,
+};
 use super::{
-    merge::{Clock, Nanos, SECOND, nanos},
+    merge::{Nanos, SECOND, nanos},
+    progress::Answer,
     record,
 };
-use crate::registry::{
-    Agent, Caller, HEARTBEAT, Kept, Limits, Query, REGISTER, Reader, Refused, Registry, Source, UNREGISTER,
-};
+use crate::registry::{HEARTBEAT, Limits, Page, Query, REGISTER, Reader, UNREGISTER};
 
-/// Schedules that are run.
-const SCHEDULES: u64 = 200;
 /// How long a schedule makes trouble, in steps of [`STEP`].
 const TROUBLE: u64 = 1200;
 /// And how long everything is well after it: longer than any copy lives without being renewed, and long enough for a
@@ -27,12 +38,19 @@ const TROUBLE: u64 = 1200;
 const CALM: u64 = 600;
 const STEP: Nanos = SECOND / 5;
 const TTL: Duration = Duration::from_secs(30);
-const AGENTS: usize = 8;
 const START: Nanos = 1_800_000_000 * SECOND;
 
 struct Random(u64);
 
 impl Random {
+    /// A stream of a seed, of its own (Steele, Lea and Flood's `SplitMix64`, one step of it).
+    fn new(seed: u64, stream: u64) -> Self {
+        let mut mixed = seed.wrapping_add(stream).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Self((mixed ^ (mixed >> 31)) | 1)
+    }
+
     fn below(&mut self, most: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -42,143 +60,6 @@ impl Random {
 
     fn one_in(&mut self, most: u64) -> bool {
         self.below(most) == 0
-    }
-}
-
-struct Relay {
-    name: String,
-    registry: Registry,
-    /// What its clock is off by, in seconds.
-    skew: i64,
-    up: bool,
-    /// A table on disk that it comes back with.
-    keeps: bool,
-    epoch: u64,
-    /// Of each neighbour: how far it was pulled, and of which epoch.
-    pulled: BTreeMap<usize, (u64, u64)>,
-    /// Of each neighbour: how far it was pushed.
-    pushed: BTreeMap<usize, u64>,
-    disk: Vec<Kept>,
-}
-
-impl Relay {
-    fn now(&self, time: Nanos) -> Nanos {
-        time.saturating_add_signed(self.skew * 1_000_000_000)
-    }
-
-    /// When the last of what it shows of a peer was signed.
-    fn signed_last(&self, peer: &str) -> Option<u64> {
-        let kept = self.registry.stored(peer)?;
-        Some(kept.told.proofs.last()?.time_ms)
-    }
-
-    fn keep(&mut self, peer: &str) {
-        self.disk.retain(|kept| kept.told.peer_id != peer);
-        self.disk.extend(self.registry.stored(peer));
-    }
-}
-
-/// How far the clock of an agent that signs may be off, in seconds: as far as relays take it.
-const AGENT_SKEW: u64 = 50;
-
-/// An agent, and where it is registered; it renews what it has.
-struct Owner {
-    peer: String,
-    /// What it signs with, if it does.
-    key: Option<Keypair>,
-    /// What its clock is ahead by.
-    ahead: Nanos,
-    /// It has been told to sign later than this, in milliseconds.
-    after_ms: u64,
-    home: Option<usize>,
-    skill: u64,
-    next_beat: Nanos,
-}
-
-impl Owner {
-    /// Its identity is the seed's, so that a schedule can be run again.
-    fn new(random: &mut Random, n: usize) -> Self {
-        let key = n.is_multiple_of(4).then(|| {
-            let seed: [u8; 32] = std::array::from_fn(|_| random.below(256) as u8);
-            Keypair::ed25519_from_bytes(seed).unwrap()
-        });
-        Self {
-            peer: key
-                .as_ref()
-                .map_or_else(|| format!("agent-{n}"), |key| peer_id(key).to_string()),
-            key,
-            ahead: 0,
-            after_ms: 0,
-            home: None,
-            skill: 0,
-            next_beat: 0,
-        }
-    }
-
-    fn said(&self) -> Agent {
-        said(&self.peer, self.skill)
-    }
-
-    /// Asks a relay for something, with a signature by the agent's clock, and anew when it is told to sign later.
-    fn ask(&mut self, relay: &mut Relay, time: Nanos, method: &str) -> Result<(), Refused> {
-        let outcome = self.ask_once(relay, time, method);
-        if let Err(Refused::Outdated { stood_ms, .. }) = outcome {
-            self.after_ms = stood_ms;
-            return self.ask_once(relay, time, method);
-        }
-        outcome
-    }
-
-    fn ask_once(&self, relay: &mut Relay, time: Nanos, method: &str) -> Result<(), Refused> {
-        let now = relay.now(time);
-        let time_ms = ((time + self.ahead) / 1_000_000).max(self.after_ms + 1);
-        let caller = Caller {
-            source: Some(Source::from(std::net::IpAddr::from([192, 0, 2, 1]))),
-            proof: self.proof(method, &relay.name, time_ms),
-        };
-        let before = relay.signed_last(&self.peer);
-        match method {
-            REGISTER => relay.registry.register(now, self.said(), caller).map(|_| ())?,
-            HEARTBEAT => relay.registry.heartbeat(now, &self.peer, caller).map(|_| ())?,
-            _ => relay.registry.unregister(now, &self.peer, &[], caller)?,
-        }
-        let after = relay.signed_last(&self.peer);
-        assert!(
-            after >= before,
-            "others have what was signed at {before:?}, not {after:?}"
-        );
-        Ok(())
-    }
-
-    fn proof(&self, method: &str, relay: &str, time_ms: u64) -> Option<RegistryProof> {
-        let key = self.key.as_ref()?;
-        let peer_id = self.peer.clone();
-        let request = match method {
-            REGISTER => RegisterSkillsRequest {
-                skills: self.said().skills,
-                peer_id,
-                ..RegisterSkillsRequest::default()
-            }
-            .encode_to_vec(),
-            HEARTBEAT => HeartbeatRequest { peer_id }.encode_to_vec(),
-            _ => UnregisterSkillsRequest {
-                peer_id,
-                skill_ids: Vec::new(),
-            }
-            .encode_to_vec(),
-        };
-        let statement = Statement {
-            method,
-            request: &request,
-            relay,
-            time_ms,
-        };
-        Some(RegistryProof {
-            signature: statement.sign(key).unwrap(),
-            method: method.to_owned(),
-            time_ms,
-            request,
-        })
     }
 }
 
@@ -197,21 +78,11 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let mut signing = Random(seed.wrapping_mul(0xD134_2543_DE82_EF95) | 1);
-        let count = 3 + random.below(2) as usize;
-        let relay = |place: usize| Relay {
-            name: format!("relay-{place}"),
-            registry: Registry::new(&format!("relay-{place}"), limits(), Clock::default()),
-            skew: 0,
-            up: true,
-            keeps: place.is_multiple_of(2),
-            epoch: place as u64 + 1,
-            pulled: BTreeMap::new(),
-            pushed: BTreeMap::new(),
-            disk: Vec::new(),
-        };
-        let mut relays: Vec<Relay> = (0..count).map(relay).collect();
+        let mut random = Random::new(seed, 0);
+        let mut signing = Random::new(seed, 1 << 40);
+        let count = 3 + random.below(3) as usize;
+        let agents = if random.one_in(4) { 40 } else { 8 };
+        let mut relays: Vec<Relay> = (0..count).map(Relay::new).collect();
         for relay in &mut relays {
             relay.skew = random.below(1201) as i64 - 600;
         }
@@ -221,7 +92,7 @@ impl World {
             1 => ("ring", line.chain([(0, count - 1)]).collect()),
             _ => ("star", (1..count).map(|place| (0, place)).collect()),
         };
-        let agents: Vec<Owner> = (0..AGENTS).map(|n| Owner::new(&mut signing, n)).collect();
+        let agents: Vec<Owner> = (0..agents).map(|n| Owner::new(&mut signing, n)).collect();
         Self {
             random,
             signing,
@@ -263,7 +134,7 @@ impl World {
             }
         }
         if self.random.one_in(8) {
-            let agent = self.random.below(AGENTS as u64) as usize;
+            let agent = self.random.below(self.agents.len() as u64) as usize;
             let home = self.random.below(self.relays.len() as u64) as usize;
             if self.signing.one_in(3) {
                 self.agents[agent].ahead = self.signing.below(AGENT_SKEW) * SECOND;
@@ -277,25 +148,11 @@ impl World {
         }
     }
 
-    /// Starts a relay that was stopped: with its table, if it keeps one, and maybe with another clock.
+    /// Starts a relay that was stopped, maybe with another clock.
     fn start(&mut self, place: usize) {
         let skew = self.random.below(1201) as i64 - 600;
-        let relay = &mut self.relays[place];
-        if relay.up {
-            return;
-        }
-        relay.up = true;
-        relay.epoch += 100;
-        relay.skew = skew;
-        relay.pulled.clear();
-        relay.pushed.clear();
-        relay.registry = Registry::new(&relay.name, limits(), Clock::default());
-        let now = relay.now(self.time);
-        for kept in std::mem::take(&mut relay.disk) {
-            if relay.keeps {
-                let read = record::read(kept.told.clone(), now, TTL, None, None);
-                let _ = relay.registry.restore(now, read, &kept);
-            }
+        if !self.relays[place].up {
+            self.relays[place].start(self.time, skew);
         }
     }
 
@@ -330,7 +187,7 @@ impl World {
     /// Agents renew, relays forget what has expired, and tell each other.
     fn step(&mut self) {
         self.time += STEP;
-        for agent in 0..AGENTS {
+        for agent in 0..self.agents.len() {
             self.beat(agent);
         }
         for relay in self.relays.iter_mut().filter(|relay| relay.up) {
@@ -368,43 +225,55 @@ impl World {
     }
 
     fn push(&mut self, from: usize, to: usize) {
-        let since = self.relays[from].pushed.get(&to).copied().unwrap_or(0);
         // Some are lost on the way, with the answer or before it.
         let lost = self.random.below(10);
         if lost == 0 {
             return;
         }
-        let cursor = self.deliver(from, to, since, false);
+        let since = self.relays[from].progress(to).pushed;
+        let page = self.page(from, to, since, false);
+        self.take(from, to, page.records);
         if lost != 1 {
-            self.relays[from].pushed.insert(to, cursor);
+            self.relays[from].progress(to).pushed = page.cursor;
         }
     }
 
+    /// Page after page, until one is lost.
     fn pull(&mut self, to: usize, from: usize) {
-        let epoch = self.relays[from].epoch;
-        let known = self.relays[to].pulled.get(&from).copied().unwrap_or((0, 0));
-        let since = if known.1 == epoch { known.0 } else { 0 };
-        let cursor = self.deliver(from, to, since, since == 0);
-        self.relays[to].pulled.insert(from, (cursor, epoch));
+        while !self.random.one_in(10) {
+            let epoch = self.relays[from].epoch;
+            let question = self.relays[to].progress(from).question().taken_in(epoch);
+            let page = self.page(from, to, question.since, question.everything);
+            let count = page.records.len();
+            let progress = self.relays[to].progress(from);
+            let answer = progress.answered(epoch, count, Some(page.cursor), page.more);
+            if answer != Answer::Void {
+                self.take(from, to, page.records);
+            }
+            if answer == Answer::Last {
+                break;
+            }
+        }
     }
 
-    fn deliver(&mut self, from: usize, to: usize, since: u64, its_own_too: bool) -> u64 {
+    fn page(&mut self, from: usize, to: usize, since: u64, everything: bool) -> Page {
         let most = 1 + self.random.below(20) as usize;
-        let name = self.relays[to].name.clone();
-        let relay = &self.relays[from];
         let reader = Reader {
-            relay: &name,
-            its_own_too,
+            relay: &self.relays[to].name,
+            everything,
         };
-        let page = relay.registry.changes(relay.now(self.time), since, most, reader);
-        let via: Arc<str> = relay.name.as_str().into();
+        let relay = &self.relays[from];
+        relay.registry.changes(relay.now(self.time), since, most, reader)
+    }
+
+    fn take(&mut self, from: usize, to: usize, records: Vec<FederatedRegistration>) {
+        let via: Arc<str> = self.relays[from].name.as_str().into();
         let relay = &mut self.relays[to];
         let now = relay.now(self.time);
-        for told in page.records {
+        for told in records {
             let incoming = record::read(told, now, TTL, Some(&via), None);
             let _ = relay.registry.merge(now, incoming);
         }
-        page.cursor
     }
 
     /// Who has which skill where, as one relay sees it.
@@ -420,7 +289,7 @@ impl World {
                 usize::MAX,
                 Reader {
                     relay: "",
-                    its_own_too: true,
+                    everything: true,
                 },
             )
             .records
@@ -471,23 +340,36 @@ fn limits() -> Limits {
     }
 }
 
-fn said(peer: &str, skill: u64) -> Agent {
-    let skill = SkillInfo {
-        skill_id: skill.to_string(),
-        ..SkillInfo::default()
-    };
-    Agent {
-        peer: peer.to_owned(),
-        skills: vec![skill],
-        ..Agent::default()
-    }
+fn number(variable: &str, default: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[test]
 fn whatever_happens_the_tables_end_equal_and_true() {
-    for seed in 0..SCHEDULES {
-        let mut world = World::new(seed);
-        world.run();
-        world.check(seed);
-    }
+    let first = number("AGENTANYCAST_FIRST_SEED", 0);
+    let count = number("AGENTANYCAST_SEEDS", 200);
+    let next = AtomicU64::new(first);
+    let wrong = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let ends_well = catch_unwind(AssertUnwindSafe(|| {
+                        let mut world = World::new(seed);
+                        world.run();
+                        world.check(seed);
+                    }));
+                    wrong.fetch_add(u64::from(ends_well.is_err()), Relaxed);
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner();
+    assert_eq!(wrong, 0, "of {count} schedules {wrong} ended wrong, see above");
 }

@@ -1,8 +1,8 @@
 //! Telling other relays and asking them: one task for each, so that none waits for another.
 //!
 //! What changes here is pushed, gathered for a quarter of a second; what changed there is pulled at the start and then
-//! every interval. Both go by a cursor that moves with an answer only, so nothing is left out, whatever
-//! fails. The one rule: a relay that fails costs the others nothing.
+//! every interval. Both go by a cursor that moves with an answer only ([`Progress`]), so nothing is left out, whatever
+//! fails. The one rule: a relay that fails costs the others nothing, and one that fails one way goes on the other way.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,11 +25,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{
-    Code, Request, Response, Status,
+    Code, Request, Status,
+    metadata::MetadataMap,
     transport::{Channel, Endpoint},
 };
 
-use super::{health::Health, merge::Nanos};
+use super::{
+    health::Health,
+    merge::Nanos,
+    progress::{Answer, PAGE, Progress},
+};
 use crate::{
     clock::now,
     handle::Handle,
@@ -43,9 +48,6 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// How long changes are gathered before they are pushed: four pushes a second at most, well within the second that the
 /// contract gives.
 const GATHER: Duration = Duration::from_millis(250);
-
-/// Records in a page.
-const PAGE: usize = 1000;
 
 /// Pages in one go; then others have their turn.
 const PAGES: usize = 200;
@@ -70,14 +72,41 @@ pub struct Peer {
     pub address: String,
     /// Its id, once it has told it.
     pub relay: String,
-    /// How it does.
-    pub health: Health,
+    /// How pulling from it does.
+    pub pulls: Health,
+    /// How pushing to it does.
+    pub pushes: Health,
     /// Records that it has given us, and that we have given it, since the start.
     pub pulled: u64,
     /// See `pulled`.
     pub pushed: u64,
     /// When it answered last.
     pub last_answer: Option<Nanos>,
+}
+
+impl Peer {
+    /// How it does: the worse of both ways.
+    pub fn health(&self) -> &Health {
+        if self.pushes.is_failing() && !self.pulls.is_failing() {
+            &self.pushes
+        } else {
+            &self.pulls
+        }
+    }
+
+    fn health_of(&mut self, way: Way) -> &mut Health {
+        match way {
+            Way::Pull => &mut self.pulls,
+            Way::Push => &mut self.pushes,
+        }
+    }
+}
+
+/// Which way records go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Pull,
+    Push,
 }
 
 /// All other relays that we were told of, by their places; clones see the same ones. None: it was this relay itself.
@@ -137,9 +166,7 @@ pub fn start(
             client,
             interval,
             relay: "".into(),
-            epoch: 0,
-            pulled: 0,
-            pushed: 0,
+            progress: Progress::default(),
         };
         let stop = stop.clone();
         Some(tokio::spawn(async move {
@@ -165,12 +192,7 @@ struct Link {
     interval: Duration,
     /// Its id; empty until it has told it.
     relay: Arc<str>,
-    /// The epoch of its cursor.
-    epoch: u64,
-    /// How far it was pulled, by its count.
-    pulled: Nanos,
-    /// How far it was told, by ours.
-    pushed: u64,
+    progress: Progress,
 }
 
 impl Link {
@@ -181,7 +203,7 @@ impl Link {
         let mut push_at = pull_at;
         let mut changed = true;
         loop {
-            let outcome = tokio::select! {
+            let (way, outcome) = tokio::select! {
                 biased;
                 rung = bell.changed(), if !changed => {
                     if rung.is_err() {
@@ -193,14 +215,14 @@ impl Link {
                 }
                 () = sleep_until(pull_at) => {
                     pull_at = Instant::now() + self.interval.mul_f64(rand::random_range(0.8..1.2));
-                    self.pull().await
+                    (Way::Pull, self.pull().await)
                 }
                 () = sleep_until(push_at), if changed && !self.relay.is_empty() => {
                     changed = false;
                     bell.mark_unchanged();
                     let outcome = self.push().await;
                     push_at = Instant::now() + GATHER;
-                    outcome
+                    (Way::Push, outcome)
                 }
             };
             match outcome {
@@ -212,9 +234,13 @@ impl Link {
                 Ok(()) => {}
                 Err(status) => {
                     changed = true;
-                    let wait = self.failed(&status);
-                    pull_at = Instant::now() + wait;
-                    push_at = pull_at;
+                    let until = Instant::now() + self.failed(way, &status);
+                    if way == Way::Pull || !answers(&status) {
+                        pull_at = until;
+                    }
+                    if way == Way::Push || !answers(&status) {
+                        push_at = until;
+                    }
                 }
             }
         }
@@ -225,11 +251,13 @@ impl Link {
         let begun = Instant::now();
         self.locate().await;
         for _ in 0..PAGES {
+            let asked = self.progress.question();
             let request = SyncRegistrationsRequest {
                 relay_id: self.handle.me().to_owned(),
-                since: (self.pulled > 0).then(|| timestamp(self.pulled)),
-                limit: PAGE as i32,
-                epoch: self.epoch,
+                since: (asked.since > 0).then(|| timestamp(asked.since)),
+                limit: asked.most as i32,
+                epoch: asked.epoch,
+                everything: asked.everything,
             };
             let call = bounded::unary::<_, SyncRegistrationsResponse>(
                 self.channel.clone(),
@@ -237,26 +265,30 @@ impl Link {
                 Request::new(request),
                 PAGE_BOUND,
             );
-            let answer = called(call).await.map_err(|status| pull_failed(&status))?;
-            self.answered(&answer);
-            let page = answer.into_inner();
-            if page.epoch != self.epoch {
-                // It was started anew: it may have lost what we told it, and we what it told us.
-                self.epoch = page.epoch;
-                self.pushed = 0;
-                if self.pulled > 0 {
-                    self.pulled = 0;
-                    continue;
+            let page = match called(call).await {
+                Ok(answer) => answer,
+                Err(status) if status.code() == Code::OutOfRange => {
+                    // It answers, and older relays do not bound their pages by bytes: fewer records may fit.
+                    self.meet(status.metadata());
+                    if self.progress.too_large() {
+                        continue;
+                    }
+                    return Err(unreadable(&status));
                 }
-            }
+                Err(status) => return Err(status),
+            };
+            self.meet(page.metadata());
+            self.does_well(Way::Pull);
+            let page = page.into_inner();
             let count = page.registrations.len();
+            let cursor = page.sync_timestamp.map(nanos_of);
+            let answer = self.progress.answered(page.epoch, count, cursor, page.more);
+            if answer == Answer::Void {
+                continue;
+            }
             self.handle.merge(page.registrations, &self.relay, None);
-            let before = self.pulled;
-            self.pulled = page.sync_timestamp.map_or(self.pulled, nanos_of);
             self.peers.change(self.place, |peer| peer.pulled += count as u64);
-            // Deployed relays do not say that there is more.
-            let more = page.more || (page.epoch == 0 && count >= PAGE && self.pulled > before);
-            if !more {
+            if answer == Answer::Last {
                 break;
             }
         }
@@ -269,9 +301,9 @@ impl Link {
         loop {
             let reader = Reader {
                 relay: &self.relay,
-                its_own_too: false,
+                everything: false,
             };
-            let page = self.handle.changes(self.pushed, PAGE, reader);
+            let page = self.handle.changes(self.progress.pushed, PAGE, reader);
             if !page.records.is_empty() {
                 let begun = Instant::now();
                 let count = page.records.len();
@@ -282,7 +314,7 @@ impl Link {
                 let bytes = request.encoded_len();
                 let answer = called(self.client.push_registrations(request)).await;
                 let answer = answer.map_err(|status| push_failed(&status, count, bytes))?;
-                self.answered(&answer);
+                self.meet(answer.metadata());
                 self.handle.metrics().push.observe(seconds(begun.elapsed()));
                 self.peers.change(self.place, |peer| peer.pushed += count as u64);
                 let rejected = answer.get_ref().rejected;
@@ -290,7 +322,8 @@ impl Link {
                     tracing::debug!(address = %self.address, rejected, "a relay refused records of ours");
                 }
             }
-            self.pushed = page.cursor;
+            self.progress.pushed = page.cursor;
+            self.does_well(Way::Push);
             if !page.more {
                 return Ok(());
             }
@@ -305,28 +338,35 @@ impl Link {
         }
     }
 
-    /// Notes an answer and who has given it.
-    fn answered<T>(&mut self, answer: &Response<T>) {
-        let id = answer.metadata().get(RELAY_KEY).and_then(|id| id.to_str().ok());
+    /// Notes who has answered.
+    fn meet(&mut self, metadata: &MetadataMap) {
+        let id = metadata.get(RELAY_KEY).and_then(|id| id.to_str().ok());
         // A deployed relay does not tell its id; its address then stands for it.
         let id = id.unwrap_or(&self.address);
         if id != &*self.relay {
             self.relay = id.into();
-            self.pushed = 0;
+            self.progress.pushed = 0;
         }
         let relay = self.relay.to_string();
         self.peers.change(self.place, |peer| {
-            if peer.health.is_failing() {
-                tracing::info!(address = %peer.address, "a federation peer answers again");
-            }
-            peer.health.answered();
             peer.relay = relay;
             peer.last_answer = Some(now());
         });
     }
 
-    /// Notes a failure; how long to wait.
-    fn failed(&self, status: &Status) -> Duration {
+    /// Notes that one way works.
+    fn does_well(&self, way: Way) {
+        self.peers.change(self.place, |peer| {
+            let failed = peer.health().is_failing();
+            peer.health_of(way).answered();
+            if failed && !peer.health().is_failing() {
+                tracing::info!(address = %peer.address, "a federation peer does well again");
+            }
+        });
+    }
+
+    /// Notes that one way fails; how long to wait.
+    fn failed(&self, way: Way, status: &Status) -> Duration {
         self.handle.metrics().sync_errors.inc();
         let reason = match status.code() {
             Code::Unimplemented => "it does not take part in federation".to_owned(),
@@ -335,15 +375,24 @@ impl Link {
         };
         let mut wait = DEADLINE;
         self.peers.change(self.place, |peer| {
-            if !peer.health.is_failing() {
-                tracing::warn!(address = %peer.address, reason, "a federation peer fails; it is asked again for ever");
+            if !peer.health_of(way).is_failing() {
+                tracing::warn!(address = %peer.address, ?way, reason, "a federation peer fails; it is asked again for ever");
             }
-            peer.health.failed(now(), reason, rand::random());
-            let until = peer.health.backoff_until.unwrap_or(0);
+            let health = peer.health_of(way);
+            health.failed(now(), reason, rand::random());
+            let until = health.backoff_until.unwrap_or(0);
             wait = Duration::from_nanos(until.saturating_sub(now()));
         });
         wait
     }
+}
+
+/// Whether a failure is of one way only: the relay answers, and does not like what is asked or told, or is not understood.
+fn answers(failure: &Status) -> bool {
+    matches!(
+        failure.code(),
+        Code::OutOfRange | Code::ResourceExhausted | Code::InvalidArgument | Code::Internal
+    )
 }
 
 /// What another relay says of a failure: on one line, not endless.
@@ -354,15 +403,12 @@ fn one_line(said: &str) -> String {
         .collect()
 }
 
-/// A failure to read a page, with what is read at most where that was the cause.
-fn pull_failed(status: &Status) -> Status {
-    if status.code() != Code::OutOfRange {
-        return status.clone();
-    }
+/// A failure to read a page of a single record, with what is read at most.
+fn unreadable(status: &Status) -> Status {
     let Bound { bytes, elements, .. } = PAGE_BOUND;
     Status::out_of_range(format!(
-        "a page of it is not read, {bytes} bytes and {elements} parts at most; update that relay, which sends smaller \
-         ones ({})",
+        "its pages are not read, also when one record is asked for: {bytes} bytes and {elements} parts at most; update \
+         that relay; what changes here is still told to it ({})",
         status.message()
     ))
 }

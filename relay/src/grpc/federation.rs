@@ -20,12 +20,10 @@ use super::{
     unary::{self, calls, service},
 };
 use crate::{
+    federation::progress::{PAGE, Question},
     handle::Handle,
     registry::{Reader, nanos_of, timestamp},
 };
-
-/// Most records in a page, also when more are asked for.
-const MAX_PAGE: usize = 1000;
 
 /// Most records that are taken from one push.
 const MAX_PUSH: usize = 2000;
@@ -66,17 +64,19 @@ async fn sync(
     call::may_ask(handle, call::source(request.extensions()), 1)?;
     let asked = request.into_inner().message;
     let epoch = handle.epoch();
-    let mut since = asked.since.map_or(0, nanos_of);
-    // A cursor of another life of ours says nothing of this one.
-    if asked.epoch != 0 && asked.epoch != epoch {
-        since = 0;
-    }
     let most = usize::try_from(asked.limit).ok().filter(|limit| *limit > 0);
+    let question = Question {
+        since: asked.since.map_or(0, nanos_of),
+        epoch: asked.epoch,
+        most: most.map_or(PAGE, |most| most.min(PAGE)),
+        everything: asked.everything,
+    };
+    let question = question.taken_in(epoch);
     let reader = Reader {
         relay: &asked.relay_id,
-        its_own_too: since == 0,
+        everything: question.everything,
     };
-    let page = handle.changes(since, most.map_or(MAX_PAGE, |limit| limit.min(MAX_PAGE)), reader);
+    let page = handle.changes(question.since, question.most, reader);
     Ok(SyncRegistrationsResponse {
         registrations: page.records,
         sync_timestamp: Some(timestamp(page.cursor)),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use agentanycast_identity::{
     MAX_ROTATIONS, PeerId,
-    rotation::{Rotation, former},
+    rotation::{Rotation, chain},
 };
 use agentanycast_proto::{
     unfold::Kind,
@@ -62,14 +62,14 @@ async fn register(
     let signed = (REGISTER, message.peer_id.as_str(), &*bytes);
     let caller = call::caller(handle, &metadata, source, signed)?;
     // Only the peer itself says who it was.
-    let was = match &caller.proof {
-        Some(proof) => former_ids(&message, proof.time_ms),
+    let rotations = match &caller.proof {
+        Some(proof) => rotations(&message, proof.time_ms),
         None => Vec::new(),
     };
     let outcome = handle.register(message.into(), caller).await;
     let expires = outcome.map_err(|error| call::status(&error))?;
-    for old in was {
-        let outcome = handle.supersede(&old).await;
+    for rotation in rotations {
+        let outcome = handle.supersede(&rotation).await;
         outcome.map_err(|error| call::status(&error))?;
     }
     Ok(RegisterSkillsResponse {
@@ -77,15 +77,15 @@ async fn register(
     })
 }
 
-/// Who a peer was before, as the changes of its keys say that count at this time.
-fn former_ids(message: &RegisterSkillsRequest, now_ms: u64) -> Vec<String> {
+/// The changes of keys that lead to a peer and count at this time, the latest first.
+fn rotations(message: &RegisterSkillsRequest, now_ms: u64) -> Vec<Rotation> {
     let Ok(peer) = message.peer_id.parse::<PeerId>() else {
         return Vec::new();
     };
     let read = message.key_rotations.iter().take(MAX_ROTATIONS);
     let read: Vec<Rotation> = read.filter_map(|bytes| Rotation::read(bytes).ok()).collect();
-    let was = former(peer, &read, now_ms).into_iter();
-    was.map(|old| old.to_string()).collect()
+    let led = chain(peer, &read, now_ms).into_iter();
+    led.cloned().collect()
 }
 
 async fn unregister(

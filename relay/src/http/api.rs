@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{Path, Query, State},
+    extract::{Path, Query, State, rejection::PathRejection},
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
     routing::get,
@@ -88,10 +88,13 @@ struct Page<'a> {
 
 async fn agent(
     State(face): State<Face>,
-    Path(peer): Path<String>,
+    peer: Result<Path<String>, PathRejection>,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
     none(&words)?;
+    let Path(peer) = peer.map_err(|_| {
+        ApiError::invalid("the peer id in the path is no UTF-8; percent-encode its bytes".into())
+    })?;
     let all = everybody(&face);
     let found = all.iter().find(|agent| agent.peer_id == peer);
     let shown: String = peer.chars().take(100).collect();

@@ -86,7 +86,7 @@ impl Directory {
         }
         let reader = Reader {
             relay: "",
-            its_own_too: true,
+            everything: true,
         };
         loop {
             let page = handle.changes(self.cursor, PAGE, reader);

@@ -34,7 +34,7 @@ pub(super) fn summary(face: &Face) -> Value {
     let peers = shared.peers.all();
     let problems = face.problems();
     let store_works = shared.handle.store().is_none_or(crate::store::Store::works);
-    let failing = peers.iter().any(|peer| peer.health.is_failing());
+    let failing = peers.iter().any(|peer| peer.health().is_failing());
     let status = match (store_works, failing || !problems.is_empty()) {
         (false, _) => "unhealthy",
         (true, true) => "degraded",
@@ -76,13 +76,13 @@ pub(super) fn federation(peers: &[Peer]) -> Value {
     let details: Vec<Value> = peers.iter().map(detail).collect();
     json!({
         "peers": peers.len(),
-        "healthy_peers": peers.iter().filter(|peer| peer.health.is_healthy()).count(),
+        "healthy_peers": peers.iter().filter(|peer| peer.health().is_healthy()).count(),
         "peer_details": details,
     })
 }
 
 fn detail(peer: &Peer) -> Value {
-    let health = &peer.health;
+    let health = peer.health();
     let mut detail = json!({
         "address": peer.address,
         "relay_id": peer.relay,

@@ -180,6 +180,12 @@ async fn errors_are_json() {
         ("GET", "/api/v1/nothing", StatusCode::NOT_FOUND, "not_found"),
         ("GET", "/api/v1/agents/nobody", StatusCode::NOT_FOUND, "not_found"),
         (
+            "GET",
+            "/api/v1/agents/%ff",
+            StatusCode::BAD_REQUEST,
+            "invalid_argument",
+        ),
+        (
             "POST",
             "/api/v1/agents",
             StatusCode::METHOD_NOT_ALLOWED,

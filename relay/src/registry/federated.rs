@@ -58,6 +58,8 @@ pub enum Merged {
     Taken,
     /// This, or something newer, was here.
     Known,
+    /// Something newer was here, which had come from the same relay of our choice: it has lost that, and is told of it.
+    Retold,
     /// It spoke of an entry of ours; everybody is told what is true of it.
     Corrected,
 }
@@ -65,10 +67,10 @@ pub enum Merged {
 /// Who is told what has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
-    /// Its relay id; what it told us itself, and what is its own, is left out. Empty if it is not known.
+    /// Its relay id; what it told us itself is left out. Empty if it is not known.
     pub relay: &'a str,
-    /// Tell it of its own entries too: after a start it may have lost them.
-    pub its_own_too: bool,
+    /// Leave nothing out: after a start it may have lost what it told us.
+    pub everything: bool,
 }
 
 /// Some of what has changed.
@@ -115,12 +117,20 @@ impl Registry {
             .table
             .find(&incoming.agent.peer, &incoming.origin)
             .and_then(|slot| self.table.get(slot));
-        let incoming_stamp = Claim(stamp);
-        if !replaces(
-            &incoming_stamp,
-            standing.map(|record| Claim(record.stamp())).as_ref(),
-        ) {
-            return Ok(Merged::Known);
+        if let Some(standing) = standing
+            && !replaces(&Claim(stamp), Some(&Claim(standing.stamp())))
+        {
+            let told_us = standing.via.is_some() && standing.via == incoming.via;
+            // A stranger may give itself any name, and make us tell everybody large records by small ones.
+            if !told_us || stamp == standing.stamp() || incoming.source.is_some() {
+                return Ok(Merged::Known);
+            }
+            let record = Record {
+                via: None,
+                ..standing.clone()
+            };
+            self.table.put(record, now);
+            return Ok(Merged::Retold);
         }
         let source = incoming.source.map(|source| (source, Kind::Pushed));
         let source = match standing {
@@ -292,16 +302,7 @@ fn elements_of(told: &FederatedRegistration) -> usize {
 }
 
 fn is_known_to(record: &Record, reader: Reader<'_>) -> bool {
-    if reader.relay.is_empty() {
-        return false;
-    }
-    let is_its_own = *record.origin == *reader.relay;
-    let told_us = record.via.as_deref() == Some(reader.relay);
-    if is_its_own && reader.its_own_too {
-        false
-    } else {
-        told_us
-    }
+    !reader.everything && !reader.relay.is_empty() && record.via.as_deref() == Some(reader.relay)
 }
 
 /// A record in the words of the contract, without what depends on the time. None of what is not told: an

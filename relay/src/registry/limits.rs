@@ -37,9 +37,11 @@ pub struct Limits {
     pub per_source: usize,
     /// Most bytes of those. Default: 8 MiB, so that 64 addresses are needed.
     pub source_bytes: usize,
-    /// Most entries of one origin, and most that one stranger's address may push. Default: 16 384, a quarter.
+    /// Most entries of one origin, by what relays say that this one was told of; and most that one stranger's address
+    /// pushes, in whatever names. Strangers together have half of `federated` at most, none of it of any origin's share.
+    /// As many again are remembered after their end. Default: 16 384, a quarter.
     pub per_origin: usize,
-    /// Most bytes of those. Default: 256 MiB, a quarter.
+    /// Most bytes of those; of all strangers together, half of `federated_bytes`. Default: 256 MiB, a quarter.
     pub origin_bytes: usize,
     /// Whether only what the peer has signed is taken. Default: no.
     pub signed_only: bool,

@@ -7,7 +7,7 @@ use agentanycast_proto::v1::RegistryProof;
 use prost::Message as _;
 
 use super::{
-    HEARTBEAT, Limits, Refused, Registry, UNREGISTER,
+    HEARTBEAT, KEY_ROTATION, Limits, Refused, Registry, UNREGISTER,
     source::{Held, Kind, Source, is_pushed},
     table::Record,
 };
@@ -53,9 +53,10 @@ pub(super) fn check_proofs(proofs: &[RegistryProof], limits: &Limits) -> Result<
     Ok(())
 }
 
-/// An unregistration that needs nothing before it ends everything.
+/// Whether it renews or ends everything: an unregistration that needs nothing before it does, a change of keys too.
 fn is_brief(proof: &RegistryProof, all: &[RegistryProof]) -> bool {
-    proof.method == HEARTBEAT || (all.len() == 1 && proof.method == UNREGISTER)
+    let ends = [UNREGISTER, KEY_ROTATION].contains(&&*proof.method);
+    proof.method == HEARTBEAT || (all.len() == 1 && ends)
 }
 
 /// A record that wants to come in.

@@ -31,7 +31,7 @@ pub(super) struct Record {
     pub(super) expires: Nanos,
     /// What the peer has signed; empty when it has not.
     pub(super) proofs: Arc<[RegistryProof]>,
-    /// The relay that told us; none for our own.
+    /// The relay that told us, and need not be told; none for our own, and where it has lost what it told.
     pub(super) via: Option<Arc<str>>,
     /// Whose share it takes.
     pub(super) source: Option<(Source, Kind)>,

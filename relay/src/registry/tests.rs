@@ -9,6 +9,7 @@ use super::*;
 use crate::federation::merge::SECOND;
 
 mod federation;
+mod laws;
 mod model;
 mod room;
 mod signed;

@@ -68,6 +68,7 @@ const ADDED: &[&str] = &[
     "message SubscribeTaskUpdatesRequest: or_input = 101",
     "message SubscribeTaskStreamRequest: from_sequence = 101",
     "message SyncRegistrationsRequest: epoch = 100",
+    "message SyncRegistrationsRequest: everything = 101",
     "message SyncRegistrationsResponse: epoch = 100",
     "message SyncRegistrationsResponse: more = 101",
     "enum EnvelopeType: ENVELOPE_TYPE_TASK_CONFIRM = 100",

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use agentanycast_identity::rotation::Rotation;
+use agentanycast_proto::v1::RegisterSkillsRequest;
 use agentanycast_tests::{Relay, eventually, eventually_within, relay::Builder};
 
 use crate::agents::{Signer, finds, found, heartbeat, now_ms, registration, unregistration};
@@ -260,4 +262,41 @@ async fn what_was_proven_at_one_relay_is_at_the_others() {
         agents.len() == 1 && agents[0].verified && agents[0].origin_relay_id == first.id(),
         "{agents:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_key_takes_the_place_of_the_old_one_on_every_relay() {
+    // Nothing expires meanwhile, and what is seen soon was pushed.
+    let builder = || Relay::builder().args(["--federation-sync-interval=1h", "--registry-ttl=1h"]);
+    let relays = linked_by(builder, &[&[], &[0], &[1]]).await;
+    let home = relays[0].id();
+    let mut client = relays[0].client().await;
+    let [old, new] = [(); 2].map(|()| Signer::new());
+    let request = registration(&old.id, "s");
+    client
+        .register_skills(old.sign("RegisterSkills", request, home, now_ms()))
+        .await
+        .unwrap();
+    for relay in &relays {
+        eventually("the old one is known everywhere", || async {
+            finds(relay, "s", &old.id).await.then_some(())
+        })
+        .await;
+    }
+    let moved = Rotation::sign(&old.key, &new.key, now_ms()).unwrap();
+    let request = RegisterSkillsRequest {
+        key_rotations: vec![moved.to_bytes()],
+        ..registration(&new.id, "s")
+    };
+    client
+        .register_skills(new.sign("RegisterSkills", request, home, now_ms()))
+        .await
+        .unwrap();
+    for relay in &relays {
+        eventually("the new one is known instead", || async {
+            let found = found(relay, "s").await;
+            (found.len() == 1 && found[0].peer_id == new.id && found[0].verified).then_some(())
+        })
+        .await;
+    }
 }

@@ -138,39 +138,64 @@ async fn large_agents_are_known_everywhere_and_large_lies_nowhere() {
     }
 }
 
-/// Another relay, whose pages have so many bytes, and which takes no push if they have none.
+/// Another relay, of before pages were bounded by their bytes. It has so many agents of so many bytes, and takes no push
+/// if it has none.
 struct Other {
-    page: usize,
+    agents: usize,
+    bytes: usize,
 }
 
 #[tonic::async_trait]
 impl FederationService for Other {
     async fn sync_registrations(
         &self,
-        _: Request<SyncRegistrationsRequest>,
+        asked: Request<SyncRegistrationsRequest>,
     ) -> Result<Response<SyncRegistrationsResponse>, Status> {
-        let record = FederatedRegistration {
-            agent_description: "x".repeat(self.page),
-            ..told("p", "elsewhere")
+        let asked = asked.into_inner();
+        let first = asked.since.map_or(0, |since| since.nanos as usize);
+        let page: Vec<usize> = (first..self.agents).take(asked.limit as usize).collect();
+        let next = page.last().map_or(first, |last| last + 1);
+        let agent = |n: &usize| {
+            let skill = |part: usize| SkillInfo {
+                skill_id: format!("agent-{n}-{part}"),
+                description: "x".repeat(4000),
+                ..SkillInfo::default()
+            };
+            FederatedRegistration {
+                skills: (0..self.bytes.div_ceil(4000)).map(skill).collect(),
+                ..told(&format!("p{n}"), "elsewhere")
+            }
         };
         Ok(Response::new(SyncRegistrationsResponse {
-            registrations: if self.page == 0 { Vec::new() } else { vec![record] },
-            ..SyncRegistrationsResponse::default()
+            registrations: page.iter().map(agent).collect(),
+            sync_timestamp: Some(prost_types::Timestamp {
+                seconds: 0,
+                nanos: next as i32,
+            }),
+            epoch: 7,
+            more: next < self.agents,
         }))
     }
 
     async fn push_registrations(
         &self,
-        _: Request<PushRegistrationsRequest>,
+        pushed: Request<PushRegistrationsRequest>,
     ) -> Result<Response<PushRegistrationsResponse>, Status> {
-        Err(Status::resource_exhausted("64 bytes at most\n, of which none"))
+        if self.agents == 0 {
+            return Err(Status::resource_exhausted("64 bytes at most\n, of which none"));
+        }
+        let accepted = pushed.into_inner().registrations.len() as i32;
+        Ok(Response::new(PushRegistrationsResponse {
+            accepted,
+            rejected: 0,
+        }))
     }
 }
 
-async fn serve(page: usize) -> SocketAddr {
+async fn serve(agents: usize, bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = FederationServiceServer::new(Other { page }).max_encoding_message_size(64 << 20);
+    let service = FederationServiceServer::new(Other { agents, bytes }).max_encoding_message_size(64 << 20);
     tokio::spawn(
         tonic::transport::Server::builder()
             .add_service(service)
@@ -182,7 +207,8 @@ async fn serve(page: usize) -> SocketAddr {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_or_push_that_is_too_large_is_said_to_be_and_costs_others_nothing() {
     let honest = Relay::builder().start().await;
-    let addresses = [serve(9 << 20).await, serve(0).await, honest.registry].map(|peer| peer.to_string());
+    let addresses = [serve(1, 9 << 20).await, serve(0, 0).await, honest.registry];
+    let addresses = addresses.map(|peer| peer.to_string());
     let relay = Relay::builder()
         .args([format!("--federation-peers={}", addresses.join(","))])
         .start()
@@ -195,7 +221,7 @@ async fn a_page_or_push_that_is_too_large_is_said_to_be_and_costs_others_nothing
     .await;
     let expected = [
         (
-            "OutOfRange: a page of it is not read, 8388608 bytes",
+            "OutOfRange: its pages are not read, also when one record is asked for: 8388608 bytes",
             "update that relay",
         ),
         (
@@ -214,4 +240,42 @@ async fn a_page_or_push_that_is_too_large_is_said_to_be_and_costs_others_nothing
     }
     let details = &relay.health().await["federation"]["peer_details"];
     assert_eq!(details[2]["healthy"], true, "{details}");
+    // The one whose pages are too large is told all the same, and is not called healthy for it.
+    client.register_skills(registration("q", "s")).await.unwrap();
+    let told = eventually("it is told of both agents", || async {
+        let details = &relay.health().await["federation"]["peer_details"];
+        let unread = &details[0];
+        (unread["pushed"].as_u64()? >= 2).then(|| unread.clone())
+    })
+    .await;
+    let waits = told["healthy"] == false && told["backoff_until"].is_string() && told["pulled"] == 0;
+    assert!(waits, "{told}");
+}
+
+/// The other relay's agents do not fit into a page as they are asked for; some at a time they do.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_relay_with_large_agents_is_read_a_few_at_a_time() {
+    const AGENTS: usize = 20;
+    let older = serve(AGENTS, 900_000).await;
+    let relay = Relay::builder()
+        .args([
+            format!("--federation-peers={older}"),
+            "--registry-ttl=1m".to_owned(),
+        ])
+        .start()
+        .await;
+    for n in 0..AGENTS {
+        eventually("each of its agents is known", || async {
+            finds(&relay, &format!("agent-{n}-0"), &format!("p{n}"))
+                .await
+                .then_some(())
+        })
+        .await;
+    }
+    let health = relay.health().await;
+    assert_eq!(health["status"], "healthy", "{health}");
+    assert_eq!(
+        health["federation"]["peer_details"][0]["pulled"], AGENTS,
+        "{health}"
+    );
 }

@@ -19,6 +19,7 @@ mod federation;
 mod interfaces;
 mod large;
 mod load;
+mod moved;
 mod nat;
 mod poison;
 mod registry;

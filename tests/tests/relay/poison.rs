@@ -46,7 +46,7 @@ pub(crate) async fn push(relay: &Relay, records: Vec<FederatedRegistration>) -> 
 }
 
 /// As [`push`], from this address of the loopback.
-async fn push_from(
+pub(crate) async fn push_from(
     relay: &Relay,
     ip: &str,
     records: Vec<FederatedRegistration>,

@@ -184,6 +184,52 @@ fn bent_proofs_prove_nothing() {
     assert_eq!(taken(elsewhere).proven_ms, 0);
 }
 
+fn rotation(by: &Rotation) -> RegistryProof {
+    RegistryProof {
+        method: KEY_ROTATION.into(),
+        request: by.to_bytes(),
+        time_ms: by.at_ms(),
+        ..RegistryProof::default()
+    }
+}
+
+#[test]
+fn a_change_of_keys_ends_what_the_old_one_registered() {
+    let (peer, next) = (Peer::new(), Peer::new());
+    let by = Rotation::sign(&peer.key, &next.key, NOW_MS - 1000).unwrap();
+    for origin_relay_id in [ORIGIN, "relay-c"] {
+        let incoming = taken(FederatedRegistration {
+            proofs: vec![rotation(&by)],
+            origin_relay_id: origin_relay_id.into(),
+            ..peer.bare()
+        });
+        assert!(incoming.over && incoming.proven_ms == NOW_MS - 1000 && incoming.proofs.len() == 1);
+    }
+    let month_ago = Rotation::sign(&peer.key, &next.key, NOW_MS - 31 * 24 * 3_600_000).unwrap();
+    let another = Rotation::sign(&next.key, &Peer::new().key, NOW_MS).unwrap();
+    let mut changed = rotation(&by);
+    changed.request[100] ^= 1;
+    let bent = [
+        vec![rotation(&month_ago)],
+        vec![rotation(&another)],
+        vec![changed],
+        vec![RegistryProof {
+            time_ms: NOW_MS,
+            ..rotation(&by)
+        }],
+        // Whoever signs after it is not gone.
+        vec![rotation(&by), peer.heartbeat(NOW_MS)],
+        vec![peer.register(&["a"], NOW_MS - 2000), rotation(&by)],
+    ];
+    for proofs in bent {
+        let incoming = peer.told(proofs.clone());
+        assert!(!incoming.over && incoming.proven_ms == 0, "{proofs:?}");
+    }
+    // To the new one nothing happens.
+    let incoming = next.told(vec![rotation(&by)]);
+    assert!(!incoming.over && incoming.proven_ms == 0);
+}
+
 #[test]
 fn deployed_relays_are_understood() {
     let peer = Peer::new();

@@ -16,7 +16,7 @@ fn told(peer: &str, origin: &str, version: u64) -> Incoming {
 fn page(registry: &Registry, now: Nanos, relay: &str) -> Page {
     let reader = Reader {
         relay,
-        its_own_too: false,
+        everything: false,
     };
     registry.changes(now, 0, 1000, reader)
 }
@@ -37,6 +37,37 @@ fn the_last_writer_wins_for_each_peer_and_origin() {
     assert_eq!(registry.merge(START, over), Ok(Merged::Taken));
     assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Known));
     assert_eq!(registry.figures().federated, 1);
+}
+
+#[test]
+fn who_has_lost_what_it_told_is_told_of_it_once() {
+    let mut registry = registry(Limits::default());
+    let by = |via: &str, version: u64, over: bool| Incoming {
+        via: Some(via.into()),
+        over,
+        ..told("p", "origin", version)
+    };
+    registry.merge(START, by("b", 9, true)).unwrap();
+    let read = |registry: &Registry, relay: &str| page(registry, START, relay).records.len();
+    assert_eq!((read(&registry, "b"), read(&registry, "c")), (0, 1));
+    // Others may be behind; they are told anyway.
+    assert_eq!(registry.merge(START, by("c", 5, false)), Ok(Merged::Known));
+    assert_eq!(registry.merge(START, by("b", 9, true)), Ok(Merged::Known));
+    assert_eq!(read(&registry, "b"), 0);
+    let stranger = Incoming {
+        source: from(1).source,
+        ..by("b", 5, false)
+    };
+    assert_eq!(registry.merge(START, stranger), Ok(Merged::Known));
+    let cursor = page(&registry, START, "c").cursor;
+    assert_eq!(registry.merge(START, by("b", 5, false)), Ok(Merged::Retold));
+    assert_eq!((read(&registry, "b"), read(&registry, "c")), (1, 1));
+    let reader = Reader {
+        relay: "b",
+        everything: false,
+    };
+    assert_eq!(registry.changes(START, cursor, 10, reader).records.len(), 1);
+    assert_eq!(registry.merge(START, by("b", 5, false)), Ok(Merged::Known));
 }
 
 #[test]
@@ -279,10 +310,10 @@ fn a_reader_gets_everything_once_and_nothing_it_said_itself() {
         )
         .unwrap();
     registry.unregister(START, "p3", &[], from(1)).unwrap();
-    let read = |relay: &str, its_own_too| {
+    let read = |relay: &str, everything| {
         let (mut cursor, mut told) = (0, Vec::new());
         loop {
-            let page = registry.changes(START, cursor, 7, Reader { relay, its_own_too });
+            let page = registry.changes(START, cursor, 7, Reader { relay, everything });
             assert!(page.records.len() <= 7 && (page.cursor > cursor || !page.more));
             cursor = page.cursor;
             told.extend(page.records);
@@ -294,7 +325,7 @@ fn a_reader_gets_everything_once_and_nothing_it_said_itself() {
     assert_eq!(read("c", false).len(), 27);
     assert_eq!(read("", false).len(), 27);
     assert_eq!(read("b", false).len(), 25);
-    assert_eq!(read("b", true).len(), 26);
+    assert_eq!(read("b", true).len(), 27);
     let over: Vec<_> = read("c", false)
         .into_iter()
         .filter(|told| told.tombstone)

@@ -150,7 +150,7 @@ fn whoever_leaves_is_gone_everywhere_when_everything_is_full() {
     let tell = |here: &Registry, there: &mut Registry| {
         let reader = Reader {
             relay: "relay-b",
-            its_own_too: false,
+            everything: false,
         };
         for told in here.changes(START, 0, 1000, reader).records {
             let told = crate::federation::record::read(told, START, limits.ttl, None, None);
@@ -284,7 +284,7 @@ fn a_page_ends_before_a_record_that_does_not_fit() {
     loop {
         let reader = Reader {
             relay: "b",
-            its_own_too: false,
+            everything: false,
         };
         let page = registry.changes(START, cursor, 1000, reader);
         assert!(page.cursor > cursor, "each page gets on");

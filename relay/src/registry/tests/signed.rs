@@ -1,6 +1,9 @@
 //! What a peer has signed counts in the order in which it signed, whatever order it comes in.
 
+use agentanycast_identity::{Keypair, peer_id};
+
 use super::*;
+use crate::federation::record;
 
 const NOW_MS: u64 = START / 1_000_000;
 
@@ -82,4 +85,113 @@ fn what_has_expired_is_not_renewed_by_what_was_signed_before_it() {
     // Then nothing older can come.
     registry.expire(START + 110 * SECOND, usize::MAX);
     assert_eq!(registry.figures(), Figures::default());
+}
+
+/// A registration of a peer that it has signed, when, at that registry.
+fn really_signed(registry: &mut Registry, key: &Keypair, time_ms: u64) {
+    let peer = peer_id(key).to_string();
+    let agent = agent(&peer, &[skill("s", &[])]);
+    let request = agentanycast_proto::v1::RegisterSkillsRequest {
+        peer_id: peer,
+        skills: agent.skills.clone(),
+        ..Default::default()
+    };
+    let request = request.encode_to_vec();
+    let statement = agentanycast_identity::proof::Statement {
+        method: REGISTER,
+        request: &request,
+        relay: "relay-a",
+        time_ms,
+    };
+    let proof = RegistryProof {
+        method: REGISTER.into(),
+        signature: statement.sign(key).unwrap(),
+        request,
+        time_ms,
+    };
+    let caller = Caller {
+        proof: Some(proof),
+        ..from(1)
+    };
+    registry.register(START, agent, caller).unwrap();
+}
+
+/// What `from` knows, told to `to`.
+fn tell(from: &Registry, to: &mut Registry, now: Nanos) {
+    let reader = Reader {
+        relay: "",
+        everything: true,
+    };
+    for told in from.changes(now, 0, 1000, reader).records {
+        let via = "relay-a".into();
+        let incoming = record::read(told, now, Limits::default().ttl, Some(&via), None);
+        let _ = to.merge(now, incoming);
+    }
+}
+
+#[test]
+fn another_key_ends_what_the_old_one_registered_wherever_it_is_known() {
+    let [old, new] = [(); 2].map(|()| Keypair::generate_ed25519());
+    let id = peer_id(&old).to_string();
+    let moved = |at_ms: u64| Rotation::sign(&old, &new, at_ms).unwrap();
+    // When the key was changed, against what it signed last; whether others hear of it.
+    for (at_ms, heard) in [
+        (NOW_MS + 1, true),
+        (NOW_MS, true),
+        (NOW_MS + 60_000, true),
+        // It has signed since, or will have to sign too far ahead to come back.
+        (NOW_MS - 1, false),
+        (NOW_MS + 61_000, false),
+    ] {
+        let mut here = registry(Limits::default());
+        let [mut there, mut further] =
+            ["relay-b", "relay-c"].map(|me| Registry::new(me, Limits::default(), Clock::default()));
+        really_signed(&mut here, &old, NOW_MS);
+        tell(&here, &mut there, START);
+        tell(&there, &mut further, START);
+        assert_eq!(ask(&further, START, "s", &[], 0, true).len(), 1);
+        here.supersede(START, &moved(at_ms)).unwrap();
+        assert!(ask(&here, START, "s", &[], 0, true).is_empty());
+        // Also from a relay that was started anew since.
+        let kept = here.stored(&id).unwrap();
+        let mut again = registry(Limits::default());
+        let read = record::read(kept.told.clone(), START, Limits::default().ttl, None, None);
+        again.restore(START, read, &kept).unwrap();
+        tell(&again, &mut there, START);
+        tell(&there, &mut further, START);
+        for other in [&there, &further] {
+            let known = ask(other, START, "s", &[], 0, true).len();
+            assert_eq!(known, usize::from(!heard), "changed at {at_ms}");
+        }
+        let before = here.heartbeat(START, &id, signed(NOW_MS - 1)).map(|_| ());
+        assert!(matches!(before, Err(Refused::Outdated { .. })), "{before:?}");
+        // The old key comes back by what it signs later.
+        really_signed(&mut here, &old, at_ms + 1);
+        tell(&here, &mut further, START);
+        assert_eq!(ask(&further, START, "s", &[], 0, true).len(), 1);
+    }
+}
+
+#[test]
+fn another_key_also_ends_what_nobody_has_signed() {
+    let [old, new] = [(); 2].map(|()| Keypair::generate_ed25519());
+    let id = peer_id(&old).to_string();
+    let (mut here, mut there) = (
+        registry(Limits::default()),
+        Registry::new("relay-b", Limits::default(), Clock::default()),
+    );
+    here.register(START, agent(&id, &[skill("s", &[])]), from(1))
+        .unwrap();
+    tell(&here, &mut there, START);
+    here.supersede(START, &Rotation::sign(&old, &new, NOW_MS).unwrap())
+        .unwrap();
+    tell(&here, &mut there, START);
+    assert!(ask(&there, START, "s", &[], 0, true).is_empty());
+    let unknown = Rotation::sign(&new, &old, NOW_MS).unwrap();
+    here.supersede(START, &unknown).unwrap();
+    assert_eq!(
+        here.figures().over,
+        1,
+        "of whom it does not know it remembers nothing"
+    );
 }
