@@ -278,7 +278,10 @@ impl A2aService for Service {
             ))
         });
         let front = front(&self.config, &address.target, "", host).map_err(|error| status::of(&error))?;
-        let card = self.handler.extended_card(&address.target, &front).await;
+        let card = self
+            .handler
+            .extended_card(&address.target, &front, Version::V10)
+            .await;
         let card = card.map_err(|error| status::of(&error))?;
         Ok(Response::new(card::to_card(&card)))
     }

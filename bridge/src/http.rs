@@ -14,6 +14,7 @@ mod health;
 mod host;
 mod json_rpc;
 mod leaving;
+mod leftover;
 mod query;
 mod refusal;
 mod requests;
@@ -148,6 +149,7 @@ pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: Cancellation
         .with_state(front)
         .layer(known)
         .layer(cors)
+        .layer(middleware::from_fn(leftover::answer))
 }
 
 /// What browsers are told about pages of other origins. Without origins: nothing, which they take for a no.

@@ -472,6 +472,15 @@ impl Task {
         !message_id.is_empty() && self.messages.iter().any(|known| known.message_id == message_id)
     }
 
+    /// True when this message, with its id and what it says, is part of the task.
+    pub fn has_heard(&self, message: &Message) -> bool {
+        !message.message_id.is_empty()
+            && self
+                .messages
+                .iter()
+                .any(|known| known.message_id == message.message_id && known.parts == message.parts)
+    }
+
     /// True when the agent has said this already, with the same id, among the last `RECENT` messages: a report
     /// that it makes again because the answer was lost.
     pub fn has_said(&self, message: &Message) -> bool {

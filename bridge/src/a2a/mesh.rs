@@ -28,6 +28,7 @@ use super::{
     render::Answer,
     request::{Call, Request},
     task::is_terminal,
+    version::Version,
 };
 use crate::{
     gateway::{ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle},
@@ -87,8 +88,13 @@ pub trait Handler: std::marker::Send + Sync {
     /// Whether requests can be carried out now.
     async fn check(&self) -> Result<(), A2aError>;
 
-    /// The card for those who are known.
-    async fn extended_card(&self, target: &Target, front: &Front) -> Result<Value, A2aError>;
+    /// The card for those who are known; without one, an error in the words of this version.
+    async fn extended_card(
+        &self,
+        target: &Target,
+        front: &Front,
+        version: Version,
+    ) -> Result<Value, A2aError>;
 }
 
 /// What the handler is told.
@@ -226,7 +232,7 @@ impl Handler for Mesh {
             }
             Call::List(list) => Ok(Answer::Tasks(self.list(address, tenant, list).await?)),
             Call::Push(push) => self.push(address, tenant, push).await,
-            Call::ExtendedCard => Err(no_extended_card()),
+            Call::ExtendedCard => Err(no_extended_card(Version::V10)),
             Call::Subscribe { .. } => Err(A2aError::new(
                 Reason::UnsupportedOperation,
                 "a task is followed by a stream",
@@ -313,19 +319,27 @@ impl Handler for Mesh {
         }
     }
 
-    async fn extended_card(&self, target: &Target, front: &Front) -> Result<Value, A2aError> {
+    async fn extended_card(
+        &self,
+        target: &Target,
+        front: &Front,
+        version: Version,
+    ) -> Result<Value, A2aError> {
         match (&self.rules.extended_card, target) {
             (Some(more), Target::Own) => Ok(card::write(&self.own_card().await?, front, Some(more))),
-            _ => Err(no_extended_card()),
+            _ => Err(no_extended_card(version)),
         }
     }
 }
 
-fn no_extended_card() -> A2aError {
-    A2aError::new(
-        Reason::ExtendedAgentCardNotConfigured,
-        "this agent has no extended card; its public one says all",
-    )
+/// In 1.0, what a card does not declare is not supported (3.3.4 of the specification); its other error is for an agent
+/// that declares a card and has none.
+fn no_extended_card(version: Version) -> A2aError {
+    let reason = match version {
+        Version::V03 => Reason::ExtendedAgentCardNotConfigured,
+        Version::V10 => Reason::UnsupportedOperation,
+    };
+    A2aError::new(reason, "this agent has no extended card; its public one says all")
 }
 
 /// Whether whoever waits has something to do now.

@@ -19,22 +19,31 @@ const MAX_VALUES: usize = 500_000;
 
 /// Reads a body of JSON; an empty one is `Null`.
 pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value, A2aError> {
+    parse(&take(shared, headers, body).await?)
+}
+
+/// Takes a body that says it is JSON.
+pub(super) async fn take(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, A2aError> {
     check_media_type(headers)?;
     let most = shared.config.max_body;
-    let Some(bytes) = gather(body, most).await? else {
+    gather(body, most).await?.ok_or_else(|| {
         let text = format!("the body is larger than {most} bytes");
-        return Err(A2aError::new(Reason::InvalidRequest, text));
-    };
+        A2aError::new(Reason::InvalidRequest, text)
+    })
+}
+
+/// The JSON of a body; `Null` if it is empty.
+pub(super) fn parse(bytes: &[u8]) -> Result<Value, A2aError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    let scan = Scan::of(&bytes);
+    let scan = Scan::of(bytes);
     if scan.values > MAX_VALUES {
         let text = format!("the body has more than {MAX_VALUES} values");
         return Err(A2aError::new(Reason::InvalidRequest, text));
     }
     scan.check_numbers()?;
-    let value: Value = serde_json::from_slice(&bytes)
+    let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| A2aError::new(Reason::ParseError, format!("the body is not JSON: {error}")))?;
     if crate::a2a::depth(&value) > MAX_DEPTH {
         let text = format!("the body is nested more than {MAX_DEPTH} levels deep");

@@ -2,6 +2,7 @@
 
 use axum::{extract::Request, response::Response};
 use http::StatusCode;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Host, JSON, Shared, body, front, query, response, sse, version_asked};
@@ -35,9 +36,13 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         let Failed { id, version, error } = failed;
         response(StatusCode::OK, JSON, &error_response(&id, version, &error))
     };
-    let body = match body::read(shared, &head.headers, content).await {
+    let taken = body::take(shared, &head.headers, content).await;
+    let body = match taken
+        .map_err(nameless)
+        .and_then(|bytes| body::parse(&bytes).map_err(|error| refused(&bytes, error)))
+    {
         Ok(body) => body,
-        Err(error) => return failed(nameless(error)),
+        Err(error) => return failed(error),
     };
     let asked = match query::read(&head.uri) {
         Ok(query) => version_asked(&head.headers, &query),
@@ -71,7 +76,10 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
     let answer = if method == Method::ExtendedCard {
         match front(&shared.config, &address.target, base, host) {
             Ok(front) => {
-                let card = shared.handler.extended_card(&address.target, &front).await;
+                let card = shared
+                    .handler
+                    .extended_card(&address.target, &front, version)
+                    .await;
                 card.map(Answer::Card)
             }
             Err(error) => Err(error),
@@ -135,6 +143,45 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
     })
 }
 
+/// The failure of a request whose values are not taken: its id is read without them, if it is JSON.
+fn refused(body: &[u8], error: A2aError) -> Failed {
+    let Ok(envelope) = serde_json::from_slice::<Envelope>(body) else {
+        return nameless(error);
+    };
+    let is_old = envelope.method.is_some_and(|name| name.contains('/'));
+    Failed {
+        id: envelope.id.map_or(Value::Null, Value::from),
+        version: if is_old { Version::V03 } else { Version::V10 },
+        error,
+    }
+}
+
+/// What of a request its answer needs.
+#[derive(Deserialize)]
+struct Envelope {
+    id: Option<Id>,
+    method: Option<String>,
+}
+
+/// An id that comes back as it was.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Id {
+    Text(String),
+    Natural(u64),
+    Negative(i64),
+}
+
+impl From<Id> for Value {
+    fn from(id: Id) -> Self {
+        match id {
+            Id::Text(id) => id.into(),
+            Id::Natural(id) => id.into(),
+            Id::Negative(id) => id.into(),
+        }
+    }
+}
+
 /// A failure before anything is known of the request.
 fn nameless(error: A2aError) -> Failed {
     Failed {
@@ -180,6 +227,32 @@ mod tests {
             reason(call("PaintTask"), Some("2.0")),
             Reason::VersionNotSupported
         );
+    }
+
+    #[test]
+    fn a_request_that_is_not_taken_is_answered_by_its_id() {
+        let of = |body: &str| {
+            let error = body::parse(body.as_bytes()).unwrap_err();
+            let Failed { id, version, .. } = refused(body.as_bytes(), error);
+            (id, version)
+        };
+        for id in [json!(5), json!(-5), json!("x"), json!(u64::MAX)] {
+            let body = format!("{{\"params\":{{\"n\":1e999}},\"method\":\"GetTask\",\"id\":{id}}}");
+            assert_eq!(of(&body), (id, Version::V10));
+        }
+        let old = "{\"id\":1,\"method\":\"tasks/get\",\"params\":[99999999999999999999]}";
+        assert_eq!(of(old), (json!(1), Version::V03));
+        let deep = format!("{{\"id\":7,\"params\":{}{}}}", "[".repeat(120), "]".repeat(120));
+        assert_eq!(of(&deep).0, json!(7));
+        for nameless in [
+            "{\"id\":18446744073709551616}",
+            "{\"id\":[1e999]}",
+            "{\"id\":1,\"id\":2,\"n\":1e999}",
+            "{\"id\":1",
+            "[1e999]",
+        ] {
+            assert_eq!(of(nameless), (Value::Null, Version::V10), "{nameless}");
+        }
     }
 
     #[test]

@@ -86,7 +86,10 @@ async fn carry_out(
     }
     if method == Method::ExtendedCard {
         let front = front(&shared.config, &address.target, base, host)?;
-        let card = shared.handler.extended_card(&address.target, &front).await?;
+        let card = shared
+            .handler
+            .extended_card(&address.target, &front, Version::V10)
+            .await?;
         return Ok(response(StatusCode::OK, A2A_JSON, &card));
     }
     let answer = shared.handler.answer(address, read).await?;

@@ -5,7 +5,7 @@
 
 mod streams;
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
@@ -190,7 +190,7 @@ impl Core {
             return Ok(Verdict::Refuse("the task has no message".into()));
         };
         if self.tasks.indexed(&send.task_id).is_some() {
-            return self.on_further_message(now, peer, &send.task_id, message);
+            return self.on_further_message(now, peer, &send.task_id, message, send.further);
         }
         if send.further {
             // Its task has ended and was collected; it must not begin another one.
@@ -250,7 +250,10 @@ impl Core {
         peer: PeerId,
         id: &str,
         message: Message,
+        further: bool,
     ) -> Result<Verdict, StoreError> {
+        // A peer of ours numbers its envelopes, so that each is applied once, and says which are further ones.
+        let comes_once = further && self.is_ours(peer)?;
         let Some(mut slot) = self.take(id)? else {
             return Ok(Verdict::Refuse(format!("no task {id}")));
         };
@@ -260,7 +263,8 @@ impl Core {
                 "task id {id} is in use by another originator"
             )));
         }
-        if slot.task.knows_message(&message.message_id) {
+        // Another message may have the same id: clients choose them, over HTTP as they like.
+        if !comes_once && slot.task.has_heard(&message) {
             self.tasks.keep(slot);
             return Ok(Verdict::Accept);
         }
@@ -508,15 +512,15 @@ impl Core {
         let Some(ours) = self.tasks.read(&theirs.task_id)? else {
             return Ok(Verdict::Accept);
         };
-        let heard: HashSet<&str> = theirs
-            .messages
-            .iter()
-            .map(|said| said.message_id.as_str())
-            .collect();
-        let heard_all = ours
-            .messages
-            .iter()
-            .all(|said| heard.contains(said.message_id.as_str()));
+        // Several messages may have one id.
+        let mut heard: HashMap<&str, usize> = HashMap::new();
+        for said in &theirs.messages {
+            *heard.entry(said.message_id.as_str()).or_default() += 1;
+        }
+        let heard_all = ours.messages.iter().all(|said| {
+            let left = heard.get_mut(said.message_id.as_str()).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_some()
+        });
         if next == Status::Submitted || !heard_all {
             return Ok(Verdict::Accept);
         }

@@ -25,7 +25,7 @@ async fn errors_are_those_of_the_specification() {
         ),
         ("GetTask", json!([]), -32602),
         ("PaintTask", json!({}), -32601),
-        ("GetExtendedAgentCard", json!({}), -32007),
+        ("GetExtendedAgentCard", json!({}), -32004),
         (
             "CreateTaskPushNotificationConfig",
             json!({"taskId": "t", "url": "https://example.org"}),
@@ -37,6 +37,8 @@ async fn errors_are_those_of_the_specification() {
     }
     assert_eq!(old.code("GetTask", json!({"id": "x"})).await, -32009);
     assert_eq!(old.code("tasks/get", json!({"id": "x"})).await, -32001);
+    let extended = old.code("agent/getAuthenticatedExtendedCard", json!({})).await;
+    assert_eq!(extended, -32007);
     let future = scene.bridge.client().version("2.0");
     assert_eq!(future.code("GetTask", json!({"id": "x"})).await, -32009);
 

@@ -45,7 +45,7 @@ async fn who_is_known_sees_more_of_the_card() {
     }
     // Of others there is none, and their cards say so.
     let other = alice.at(&scene.path());
-    assert_eq!(other.code("GetExtendedAgentCard", json!({})).await, -32007);
+    assert_eq!(other.code("GetExtendedAgentCard", json!({})).await, -32004);
     let card = other.get("/.well-known/agent-card.json").await.body;
     assert_eq!(card["capabilities"]["extendedAgentCard"], false);
 }

@@ -449,6 +449,46 @@ fn nobody_moves_a_task_on_that_a_living_agent_has_claimed() {
 }
 
 #[test]
+fn a_message_id_that_comes_again_is_no_duplicate() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    for (said, asked) in [("m1", "red"), ("m2", "blue"), ("m2", "blue")].iter().zip(1..) {
+        lab.update(B, &id, InputRequired).unwrap();
+        let (message_id, what) = *said;
+        let answer = SendTask {
+            task_id: id.clone(),
+            message: text(message_id, what),
+            ..SendTask::default()
+        };
+        lab.send(A, lab.id(B), answer).unwrap();
+        assert_eq!(lab.status(B, &id), Working, "{said:?}");
+        assert_eq!(lab.view(B, &id).messages.len(), 1 + asked, "{said:?}");
+    }
+}
+
+#[test]
+fn a_deployed_peer_sends_a_message_again_under_another_envelope() {
+    let mut lab = Lab::new();
+    let peer = stranger();
+    lab.deliver(A, peer, &plain("e1", send_task("t")));
+    let told = |what: &str| {
+        let mut payload = send_task("t");
+        if let Payload::SendTask(send) = &mut payload {
+            send.message = Some(text("m", what));
+        }
+        payload
+    };
+    for (envelope, what, messages) in [("e2", "x", 1), ("e3", "y", 2), ("e4", "y", 2)] {
+        if messages == 2 && envelope == "e3" {
+            lab.update(A, "t", InputRequired).unwrap();
+        }
+        lab.deliver(A, peer, &plain(envelope, told(what)));
+        assert_eq!(lab.view(A, "t").messages.len(), messages, "{envelope}");
+        assert_eq!(lab.acks_of(envelope).len(), 1, "{envelope}");
+    }
+}
+
+#[test]
 fn a_further_message_that_expires_ends_the_task_on_both_sides() {
     let mut lab = Lab::with(&Limits {
         offline_ttl: Some(Duration::from_mins(1)),
