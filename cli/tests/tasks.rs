@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A peer that nobody is.
 const NOBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -32,7 +33,7 @@ fn run(home: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     (text, output.status.code())
 }
 
-fn json(home: &Path, arguments: &[&str]) -> Value {
+fn document(home: &Path, arguments: &[&str]) -> Value {
     let (text, _) = run(home, &[&["--json"], arguments].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
 }
@@ -83,7 +84,7 @@ fn a_task_that_waits_for_its_peer_is_seen_and_canceled() {
     let _daemon = Running::daemon(home);
     let (text, code) = run(home, &["send", NOBODY, "hello", "--timeout", "300ms"]);
     assert_eq!(code, Some(5), "{text}");
-    let id = json(home, &["tasks"])[0]["id"].as_str().unwrap().to_owned();
+    let id = document(home, &["tasks"])[0]["id"].as_str().unwrap().to_owned();
     assert!(text.contains(&id), "{text}");
 
     let (text, code) = run(home, &["task", &id]);
@@ -99,7 +100,7 @@ fn a_task_that_waits_for_its_peer_is_seen_and_canceled() {
         (text.trim(), code),
         (format!("task {id} canceled").as_str(), Some(0))
     );
-    assert_eq!(json(home, &["task", &id])["status"], "canceled");
+    assert_eq!(document(home, &["task", &id])["status"], "canceled");
     let (text, code) = run(home, &["task", &id, "--wait"]);
     assert!(code == Some(1) && text.contains("canceled"), "{code:?}: {text}");
     assert_eq!(run(home, &["task", "no-such-task"]).1, Some(4));
@@ -111,7 +112,7 @@ fn what_came_out_is_shown_again() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let _daemon = Running::daemon(here.path());
     let _agent = Running::start(there.path(), &["demo"]);
-    let status = json(there.path(), &["status"]);
+    let status = document(there.path(), &["status"]);
     let address = status["listen_addresses"][0].as_str().unwrap();
     let peer = status["peer_id"].as_str().unwrap();
     let target = if address.contains("/p2p/") {
@@ -121,7 +122,7 @@ fn what_came_out_is_shown_again() {
     };
     let (text, code) = run(here.path(), &["send", &target, "good morning"]);
     assert_eq!(code, Some(0), "{text}");
-    let id = json(here.path(), &["tasks"])[0]["id"]
+    let id = document(here.path(), &["tasks"])[0]["id"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -138,4 +139,70 @@ fn what_came_out_is_shown_again() {
     // Too late.
     let (text, code) = run(here.path(), &["cancel", &id]);
     assert!(code == Some(1) && text.contains("COMPLETED"), "{code:?}: {text}");
+}
+
+/// An agent over HTTP that answers every message by a message, without a task; its URL.
+fn messenger() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let shown = url.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            answer(stream, &shown);
+        }
+    });
+    url
+}
+
+/// Answers one request for its card, or one message.
+fn answer(mut stream: TcpStream, url: &str) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let (mut line, mut length) = (String::new(), 0);
+    while line != "\r\n" {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let body = match serde_json::from_slice::<Value>(&body) {
+        Err(_) => json!({
+            "name": "Messenger", "description": "", "version": "1", "capabilities": {}, "skills": [],
+            "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        }),
+        Ok(call) => json!({"jsonrpc": "2.0", "id": call["id"], "result": {"message": {
+            "messageId": "said", "role": "ROLE_AGENT",
+            "parts": [{"text": "no task"}, {"raw": "aGk=", "filename": "hi.bin", "mediaType": "a/b"}],
+        }}}),
+    };
+    let body = body.to_string();
+    let head = format!("content-type: application/json\r\ncontent-length: {}", body.len());
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\n{head}\r\nconnection: close\r\n\r\n{body}"
+    )
+    .ok()
+}
+
+#[test]
+fn an_agent_that_answers_by_a_message_alone_is_heard() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("config.toml");
+    std::fs::write(&config, "[bridge.outbound]\nallow_private = true\n").unwrap();
+    let config = config.to_str().unwrap();
+    let _daemon = Running::start(
+        home.path(),
+        &["daemon", "--listen=/ip4/127.0.0.1/tcp/0", "--config", config],
+    );
+    let url = messenger();
+    let (text, code) = run(home.path(), &["send", "--url", &url, "hello"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("no task\n[message: a/b, 2 bytes"), "{text}");
+    let output = home.path().join("out");
+    let output = output.to_str().unwrap();
+    let (text, _) = run(home.path(), &["send", "--url", &url, "hello", "--output", output]);
+    assert!(text.contains("hi.bin"), "{text}");
+    assert_eq!(std::fs::read(home.path().join("out/hi.bin")).unwrap(), b"hi");
 }

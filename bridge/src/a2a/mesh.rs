@@ -7,6 +7,7 @@
 mod events;
 mod list;
 mod pieces;
+mod reads;
 mod send;
 mod webhooks;
 
@@ -34,6 +35,7 @@ use crate::{
     gateway::{ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle},
     screen::Screen,
 };
+use reads::Reads;
 
 /// The labels of a task that came by this gateway.
 const CALLER: &str = "a2a.caller";
@@ -126,6 +128,7 @@ pub struct Mesh {
     gateway: Arc<dyn Gateway>,
     rules: Rules,
     followed: Arc<Semaphore>,
+    reads: Arc<Reads>,
 }
 
 impl Mesh {
@@ -135,6 +138,7 @@ impl Mesh {
             gateway,
             rules,
             followed: Arc::new(Semaphore::new(FOLLOWED)),
+            reads: Arc::default(),
         }
     }
 
@@ -142,7 +146,7 @@ impl Mesh {
     async fn task(&self, address: &Address, tenant: &str, id: &str) -> Result<Known, A2aError> {
         let unknown = || A2aError::new(Reason::TaskNotFound, format!("there is no task {}", shorten(id)));
         let handle = self.gateway.task(id);
-        let task = match handle.snapshot().await {
+        let task = match self.reads.of(&address.caller, &*handle).await {
             Err(error) if matches!(error.kind(), ErrorKind::TaskNotFound | ErrorKind::Invalid) => {
                 return Err(unknown());
             }
@@ -196,7 +200,7 @@ impl Handler for Mesh {
                 }
                 let place = self.room()?;
                 let handle = self.send(address, tenant, &send).await?;
-                let task = self.halted(&handle, place).await?;
+                let task = self.halted(address, &handle, place).await?;
                 Ok(Answer::Legacy(
                     Some(Box::new(finished_results(task))),
                     send.history,
@@ -207,8 +211,8 @@ impl Handler for Mesh {
                 let place = send.wait.then(|| self.room()).transpose()?;
                 let handle = self.send(address, tenant, &send).await?;
                 let task = match place {
-                    Some(place) => self.halted(&handle, place).await?,
-                    None => handle.snapshot().await?,
+                    Some(place) => self.halted(address, &handle, place).await?,
+                    None => self.reads.of(&address.caller, &*handle).await?,
                 };
                 Ok(Answer::Sent(Box::new(finished_results(task)), send.history))
             }
@@ -243,6 +247,7 @@ impl Handler for Mesh {
     async fn follow(&self, address: &Address, request: Request) -> Result<Followed, A2aError> {
         self.check_extensions(address)?;
         let place = self.room()?;
+        let reads = (Arc::clone(&self.reads), address.caller.clone());
         let tenant = &request.tenant;
         let sent = matches!(request.call, Call::Send(_));
         let handle = match request.call {
@@ -267,14 +272,14 @@ impl Handler for Mesh {
         if let Some(Err(error)) = std::pin::Pin::new(&mut updates).peek().await {
             return Err(error.clone().into());
         }
-        let task = handle.snapshot().await?;
+        let task = self.reads.of(&address.caller, &*handle).await?;
         Ok(Followed {
             place: Place {
                 context_id: task.context_id.clone(),
                 task_id: task.task_id.clone(),
             },
             sent,
-            events: events::of(handle, updates.boxed(), task, place),
+            events: events::of(handle, updates.boxed(), task, reads, place),
         })
     }
 

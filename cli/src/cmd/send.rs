@@ -1,8 +1,8 @@
 //! `anycast send`: sends a task, follows it, answers its questions at a terminal, prints the result.
 
-use std::{io::IsTerminal, path::PathBuf, time::Duration};
+use std::{borrow::Cow, io::IsTerminal, path::PathBuf, time::Duration};
 
-use agentanycast::{Node, Target, Task, TaskHandle, TaskStatus, TaskUpdate};
+use agentanycast::{Artifact, Node, Target, Task, TaskHandle, TaskStatus, TaskUpdate};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -202,14 +202,14 @@ impl Exchange<'_> {
         let directory = self.args.output.as_deref();
         if !self.context.json {
             let task = task.into_result()?;
-            for artifact in task.artifacts.iter().filter(|artifact| !live.has(&artifact.id)) {
+            for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
                 whole::print(handle, artifact, directory).await?;
             }
             return Ok(());
         }
         let mut saved: Vec<(String, PathBuf)> = live.saved().to_vec();
         if let Some(directory) = directory {
-            for artifact in task.artifacts.iter().filter(|artifact| !live.has(&artifact.id)) {
+            for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
                 saved.extend(whole::save(handle, artifact, directory).await?);
             }
         }
@@ -222,5 +222,14 @@ impl Exchange<'_> {
         task.into_result()
             .map(drop)
             .map_err(|error| Failure::from(error).told())
+    }
+}
+
+/// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by a message alone.
+fn results(task: &Task) -> Cow<'_, [Artifact]> {
+    let said = task.status_message.as_ref();
+    match said.filter(|_| task.artifacts.is_empty() && task.status == TaskStatus::Completed) {
+        None => task.artifacts.as_slice().into(),
+        Some(said) => vec![Artifact::new("message", said.parts.iter().cloned())].into(),
     }
 }

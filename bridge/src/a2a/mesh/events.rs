@@ -10,7 +10,7 @@ use futures::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{finished_results, pieces};
+use super::{finished_results, pieces, reads::Reads};
 use crate::{
     a2a::{
         error::A2aError,
@@ -25,6 +25,7 @@ pub(super) fn of(
     handle: Arc<dyn TaskHandle>,
     mut updates: BoxStream<'static, Result<Update, GatewayError>>,
     task: v1::Task,
+    (reads, caller): (Arc<Reads>, String),
     place: OwnedSemaphorePermit,
 ) -> BoxStream<'static, Result<Event, A2aError>> {
     let stream = try_stream! {
@@ -65,13 +66,13 @@ pub(super) fn of(
             let Some(update) = update.transpose()? else { break };
             let hint = follow::is_hint(&update);
             steps = if update.resumed {
-                follow.catch_up(handle.snapshot().await?, &update)
+                follow.catch_up(reads.of(&caller, &*handle).await?, &update)
             } else {
                 Vec::new()
             };
             steps.extend(follow.take(update));
             if hint {
-                steps.extend(follow.look(handle.snapshot().await?));
+                steps.extend(follow.look(reads.of(&caller, &*handle).await?));
             }
         }
     };

@@ -39,7 +39,7 @@ impl Mesh {
         let mut heads = listed.tasks;
         heads.retain(|task| belongs(task, &me, address, tenant));
         let count = heads.len();
-        let (tasks, last) = self.within_budget(heads, &list).await?;
+        let (tasks, last) = self.within_budget(&address.caller, heads, &list).await?;
         let next = match last {
             Some(last) if last.behind < count => last.position.token(),
             _ => listed.next,
@@ -58,6 +58,7 @@ impl Mesh {
     /// that were forgotten meanwhile.
     async fn within_budget(
         &self,
+        caller: &str,
         heads: Vec<v1::Task>,
         list: &List,
     ) -> Result<(Vec<v1::Task>, Option<Last>), GatewayError> {
@@ -68,7 +69,7 @@ impl Mesh {
             if is_whole {
                 return Ok((position, Some(head)));
             }
-            match self.gateway.task(&head.task_id).snapshot().await {
+            match self.reads.of(caller, &*self.gateway.task(&head.task_id)).await {
                 Ok(task) => Ok((position, Some(list.wanted(finished_results(task))))),
                 Err(error) if error.kind() == ErrorKind::TaskNotFound => Ok((position, None)),
                 Err(error) => Err(error),

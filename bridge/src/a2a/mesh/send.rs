@@ -92,12 +92,13 @@ impl Mesh {
     /// anything was sent.
     pub(super) async fn halted(
         &self,
+        address: &Address,
         handle: &Arc<dyn TaskHandle>,
         _place: OwnedSemaphorePermit,
     ) -> Result<v1::Task, A2aError> {
         match tokio::time::timeout(self.rules.patience, handle.halted()).await {
             Ok(halted) => Ok(halted?),
-            Err(_) => Ok(handle.snapshot().await?),
+            Err(_) => Ok(self.reads.of(&address.caller, &**handle).await?),
         }
     }
 }

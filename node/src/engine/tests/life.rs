@@ -7,7 +7,7 @@ use agentanycast_proto::v1::{EnvelopeType, TaskStatus, a2a_envelope::Payload};
 
 use super::{
     harness::{limits, text},
-    lab::{A, B, Lab, send_task, stranger},
+    lab::{A, B, Lab, plain, send_task, stranger},
 };
 use crate::{
     delivery::outbox::LAST_CHANCE,
@@ -470,6 +470,7 @@ fn a_message_id_that_comes_again_is_no_duplicate() {
 fn a_deployed_peer_sends_a_message_again_under_another_envelope() {
     let mut lab = Lab::new();
     let peer = stranger();
+    lab.join(A, peer);
     lab.deliver(A, peer, &plain("e1", send_task("t")));
     let told = |what: &str| {
         let mut payload = send_task("t");
