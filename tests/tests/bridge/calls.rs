@@ -79,6 +79,8 @@ async fn a_question_is_answered() {
 
         let mut message = say("the red one");
         message["taskId"] = task["id"].clone();
+        // Clients choose it as they like.
+        message["messageId"] = say("ask")["messageId"].clone();
         message["contextId"] = "another".into();
         assert_eq!(
             client.code("SendMessage", json!({ "message": message })).await,
