@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     delivery::artifact::{AckEffect, Frame, Incoming, Outgoing, Verdict},
-    engine::{StreamRoute, core::envelope, trace::Trace},
+    engine::{StreamRoute, sending::envelope, trace::Trace},
     task::Ended,
 };
 
