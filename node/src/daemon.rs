@@ -15,10 +15,7 @@ use std::{
 
 use agentanycast_bridge::{Bridge, http::Requests};
 use agentanycast_identity as identity;
-use agentanycast_program::{
-    process,
-    traces::{Teller, Traces},
-};
+use agentanycast_program::{process, traces::Traces};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -115,18 +112,7 @@ impl Node {
         let me = identity::peer_id(&keypair);
         let routes = Routes::new();
         let traces_stop = CancellationToken::new();
-        let traces = if config.telemetry.enabled {
-            let teller = Teller {
-                service: "agentanycastd",
-                instance: &me.to_string(),
-                key: "telemetry.otlp_endpoint",
-                endpoint: &config.telemetry.otlp_endpoint,
-                insecure: config.telemetry.insecure,
-            };
-            Traces::start(teller, traces_stop.clone())?
-        } else {
-            Traces::off()
-        };
+        let traces = parts::start_traces(config, me, traces_stop.clone())?;
         let audit = parts::open_audit(&config.policy)?;
         let audit_state = audit.as_ref().map(Audit::state);
         let reload = Reload::new(args, config, audit.as_ref().and_then(Audit::reopener))?;

@@ -4,11 +4,15 @@ use std::{io, path::Path, sync::Arc};
 
 use agentanycast_bridge::fetch::Fetcher;
 use agentanycast_identity as identity;
-use agentanycast_program::spans::OnSpan;
+use agentanycast_program::{
+    spans::OnSpan,
+    traces::{Teller, Traces},
+};
 use anyhow::Context as _;
 use libp2p::{Multiaddr, multiaddr::Protocol};
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     anycast::{self, Routes},
@@ -35,6 +39,25 @@ pub(super) fn limits_of(config: &Config) -> api::Limits {
         max_artifact_bytes: config.max_artifact_bytes.0,
         outbound: config.bridge.outbound.enabled,
     }
+}
+
+/// Whoever exports spans, if the settings want that, until `stop`.
+pub(super) fn start_traces(
+    config: &Config,
+    me: identity::PeerId,
+    stop: CancellationToken,
+) -> anyhow::Result<Traces> {
+    if !config.telemetry.enabled {
+        return Ok(Traces::off());
+    }
+    let teller = Teller {
+        service: "agentanycastd",
+        instance: &me.to_string(),
+        key: "telemetry.otlp_endpoint",
+        endpoint: &config.telemetry.otlp_endpoint,
+        insecure: config.telemetry.insecure,
+    };
+    Ok(Traces::start(teller, stop)?)
 }
 
 /// Opens the audit log, if there is to be one.
