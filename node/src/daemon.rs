@@ -15,7 +15,7 @@ use std::{
 
 use agentanycast_bridge::{Bridge, http::Requests};
 use agentanycast_identity as identity;
-use agentanycast_program::{process, traces::Traces};
+use agentanycast_program::process;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

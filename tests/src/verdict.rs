@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_computed_always_counts() {
-        for value in [f64::NAN, f64::INFINITY, 0.0 / 0.0] {
+        for value in [f64::NAN, f64::INFINITY] {
             assert_eq!(code(false, |verdict| verdict.at_least("ratio", value, 0.8)), 1);
             assert_eq!(code(false, |verdict| verdict.at_most("ratio", value, 0.8)), 1);
             assert_eq!(code(false, |verdict| verdict.figure("rate", value)), 1);

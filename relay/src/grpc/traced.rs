@@ -177,8 +177,7 @@ mod tests {
         if let Some(call) = recorder.begin(path, &headers) {
             call.end(code);
         }
-        let told = spans.lock().unwrap().pop();
-        told
+        spans.lock().unwrap().pop()
     }
 
     #[test]

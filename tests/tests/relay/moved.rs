@@ -83,7 +83,7 @@ async fn moves(lab: &Lab, home: &Namespace) {
     }
     let full = push_from(&relay, "127.0.0.10", vec![told("z", "z")]).await;
     assert_eq!(full.rejected, 1);
-    let refused = relay.figure("federation_records_refused_total").await;
+    let refused = relay.figure("federation_records_refused_total").await as u64;
     // Soon after it was asked, so that it pushes before it is asked again.
     let before = eventually("it answers", last_answer).await;
     eventually("it is asked again", || async {
@@ -92,5 +92,5 @@ async fn moves(lab: &Lab, home: &Namespace) {
     })
     .await;
     register(&other, "later").await;
-    assert_eq!(relay.figure("federation_records_refused_total").await, refused);
+    assert_eq!(relay.figure("federation_records_refused_total").await as u64, refused);
 }

@@ -92,7 +92,7 @@ async fn page(relay: &Relay, from: u8) -> (u16, usize) {
 }
 
 /// Whether the relay has ended a connection of which nothing was read.
-async fn is_ended(stream: &mut TcpStream) -> bool {
+fn is_ended(stream: &TcpStream) -> bool {
     let mut left = vec![0; 1 << 16];
     loop {
         match stream.try_read(&mut left) {
@@ -132,8 +132,8 @@ async fn who_asks_for_much_and_reads_nothing_is_given_up_and_nobody_else() {
         (process::open_files(relay.pid()) <= files).then_some(())
     })
     .await;
-    for stream in &mut standing {
-        assert!(is_ended(stream).await);
+    for stream in &standing {
+        assert!(is_ended(stream));
     }
     assert_eq!(page(&relay, 1).await, (200, whole), "its share is free again");
 }

@@ -248,7 +248,7 @@ mod tests {
         prop::collection::vec(batch, 0..6)
     }
 
-    fn written(pieces: Vec<IoSlice<'_>>) -> Vec<u8> {
+    fn written(pieces: &[IoSlice<'_>]) -> Vec<u8> {
         pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
     }
 
@@ -264,7 +264,7 @@ mod tests {
         for (batch, sequence) in batches.iter().zip(1..) {
             let mut record = Record::new();
             record.add(batch);
-            bytes.extend(written(record.seal(NONCE, sequence)));
+            bytes.extend(written(&record.seal(NONCE, sequence)));
             ends.push(bytes.len());
         }
         bytes.extend_from_slice(left_behind);
@@ -275,7 +275,7 @@ mod tests {
         #[test]
         fn what_was_written_is_read(batches in batches()) {
             let mut earlier = Record::new();
-            let earlier = written(earlier.seal(NONCE + 1, batches.len() as u64 + 1));
+            let earlier = written(&earlier.seal(NONCE + 1, batches.len() as u64 + 1));
             let (bytes, _) = segment(&batches, &earlier);
             prop_assert_eq!(Heading::decode(&bytes), Some(Heading { number: 7, nonce: NONCE }));
             prop_assert_eq!(decode_all(&bytes, NONCE), Ok(batches));
