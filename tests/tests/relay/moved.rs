@@ -59,21 +59,26 @@ async fn moves(lab: &Lab, home: &Namespace) {
         })
         .await;
     };
+    let peer = async || relay.health().await["federation"]["peer_details"][0].clone();
+    let last_answer = || async {
+        let peer = peer().await;
+        (peer["healthy"] == true).then(|| peer["last_answer"].clone())
+    };
     register(&other, "before").await;
     other.kill().await;
+    let at_the_old_place = peer().await["last_answer"].clone();
     names.moves_to(THERE[1]);
     let moved = other.stopped().in_namespace(&places[1]);
     other = moved
         .registry(format!("{}:{PORT}", THERE[1]).parse().unwrap())
         .start()
         .await;
+    eventually("it has been asked there", || async {
+        (last_answer().await? != at_the_old_place).then_some(())
+    })
+    .await;
+    // By then whatever it pushes is known to be its own.
     register(&other, "after").await;
-    let last_answer = || async {
-        let health = relay.health().await;
-        let detail = &health["federation"]["peer_details"][0];
-        (detail["healthy"] == true).then(|| detail["last_answer"].clone())
-    };
-    eventually("it has been asked there", last_answer).await;
 
     // Strangers have what strangers may have; what the relay pushes from its new place takes none of it.
     for (ip, origin) in [("127.0.0.8", "x"), ("127.0.0.9", "y")] {
@@ -92,5 +97,8 @@ async fn moves(lab: &Lab, home: &Namespace) {
     })
     .await;
     register(&other, "later").await;
-    assert_eq!(relay.figure("federation_records_refused_total").await as u64, refused);
+    assert_eq!(
+        relay.figure("federation_records_refused_total").await as u64,
+        refused
+    );
 }
