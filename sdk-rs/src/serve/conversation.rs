@@ -2,7 +2,7 @@
 //! the serving loop, read by the handler; both may see the same state of the task twice.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -27,8 +27,9 @@ pub(super) struct Conversation {
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// Ids of the messages that the handler knows: those it got and those it sent.
-    known: HashSet<String>,
+    /// Of the messages that the handler knows, those it got and those it sent: how many have this id. Whoever sends
+    /// them chooses it.
+    known: HashMap<String, usize>,
     all: Vec<Message>,
     unread: VecDeque<Message>,
     /// The handler has got its task; what is heard before is part of that.
@@ -49,9 +50,9 @@ impl Conversation {
     pub(super) fn open_with(&self, task: &Task) {
         let mut heard = self.heard();
         heard.opened = true;
-        heard
-            .known
-            .extend(task.messages.iter().map(|message| message.id.clone()));
+        for message in &task.messages {
+            *heard.known.entry(message.id.clone()).or_default() += 1;
+        }
         heard.all.clone_from(&task.messages);
     }
 
@@ -69,8 +70,13 @@ impl Conversation {
         if !heard.opened {
             return;
         }
+        let mut met: HashMap<&str, usize> = HashMap::new();
         for message in &task.messages {
-            if heard.known.insert(message.id.clone()) {
+            let met = met.entry(&message.id).or_default();
+            *met += 1;
+            let known = heard.known.entry(message.id.clone()).or_default();
+            if *met > *known {
+                *known = *met;
                 heard.all.push(message.clone());
                 heard.unread.push_back(message.clone());
             }
@@ -81,7 +87,7 @@ impl Conversation {
 
     /// The handler sends this message; should it come back in the task it is not an answer.
     pub(super) fn says(&self, message: &Message) {
-        self.heard().known.insert(message.id.clone());
+        *self.heard().known.entry(message.id.clone()).or_default() += 1;
     }
 
     /// All messages that were heard, oldest first.
@@ -170,8 +176,16 @@ mod tests {
             conversation.update(&task(v1::TaskStatus::Working, &[&first, &question, &answer]));
         }
         assert_eq!(conversation.next().await.unwrap().id, answer.id);
+        // An answer with an id that was there before is one all the same.
+        let mut again = Message::text("c");
+        again.id.clone_from(&first.id);
+        for _ in 0..2 {
+            let said = [&first, &question, &answer, &again];
+            conversation.update(&task(v1::TaskStatus::Working, &said));
+        }
+        assert_eq!(conversation.next().await.unwrap().text_content(), "c");
         conversation.update(&task(v1::TaskStatus::Canceled, &[]));
         assert!(conversation.next().await.is_none());
-        assert_eq!(conversation.messages().len(), 2);
+        assert_eq!(conversation.messages().len(), 3);
     }
 }
