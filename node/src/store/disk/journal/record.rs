@@ -104,29 +104,22 @@ impl Record {
         header[4..8].copy_from_slice(&((end - HEADER) as u32).to_le_bytes());
         header[8..16].copy_from_slice(&nonce.to_le_bytes());
         header[16..24].copy_from_slice(&sequence.to_le_bytes());
-        let mut sum = Checksum::of(&self.bytes);
-        let mut from = HEADER;
-        for (at, value) in &self.large {
-            sum.add(&self.bytes[from..*at]);
-            sum.add(value);
-            from = *at;
-        }
-        sum.add(&self.bytes[from..]);
-        self.bytes[24..28].copy_from_slice(&sum.finish().to_le_bytes());
+        let sum = checksum(&self.bytes, &self.runs(HEADER));
+        self.bytes[24..28].copy_from_slice(&sum.to_le_bytes());
         let padding = end.next_multiple_of(ALIGN) - end;
         self.bytes.resize(self.bytes.len() + padding, 0);
-        self.pieces()
+        self.runs(0)
     }
 
-    fn pieces(&self) -> Vec<IoSlice<'_>> {
-        let mut pieces = Vec::with_capacity(2 * self.large.len() + 1);
-        let mut from = 0;
+    /// What it is made of, in order, from so many of its bytes on.
+    fn runs(&self, mut from: usize) -> Vec<IoSlice<'_>> {
+        let mut runs = Vec::with_capacity(2 * self.large.len() + 1);
         for (at, value) in &self.large {
-            pieces.extend([IoSlice::new(&self.bytes[from..*at]), IoSlice::new(value)]);
+            runs.extend([IoSlice::new(&self.bytes[from..*at]), IoSlice::new(value)]);
             from = *at;
         }
-        pieces.push(IoSlice::new(&self.bytes[from..]));
-        pieces
+        runs.push(IoSlice::new(&self.bytes[from..]));
+        runs
     }
 
     /// Makes it empty again; keeps at most `most` bytes of room.
@@ -138,22 +131,13 @@ impl Record {
 }
 
 /// Over the header up to the checksum, and the changes.
-struct Checksum(crc32fast::Hasher);
-
-impl Checksum {
-    fn of(header: &[u8]) -> Self {
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(&header[..24]);
-        Self(sum)
+fn checksum(header: &[u8], changes: &[IoSlice<'_>]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&header[..24]);
+    for run in changes {
+        sum.update(run);
     }
-
-    fn add(&mut self, changes: &[u8]) {
-        self.0.update(changes);
-    }
-
-    fn finish(self) -> u32 {
-        self.0.finalize()
-    }
+    sum.finalize()
 }
 
 /// The record at `at`: its sequence, the bytes of its changes, and where the next one begins.
@@ -164,14 +148,9 @@ fn record_at(segment: &[u8], at: usize, nonce: u64) -> Option<(u64, &[u8], usize
     }
     let end = at + HEADER + u32_at(header, 4)? as usize;
     let record = segment.get(at..end)?;
-    let mut sum = Checksum::of(header);
-    sum.add(&record[HEADER..]);
-    (sum.finish() == u32_at(header, 24)?).then_some(())?;
-    Some((
-        u64_at(header, 16)?,
-        &record[HEADER..],
-        end.next_multiple_of(ALIGN),
-    ))
+    let changes = &record[HEADER..];
+    (checksum(header, &[IoSlice::new(changes)]) == u32_at(header, 24)?).then_some(())?;
+    Some((u64_at(header, 16)?, changes, end.next_multiple_of(ALIGN)))
 }
 
 /// What is wrong with a segment.
