@@ -10,7 +10,7 @@ use agentanycast_proto::v1::{
 use prost::Message as _;
 
 use super::{
-    core::Core,
+    core::{Core, log_ended},
     feed::ListenerId,
     originate::fits,
     table::unless_damaged,
@@ -342,8 +342,11 @@ impl Core {
     /// originator.
     pub(super) fn abandon(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
         let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
-        if let Err(error) = self.fail(now, id, reason) {
-            tracing::warn!(task = id, %error, "a task without an agent could not be failed");
+        match self.fail(now, id, reason) {
+            Ok(()) => log_ended(id, Status::Failed, reason),
+            Err(error) => {
+                tracing::warn!(task = id, %error, "a task without an agent could not be failed");
+            }
         }
         if !claimed && self.feed.idle_since().is_some() {
             self.feed.withdraw(id); // No agent has ever seen it.

@@ -362,7 +362,7 @@ impl Core {
             self.tasks.keep(slot);
             return Ok(false);
         }
-        tracing::info!(task = id, %status, reason, "task ended by this node");
+        log_ended(id, status, reason);
         let tell_agent = slot.task.role.is_assignee();
         self.put_changed(slot, Vec::new());
         if tell_agent {
@@ -424,4 +424,9 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// A task that this node, not its agent or its peer, has ended.
+pub(super) fn log_ended(id: &str, status: Status, reason: &str) {
+    tracing::info!(task = id, %status, reason, "task ended by this node");
 }
