@@ -24,22 +24,16 @@ mod sse;
 pub mod tls;
 pub(crate) mod trace;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use agentanycast_identity::Keypair;
 use agentanycast_proto::a2a::a2a_service_server::A2aServiceServer;
-use axum::{
-    Router,
-    body::Body,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::Response,
-};
+use axum::{Router, body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceBuilder;
+use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use crate::{
@@ -60,15 +54,15 @@ use health::Health;
 pub(crate) use host::Host;
 use leaving::leaving;
 use refusal::Refusal;
-pub use requests::{Requests, counted};
+pub use requests::Requests;
 pub(crate) use route::peer;
 use route::{Lost, Route, What};
 
 /// The header in which a request says which version it means; also taken as a parameter of the query.
 const VERSION: &str = "a2a-version";
 
-/// Where the gRPC binding is.
-const GRPC: &str = "/lf.a2a.v1.A2AService/{*method}";
+/// Where the methods of the gRPC binding are.
+const GRPC: &str = "/lf.a2a.v1.A2AService/";
 
 /// What answers of REST are, by the specification.
 const A2A_JSON: &str = "application/a2a+json";
@@ -113,52 +107,90 @@ struct Shared {
     entry: Arc<Entry>,
     shown: Shown,
     health: Health,
+    cors: Option<CorsLayer>,
+    requests: Arc<Requests>,
     stop: CancellationToken,
 }
 
-/// The front before this handler. Streams end at `stop`.
-pub fn router(handler: Arc<dyn Handler>, config: FrontConfig, stop: CancellationToken) -> Router {
+/// The front before this handler. Streams end at `stop`; how requests went is counted in `requests`.
+pub fn router(
+    handler: Arc<dyn Handler>,
+    config: FrontConfig,
+    requests: Arc<Requests>,
+    stop: CancellationToken,
+) -> Router {
     let config = Arc::new(config);
-    let service = grpc::Service::new(Arc::clone(&handler), Arc::clone(&config), stop.clone());
-    let service = A2aServiceServer::new(service)
+    let grpc = grpc::Service::new(Arc::clone(&handler), Arc::clone(&config), stop.clone());
+    let grpc = A2aServiceServer::new(grpc)
         .max_decoding_message_size(config.max_body)
         .max_encoding_message_size(usize::MAX);
-    // A call of gRPC does not show its authority otherwise.
-    let service = ServiceBuilder::new()
-        .map_request(|mut request: Request| {
-            let host = Host::of(&request);
-            request.extensions_mut().insert(host);
-            request
-        })
-        .service(service);
-    let cors = cors(&config.cors_origins);
-    let known = middleware::from_fn_with_state(Arc::clone(&config), extensions::answer);
     let entry = Entry::new(config.callers.clone(), config.limits.clone(), config.max_body);
     let front = Front(Arc::new(Shared {
         handler,
         entry: Arc::new(entry),
-        config,
         shown: Shown::default(),
         health: Health::default(),
+        cors: cors(&config.cors_origins),
+        config,
+        requests,
         stop,
     }));
-    Router::new()
-        .route_service(GRPC, service)
-        .route_layer(middleware::from_fn_with_state(front.clone(), answer_grpc))
-        .fallback(answer)
-        .with_state(front)
-        .layer(known)
-        .layer(cors)
-        .layer(middleware::from_fn(leftover::answer))
+    // One service, not a stack of layers: each layer of axum costs allocations for every request, and a poll whenever one
+    // goes on, together more than what is done here.
+    Router::new().fallback_service(service_fn(move |request: Request| {
+        let (front, grpc) = (front.clone(), grpc.clone());
+        async move { Ok::<_, Infallible>(front.serve(grpc, request).await) }
+    }))
+}
+
+/// The service that gRPC's calls go to.
+type Grpc = A2aServiceServer<grpc::Service>;
+
+impl Front {
+    /// Answers a request, and sees to what surrounds an answer.
+    async fn serve(self, grpc: Grpc, request: Request) -> Response {
+        let front = self.clone();
+        let response = leftover::answer(request, async move |request| match &front.0.cors {
+            None => front.extended(grpc, request).await,
+            Some(cors) => {
+                let inner = service_fn(|request: Request| {
+                    let (front, grpc) = (front.clone(), grpc.clone());
+                    async move { Ok::<_, Infallible>(front.extended(grpc, request).await) }
+                });
+                let Ok(response) = cors.layer(inner).oneshot(request).await;
+                response
+            }
+        })
+        .await;
+        self.0.requests.count(&response);
+        response
+    }
+
+    /// Answers, and says which extensions that activated.
+    async fn extended(&self, grpc: Grpc, request: Request) -> Response {
+        let activated = extensions::activated(&self.0.config, request.headers());
+        let mut response = if is_grpc(&request) {
+            Box::pin(answer_grpc(self, grpc, request)).await
+        } else {
+            answer(self, request).await
+        };
+        response.headers_mut().extend(activated);
+        response
+    }
+}
+
+/// Whether a request is a call of the gRPC binding.
+fn is_grpc(request: &Request) -> bool {
+    let method = request.uri().path().strip_prefix(GRPC);
+    method.is_some_and(|method| !method.is_empty())
 }
 
 /// What browsers are told about pages of other origins. Without origins: nothing, which they take for a no.
-fn cors(origins: &[String]) -> CorsLayer {
-    let layer = CorsLayer::new();
+fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
-        return layer;
+        return None;
     }
-    let layer = layer
+    let layer = CorsLayer::new()
         .allow_methods([http::Method::GET, http::Method::POST, http::Method::DELETE])
         .allow_headers([
             header::CONTENT_TYPE,
@@ -181,14 +213,14 @@ fn cors(origins: &[String]) -> CorsLayer {
             header::ALLOW,
         ]);
     if origins.iter().any(|origin| origin == "*") {
-        return layer.allow_origin(Any);
+        return Some(layer.allow_origin(Any));
     }
     // The configuration has checked that each is a legal header.
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
-    layer.allow_origin(AllowOrigin::list(origins))
+    Some(layer.allow_origin(AllowOrigin::list(origins)))
 }
 
-async fn answer(State(front): State<Front>, request: Request) -> Response {
+async fn answer(front: &Front, request: Request) -> Response {
     if did::is_asked_for(&request) {
         let peer = request.extensions().get::<Peer>().cloned();
         let place = match front.0.entry.admit_anybody(peer.as_ref()) {
@@ -253,7 +285,7 @@ async fn answer(State(front): State<Front>, request: Request) -> Response {
 }
 
 /// The same entry for gRPC, which answers refusals in its own words.
-async fn answer_grpc(State(front): State<Front>, mut request: Request, next: Next) -> Response {
+async fn answer_grpc(front: &Front, mut grpc: Grpc, mut request: Request) -> Response {
     if !may_page_call(&front.0.config, &request) {
         return Refusal::foreign_page().grpc();
     }
@@ -262,13 +294,17 @@ async fn answer_grpc(State(front): State<Front>, mut request: Request, next: Nex
         Ok(admitted) => admitted,
         Err(refusal) => return refusal.grpc(),
     };
+    // A call of gRPC does not show its authority otherwise.
+    let host = Host::of(&request);
+    request.extensions_mut().insert(host);
     request.extensions_mut().insert(caller);
     let within = front.0.config.body_timeout;
     let request = request.map(|body| {
         let body = Arriving::new(body, &place, within);
         Body::new(body.map_err(|error| grpc::status::of(&error)))
     });
-    let response = next.run(request).await;
+    let Ok(response) = grpc.call(request).await;
+    let response = response.map(Body::new);
     place.forget_body();
     leaving(response, place).unwrap_or_else(|refusal| refusal.grpc())
 }

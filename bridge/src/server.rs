@@ -167,7 +167,7 @@ impl Bridge {
         }
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let router = http::counted(http::router(handler, front, stop.clone()), requests);
+        let router = http::router(handler, front, requests, stop.clone());
         let door = Door {
             tls,
             connections: usize::try_from(settings.limits.connections).unwrap_or(usize::MAX),

@@ -1,13 +1,6 @@
 //! Extensions: what a request declares in `A2A-Extensions` (0.3: `X-A2A-Extensions`), and that the answer names those
 //! that were activated.
 
-use std::sync::Arc;
-
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
 use http::{HeaderMap, HeaderValue};
 
 use super::FrontConfig;
@@ -32,18 +25,18 @@ pub(crate) fn declared(config: &FrontConfig, headers: &HeaderMap) -> Vec<String>
     declared
 }
 
-/// Says in each answer which extensions were activated.
-pub(super) async fn answer(State(config): State<Arc<FrontConfig>>, request: Request, next: Next) -> Response {
-    let declared = declared(&config, request.headers()).join(", ");
-    let is_old = request.headers().contains_key(OLD_HEADER);
-    let mut response = next.run(request).await;
-    if !declared.is_empty()
-        && let Ok(value) = HeaderValue::try_from(declared)
-    {
-        if is_old {
-            response.headers_mut().insert(OLD_HEADER, value.clone());
-        }
-        response.headers_mut().insert(HEADER, value);
+/// The headers by which an answer to these says which extensions were activated.
+pub(super) fn activated(config: &FrontConfig, headers: &HeaderMap) -> HeaderMap {
+    let mut answer = HeaderMap::new();
+    let declared = declared(config, headers);
+    if declared.is_empty() {
+        return answer;
     }
-    response
+    if let Ok(value) = HeaderValue::try_from(declared.join(", ")) {
+        if headers.contains_key(OLD_HEADER) {
+            answer.insert(OLD_HEADER, value.clone());
+        }
+        answer.insert(HEADER, value);
+    }
+    answer
 }

@@ -2,15 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::Response,
-};
+use axum::response::Response;
 use tonic::Code;
 
 /// How many requests were answered with each status since the start.
@@ -27,7 +22,7 @@ impl Requests {
             .collect()
     }
 
-    fn count(&self, response: &Response) {
+    pub(super) fn count(&self, response: &Response) {
         // A failure of gRPC that is known before anything is sent stands in the head; the status of HTTP is 200 then.
         let failed = response.headers().get("grpc-status");
         let failed = failed
@@ -40,17 +35,6 @@ impl Requests {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(status).or_default() += 1;
     }
-}
-
-/// This front, whose answers are counted there.
-pub fn counted(router: Router, requests: Arc<Requests>) -> Router {
-    router.layer(middleware::from_fn_with_state(requests, count))
-}
-
-async fn count(State(requests): State<Arc<Requests>>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    requests.count(&response);
-    response
 }
 
 #[cfg(test)]

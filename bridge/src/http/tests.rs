@@ -38,7 +38,7 @@ fn front() -> Router {
         extensions: vec![("urn:x".to_owned(), false)],
         cors_origins: vec!["https://ui.example".to_owned()],
     };
-    router(handler, config, CancellationToken::new())
+    router(handler, config, Arc::default(), CancellationToken::new())
 }
 
 async fn ask(
