@@ -59,12 +59,19 @@ async fn handle(task: IncomingTask) -> Result<(), HandlerError> {
     Ok(())
 }
 
+/// Where in its period a producer begins, 0 to 1, spread evenly: agents of their own have no common clock.
+fn phase() -> f64 {
+    static PRODUCERS: AtomicU64 = AtomicU64::new(0);
+    (PRODUCERS.fetch_add(1, Ordering::Relaxed) as f64 * 0.618_033_988_749_895).fract()
+}
+
 /// Writes an artifact of `bytes`, at `rate` bytes a second unless that is 0.
 async fn produce(task: &IncomingTask, bytes: u64, rate: u64) -> Result<(), HandlerError> {
     let mut artifact = task.stream_artifact("bulk", "application/octet-stream").await?;
     let piece = vec![0x5a; PIECE];
     let mut pace = (rate > 0).then(|| {
-        let mut pace = tokio::time::interval(Duration::from_secs_f64(PIECE as f64 / rate as f64));
+        let period = Duration::from_secs_f64(PIECE as f64 / rate as f64);
+        let mut pace = tokio::time::interval_at(Instant::now() + period.mul_f64(phase()), period);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pace
     });
