@@ -21,8 +21,8 @@ const DEFAULT_LIMIT: usize = 100;
 /// Most agents in an answer.
 const MAX_LIMIT: usize = 1000;
 
-/// Ties that are looked at beyond those that are answered, so that each has about the same chance to be.
-const EXTRA_TIES: usize = 16;
+/// Fewest ties that are looked at where there are as many, so that each has about the same chance to be answered.
+const TIES: usize = 16;
 
 /// Most bytes of agents in an answer: gRPC libraries refuse messages above 4 MiB.
 pub const MAX_ANSWER: usize = 7 << 19;
@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
         if !self.others.is_empty() {
             return None;
         }
-        let most = self.limit + EXTRA_TIES;
+        let most = self.most();
         let mut ties: Vec<Place> = Vec::with_capacity(self.places.len().min(most));
         let (mut cut, mut federated) = (false, false);
         let mut pivots = random.clone();
@@ -120,7 +120,7 @@ impl<'a> Search<'a> {
 
     /// Looks at each entry on the way.
     fn thorough(&self, mut random: Seeded) -> Vec<&'a Bytes> {
-        let most = self.limit + EXTRA_TIES;
+        let most = self.most();
         let mut found: Vec<(Class, &Bytes)> = Vec::with_capacity(self.places.len().min(most));
         let mut peers: Vec<&str> = Vec::new();
         let mut seen: HashSet<&str> = HashSet::new();
@@ -157,6 +157,11 @@ impl<'a> Search<'a> {
             random.shuffle(ties);
         }
         found.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+
+    /// Most entries that are gathered: some more than are answered, in whose place others stand when they have expired.
+    fn most(&self) -> usize {
+        (self.limit + self.limit / 4).max(TIES)
     }
 
     fn live(&self, place: Place) -> Option<(&'a Record, &'a Live)> {
