@@ -55,7 +55,7 @@ pub fn answer(version: Version, answer: Answer) -> Value {
         Answer::Sent(task, history) => {
             let task = task::write(version, *task, history);
             match version {
-                Version::V10 => json!({ "task": task }),
+                Version::V10 => object([("task", task)]),
                 Version::V03 => task,
             }
         }
@@ -67,12 +67,12 @@ pub fn answer(version: Version, answer: Answer) -> Value {
                 }
                 task::write(version, task, page.history)
             });
-            json!({
-                "tasks": tasks.collect::<Vec<_>>(),
-                "nextPageToken": page.next,
-                "pageSize": page.size,
-                "totalSize": page.total,
-            })
+            object([
+                ("tasks", tasks.collect()),
+                ("nextPageToken", page.next.into()),
+                ("pageSize", page.size.into()),
+                ("totalSize", page.total.into()),
+            ])
         }
         Answer::Card(card) => card,
         Answer::Webhook(task_id, webhook) => push::write(version, &task_id, &webhook),
@@ -81,7 +81,7 @@ pub fn answer(version: Version, answer: Answer) -> Value {
                 .iter()
                 .map(|(task_id, webhook)| push::write(version, task_id, webhook));
             match version {
-                Version::V10 => json!({ "configs": all.collect::<Vec<_>>(), "nextPageToken": next }),
+                Version::V10 => object([("configs", all.collect()), ("nextPageToken", next.into())]),
                 Version::V03 => all.collect(),
             }
         }
@@ -108,7 +108,7 @@ pub fn event(
         Event::Task(task) => ("task", "task", task::write(version, *task, None)),
         Event::Status { status, message } => {
             let status = task::write_status(version, status, message, time, place, Map::new());
-            let mut body = in_place(place, "status", &status);
+            let mut body = in_place(place, "status", status);
             if version == Version::V03 {
                 body["final"] = last.into();
             }
@@ -120,14 +120,14 @@ pub fn event(
             last,
         } => {
             let artifact = message::write_artifact(version, artifact);
-            let mut body = in_place(place, "artifact", &artifact);
+            let mut body = in_place(place, "artifact", artifact);
             body["append"] = append.into();
             body["lastChunk"] = last.into();
             ("artifactUpdate", "artifact-update", body)
         }
     };
     match version {
-        Version::V10 => json!({ name: body }),
+        Version::V10 => object([(name, body)]),
         Version::V03 => {
             let mut body = body;
             body["kind"] = kind.into();
@@ -136,8 +136,19 @@ pub fn event(
     }
 }
 
-fn in_place(place: &Place, name: &str, value: &Value) -> Value {
-    json!({ "taskId": place.task_id, "contextId": place.context_id, name: value })
+fn in_place(place: &Place, name: &str, value: Value) -> Value {
+    object([
+        ("taskId", place.task_id.as_str().into()),
+        ("contextId", place.context_id.as_str().into()),
+        (name, value),
+    ])
+}
+
+/// An object of these fields, which are moved into it: `json!` copies whatever it is given.
+pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(Map::from_iter(
+        fields.map(|(name, value)| (name.to_owned(), value)),
+    ))
 }
 
 #[cfg(test)]

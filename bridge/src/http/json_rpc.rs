@@ -66,7 +66,7 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         return match shared.handler.follow(address, read).await {
             Ok(followed) => {
                 let (of_result, of_error) = (id.clone(), id);
-                let result = move |result: Value| success(&of_result, &result);
+                let result = move |result: Value| success(&of_result, result);
                 let error = move |error: &A2aError| error_response(&of_error, version, error);
                 sse::stream(followed, version, &shared.stop, sse::Frame::Plain, result, error)
             }
@@ -91,7 +91,7 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         Ok(answer) => response(
             StatusCode::OK,
             JSON,
-            &success(&id, &render::answer(version, answer)),
+            &success(&id, render::answer(version, answer)),
         ),
         Err(error) => failed(Failed { id, version, error }),
     }
@@ -191,8 +191,8 @@ fn nameless(error: A2aError) -> Failed {
     }
 }
 
-fn success(id: &Value, result: &Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "result": result})
+fn success(id: &Value, result: Value) -> Value {
+    render::object([("jsonrpc", "2.0".into()), ("id", id.clone()), ("result", result)])
 }
 
 fn error_response(id: &Value, version: Version, error: &A2aError) -> Value {
