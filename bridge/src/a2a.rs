@@ -12,6 +12,7 @@ pub mod follow;
 mod labels;
 pub mod mesh;
 pub mod message;
+pub(crate) mod old;
 pub mod outbound;
 mod part;
 pub mod push;

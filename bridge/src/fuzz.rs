@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::a2a::{
-    card, message, outbound,
+    card, message, old, outbound,
     request::{self, Method},
     task,
     version::Version,
@@ -50,6 +50,13 @@ pub fn a2a(data: &[u8]) {
     let (version, method) = Method::named(name).expect("a method by its name");
     // The outcome is one of both; neither panics.
     let _ = request::read(version, method, params.clone());
+    let old = [
+        old::from_send(params.clone()),
+        Ok(old::from_webhook(params.clone())),
+    ];
+    for params in old.into_iter().flatten() {
+        let _ = request::read(Version::V03, method, params);
+    }
     for version in [Version::V03, Version::V10] {
         let Ok((read, place)) = message::read(version, params.clone(), "message") else {
             continue;

@@ -1,8 +1,8 @@
-//! The gRPC binding of A2A 1.0, on the port of the HTTP front.
+//! The gRPC binding of both versions of A2A, on the port of the HTTP front: here that of 1.0, in `old` that of 0.3.
 //!
 //! A gRPC channel has no path, so another agent of the mesh is named by the tenant: `agents/ID` or `skills/ID`, which is
-//! what its card tells its clients to send; a tenant of the agent follows behind a slash. The one rule: a request is
-//! read, and an answer rendered, as the JSON that it stands for.
+//! what its card tells its clients to send; a tenant of the agent follows behind a slash. 0.3 has no tenants, and names
+//! it in its metadata. The one rule: a request is read, and an answer rendered, as the JSON that it stands for.
 
 mod card;
 pub(crate) mod json;
@@ -11,7 +11,7 @@ pub(crate) mod status;
 
 pub(crate) use status::reason;
 
-use std::{pin::Pin, sync::Arc, time::SystemTime};
+use std::{pin::Pin, sync::Arc};
 
 use agentanycast_proto::a2a::{
     AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
@@ -20,32 +20,37 @@ use agentanycast_proto::a2a::{
     SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
     a2a_service_server::A2aService, send_message_response::Payload,
 };
-use async_stream::try_stream;
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, stream::BoxStream};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     a2a::{
+        card::Front,
         error::{A2aError, Reason},
-        mesh::{Address, Followed, Handler},
-        now,
+        mesh::{Address, Handler},
         render::{self, Answer},
         request::{self, Method},
         version::Version,
     },
     auth::Name,
     gateway::Target,
-    http::{FrontConfig, Host, declared, front, peer, trace},
+    http::{FrontConfig, Host, declared, decode, front, peer, told, trace},
 };
 
 /// The metadata in which a call says which version it means.
 const VERSION: &str = "a2a-version";
 
-type Events = Pin<Box<dyn Stream<Item = Result<StreamResponse, Status>> + Send>>;
+/// The metadata in which a call of 0.3 names the agent that it is for, percent-encoded as paths are.
+const TENANT: &str = "a2a-tenant";
 
-/// The service before a handler.
+/// A stream of messages.
+type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+type Events = Streamed<StreamResponse>;
+
+/// The service of both versions before a handler.
 pub(crate) struct Service {
     handler: Arc<dyn Handler>,
     config: Arc<FrontConfig>,
@@ -66,18 +71,23 @@ impl Service {
     fn read(
         &self,
         head: &Head,
+        version: Version,
         method: Method,
         mut params: Value,
     ) -> Result<(Address, request::Request), Status> {
+        let failed = |error: A2aError| status::of(version, &error);
         let caller = head.extensions.get::<Name>();
         let caller = caller.ok_or_else(|| Status::unauthenticated("nobody is known to have sent this"))?;
         let asked = head
             .metadata
             .get(VERSION)
             .map(|value| value.to_str().unwrap_or("?"));
-        Version::V10.agree(asked).map_err(|error| status::of(&error))?;
-        let tenant = params["tenant"].as_str().unwrap_or_default();
-        let (target, tenant) = target(tenant);
+        version.agree(asked).map_err(failed)?;
+        let tenant = match version {
+            Version::V03 => head.tenant().map_err(failed)?,
+            Version::V10 => params["tenant"].as_str().unwrap_or_default().to_owned(),
+        };
+        let (target, tenant) = target(&tenant);
         params["tenant"] = tenant.into();
         let address = Address {
             target,
@@ -85,47 +95,59 @@ impl Service {
             extensions: declared(&self.config, head.metadata.as_ref()),
             trace: trace::of(head.metadata.as_ref()),
         };
-        let request = request::read(Version::V10, method, params).map_err(|error| status::of(&error))?;
+        let request = request::read(version, method, params).map_err(failed)?;
         Ok((address, request))
     }
 
-    async fn answer(&self, head: &Head, method: Method, params: Value) -> Result<Answer, Status> {
-        let (address, request) = self.read(head, method, params)?;
+    async fn answer(
+        &self,
+        head: &Head,
+        version: Version,
+        method: Method,
+        params: Value,
+    ) -> Result<Answer, Status> {
+        let (address, request) = self.read(head, version, method, params)?;
         let answer = self.handler.answer(&address, request).await;
-        answer.map_err(|error| status::of(&error))
+        answer.map_err(|error| status::of(version, &error))
     }
 
     async fn rendered(&self, head: &Head, method: Method, params: Value) -> Result<Value, Status> {
         Ok(render::answer(
             Version::V10,
-            self.answer(head, method, params).await?,
+            self.answer(head, Version::V10, method, params).await?,
         ))
     }
 
-    async fn follow(&self, head: &Head, method: Method, params: Value) -> Result<Response<Events>, Status> {
-        let (address, request) = self.read(head, method, params)?;
-        let followed = self.handler.follow(&address, request).await;
-        let Followed {
-            place, mut events, ..
-        } = followed.map_err(|error| status::of(&error))?;
-        let stop = self.stop.clone();
-        let events = try_stream! {
-            loop {
-                let event = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => {
-                        let text = "the bridge is stopping; subscribe to the task again";
-                        Some(Err(A2aError::new(Reason::Unavailable, text)))
-                    }
-                    event = events.next() => event,
-                };
-                let Some(event) = event else { break };
-                let event = event.map_err(|error| status::of(&error))?;
-                let time = now(SystemTime::now());
-                yield json::to_event(&render::event(Version::V10, &place, event, time.as_ref(), false));
-            }
-        };
+    async fn follow(
+        &self,
+        head: &Head,
+        version: Version,
+        method: Method,
+        params: Value,
+    ) -> Result<BoxStream<'static, Result<Value, Status>>, Status> {
+        let failed = move |error: A2aError| status::of(version, &error);
+        let (address, request) = self.read(head, version, method, params)?;
+        let followed = self.handler.follow(&address, request).await.map_err(failed)?;
+        let events = told(followed, version, &self.stop);
+        Ok(events.map(move |event| event.map_err(failed)).boxed())
+    }
+
+    async fn events(&self, head: &Head, method: Method, params: Value) -> Result<Response<Events>, Status> {
+        let events = self.follow(head, Version::V10, method, params).await?;
+        let events = events.map(|event| event.map(|event| json::to_event(&event)));
         Ok(Response::new(Box::pin(events)))
+    }
+
+    /// What a card says of the bridge to whoever made this call.
+    fn front(&self, head: &Head, version: Version, target: &Target) -> Result<Front, Status> {
+        let host = head.extensions.get::<Result<Host, A2aError>>().cloned();
+        let host = host.unwrap_or_else(|| {
+            Err(A2aError::new(
+                Reason::InvalidRequest,
+                "the call names no authority; send one",
+            ))
+        });
+        front(&self.config, target, "", host).map_err(|error| status::of(version, &error))
     }
 }
 
@@ -134,6 +156,19 @@ struct Head {
     metadata: MetadataMap,
     /// Has the caller, from the entry.
     extensions: Extensions,
+}
+
+impl Head {
+    /// The agent that a call of 0.3 names, and its tenant; empty for the one beside the node.
+    fn tenant(&self) -> Result<String, A2aError> {
+        let Some(given) = self.metadata.get(TENANT) else {
+            return Ok(String::new());
+        };
+        given.to_str().ok().and_then(decode).ok_or_else(|| {
+            let text = format!("{TENANT} cannot be read; percent-encode UTF-8, of 512 bytes at most");
+            A2aError::params(text)
+        })
+    }
 }
 
 fn split<T>(request: Request<T>) -> (Head, T) {
@@ -187,7 +222,7 @@ impl A2aService for Service {
         request: Request<SendMessageRequest>,
     ) -> Result<Response<Events>, Status> {
         let (head, request) = split(request);
-        self.follow(&head, Method::Stream, json::of_send(request)).await
+        self.events(&head, Method::Stream, json::of_send(request)).await
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
@@ -224,7 +259,7 @@ impl A2aService for Service {
     ) -> Result<Response<Events>, Status> {
         let (head, request) = split(request);
         let params = id_of(&request.tenant, &request.id);
-        self.follow(&head, Method::Subscribe, params).await
+        self.events(&head, Method::Subscribe, params).await
     }
 
     async fn create_task_push_notification_config(
@@ -269,20 +304,13 @@ impl A2aService for Service {
     ) -> Result<Response<AgentCard>, Status> {
         let (head, request) = split(request);
         let params = json!({"tenant": request.tenant});
-        let (address, _) = self.read(&head, Method::ExtendedCard, params)?;
-        let host = head.extensions.get::<Result<Host, A2aError>>().cloned();
-        let host = host.unwrap_or_else(|| {
-            Err(A2aError::new(
-                Reason::InvalidRequest,
-                "the call names no authority; send one",
-            ))
-        });
-        let front = front(&self.config, &address.target, "", host).map_err(|error| status::of(&error))?;
+        let (address, _) = self.read(&head, Version::V10, Method::ExtendedCard, params)?;
+        let front = self.front(&head, Version::V10, &address.target)?;
         let card = self
             .handler
             .extended_card(&address.target, &front, Version::V10)
             .await;
-        let card = card.map_err(|error| status::of(&error))?;
+        let card = card.map_err(|error| status::of(Version::V10, &error))?;
         Ok(Response::new(card::to_card(&card)))
     }
 
@@ -292,7 +320,8 @@ impl A2aService for Service {
     ) -> Result<Response<()>, Status> {
         let (head, request) = split(request);
         let params = webhook_of(&request.tenant, &request.task_id, &request.id);
-        self.answer(&head, Method::DeletePush, params).await?;
+        self.answer(&head, Version::V10, Method::DeletePush, params)
+            .await?;
         Ok(Response::new(()))
     }
 }

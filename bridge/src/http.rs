@@ -1,10 +1,11 @@
-//! The HTTP front of the A2A gateway: JSON-RPC of both versions, REST and gRPC of 1.0, cards.
+//! The HTTP front of the A2A gateway: JSON-RPC, REST and gRPC of both versions, cards.
 //!
 //! One handler stands behind all of them. The one rule: whatever comes in is answered, by a result or by an error in
 //! the words of the binding it came by, and is bounded in size and time before it is looked at.
 
 mod arriving;
 mod body;
+mod calls;
 mod card;
 pub mod connection;
 mod did;
@@ -22,47 +23,48 @@ mod rest;
 mod route;
 mod sse;
 pub mod tls;
+mod told;
 pub(crate) mod trace;
+mod unfolding;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use agentanycast_identity::Keypair;
-use agentanycast_proto::a2a::a2a_service_server::A2aServiceServer;
 use axum::{Router, body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 use crate::{
     a2a::{
         error::{A2aError, Reason},
         mesh::{Address, Handler},
+        version::Version,
     },
     auth::Callers,
     config::Limits,
     grpc,
 };
 use arriving::Arriving;
+use calls::Grpc;
 use card::Shown;
-pub(crate) use card::front;
+pub(crate) use card::{front, of_0_3};
 use entry::{Admitted, Entry, Peer};
 pub(crate) use extensions::declared;
 use health::Health;
 pub(crate) use host::Host;
 use leaving::leaving;
-use refusal::Refusal;
+use refusal::{Refusal, Words};
 pub use requests::Requests;
+pub(crate) use route::decode;
 pub(crate) use route::peer;
 use route::{Lost, Route, What};
+pub(crate) use told::told;
 
 /// The header in which a request says which version it means; also taken as a parameter of the query.
 const VERSION: &str = "a2a-version";
-
-/// Where the methods of the gRPC binding are.
-const GRPC: &str = "/lf.a2a.v1.A2AService/";
 
 /// What answers of REST are, by the specification.
 const A2A_JSON: &str = "application/a2a+json";
@@ -121,9 +123,7 @@ pub fn router(
 ) -> Router {
     let config = Arc::new(config);
     let grpc = grpc::Service::new(Arc::clone(&handler), Arc::clone(&config), stop.clone());
-    let grpc = A2aServiceServer::new(grpc)
-        .max_decoding_message_size(config.max_body)
-        .max_encoding_message_size(usize::MAX);
+    let grpc = Grpc::new(grpc, config.max_body);
     let entry = Entry::new(config.callers.clone(), config.limits.clone(), config.max_body);
     let front = Front(Arc::new(Shared {
         handler,
@@ -142,9 +142,6 @@ pub fn router(
         async move { Ok::<_, Infallible>(front.serve(grpc, request).await) }
     }))
 }
-
-/// The service that gRPC's calls go to.
-type Grpc = A2aServiceServer<grpc::Service>;
 
 impl Front {
     /// Answers a request, and sees to what surrounds an answer.
@@ -169,20 +166,13 @@ impl Front {
     /// Answers, and says which extensions that activated.
     async fn extended(&self, grpc: Grpc, request: Request) -> Response {
         let activated = extensions::activated(&self.0.config, request.headers());
-        let mut response = if is_grpc(&request) {
-            Box::pin(answer_grpc(self, grpc, request)).await
-        } else {
-            answer(self, request).await
+        let mut response = match calls::version(&request) {
+            Some(version) => Box::pin(calls::answer(self, grpc, version, request)).await,
+            None => answer(self, request).await,
         };
         response.headers_mut().extend(activated);
         response
     }
-}
-
-/// Whether a request is a call of the gRPC binding.
-fn is_grpc(request: &Request) -> bool {
-    let method = request.uri().path().strip_prefix(GRPC);
-    method.is_some_and(|method| !method.is_empty())
 }
 
 /// What browsers are told about pages of other origins. Without origins: nothing, which they take for a no.
@@ -225,10 +215,11 @@ async fn answer(front: &Front, request: Request) -> Response {
         let peer = request.extensions().get::<Peer>().cloned();
         let place = match front.0.entry.admit_anybody(peer.as_ref()) {
             Ok(place) => place,
-            Err(refusal) => return refusal.http(false),
+            Err(refusal) => return refusal.http(Words::Rest(Version::V10)),
         };
         if let Some(document) = Box::pin(did::answer(&front.0, request.uri().path())).await {
-            return leaving(document, place).unwrap_or_else(|refusal| refusal.http(false));
+            return leaving(document, place)
+                .unwrap_or_else(|refusal| refusal.http(Words::Rest(Version::V10)));
         }
     }
     let Route { target, base, what } = match route::route(request.method(), request.uri().path()) {
@@ -236,11 +227,11 @@ async fn answer(front: &Front, request: Request) -> Response {
         Err(lost) => return nowhere(lost),
     };
     let peer = request.extensions().get::<Peer>().cloned();
-    let json_rpc = what == What::JsonRpc;
+    let words = what.words();
     if matches!(what, What::Health | What::Card) {
         let place = match front.0.entry.admit_anybody(peer.as_ref()) {
             Ok(place) => place,
-            Err(refusal) => return refusal.http(json_rpc),
+            Err(refusal) => return refusal.http(words),
         };
         let response = if what == What::Health {
             front.0.health.answer(&*front.0.handler).await
@@ -248,14 +239,14 @@ async fn answer(front: &Front, request: Request) -> Response {
             let host = Host::of(&request);
             Box::pin(card::answer(&front.0, &target, &base, host, request.headers())).await
         };
-        return leaving(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc));
+        return leaving(response, place).unwrap_or_else(|refusal| refusal.http(words));
     }
     if !may_page_call(&front.0.config, &request) {
-        return Refusal::foreign_page().http(json_rpc);
+        return Refusal::foreign_page().http(words);
     }
     let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
         Ok(admitted) => admitted,
-        Err(refusal) => return refusal.http(json_rpc),
+        Err(refusal) => return refusal.http(words),
     };
     let within = front.0.config.body_timeout;
     let request = request.map(|body| Body::new(Arriving::new(body, &place, within)));
@@ -271,42 +262,23 @@ async fn answer(front: &Front, request: Request) -> Response {
             json_rpc::answer(&front.0, &address, base, request).await
         }
         What::Rest {
+            version,
             method,
             tenant,
             id,
             webhook,
         } => {
-            let place = rest::Place { tenant, id, webhook };
+            let place = rest::Place {
+                version,
+                tenant,
+                id,
+                webhook,
+            };
             rest::answer(&front.0, &address, base, method, place, request).await
         }
     };
     place.forget_body();
-    leaving(response, place).unwrap_or_else(|refusal| refusal.http(json_rpc))
-}
-
-/// The same entry for gRPC, which answers refusals in its own words.
-async fn answer_grpc(front: &Front, mut grpc: Grpc, mut request: Request) -> Response {
-    if !may_page_call(&front.0.config, &request) {
-        return Refusal::foreign_page().grpc();
-    }
-    let peer = request.extensions().get::<Peer>().cloned();
-    let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
-        Ok(admitted) => admitted,
-        Err(refusal) => return refusal.grpc(),
-    };
-    // A call of gRPC does not show its authority otherwise.
-    let host = Host::of(&request);
-    request.extensions_mut().insert(host);
-    request.extensions_mut().insert(caller);
-    let within = front.0.config.body_timeout;
-    let request = request.map(|body| {
-        let body = Arriving::new(body, &place, within);
-        Body::new(body.map_err(|error| grpc::status::of(&error)))
-    });
-    let Ok(response) = grpc.call(request).await;
-    let response = response.map(Body::new);
-    place.forget_body();
-    leaving(response, place).unwrap_or_else(|refusal| refusal.grpc())
+    leaving(response, place).unwrap_or_else(|refusal| refusal.http(words))
 }
 
 /// Whether the page that a browser sends a request for may call. Other clients do not say that they are pages.
@@ -340,21 +312,48 @@ fn may_page_call(config: &FrontConfig, request: &Request) -> bool {
 
 fn nowhere(lost: Lost) -> Response {
     match lost {
-        Lost::NoSuchPath => {
-            let error = A2aError::new(Reason::MethodNotFound, "there is nothing at this path");
-            response(StatusCode::NOT_FOUND, JSON, &error.rest())
+        Lost::NoSuchPath(version) => {
+            let text = match version {
+                Version::V10 => "there is nothing at this path",
+                Version::V03 => {
+                    "REST of 0.3 has nothing at this path; it has /v1/message:send, /v1/message:stream, /v1/tasks, \
+                     /v1/tasks/ID, with :cancel, :subscribe and /pushNotificationConfigs, and /v1/card"
+                }
+            };
+            failed(version, &A2aError::new(Reason::MethodNotFound, text))
         }
-        Lost::NotAllowed(verbs) => {
+        Lost::NotAllowed(version, verbs) => {
             let text = format!("this path takes {verbs}");
-            let mut body = A2aError::new(Reason::MethodNotFound, text).rest();
-            body["error"]["code"] = 405.into();
-            body["error"]["status"] = "UNIMPLEMENTED".into();
+            let mut body = A2aError::new(Reason::MethodNotFound, text).rest(version);
+            if version == Version::V10 {
+                body["error"]["code"] = 405.into();
+                body["error"]["status"] = "UNIMPLEMENTED".into();
+            }
             let mut response = response(StatusCode::METHOD_NOT_ALLOWED, JSON, &body);
             if let Ok(verbs) = HeaderValue::from_str(verbs) {
                 response.headers_mut().insert(header::ALLOW, verbs);
             }
             response
         }
+    }
+}
+
+/// A failure in the words of REST.
+fn failed(version: Version, error: &A2aError) -> Response {
+    let mut response = response(status_of(version, error), JSON, &error.rest(version));
+    say_when(&mut response, error.reason());
+    response
+}
+
+fn status_of(version: Version, error: &A2aError) -> StatusCode {
+    StatusCode::from_u16(error.reason().http(version)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Says when to ask again, if that helps.
+fn say_when(response: &mut Response, reason: Reason) {
+    if let Some(wait) = reason.again() {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, entry::seconds(wait).into());
     }
 }
 

@@ -22,7 +22,7 @@ pub mod a2a {
     include!("gen/lf.a2a.v1.rs");
 }
 
-/// A2A 0.3 over gRPC (package `a2a.v1`), as far as agents are called by it.
+/// A2A 0.3 over gRPC (package `a2a.v1`), as far as gateways speak it.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rustdoc::all)]
 pub mod a2a_0_3 {
     include!("gen/a2a.v1.rs");
@@ -30,6 +30,9 @@ pub mod a2a_0_3 {
 
 /// The encoded `FileDescriptorSet` of all files, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("gen/descriptors.bin");
+
+/// The same of what gateways speak, A2A 1.0 and 0.3.
+pub(crate) const A2A_DESCRIPTOR_SET: &[u8] = include_bytes!("gen/a2a_descriptors.bin");
 
 /// Largest gRPC message that nodes and SDKs of this project send or take: a frame between nodes is
 /// at most 16 MiB, and a task holds several messages and artifacts.

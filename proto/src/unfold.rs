@@ -37,6 +37,12 @@ pub enum Kind {
     Discovered,
     /// A `SyncRegistrationsResponse`.
     Synced,
+    /// A `SendMessageRequest` of A2A 1.0.
+    Send,
+    /// A `SendMessageRequest` of A2A 0.3.
+    OldSend,
+    /// A `CreateTaskPushNotificationConfigRequest` of A2A 0.3.
+    OldSetPush,
 }
 
 /// Why a message should not be decoded.
@@ -136,7 +142,7 @@ enum Field {
 struct Shapes {
     all: Vec<Vec<Field>>,
     /// In the order of [`Kind`].
-    roots: [usize; 6],
+    roots: [usize; 9],
 }
 
 static SHAPES: LazyLock<Shapes> = LazyLock::new(Shapes::read);
@@ -144,9 +150,10 @@ static SHAPES: LazyLock<Shapes> = LazyLock::new(Shapes::read);
 impl Shapes {
     fn read() -> Self {
         // The bytes are part of the program; a test decodes them.
-        let set = FileDescriptorSet::decode(crate::FILE_DESCRIPTOR_SET).unwrap_or_default();
+        let sets = [crate::FILE_DESCRIPTOR_SET, crate::A2A_DESCRIPTOR_SET]
+            .map(|bytes| FileDescriptorSet::decode(bytes).unwrap_or_default());
         let mut messages = Vec::new();
-        for file in &set.file {
+        for file in sets.iter().flat_map(|set| &set.file) {
             for message in &file.message_type {
                 flatten(&format!(".{}", file.package()), message, &mut messages);
             }
@@ -182,6 +189,9 @@ impl Shapes {
                 place(".agentanycast.v1.PushRegistrationsRequest"),
                 place(".agentanycast.v1.DiscoverBySkillResponse"),
                 place(".agentanycast.v1.SyncRegistrationsResponse"),
+                place(".lf.a2a.v1.SendMessageRequest"),
+                place(".a2a.v1.SendMessageRequest"),
+                place(".a2a.v1.CreateTaskPushNotificationConfigRequest"),
             ],
         }
     }
@@ -207,10 +217,13 @@ mod tests {
     use prost_types::{ListValue, Struct, Value, value};
 
     use super::*;
-    use crate::v1::{
-        A2aEnvelope, AgentCard, Artifact, DataPart, FederatedRegistration, Message, P2pExtension, Part,
-        PushRegistrationsRequest, RegisterSkillsRequest, SendTaskPayload, Skill, SkillInfo, Task,
-        TaskCompletePayload, TextPart, a2a_envelope::Payload, part::Content,
+    use crate::{
+        a2a, a2a_0_3,
+        v1::{
+            A2aEnvelope, AgentCard, Artifact, DataPart, FederatedRegistration, Message, P2pExtension, Part,
+            PushRegistrationsRequest, RegisterSkillsRequest, SendTaskPayload, Skill, SkillInfo, Task,
+            TaskCompletePayload, TextPart, a2a_envelope::Payload, part::Content,
+        },
     };
 
     fn envelope(payload: Payload) -> Vec<u8> {
@@ -302,6 +315,43 @@ mod tests {
             ..PushRegistrationsRequest::default()
         };
         assert_eq!(elements(Kind::Registrations, &push.encode_to_vec(), 100), Ok(14));
+    }
+
+    #[test]
+    fn what_gateways_take_counts() {
+        let send = a2a::SendMessageRequest {
+            message: Some(a2a::Message {
+                parts: vec![a2a::Part::default(); 7],
+                ..a2a::Message::default()
+            }),
+            ..a2a::SendMessageRequest::default()
+        };
+        assert_eq!(elements(Kind::Send, &send.encode_to_vec(), 100), Ok(8));
+        let send = a2a_0_3::SendMessageRequest {
+            request: Some(a2a_0_3::Message {
+                content: vec![a2a_0_3::Part::default(); 7],
+                extensions: vec![String::new(); 3],
+                ..a2a_0_3::Message::default()
+            }),
+            ..a2a_0_3::SendMessageRequest::default()
+        };
+        assert_eq!(elements(Kind::OldSend, &send.encode_to_vec(), 100), Ok(11));
+        let authentication = a2a_0_3::AuthenticationInfo {
+            schemes: vec![String::new(); 5],
+            ..a2a_0_3::AuthenticationInfo::default()
+        };
+        let config = a2a_0_3::PushNotificationConfig {
+            authentication: Some(authentication),
+            ..a2a_0_3::PushNotificationConfig::default()
+        };
+        let set = a2a_0_3::CreateTaskPushNotificationConfigRequest {
+            config: Some(a2a_0_3::TaskPushNotificationConfig {
+                push_notification_config: Some(config),
+                ..a2a_0_3::TaskPushNotificationConfig::default()
+            }),
+            ..a2a_0_3::CreateTaskPushNotificationConfigRequest::default()
+        };
+        assert_eq!(elements(Kind::OldSetPush, &set.encode_to_vec(), 100), Ok(8));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::{fs, path::Path};
 
 use prost::Message as _;
+use prost_types::FileDescriptorSet;
 
 const FILES: [&str; 15] = [
     "agentanycast/v1/common.proto",
@@ -43,15 +44,19 @@ fn generated_code_is_up_to_date() {
         .bytes(".agentanycast.v1.StreamChunk.data")
         .compile_fds(descriptors)
         .unwrap();
+    let mut gateways = FileDescriptorSet::default();
     for file in [A2A, A2A_0_3] {
         let a2a = protox::compile([file], [root.join("proto")]).unwrap();
+        gateways.file.extend_from_slice(&a2a.file);
         configure().compile_fds(a2a).unwrap();
     }
+    fs::write(fresh.path().join("a2a_descriptors.bin"), gateways.encode_to_vec()).unwrap();
 
     let committed = root.join("src/gen");
     for name in [
         "agentanycast.v1.rs",
         "descriptors.bin",
+        "a2a_descriptors.bin",
         "lf.a2a.v1.rs",
         "a2a.v1.rs",
     ] {

@@ -46,6 +46,13 @@ pub struct Front {
     pub extensions: Vec<(String, bool)>,
 }
 
+impl Front {
+    /// Whether a call of gRPC that names no agent is for this one. 0.3 has nothing to name it by.
+    fn is_where_grpc_is(&self) -> bool {
+        self.tenant.is_empty()
+    }
+}
+
 /// Fields of 1.0 that a card for those who are known may have anew; its skills come besides.
 pub const EXTENDABLE: [&str; 9] = [
     "name",
@@ -125,7 +132,11 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
             "protocolVersion": "1.0",
             "tenant": front.tenant,
         }),
+        interface(&front.url, "HTTP+JSON", "0.3"),
     ];
+    if front.is_where_grpc_is() {
+        interfaces.push(interface(&front.grpc, "GRPC", "0.3"));
+    }
     let peer = card.p2p_extension.as_ref().map(|p2p| p2p.peer_id.as_str());
     if let Some(peer) = peer.filter(|peer| !peer.is_empty()) {
         interfaces.push(interface(&format!("p2p://{peer}"), P2P_BINDING, "1.0"));
@@ -194,7 +205,14 @@ fn add_legacy(json: &mut Value, front: &Front) {
     json["preferredTransport"] = "JSONRPC".into();
     json["protocolVersion"] = LEGACY_VERSION.into();
     json["supportsAuthenticatedExtendedCard"] = front.extended.into();
-    json["additionalInterfaces"] = json!([{"url": front.url, "transport": "JSONRPC"}]);
+    let mut interfaces = vec![
+        json!({"url": front.url, "transport": "JSONRPC"}),
+        json!({"url": front.url, "transport": "HTTP+JSON"}),
+    ];
+    if front.is_where_grpc_is() {
+        interfaces.push(json!({"url": front.grpc, "transport": "GRPC"}));
+    }
+    json["additionalInterfaces"] = interfaces.into();
     let mut security = Vec::new();
     for (name, _, declared, scopes) in front.schemes.iter().map(Scheme::write) {
         if let (Some(scheme), Value::Object(declared)) =

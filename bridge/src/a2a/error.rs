@@ -1,6 +1,8 @@
 //! What goes wrong in A2A, once for all bindings: JSON-RPC code, HTTP status, gRPC status, and the reason that
 //! programs read. PURE.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::version::Version;
@@ -56,6 +58,9 @@ pub enum Reason {
 /// How a reason is said in each binding: the word, JSON-RPC, HTTP, gRPC.
 struct Row(&'static str, i32, u16, &'static str);
 
+/// What 0.3 says instead, as its official SDK does: the error's name, HTTP, gRPC.
+struct OldRow(&'static str, u16, &'static str);
+
 impl Reason {
     /// The bindings' words for it. What A2A does not number is an internal error to JSON-RPC.
     fn row(self) -> Row {
@@ -86,6 +91,29 @@ impl Reason {
         }
     }
 
+    /// The same in 0.3; none for what only 1.0 has a name for.
+    fn old_row(self) -> Option<OldRow> {
+        const BAD: &str = "INVALID_ARGUMENT";
+        const NOT_HERE: &str = "UNIMPLEMENTED";
+        Some(match self {
+            Self::TaskNotFound => OldRow("TaskNotFoundError", 404, "NOT_FOUND"),
+            Self::TaskNotCancelable => OldRow("TaskNotCancelableError", 409, NOT_HERE),
+            Self::PushNotificationNotSupported => OldRow("PushNotificationNotSupportedError", 501, NOT_HERE),
+            Self::UnsupportedOperation => OldRow("UnsupportedOperationError", 501, NOT_HERE),
+            Self::ContentTypeNotSupported => OldRow("ContentTypeNotSupportedError", 415, NOT_HERE),
+            Self::InvalidAgentResponse => OldRow("InvalidAgentResponseError", 502, "INTERNAL"),
+            Self::ExtendedAgentCardNotConfigured => {
+                OldRow("AuthenticatedExtendedCardNotConfiguredError", 404, "UNKNOWN")
+            }
+            Self::ParseError => OldRow("JSONParseError", 400, "INTERNAL"),
+            Self::InvalidRequest => OldRow("InvalidRequestError", 400, BAD),
+            Self::MethodNotFound => OldRow("MethodNotFoundError", 404, "NOT_FOUND"),
+            Self::InvalidParams => OldRow("InvalidParamsError", 422, BAD),
+            Self::Internal => OldRow("InternalError", 500, "INTERNAL"),
+            _ => return None,
+        })
+    }
+
     /// The word in `google.rpc.ErrorInfo`.
     pub fn word(self) -> &'static str {
         self.row().0
@@ -97,13 +125,24 @@ impl Reason {
     }
 
     /// The status of gRPC, by its name.
-    pub fn grpc(self) -> &'static str {
-        self.row().3
+    pub fn grpc(self, version: Version) -> &'static str {
+        match (version, self.old_row()) {
+            (Version::V03, Some(OldRow(_, _, status))) => status,
+            _ => self.row().3,
+        }
+    }
+
+    /// When it may be over, if waiting helps: a node is there some seconds after it was started.
+    pub fn again(self) -> Option<Duration> {
+        (self == Self::Unavailable).then_some(Duration::from_secs(5))
     }
 
     /// The status of HTTP.
-    pub fn http(self) -> u16 {
-        self.row().2
+    pub fn http(self, version: Version) -> u16 {
+        match (version, self.old_row()) {
+            (Version::V03, Some(OldRow(_, status, _))) => status,
+            _ => self.row().2,
+        }
     }
 }
 
@@ -153,8 +192,11 @@ impl A2aError {
         error
     }
 
-    /// The body of a REST response.
-    pub fn rest(&self) -> Value {
+    /// The body of a REST response. 0.3 has a message alone, beside which clients look for the code of JSON-RPC.
+    pub fn rest(&self, version: Version) -> Value {
+        if version == Version::V03 {
+            return json!({"code": self.reason.code(), "message": self.message});
+        }
         let Row(_, _, code, status) = self.reason.row();
         json!({"error": {
             "code": code,
@@ -162,6 +204,14 @@ impl A2aError {
             "message": self.message,
             "details": [self.info()],
         }})
+    }
+
+    /// The message of a failed gRPC call. In 0.3 it begins with the error's name, which clients tell errors by.
+    pub fn grpc(&self, version: Version) -> String {
+        match (version, self.reason.old_row()) {
+            (Version::V03, Some(OldRow(name, _, _))) => format!("{name}: {}", self.message),
+            _ => self.message.clone(),
+        }
     }
 }
 
@@ -188,7 +238,7 @@ mod tests {
     #[test]
     fn each_binding_says_it_its_way() {
         let error = A2aError::new(Reason::TaskNotFound, "no task x");
-        let rest = error.rest();
+        let rest = error.rest(Version::V10);
         assert_eq!(rest["error"]["code"], 404);
         assert_eq!(rest["error"]["status"], "NOT_FOUND");
         assert_eq!(rest["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
@@ -198,5 +248,34 @@ mod tests {
             (&json!(-32001), &json!("a2a-protocol.org"))
         );
         assert!(error.json_rpc(Version::V03).get("data").is_none());
+    }
+
+    #[test]
+    fn version_0_3_has_statuses_and_names_of_its_own() {
+        let of = |reason: Reason| {
+            let error = A2aError::new(reason, "x");
+            (
+                reason.http(Version::V03),
+                reason.grpc(Version::V03),
+                error.grpc(Version::V03),
+            )
+        };
+        let named = |http, grpc, text: &str| (http, grpc, text.to_owned());
+        assert_eq!(
+            of(Reason::TaskNotFound),
+            named(404, "NOT_FOUND", "TaskNotFoundError: x")
+        );
+        assert_eq!(
+            of(Reason::TaskNotCancelable),
+            named(409, "UNIMPLEMENTED", "TaskNotCancelableError: x")
+        );
+        assert_eq!(
+            of(Reason::InvalidParams),
+            named(422, "INVALID_ARGUMENT", "InvalidParamsError: x")
+        );
+        // It knows no such error.
+        assert_eq!(of(Reason::Unavailable), named(503, "UNAVAILABLE", "x"));
+        let body = A2aError::new(Reason::TaskNotFound, "x").rest(Version::V03);
+        assert_eq!(body, json!({"code": -32001, "message": "x"}));
     }
 }

@@ -331,7 +331,14 @@ impl Handler for Mesh {
         version: Version,
     ) -> Result<Value, A2aError> {
         match (&self.rules.extended_card, target) {
-            (Some(more), Target::Own) => Ok(card::write(&self.own_card().await?, front, Some(more))),
+            (Some(more), Target::Own) => {
+                // Whoever asks in 0.3 reads its fields, whatever the public card has.
+                let front = Front {
+                    dual: front.dual || version == Version::V03,
+                    ..front.clone()
+                };
+                Ok(card::write(&self.own_card().await?, &front, Some(more)))
+            }
             _ => Err(no_extended_card(version)),
         }
     }

@@ -5,7 +5,7 @@
 //! before the next step is taken; after a restart it is gone on from there, and what is in doubt is looked for and
 //! never said again.
 //!
-//! PURE: `choice` (how an agent is spoken to), `binding` and `heard` (what is asked and said), `old` (0.3 as REST and gRPC say it), `sse`, `progress` (what
+//! PURE: `choice` (how an agent is spoken to), `binding` and `heard` (what is asked and said), `sse`, `progress` (what
 //! of it is news), `place` (how far it has got), `fault`. Around them: `http`, `card`, `remote` (one agent), `errand`
 //! (one task).
 
@@ -16,7 +16,6 @@ mod errand;
 mod fault;
 mod heard;
 pub(crate) mod http;
-mod old;
 mod place;
 mod progress;
 mod remote;

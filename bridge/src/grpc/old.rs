@@ -1,16 +1,147 @@
 //! The messages of gRPC in 0.3 (package `a2a.v1`), and the JSON that they stand for: that of their protobuf, from which
-//! `outbound::old` makes 0.3's own. PURE.
+//! `a2a::old` makes 0.3's own. PURE, but for `service`, the binding.
+
+mod card;
+mod service;
 
 use agentanycast_proto::a2a_0_3::{
-    Artifact, DataPart, FilePart, Message, Part, Role, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse, StreamResponse, Task, TaskStatus, file_part::File, part, send_message_response,
-    stream_response::Payload,
+    Artifact, AuthenticationInfo, DataPart, FilePart, ListTaskPushNotificationConfigResponse, Message, Part,
+    PushNotificationConfig, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    StreamResponse, Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus,
+    TaskStatusUpdateEvent, file_part::File, part, send_message_response, stream_response::Payload,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::json::{list, object, put_list, put_struct, put_text, text, texts};
-use crate::a2a::write_time;
+use crate::a2a::{read_time, write_time};
+
+/// What sends a message.
+fn of_send(request: SendMessageRequest) -> Value {
+    let mut json = Map::new();
+    if let Some(message) = request.request {
+        json.insert("message".to_owned(), of_message(message));
+    }
+    put_struct(&mut json, "metadata", request.metadata.as_ref());
+    if let Some(given) = request.configuration {
+        let mut configuration = Map::new();
+        put_list(
+            &mut configuration,
+            "acceptedOutputModes",
+            given.accepted_output_modes,
+        );
+        configuration.insert("blocking".to_owned(), given.blocking.into());
+        // The protobuf cannot tell none from all.
+        if given.history_length != 0 {
+            configuration.insert("historyLength".to_owned(), given.history_length.into());
+        }
+        if let Some(webhook) = given.push_notification {
+            configuration.insert("pushNotification".to_owned(), of_webhook(webhook));
+        }
+        json.insert("configuration".to_owned(), Value::Object(configuration));
+    }
+    Value::Object(json)
+}
+
+/// Where somebody wants to be told of a task.
+fn of_webhook(webhook: PushNotificationConfig) -> Value {
+    let mut json = json!({"id": webhook.id, "url": webhook.url, "token": webhook.token});
+    if let Some(AuthenticationInfo { schemes, credentials }) = webhook.authentication {
+        json["authentication"] = json!({ "schemes": schemes, "credentials": credentials });
+    }
+    json
+}
+
+fn to_webhook(json: &Value) -> TaskPushNotificationConfig {
+    let webhook = json
+        .get("pushNotificationConfig")
+        .map(|webhook| PushNotificationConfig {
+            id: text(webhook, "id"),
+            url: text(webhook, "url"),
+            token: text(webhook, "token"),
+            authentication: webhook.get("authentication").map(|given| AuthenticationInfo {
+                schemes: texts(given, "schemes"),
+                credentials: text(given, "credentials"),
+            }),
+        });
+    TaskPushNotificationConfig {
+        name: text(json, "name"),
+        push_notification_config: webhook,
+    }
+}
+
+fn to_webhooks(json: &Value) -> ListTaskPushNotificationConfigResponse {
+    ListTaskPushNotificationConfigResponse {
+        configs: list(json, "configs", to_webhook),
+        next_page_token: text(json, "nextPageToken"),
+    }
+}
+
+/// What a message is answered with.
+fn to_answer(json: &Value) -> SendMessageResponse {
+    SendMessageResponse {
+        payload: json
+            .get("task")
+            .map(|task| send_message_response::Payload::Task(to_task(task))),
+    }
+}
+
+fn to_event(json: &Value) -> StreamResponse {
+    let payload = if let Some(task) = json.get("task") {
+        Some(Payload::Task(to_task(task)))
+    } else if let Some(update) = json.get("statusUpdate") {
+        Some(Payload::StatusUpdate(TaskStatusUpdateEvent {
+            task_id: text(update, "taskId"),
+            context_id: text(update, "contextId"),
+            status: update.get("status").map(to_status),
+            r#final: update["final"] == true,
+            metadata: object(update, "metadata"),
+        }))
+    } else {
+        json.get("artifactUpdate").map(|update| {
+            Payload::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id: text(update, "taskId"),
+                context_id: text(update, "contextId"),
+                artifact: update.get("artifact").map(to_artifact),
+                append: update["append"] == true,
+                last_chunk: update["lastChunk"] == true,
+                metadata: object(update, "metadata"),
+            })
+        })
+    };
+    StreamResponse { payload }
+}
+
+fn to_task(json: &Value) -> Task {
+    Task {
+        id: text(json, "id"),
+        context_id: text(json, "contextId"),
+        status: json.get("status").map(to_status),
+        artifacts: list(json, "artifacts", to_artifact),
+        history: list(json, "history", to_message),
+        metadata: object(json, "metadata"),
+    }
+}
+
+fn to_status(json: &Value) -> TaskStatus {
+    let state = TaskState::from_str_name(json["state"].as_str().unwrap_or_default());
+    TaskStatus {
+        state: state.unwrap_or_default().into(),
+        update: json.get("message").map(to_message),
+        timestamp: json["timestamp"].as_str().and_then(read_time),
+    }
+}
+
+fn to_artifact(json: &Value) -> Artifact {
+    Artifact {
+        artifact_id: text(json, "artifactId"),
+        name: text(json, "name"),
+        description: text(json, "description"),
+        parts: list(json, "parts", to_part),
+        metadata: object(json, "metadata"),
+        extensions: texts(json, "extensions"),
+    }
+}
 
 /// A message to be sent.
 pub(crate) fn to_send(json: &Value) -> SendMessageRequest {
@@ -220,7 +351,51 @@ mod tests {
         });
         assert_eq!(of_message(to_message(&message)), message);
         let sent = to_send(&json!({"message": message, "configuration": {"blocking": true}}));
-        assert_eq!(sent.request.map(of_message), Some(message));
-        assert!(sent.configuration.unwrap().blocking);
+        assert!(sent.configuration.clone().unwrap().blocking);
+        assert_eq!(of_send(sent)["message"], message);
+    }
+
+    #[test]
+    fn what_a_message_comes_with_is_there() {
+        let webhook = json!({"id": "w", "url": "https://h", "token": "t",
+            "authentication": {"schemes": ["Bearer"], "credentials": "x"}});
+        let request = SendMessageRequest {
+            configuration: Some(SendMessageConfiguration {
+                accepted_output_modes: vec!["text/plain".to_owned()],
+                history_length: 2,
+                push_notification: to_webhook(&json!({ "pushNotificationConfig": webhook }))
+                    .push_notification_config,
+                ..SendMessageConfiguration::default()
+            }),
+            ..SendMessageRequest::default()
+        };
+        let configuration = json!({"acceptedOutputModes": ["text/plain"], "blocking": false, "historyLength": 2,
+            "pushNotification": webhook});
+        assert_eq!(of_send(request), json!({ "configuration": configuration }));
+        let nothing = SendMessageRequest {
+            configuration: Some(SendMessageConfiguration::default()),
+            ..SendMessageRequest::default()
+        };
+        assert_eq!(of_send(nothing), json!({"configuration": {"blocking": false}}));
+    }
+
+    #[test]
+    fn what_is_told_is_the_json_that_it_stands_for() {
+        let message = json!({"messageId": "m", "role": "ROLE_AGENT", "content": [{"text": "hi"}]});
+        let status = json!({"state": "TASK_STATE_CANCELLED", "message": message, "timestamp": "2025-01-02T03:04:05.678Z"});
+        let artifact = json!({"artifactId": "a", "name": "n", "parts": [{"file": {"fileWithUri": "https://h/x"}}],
+            "metadata": {"k": 1}});
+        let task = json!({"id": "t", "contextId": "c", "status": status, "artifacts": [artifact], "history": [message],
+            "metadata": {"k": [true]}});
+        for event in [
+            json!({ "task": task }),
+            json!({"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "final": true}}),
+            json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": true,
+                "lastChunk": false}}),
+        ] {
+            assert_eq!(of_event(to_event(&event)), event);
+        }
+        let sent = json!({ "task": task });
+        assert_eq!(of_answer(to_answer(&sent)), sent);
     }
 }

@@ -1,9 +1,15 @@
-//! Errors as gRPC says them: a code, a text, and `google.rpc.ErrorInfo` in the details. PURE.
+//! Errors as gRPC says them: a code, a text, and `google.rpc.ErrorInfo` in the details; and when to try again. PURE.
 
 use prost::Message as _;
-use tonic::{Code, Status};
+use tonic::{
+    Code, Status,
+    metadata::{MetadataMap, MetadataValue},
+};
 
-use crate::a2a::error::A2aError;
+use crate::a2a::{error::A2aError, version::Version};
+
+/// How long to wait, in milliseconds, before a call is made again: the header that clients which do so look at.
+pub(crate) const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// `google.rpc.Status`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -26,22 +32,28 @@ struct ErrorInfo {
 }
 
 /// What a failed call ends with.
-pub(crate) fn of(error: &A2aError) -> Status {
+pub(crate) fn of(version: Version, error: &A2aError) -> Status {
     let reason = error.reason();
-    let code = code(reason.grpc());
+    let code = code(reason.grpc(version));
+    let message = error.grpc(version);
     let info = ErrorInfo {
         reason: reason.word().to_owned(),
         domain: crate::a2a::error::DOMAIN.to_owned(),
     };
     let details = RpcStatus {
         code: code as i32,
-        message: error.to_string(),
+        message: message.clone(),
         details: vec![prost_types::Any {
             type_url: "type.googleapis.com/google.rpc.ErrorInfo".to_owned(),
             value: info.encode_to_vec(),
         }],
     };
-    Status::with_details(code, error.to_string(), details.encode_to_vec().into())
+    let mut metadata = MetadataMap::new();
+    if let Some(wait) = reason.again() {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        metadata.insert(PUSHBACK, MetadataValue::from(millis));
+    }
+    Status::with_details_and_metadata(code, message, details.encode_to_vec().into(), metadata)
 }
 
 /// The reason that a failed call gave, if it is one of A2A.
@@ -64,6 +76,8 @@ fn code(word: &str) -> Code {
         "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
         "FAILED_PRECONDITION" => Code::FailedPrecondition,
         "UNAVAILABLE" => Code::Unavailable,
+        "UNIMPLEMENTED" => Code::Unimplemented,
+        "UNKNOWN" => Code::Unknown,
         _ => Code::Internal,
     }
 }
@@ -75,10 +89,34 @@ mod tests {
 
     #[test]
     fn the_reason_is_in_the_details() {
-        let status = of(&A2aError::new(Reason::TaskNotCancelable, "it has ended"));
+        let status = of(
+            Version::V10,
+            &A2aError::new(Reason::TaskNotCancelable, "it has ended"),
+        );
         assert_eq!(status.code(), Code::FailedPrecondition);
         let details = RpcStatus::decode(status.details()).unwrap();
         let info = ErrorInfo::decode(details.details[0].value.as_slice()).unwrap();
         assert_eq!(info.reason, "TASK_NOT_CANCELABLE");
+        assert!(!status.metadata().contains_key(PUSHBACK));
+    }
+
+    #[test]
+    fn version_0_3_has_codes_of_its_own() {
+        let status = of(
+            Version::V03,
+            &A2aError::new(Reason::TaskNotCancelable, "it has ended"),
+        );
+        assert_eq!(status.code(), Code::Unimplemented);
+        assert_eq!(status.message(), "TaskNotCancelableError: it has ended");
+        assert_eq!(reason(&status).as_deref(), Some("TASK_NOT_CANCELABLE"));
+    }
+
+    #[test]
+    fn who_may_try_again_is_told_when() {
+        let status = of(
+            Version::V10,
+            &A2aError::new(Reason::Unavailable, "the daemon is away"),
+        );
+        assert_eq!(status.metadata().get(PUSHBACK).unwrap(), "5000");
     }
 }

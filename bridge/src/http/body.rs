@@ -15,7 +15,7 @@ use crate::a2a::{
 const MAX_DEPTH: usize = 100;
 
 /// Most values of a body. Each takes some 100 bytes until it is sent on, where two bytes said it.
-const MAX_VALUES: usize = 500_000;
+pub(super) const MAX_VALUES: usize = 500_000;
 
 /// Reads a body of JSON; an empty one is `Null`.
 pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value, A2aError> {
@@ -54,7 +54,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, A2aError> {
 
 /// The body; `None` if it is larger than `most` bytes. As much again is read and thrown away, since a client that is
 /// cut off while it writes does not read why.
-async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, A2aError> {
+pub(super) async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, A2aError> {
     let mut chunks = body.into_data_stream();
     let mut bytes = Vec::new();
     let mut length = 0_usize;
@@ -74,7 +74,7 @@ async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, A2aError> {
 }
 
 /// Why a body did not arrive.
-fn broken(error: axum::Error) -> A2aError {
+pub(super) fn broken(error: axum::Error) -> A2aError {
     match error.into_inner().downcast::<A2aError>() {
         Ok(error) => *error,
         Err(_) => A2aError::new(Reason::InvalidRequest, "the body broke off"),

@@ -10,11 +10,17 @@ use axum::{body::Body, response::Response};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use lru::LruCache;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{FrontConfig, Host, JSON, Shared, response};
+use super::{FrontConfig, Host, JSON, Shared, failed};
 use crate::{
-    a2a::{card::Front, error::A2aError},
+    a2a::{
+        card::Front,
+        error::{A2aError, Reason},
+        mesh::Handler,
+        version::Version,
+    },
     gateway::Target,
 };
 
@@ -64,14 +70,7 @@ pub(super) async fn answer(
     };
     let (url, card) = match shown.await {
         Ok(shown) => shown,
-        Err(error) => {
-            let status = StatusCode::from_u16(error.reason().http());
-            return response(
-                status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-                JSON,
-                &error.rest(),
-            );
-        }
+        Err(error) => return failed(Version::V10, &error),
     };
     let etag = etag(&card);
     let since = shared.shown.since(target, &url, &etag, SystemTime::now());
@@ -136,6 +135,18 @@ pub(crate) fn front(
         extended: config.extended_card && *target == Target::Own,
         extensions: config.extensions.clone(),
     })
+}
+
+/// The card that 0.3 asks for over REST and gRPC: that for those who are known, or else the public one, since clients that
+/// know nothing of an agent begin with this.
+pub(crate) async fn of_0_3(handler: &dyn Handler, target: &Target, front: Front) -> Result<Value, A2aError> {
+    let front = Front { dual: true, ..front };
+    match handler.extended_card(target, &front, Version::V03).await {
+        Err(error) if error.reason() == Reason::ExtendedAgentCardNotConfigured => {
+            handler.card(target, &front).await
+        }
+        card => card,
+    }
 }
 
 /// `HOST:PORT` of a URL.

@@ -1,9 +1,10 @@
 //! The DID document of the node, where its did:web says that it is.
 
 use axum::{body::Body, response::Response};
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, header};
 
-use super::{Request, Shared, card, response};
+use super::{Request, Shared, card, failed};
+use crate::a2a::version::Version;
 
 /// The last part of a document's path (did:web method specification).
 const NAME: &str = "/did.json";
@@ -23,11 +24,7 @@ pub(super) async fn answer(shared: &Shared, path: &str) -> Option<Response> {
     let endpoint = shared.config.public_url.as_deref();
     let document = match shared.handler.document(path, endpoint).await {
         Ok(document) => document?,
-        Err(error) => {
-            let status = StatusCode::from_u16(error.reason().http());
-            let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            return Some(response(status, super::JSON, &error.rest()));
-        }
+        Err(error) => return Some(failed(Version::V10, &error)),
     };
     let mut answer = Response::new(Body::from(document.to_string()));
     let headers = answer.headers_mut();

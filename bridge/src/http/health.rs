@@ -7,8 +7,8 @@ use http::StatusCode;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{JSON, response};
-use crate::a2a::mesh::Handler;
+use super::{JSON, response, say_when};
+use crate::a2a::{error::Reason, mesh::Handler};
 
 /// How long the node may take to show that it is there.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -27,7 +27,9 @@ impl Health {
             return response(StatusCode::OK, JSON, &json!({"status": "ok"}));
         }
         let body = json!({"status": "unavailable", "message": "the daemon does not answer"});
-        response(StatusCode::SERVICE_UNAVAILABLE, JSON, &body)
+        let mut response = response(StatusCode::SERVICE_UNAVAILABLE, JSON, &body);
+        say_when(&mut response, Reason::Unavailable);
+        response
     }
 
     async fn is_good(&self, handler: &dyn Handler) -> bool {

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use axum::{body::Body, response::Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use serde_json::json;
 
-use super::{JSON, entry::seconds, response};
+use super::{JSON, entry::seconds, failed, response, status_of};
 use crate::{
     a2a::{
         error::{A2aError, Reason},
@@ -16,6 +16,15 @@ use crate::{
     auth::Refused,
     grpc::status,
 };
+
+/// Whose words an answer is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    /// A JSON-RPC response, of no version yet.
+    JsonRpc,
+    /// REST of this version, and what is the same in all.
+    Rest(Version),
+}
 
 /// Why a request does not come in, and what helps.
 #[derive(Clone, Debug)]
@@ -69,14 +78,15 @@ impl Refusal {
     }
 
     /// As HTTP has it; JSON-RPC's body is an error of its own.
-    pub(super) fn http(&self, json_rpc: bool) -> Response {
-        let status = StatusCode::from_u16(self.error.reason().http());
-        let body = if json_rpc {
-            json!({"jsonrpc": "2.0", "id": null, "error": self.error.json_rpc(Version::V10)})
-        } else {
-            self.error.rest()
+    pub(super) fn http(&self, words: Words) -> Response {
+        let mut response = match words {
+            Words::Rest(version) => failed(version, &self.error),
+            Words::JsonRpc => {
+                let error = self.error.json_rpc(Version::V10);
+                let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
+                response(status_of(Version::V10, &self.error), JSON, &body)
+            }
         };
-        let mut response = response(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), JSON, &body);
         let challenge = self
             .challenge
             .as_ref()
@@ -94,12 +104,10 @@ impl Refusal {
 
     /// As gRPC has it.
     pub(super) fn grpc(&self) -> Response {
-        let mut response = status::of(&self.error).into_http::<Body>();
+        let mut response = status::of(Version::V10, &self.error).into_http::<Body>();
         if let Some(wait) = self.wait {
             let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-            response
-                .headers_mut()
-                .insert("grpc-retry-pushback-ms", millis.into());
+            response.headers_mut().insert(status::PUSHBACK, millis.into());
         }
         response
     }
@@ -155,7 +163,7 @@ mod tests {
     #[test]
     fn every_binding_says_what_helps() {
         let challenge = |refused: Refused| {
-            let response = Refusal::from(refused).http(false);
+            let response = Refusal::from(refused).http(Words::Rest(Version::V10));
             let challenge = response.headers().get(header::WWW_AUTHENTICATE).cloned();
             (
                 response.status().as_u16(),
@@ -179,7 +187,7 @@ mod tests {
         );
         assert_eq!(challenge(Refused::Unavailable(String::new())), (503, None));
         let often = Refusal::too_often(5, Duration::from_millis(1_200));
-        assert_eq!(often.http(true).headers()[header::RETRY_AFTER], "2");
+        assert_eq!(often.http(Words::JsonRpc).headers()[header::RETRY_AFTER], "2");
         let grpc = often.grpc();
         assert_eq!(grpc.headers()["grpc-status"], "8");
         assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");

@@ -1,20 +1,21 @@
-//! REST of 1.0: paths and verbs say what is wanted, errors are HTTP statuses.
+//! REST of both versions: paths and verbs say what is wanted, errors are HTTP statuses. 0.3 writes the JSON of its protobuf.
 
 use axum::{extract::Request, response::Response};
 use http::{Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 
-use super::{A2A_JSON, Host, JSON, Shared, body, front, query, response, sse, version_asked};
+use super::{A2A_JSON, Host, JSON, Shared, body, failed, front, of_0_3, query, response, sse, version_asked};
 use crate::a2a::{
     error::A2aError,
     mesh::Address,
-    render,
+    old, render,
     request::{self, Method},
     version::Version,
 };
 
 /// What a path names.
 pub(super) struct Place {
+    pub(super) version: Version,
     pub(super) tenant: String,
     pub(super) id: String,
     pub(super) webhook: String,
@@ -28,9 +29,10 @@ pub(super) async fn answer(
     place: Place,
     request: Request,
 ) -> Response {
+    let version = place.version;
     match carry_out(shared, address, base, method, place, request).await {
         Ok(response) => response,
-        Err(error) => failed(&error),
+        Err(error) => failed(version, &error),
     }
 }
 
@@ -45,9 +47,10 @@ async fn carry_out(
     let host = Host::of(&request);
     let (head, content) = request.into_parts();
     let query = query::read(&head.uri)?;
-    Version::V10.agree(version_asked(&head.headers, &query).as_deref())?;
+    let version = place.version;
+    version.agree(version_asked(&head.headers, &query).as_deref())?;
     let mut params = match head.method {
-        Verb::POST => match body::read(shared, &head.headers, content).await? {
+        Verb::POST => match params(version, method, body::read(shared, &head.headers, content).await?)? {
             Value::Object(params) => params,
             Value::Null => Map::new(),
             _ => return Err(A2aError::params("the body must be an object")),
@@ -58,49 +61,65 @@ async fn carry_out(
             .collect(),
     };
     // What the path says counts.
-    let of_task = match method {
-        Method::SetPush | Method::GetPush | Method::ListPush | Method::DeletePush => "taskId",
-        _ => "id",
+    let (of_task, of_webhook) = match (version, method) {
+        (_, Method::SetPush) | (Version::V10, Method::GetPush | Method::ListPush | Method::DeletePush) => {
+            ("taskId", "id")
+        }
+        _ => ("id", "pushNotificationConfigId"),
     };
     for (name, said) in [
         (of_task, place.id),
         ("tenant", place.tenant),
-        ("id", place.webhook),
+        (of_webhook, place.webhook),
     ] {
         if !said.is_empty() {
             params.insert(name.to_owned(), said.into());
         }
     }
-    let read = request::read(Version::V10, method, Value::Object(params))?;
+    let read = request::read(version, method, Value::Object(params))?;
     if method.streams() {
         let followed = shared.handler.follow(address, read).await?;
-        let error = |error: &A2aError| error.rest();
-        return Ok(sse::stream(
-            followed,
-            Version::V10,
-            &shared.stop,
-            sse::Frame::NamedErrors,
-            |result| result,
-            error,
-        ));
+        let result: fn(Value) -> Value = match version {
+            Version::V03 => old::to_event,
+            Version::V10 => |result| result,
+        };
+        let error = move |error: &A2aError| error.rest(version);
+        let frame = sse::Frame::NamedErrors;
+        return Ok(sse::stream(followed, version, &shared.stop, frame, result, error));
     }
+    let media_type = match version {
+        Version::V03 => JSON,
+        Version::V10 => A2A_JSON,
+    };
     if method == Method::ExtendedCard {
         let front = front(&shared.config, &address.target, base, host)?;
-        let card = shared
-            .handler
-            .extended_card(&address.target, &front, Version::V10)
-            .await?;
-        return Ok(response(StatusCode::OK, A2A_JSON, &card));
+        let card = match version {
+            Version::V03 => of_0_3(&*shared.handler, &address.target, front).await?,
+            Version::V10 => {
+                let handler = &shared.handler;
+                handler.extended_card(&address.target, &front, version).await?
+            }
+        };
+        return Ok(response(StatusCode::OK, media_type, &card));
     }
     let answer = shared.handler.answer(address, read).await?;
-    let body = match render::answer(Version::V10, answer) {
-        Value::Null => Value::Object(Map::new()),
-        body => body,
+    let body = match version {
+        Version::V03 => old::answer(answer),
+        Version::V10 => render::answer(version, answer),
     };
-    Ok(response(StatusCode::OK, A2A_JSON, &body))
+    let body = if body.is_null() {
+        Value::Object(Map::new())
+    } else {
+        body
+    };
+    Ok(response(StatusCode::OK, media_type, &body))
 }
 
-fn failed(error: &A2aError) -> Response {
-    let status = StatusCode::from_u16(error.reason().http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response(status, JSON, &error.rest())
+/// The parameters that a body has, as JSON-RPC of the version has them.
+fn params(version: Version, method: Method, body: Value) -> Result<Value, A2aError> {
+    match (version, method) {
+        (Version::V03, Method::Send | Method::Stream) => old::from_send(body),
+        (Version::V03, Method::SetPush) => Ok(old::from_webhook(body)),
+        _ => Ok(body),
+    }
 }

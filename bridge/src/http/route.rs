@@ -3,10 +3,17 @@
 use agentanycast_identity::peer_of_did_key;
 use http::Method as Verb;
 
-use crate::{a2a::request::Method, gateway::Target};
+use super::refusal::Words;
+use crate::{
+    a2a::{request::Method, version::Version},
+    gateway::Target,
+};
 
 /// Where agents' cards are; the first is that of the specification, the others those of older clients.
 const CARDS: [&str; 3] = ["agent-card.json", "agent.json", "a2a-agent-card"];
+
+/// What the REST paths of 0.3 begin with. So no tenant is called that.
+const OLD: &str = "v1";
 
 /// Longest name of an agent, skill, tenant or task in a path, in bytes. Ids of the mesh take 256.
 const LONGEST: usize = 512;
@@ -29,6 +36,7 @@ pub(super) enum What {
     Card,
     JsonRpc,
     Rest {
+        version: Version,
         method: Method,
         tenant: String,
         /// The task that the path names; empty if none.
@@ -38,12 +46,23 @@ pub(super) enum What {
     },
 }
 
-/// Why a path means nothing.
+impl What {
+    /// What its answers are written in.
+    pub(super) fn words(&self) -> Words {
+        match self {
+            Self::JsonRpc => Words::JsonRpc,
+            Self::Rest { version, .. } => Words::Rest(*version),
+            Self::Health | Self::Card => Words::Rest(Version::V10),
+        }
+    }
+}
+
+/// Why a path means nothing, in which version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    NoSuchPath,
+    NoSuchPath(Version),
     /// The path is there, but not for this verb; for these.
-    NotAllowed(&'static str),
+    NotAllowed(Version, &'static str),
 }
 
 /// Finds out what a request's path means.
@@ -54,7 +73,7 @@ pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, Lost> {
         .filter(|segment| !segment.is_empty())
         .map(decode)
         .collect();
-    let segments = segments.ok_or(Lost::NoSuchPath)?;
+    let segments = segments.ok_or(Lost::NoSuchPath(Version::V10))?;
     let mut rest: &[String] = &segments;
     let (target, base) = match rest {
         [kind, name, behind @ ..] if kind == "agents" => {
@@ -90,22 +109,24 @@ fn what(verb: &Verb, rest: &[String]) -> Result<What, Lost> {
     let words: Vec<&str> = rest.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] | ["a2a"] if *verb == Verb::POST => Ok(What::JsonRpc),
-        [] | ["a2a"] => Err(Lost::NotAllowed("POST")),
+        [] | ["a2a"] => Err(Lost::NotAllowed(Version::V10, "POST")),
         ["health"] if *verb == Verb::GET || *verb == Verb::HEAD => Ok(What::Health),
-        ["health"] => Err(Lost::NotAllowed("GET, HEAD")),
+        ["health"] => Err(Lost::NotAllowed(Version::V10, "GET, HEAD")),
         [".well-known", card] if CARDS.contains(card) => {
             if *verb == Verb::GET || *verb == Verb::HEAD {
                 Ok(What::Card)
             } else {
-                Err(Lost::NotAllowed("GET, HEAD"))
+                Err(Lost::NotAllowed(Version::V10, "GET, HEAD"))
             }
         }
-        [tenant, behind @ ..] if !is_rest(tenant) => rest_of(verb, tenant, behind),
-        behind => rest_of(verb, "", behind),
+        [OLD, behind @ ..] => rest_of(Version::V03, verb, "", behind),
+        [tenant, OLD, behind @ ..] if !is_rest(tenant) => rest_of(Version::V03, verb, tenant, behind),
+        [tenant, behind @ ..] if !is_rest(tenant) => rest_of(Version::V10, verb, tenant, behind),
+        behind => rest_of(Version::V10, verb, "", behind),
     }
 }
 
-/// Whether a segment begins the REST paths, and so is no tenant.
+/// Whether a segment begins the REST paths of 1.0, and so is no tenant.
 fn is_rest(segment: &str) -> bool {
     matches!(
         segment,
@@ -113,12 +134,16 @@ fn is_rest(segment: &str) -> bool {
     )
 }
 
-fn rest_of(verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
+fn rest_of(version: Version, verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
+    let card = match version {
+        Version::V03 => "card",
+        Version::V10 => "extendedAgentCard",
+    };
     let (method, id, verbs) = match rest {
         ["message:send"] => (Method::Send, "", "POST"),
         ["message:stream"] => (Method::Stream, "", "POST"),
         ["tasks"] => (Method::List, "", "GET"),
-        ["extendedAgentCard"] => (Method::ExtendedCard, "", "GET"),
+        [name] if *name == card => (Method::ExtendedCard, "", "GET"),
         ["tasks", task] => match task.rsplit_once(':') {
             Some((id, "cancel")) => (Method::Cancel, id, "POST"),
             Some((id, "subscribe")) => (Method::Subscribe, id, "GET, POST"),
@@ -132,16 +157,17 @@ fn rest_of(verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
             (Method::DeletePush, *id, "GET, DELETE")
         }
         ["tasks", id, "pushNotificationConfigs", _] => (Method::GetPush, *id, "GET, DELETE"),
-        _ => return Err(Lost::NoSuchPath),
+        _ => return Err(Lost::NoSuchPath(version)),
     };
     let webhook = match rest {
         ["tasks", _, _, webhook] => *webhook,
         _ => "",
     };
     if !verbs.split(", ").any(|allowed| verb.as_str() == allowed) {
-        return Err(Lost::NotAllowed(verbs));
+        return Err(Lost::NotAllowed(version, verbs));
     }
     Ok(What::Rest {
+        version,
         method,
         tenant: tenant.to_owned(),
         id: id.to_owned(),
@@ -150,7 +176,7 @@ fn rest_of(verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
 }
 
 /// A segment without its percent signs; `None` if it is no text, or longer than any name.
-pub(super) fn decode(segment: &str) -> Option<String> {
+pub(crate) fn decode(segment: &str) -> Option<String> {
     let bytes = segment.as_bytes();
     let mut text = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -180,6 +206,7 @@ mod tests {
 
     fn rest(method: Method, tenant: &str, id: &str) -> What {
         What::Rest {
+            version: Version::V10,
             method,
             tenant: tenant.to_owned(),
             id: id.to_owned(),
@@ -189,10 +216,32 @@ mod tests {
 
     fn hook(method: Method, id: &str, webhook: &str) -> What {
         What::Rest {
+            version: Version::V10,
             method,
             tenant: String::new(),
             id: id.to_owned(),
             webhook: webhook.to_owned(),
+        }
+    }
+
+    /// The same in 0.3.
+    fn old(what: What) -> What {
+        let What::Rest {
+            method,
+            tenant,
+            id,
+            webhook,
+            ..
+        } = what
+        else {
+            panic!("{what:?} is of no version");
+        };
+        What::Rest {
+            version: Version::V03,
+            method,
+            tenant,
+            id,
+            webhook,
         }
     }
 
@@ -241,6 +290,47 @@ mod tests {
             (&get, "/extendedAgentCard", rest(Method::ExtendedCard, "", "")),
             (&post, "/acme/message:send", rest(Method::Send, "acme", "")),
             (&get, "/acme/tasks/t", rest(Method::Get, "acme", "t")),
+            (&post, "/v1/message:send", old(rest(Method::Send, "", ""))),
+            (&post, "/v1/message:stream", old(rest(Method::Stream, "", ""))),
+            (&get, "/v1/tasks", old(rest(Method::List, "", ""))),
+            (&get, "/v1/tasks/t", old(rest(Method::Get, "", "t"))),
+            (&post, "/v1/tasks/t:cancel", old(rest(Method::Cancel, "", "t"))),
+            (
+                &get,
+                "/v1/tasks/t:subscribe",
+                old(rest(Method::Subscribe, "", "t")),
+            ),
+            (
+                &post,
+                "/v1/tasks/t:subscribe",
+                old(rest(Method::Subscribe, "", "t")),
+            ),
+            (
+                &post,
+                "/v1/tasks/t/pushNotificationConfigs",
+                old(hook(Method::SetPush, "t", "")),
+            ),
+            (
+                &get,
+                "/v1/tasks/t/pushNotificationConfigs",
+                old(hook(Method::ListPush, "t", "")),
+            ),
+            (
+                &get,
+                "/v1/tasks/t/pushNotificationConfigs/c",
+                old(hook(Method::GetPush, "t", "c")),
+            ),
+            (
+                &Verb::DELETE,
+                "/v1/tasks/t/pushNotificationConfigs/c",
+                old(hook(Method::DeletePush, "t", "c")),
+            ),
+            (&get, "/v1/card", old(rest(Method::ExtendedCard, "", ""))),
+            (
+                &post,
+                "/acme/v1/message:send",
+                old(rest(Method::Send, "acme", "")),
+            ),
         ] {
             assert_eq!(found(verb, path), (Target::Own, what.clone()), "{path}");
             let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -275,10 +365,13 @@ mod tests {
 
     #[test]
     fn the_wrong_verb_is_told_the_right_ones() {
-        assert_eq!(route(&Verb::GET, "/a2a"), Err(Lost::NotAllowed("POST")));
+        assert_eq!(
+            route(&Verb::GET, "/a2a"),
+            Err(Lost::NotAllowed(Version::V10, "POST"))
+        );
         assert_eq!(
             route(&Verb::PUT, "/tasks/t:subscribe"),
-            Err(Lost::NotAllowed("GET, POST"))
+            Err(Lost::NotAllowed(Version::V10, "GET, POST"))
         );
         for nowhere in [
             "/x",
@@ -289,8 +382,22 @@ mod tests {
             "/%zz",
             "/%",
         ] {
-            assert_eq!(route(&Verb::POST, nowhere), Err(Lost::NoSuchPath), "{nowhere}");
+            let lost = Lost::NoSuchPath(Version::V10);
+            assert_eq!(route(&Verb::POST, nowhere), Err(lost), "{nowhere}");
         }
+        for nowhere in [
+            "/v1",
+            "/v1/x",
+            "/v1/extendedAgentCard",
+            "/v1/v1/tasks",
+            "/acme/v1/x",
+            "/agents/a/v1/x",
+        ] {
+            let lost = Lost::NoSuchPath(Version::V03);
+            assert_eq!(route(&Verb::POST, nowhere), Err(lost), "{nowhere}");
+        }
+        let lost = Lost::NotAllowed(Version::V03, "POST");
+        assert_eq!(route(&Verb::GET, "/v1/message:send"), Err(lost));
     }
 
     proptest! {

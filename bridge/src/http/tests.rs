@@ -381,3 +381,14 @@ async fn a_refused_request_whose_body_does_not_come_says_that_its_connection_clo
     let response = front.clone().oneshot(request).await.unwrap();
     assert!(!response.headers().contains_key(header::CONNECTION));
 }
+
+#[tokio::test]
+async fn what_may_be_over_soon_says_when_to_ask_again() {
+    for version in [Version::V03, Version::V10] {
+        let away = failed(version, &A2aError::new(Reason::Unavailable, "the daemon is away"));
+        assert_eq!(away.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(away.headers()[header::RETRY_AFTER], "5");
+        let other = failed(version, &A2aError::new(Reason::TaskNotFound, "no such task"));
+        assert!(!other.headers().contains_key(header::RETRY_AFTER));
+    }
+}

@@ -3,6 +3,8 @@
 pub struct SendMessageConfiguration {
     #[prost(string, repeated, tag = "1")]
     pub accepted_output_modes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "2")]
+    pub push_notification: ::core::option::Option<PushNotificationConfig>,
     #[prost(int32, tag = "3")]
     pub history_length: i32,
     #[prost(bool, tag = "4")]
@@ -197,6 +199,228 @@ pub struct TaskSubscriptionRequest {
     /// tasks/ID
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PushNotificationConfig {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub url: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub token: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub authentication: ::core::option::Option<AuthenticationInfo>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuthenticationInfo {
+    #[prost(string, repeated, tag = "1")]
+    pub schemes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "2")]
+    pub credentials: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskPushNotificationConfig {
+    /// tasks/ID/pushNotificationConfigs/ID
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub push_notification_config: ::core::option::Option<PushNotificationConfig>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateTaskPushNotificationConfigRequest {
+    /// tasks/ID
+    #[prost(string, tag = "1")]
+    pub parent: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub config_id: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub config: ::core::option::Option<TaskPushNotificationConfig>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetTaskPushNotificationConfigRequest {
+    /// tasks/ID/pushNotificationConfigs/ID
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteTaskPushNotificationConfigRequest {
+    /// tasks/ID/pushNotificationConfigs/ID
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListTaskPushNotificationConfigRequest {
+    /// tasks/ID
+    #[prost(string, tag = "1")]
+    pub parent: ::prost::alloc::string::String,
+    #[prost(int32, tag = "2")]
+    pub page_size: i32,
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListTaskPushNotificationConfigResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub configs: ::prost::alloc::vec::Vec<TaskPushNotificationConfig>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetAgentCardRequest {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentInterface {
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub transport: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentCard {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub description: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub url: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub provider: ::core::option::Option<AgentProvider>,
+    #[prost(string, tag = "5")]
+    pub version: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub documentation_url: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "7")]
+    pub capabilities: ::core::option::Option<AgentCapabilities>,
+    #[prost(btree_map = "string, message", tag = "8")]
+    pub security_schemes: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        SecurityScheme,
+    >,
+    #[prost(message, repeated, tag = "9")]
+    pub security: ::prost::alloc::vec::Vec<Security>,
+    #[prost(string, repeated, tag = "10")]
+    pub default_input_modes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "11")]
+    pub default_output_modes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "12")]
+    pub skills: ::prost::alloc::vec::Vec<AgentSkill>,
+    #[prost(bool, tag = "13")]
+    pub supports_authenticated_extended_card: bool,
+    #[prost(string, tag = "14")]
+    pub preferred_transport: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "15")]
+    pub additional_interfaces: ::prost::alloc::vec::Vec<AgentInterface>,
+    #[prost(string, tag = "16")]
+    pub protocol_version: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "17")]
+    pub signatures: ::prost::alloc::vec::Vec<AgentCardSignature>,
+    #[prost(string, tag = "18")]
+    pub icon_url: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentProvider {
+    #[prost(string, tag = "1")]
+    pub url: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub organization: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentCapabilities {
+    #[prost(bool, tag = "1")]
+    pub streaming: bool,
+    #[prost(bool, tag = "2")]
+    pub push_notifications: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub extensions: ::prost::alloc::vec::Vec<AgentExtension>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentExtension {
+    #[prost(string, tag = "1")]
+    pub uri: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub description: ::prost::alloc::string::String,
+    #[prost(bool, tag = "3")]
+    pub required: bool,
+    #[prost(message, optional, tag = "4")]
+    pub params: ::core::option::Option<::prost_types::Struct>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentSkill {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub description: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "4")]
+    pub tags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "5")]
+    pub examples: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "6")]
+    pub input_modes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "7")]
+    pub output_modes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "8")]
+    pub security: ::prost::alloc::vec::Vec<Security>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentCardSignature {
+    #[prost(string, tag = "1")]
+    pub protected: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub signature: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub header: ::core::option::Option<::prost_types::Struct>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StringList {
+    #[prost(string, repeated, tag = "1")]
+    pub list: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Security {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub schemes: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        StringList,
+    >,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SecurityScheme {
+    #[prost(oneof = "security_scheme::Scheme", tags = "2, 4, 5")]
+    pub scheme: ::core::option::Option<security_scheme::Scheme>,
+}
+/// Nested message and enum types in `SecurityScheme`.
+pub mod security_scheme {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Scheme {
+        #[prost(message, tag = "2")]
+        HttpAuthSecurityScheme(super::HttpAuthSecurityScheme),
+        #[prost(message, tag = "4")]
+        OpenIdConnectSecurityScheme(super::OpenIdConnectSecurityScheme),
+        #[prost(message, tag = "5")]
+        MtlsSecurityScheme(super::MutualTlsSecurityScheme),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HttpAuthSecurityScheme {
+    #[prost(string, tag = "1")]
+    pub description: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub scheme: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub bearer_format: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenIdConnectSecurityScheme {
+    #[prost(string, tag = "1")]
+    pub description: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub open_id_connect_url: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MutualTlsSecurityScheme {
+    #[prost(string, tag = "1")]
+    pub description: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -478,6 +702,143 @@ pub mod a2a_service_client {
                 .insert(GrpcMethod::new("a2a.v1.A2AService", "TaskSubscription"));
             self.inner.server_streaming(req, path, codec).await
         }
+        pub async fn create_task_push_notification_config(
+            &mut self,
+            request: impl tonic::IntoRequest<
+                super::CreateTaskPushNotificationConfigRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::TaskPushNotificationConfig>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/a2a.v1.A2AService/CreateTaskPushNotificationConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "a2a.v1.A2AService",
+                        "CreateTaskPushNotificationConfig",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn get_task_push_notification_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetTaskPushNotificationConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TaskPushNotificationConfig>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/a2a.v1.A2AService/GetTaskPushNotificationConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("a2a.v1.A2AService", "GetTaskPushNotificationConfig"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn list_task_push_notification_config(
+            &mut self,
+            request: impl tonic::IntoRequest<
+                super::ListTaskPushNotificationConfigRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTaskPushNotificationConfigResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/a2a.v1.A2AService/ListTaskPushNotificationConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "a2a.v1.A2AService",
+                        "ListTaskPushNotificationConfig",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn get_agent_card(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetAgentCardRequest>,
+        ) -> std::result::Result<tonic::Response<super::AgentCard>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/a2a.v1.A2AService/GetAgentCard",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("a2a.v1.A2AService", "GetAgentCard"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn delete_task_push_notification_config(
+            &mut self,
+            request: impl tonic::IntoRequest<
+                super::DeleteTaskPushNotificationConfigRequest,
+            >,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/a2a.v1.A2AService/DeleteTaskPushNotificationConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "a2a.v1.A2AService",
+                        "DeleteTaskPushNotificationConfig",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -534,6 +895,35 @@ pub mod a2a_service_server {
             tonic::Response<Self::TaskSubscriptionStream>,
             tonic::Status,
         >;
+        async fn create_task_push_notification_config(
+            &self,
+            request: tonic::Request<super::CreateTaskPushNotificationConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TaskPushNotificationConfig>,
+            tonic::Status,
+        >;
+        async fn get_task_push_notification_config(
+            &self,
+            request: tonic::Request<super::GetTaskPushNotificationConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TaskPushNotificationConfig>,
+            tonic::Status,
+        >;
+        async fn list_task_push_notification_config(
+            &self,
+            request: tonic::Request<super::ListTaskPushNotificationConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTaskPushNotificationConfigResponse>,
+            tonic::Status,
+        >;
+        async fn get_agent_card(
+            &self,
+            request: tonic::Request<super::GetAgentCardRequest>,
+        ) -> std::result::Result<tonic::Response<super::AgentCard>, tonic::Status>;
+        async fn delete_task_push_notification_config(
+            &self,
+            request: tonic::Request<super::DeleteTaskPushNotificationConfigRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct A2aServiceServer<T> {
@@ -836,6 +1226,263 @@ pub mod a2a_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/a2a.v1.A2AService/CreateTaskPushNotificationConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateTaskPushNotificationConfigSvc<T: A2aService>(
+                        pub Arc<T>,
+                    );
+                    impl<
+                        T: A2aService,
+                    > tonic::server::UnaryService<
+                        super::CreateTaskPushNotificationConfigRequest,
+                    > for CreateTaskPushNotificationConfigSvc<T> {
+                        type Response = super::TaskPushNotificationConfig;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::CreateTaskPushNotificationConfigRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as A2aService>::create_task_push_notification_config(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateTaskPushNotificationConfigSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/a2a.v1.A2AService/GetTaskPushNotificationConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetTaskPushNotificationConfigSvc<T: A2aService>(pub Arc<T>);
+                    impl<
+                        T: A2aService,
+                    > tonic::server::UnaryService<
+                        super::GetTaskPushNotificationConfigRequest,
+                    > for GetTaskPushNotificationConfigSvc<T> {
+                        type Response = super::TaskPushNotificationConfig;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::GetTaskPushNotificationConfigRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as A2aService>::get_task_push_notification_config(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetTaskPushNotificationConfigSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/a2a.v1.A2AService/ListTaskPushNotificationConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListTaskPushNotificationConfigSvc<T: A2aService>(pub Arc<T>);
+                    impl<
+                        T: A2aService,
+                    > tonic::server::UnaryService<
+                        super::ListTaskPushNotificationConfigRequest,
+                    > for ListTaskPushNotificationConfigSvc<T> {
+                        type Response = super::ListTaskPushNotificationConfigResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::ListTaskPushNotificationConfigRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as A2aService>::list_task_push_notification_config(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListTaskPushNotificationConfigSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/a2a.v1.A2AService/GetAgentCard" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetAgentCardSvc<T: A2aService>(pub Arc<T>);
+                    impl<
+                        T: A2aService,
+                    > tonic::server::UnaryService<super::GetAgentCardRequest>
+                    for GetAgentCardSvc<T> {
+                        type Response = super::AgentCard;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetAgentCardRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as A2aService>::get_agent_card(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetAgentCardSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/a2a.v1.A2AService/DeleteTaskPushNotificationConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteTaskPushNotificationConfigSvc<T: A2aService>(
+                        pub Arc<T>,
+                    );
+                    impl<
+                        T: A2aService,
+                    > tonic::server::UnaryService<
+                        super::DeleteTaskPushNotificationConfigRequest,
+                    > for DeleteTaskPushNotificationConfigSvc<T> {
+                        type Response = ();
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::DeleteTaskPushNotificationConfigRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as A2aService>::delete_task_push_notification_config(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteTaskPushNotificationConfigSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

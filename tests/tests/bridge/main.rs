@@ -18,6 +18,7 @@ mod issuer;
 mod life;
 mod load;
 mod more;
+mod old;
 mod push;
 mod scene;
 mod security;

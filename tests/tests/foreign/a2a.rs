@@ -10,25 +10,25 @@ use crate::{
 };
 
 /// Runs scenarios of a client before a bridge.
-async fn ask(version: &str, binding: Option<&str>, scenarios: &[&str]) {
+async fn ask(version: &str, binding: &str, scenarios: &[&str]) {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let key = format!("--key={}", pair.bob.home().path().join("key").display());
     let bridge = Bridge::start_with(&pair.bob, &[&key, "--allow-private-webhooks"]).await;
     let url = format!("{}/agents/{peer}", bridge.url());
-    run(&stage, version, &url, binding, scenarios, "").await;
+    run(&stage, version, &url, binding, scenarios, &[]).await;
     agent.succeed().await;
 }
 
-/// Runs scenarios of a client that calls this URL with this token.
+/// Runs scenarios of a client that calls this URL, with this in its environment.
 async fn run(
     stage: &Stage,
     version: &str,
     url: &str,
-    binding: Option<&str>,
+    binding: &str,
     scenarios: &[&str],
-    token: &str,
+    environment: &[(&str, &str)],
 ) {
     let script = if version == "0.3" {
         "client_0_3.py"
@@ -39,9 +39,9 @@ async fn run(
     command
         .arg(scripts().join("a2a").join(script))
         .arg(url)
-        .args(binding)
+        .arg(binding)
         .args(scenarios)
-        .env("BRIDGE_TOKEN", token);
+        .envs(environment.iter().copied());
     let mut client = Script::start(command);
     for scenario in scenarios {
         assert_eq!(client.line().await, *scenario);
@@ -66,17 +66,17 @@ const SCENARIOS: [&str; 12] = [
 
 #[tokio::test]
 async fn version_1_0_over_json_rpc() {
-    ask("1.0", Some("JSONRPC"), &SCENARIOS).await;
+    ask("1.0", "JSONRPC", &SCENARIOS).await;
 }
 
 #[tokio::test]
 async fn version_1_0_over_rest() {
-    ask("1.0", Some("HTTP+JSON"), &SCENARIOS).await;
+    ask("1.0", "HTTP+JSON", &SCENARIOS).await;
 }
 
 #[tokio::test]
 async fn version_1_0_over_grpc() {
-    ask("1.0", Some("GRPC"), &SCENARIOS).await;
+    ask("1.0", "GRPC", &SCENARIOS).await;
 }
 
 /// The client on the A2A project's Rust crate, over both of its bindings.
@@ -101,24 +101,44 @@ async fn the_rust_client() {
     agent.succeed().await;
 }
 
+const OLD_SCENARIOS: [&str; 9] = [
+    "card",
+    "send",
+    "stream",
+    "get",
+    "question",
+    "cancel",
+    "resubscribe",
+    "parts",
+    "push",
+];
+
 #[tokio::test]
-async fn version_0_3() {
-    let scenarios = [
-        "card",
-        "send",
-        "stream",
-        "get",
-        "question",
-        "cancel",
-        "resubscribe",
-        "parts",
-        "push",
-    ];
-    ask("0.3", None, &scenarios).await;
+async fn version_0_3_over_json_rpc() {
+    ask("0.3", "JSONRPC", &OLD_SCENARIOS).await;
+}
+
+#[tokio::test]
+async fn version_0_3_over_rest() {
+    ask("0.3", "HTTP+JSON", &OLD_SCENARIOS).await;
+}
+
+/// Its gRPC has no word for an agent: the one beside the node is found by its card, and any other is named in metadata.
+#[tokio::test]
+async fn version_0_3_over_grpc() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let stage = Stage::new(Transport::Tcp);
+    let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
+    let beside = Bridge::start_with(&pair.alice, &["--allow-private-webhooks"]).await;
+    run(&stage, "0.3", &beside.url(), "GRPC", &OLD_SCENARIOS, &[]).await;
+    let elsewhere = Bridge::start_with(&pair.bob, &["--allow-private-webhooks"]).await;
+    let named = [("A2A_TENANT", &*format!("agents/{peer}"))];
+    run(&stage, "0.3", &elsewhere.url(), "GRPC", &OLD_SCENARIOS, &named).await;
+    agent.succeed().await;
 }
 
 /// Whoever is known asks the bridge for the card of its own agent.
-async fn see_more(version: &str, binding: Option<&str>) {
+async fn see_more(version: &str, binding: &str) {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let _node = pair.bob.node_named("Bob").await;
@@ -142,16 +162,19 @@ async fn see_more(version: &str, binding: Option<&str>) {
         &bridge.url(),
         binding,
         &["extended"],
-        "0123456789abcdef",
+        &[("BRIDGE_TOKEN", "0123456789abcdef")],
     )
     .await;
 }
 
 #[tokio::test]
 async fn the_extended_card() {
-    see_more("1.0", Some("JSONRPC")).await;
-    see_more("1.0", Some("HTTP+JSON")).await;
-    see_more("0.3", None).await;
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        see_more("1.0", binding).await;
+    }
+    for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
+        see_more("0.3", binding).await;
+    }
 }
 
 #[tokio::test]
@@ -162,7 +185,7 @@ async fn a_required_extension() {
     let bridge = Bridge::start_with(&pair.bob, &["--required-extensions=urn:must"]).await;
     let url = format!("{}/agents/{peer}", bridge.url());
     for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
-        run(&stage, "1.0", &url, Some(binding), &["extensions"], "").await;
+        run(&stage, "1.0", &url, binding, &["extensions"], &[]).await;
     }
     agent.succeed().await;
 }

@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{
     choice::{Binding, Interface},
     fault::{Fault, Kind},
-    old,
 };
-use crate::a2a::version::Version;
+use crate::a2a::{old, version::Version};
 
 /// Tasks of a conversation that are looked through for a message that may have arrived.
 pub(crate) const LISTED: usize = 50;

@@ -19,9 +19,9 @@ use super::{
     fault::{Fault, Kind},
     heard::{self, Heard, What},
     http::{Call, Clients, MAX_ANSWER, of_error, read},
-    old, sse,
+    sse,
 };
-use crate::a2a::{Scan, version::Version};
+use crate::a2a::{Scan, old, version::Version};
 
 /// How long an agent may take to begin an answer, except to a message.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

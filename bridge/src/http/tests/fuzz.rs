@@ -1,16 +1,16 @@
-//! The front before a node of tests: queries and messages of gRPC, changed at random. Whatever comes in is answered, by a
-//! result or by an error in the words of its binding, and by none that means that something failed inside.
+//! The front before a node of tests: queries, bodies of REST and messages of gRPC, changed at random. Whatever comes in is
+//! answered, by a result or by an error in the words of its binding, and by none that means that something failed inside.
 
-use agentanycast_proto::a2a;
+use agentanycast_proto::{a2a, a2a_0_3};
 use axum::body::Body;
-use http::Request;
+use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use proptest::prelude::*;
 use prost::Message;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{Router, ask, front};
+use super::{Router, ask, change as change_json, documents, front, other};
 
 thread_local! {
     static FRONT: (tokio::runtime::Runtime, Router) =
@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Paths that are read, and such that take things back.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 16] = [
     ("GET", "/tasks"),
     ("GET", "/tasks/t0"),
     ("GET", "/acme/tasks/t0"),
@@ -28,7 +28,45 @@ const PATHS: [(&str, &str); 9] = [
     ("DELETE", "/tasks/t0/pushNotificationConfigs/p"),
     ("GET", "/extendedAgentCard"),
     ("GET", "/skills/echo/tasks"),
+    ("GET", "/v1/tasks"),
+    ("GET", "/v1/tasks/t0"),
+    ("GET", "/acme/v1/tasks/t0:subscribe"),
+    ("GET", "/v1/tasks/t0/pushNotificationConfigs"),
+    ("GET", "/v1/tasks/t0/pushNotificationConfigs/p"),
+    ("DELETE", "/v1/tasks/t0/pushNotificationConfigs/p"),
+    ("GET", "/skills/echo/v1/card"),
 ];
+
+/// What REST of 0.3 takes, all well-formed: the JSON of its protobuf.
+fn old_bodies() -> Vec<(&'static str, Value)> {
+    let content = json!([
+        {"text": "hi", "metadata": {"k": 1}},
+        {"file": {"fileWithBytes": "QVA4UQ==", "name": "a.bin", "mimeType": "x/y"}},
+        {"data": {"data": {"n": 1}}},
+    ]);
+    let webhook = json!({"id": "p", "url": "https://example.org", "token": "x",
+        "authentication": {"schemes": ["Bearer"], "credentials": "y"}});
+    let configuration = json!({"blocking": true, "historyLength": 1, "acceptedOutputModes": ["text/plain"],
+        "pushNotification": webhook});
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "content": content, "contextId": "c",
+        "metadata": {"x": [1]}, "extensions": ["urn:x"]});
+    let send = json!({"message": message, "configuration": configuration, "metadata": {"a": "b"}});
+    let config = json!({"name": "tasks/t0/pushNotificationConfigs/p", "pushNotificationConfig": webhook});
+    let set = json!({"parent": "tasks/t0", "configId": "p", "config": config});
+    vec![
+        ("/v1/message:send", send.clone()),
+        ("/v1/message:stream", send),
+        ("/v1/tasks/t0:cancel", json!({"name": "tasks/t0"})),
+        ("/v1/tasks/t0:subscribe", json!({"name": "tasks/t0"})),
+        ("/v1/tasks/t0/pushNotificationConfigs", set),
+        ("/acme/v1/tasks/t0/pushNotificationConfigs", config),
+    ]
+}
+
+/// Whether a status says that the request was wrong: 0.3 also says so of what the task does not allow.
+fn is_refusal(status: StatusCode) -> bool {
+    status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED
+}
 
 fn parameter() -> impl Strategy<Value = String> {
     let name = prop_oneof![
@@ -76,6 +114,7 @@ fn parameter() -> impl Strategy<Value = String> {
 /// A call of gRPC.
 #[derive(Clone, Debug)]
 struct Call {
+    service: &'static str,
     method: &'static str,
     message: Vec<u8>,
     /// Whether bytes are a message of the method at all.
@@ -84,10 +123,94 @@ struct Call {
 
 fn call_of<M: Message + Default>(method: &'static str, message: &M) -> Call {
     Call {
+        service: "lf.a2a.v1.A2AService",
         method,
         message: message.encode_to_vec(),
         is_one: |bytes| M::decode(bytes).is_ok(),
     }
+}
+
+/// The same in 0.3.
+fn old_calls() -> Vec<Call> {
+    let part = |part| a2a_0_3::Part {
+        part: Some(part),
+        ..a2a_0_3::Part::default()
+    };
+    let file = a2a_0_3::FilePart {
+        file: Some(a2a_0_3::file_part::File::FileWithBytes(b"AP8Q".to_vec())),
+        ..a2a_0_3::FilePart::default()
+    };
+    let message = a2a_0_3::Message {
+        message_id: "m".to_owned(),
+        role: a2a_0_3::Role::User.into(),
+        content: vec![
+            part(a2a_0_3::part::Part::Text("hi".to_owned())),
+            part(a2a_0_3::part::Part::File(file)),
+        ],
+        ..a2a_0_3::Message::default()
+    };
+    let webhook = a2a_0_3::PushNotificationConfig {
+        id: "p".to_owned(),
+        url: "https://example.org".to_owned(),
+        ..a2a_0_3::PushNotificationConfig::default()
+    };
+    let send = a2a_0_3::SendMessageRequest {
+        request: Some(message),
+        configuration: Some(a2a_0_3::SendMessageConfiguration {
+            push_notification: Some(webhook.clone()),
+            history_length: 1,
+            blocking: true,
+            ..a2a_0_3::SendMessageConfiguration::default()
+        }),
+        ..a2a_0_3::SendMessageRequest::default()
+    };
+    let (task, config) = (
+        "tasks/t0".to_owned(),
+        "tasks/t0/pushNotificationConfigs/p".to_owned(),
+    );
+    let set = a2a_0_3::CreateTaskPushNotificationConfigRequest {
+        parent: task.clone(),
+        config_id: "p".to_owned(),
+        config: Some(a2a_0_3::TaskPushNotificationConfig {
+            name: config.clone(),
+            push_notification_config: Some(webhook),
+        }),
+    };
+    let get = a2a_0_3::GetTaskRequest {
+        name: task.clone(),
+        history_length: 1,
+    };
+    let list = a2a_0_3::ListTaskPushNotificationConfigRequest {
+        parent: task.clone(),
+        page_size: 2,
+        page_token: String::new(),
+    };
+    let calls = [
+        call_of("SendMessage", &send),
+        call_of("SendStreamingMessage", &send),
+        call_of("GetTask", &get),
+        call_of("CancelTask", &a2a_0_3::CancelTaskRequest { name: task.clone() }),
+        call_of(
+            "TaskSubscription",
+            &a2a_0_3::TaskSubscriptionRequest { name: task },
+        ),
+        call_of("CreateTaskPushNotificationConfig", &set),
+        call_of(
+            "GetTaskPushNotificationConfig",
+            &a2a_0_3::GetTaskPushNotificationConfigRequest { name: config.clone() },
+        ),
+        call_of("ListTaskPushNotificationConfig", &list),
+        call_of(
+            "DeleteTaskPushNotificationConfig",
+            &a2a_0_3::DeleteTaskPushNotificationConfigRequest { name: config },
+        ),
+        call_of("GetAgentCard", &a2a_0_3::GetAgentCardRequest {}),
+    ];
+    let of_0_3 = |call| Call {
+        service: "a2a.v1.A2AService",
+        ..call
+    };
+    calls.into_iter().map(of_0_3).collect()
 }
 
 /// Calls of every method of gRPC, all well-formed.
@@ -205,11 +328,17 @@ fn apply(bytes: &mut Vec<u8>, change: &Change) {
 }
 
 /// Makes a call of gRPC; the status of its end.
-async fn make(front: &Router, method: &str, message: &[u8], version: Option<&str>) -> Option<i32> {
+async fn make(
+    front: &Router,
+    service: &str,
+    method: &str,
+    message: &[u8],
+    version: Option<&str>,
+) -> Option<i32> {
     let mut frame = vec![0];
     frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     frame.extend(message);
-    let mut request = Request::post(format!("http://localhost/lf.a2a.v1.A2AService/{method}"))
+    let mut request = Request::post(format!("http://localhost/{service}/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers");
     if let Some(version) = version {
@@ -241,13 +370,21 @@ proptest! {
     ) {
         let tail = odd.replace(['#', '"', '<', '>', '`', '{', '}', '|', '\\', '^'], "");
         let path = format!("{path}?{}{tail}", parameters.join("&"));
+        let is_old = path.contains("/v1/");
+        let version = if is_old { "" } else { "1.0" };
         FRONT.with(|(runtime, front)| {
-            let (status, media_type, answer) = runtime.block_on(ask(front, verb, &path, "1.0", String::new()));
-            prop_assert!(status.is_success() || status.is_client_error(), "{verb} {path}: {status} {answer}");
-            if status.is_client_error() {
+            let (status, media_type, answer) =
+                runtime.block_on(ask(front, verb, &path, version, String::new()));
+            let is_fine = status.is_success() || status.is_client_error() || (is_old && is_refusal(status));
+            prop_assert!(is_fine, "{verb} {path}: {status} {answer}");
+            if !status.is_success() {
                 let error: Value = serde_json::from_str(&answer).unwrap();
-                prop_assert_eq!(&error["error"]["code"], status.as_u16());
-                prop_assert!(error["error"]["details"][0]["reason"].is_string(), "{error}");
+                if is_old {
+                    prop_assert!(error["code"].is_i64() && error["message"].is_string(), "{error}");
+                } else {
+                    prop_assert_eq!(&error["error"]["code"], status.as_u16());
+                    prop_assert!(error["error"]["details"][0]["reason"].is_string(), "{error}");
+                }
                 prop_assert_eq!(media_type, "application/json");
             }
             Ok(())
@@ -255,21 +392,51 @@ proptest! {
     }
 
     #[test]
-    fn every_message_of_grpc_is_answered(
-        call in proptest::sample::select(calls()),
-        changes in proptest::collection::vec(change(), 0..4),
-        version in proptest::option::weighted(0.95, proptest::sample::select(vec!["1.0", "1.0", "1.0", "1.0", "0.3", "", "x"])),
+    fn every_body_of_old_rest_is_answered(
+        (path, mut body) in proptest::sample::select(old_bodies()),
+        changes in proptest::collection::vec((0..40_usize, other()), 0..3),
+        cut in proptest::option::weighted(0.05, 0..200_usize),
+        version in proptest::sample::select(vec!["", "0.3", "0.3.0"]),
     ) {
-        let Call { method, mut message, is_one } = call;
+        for (mut at, to) in changes {
+            change_json(&mut body, &mut at, &to);
+        }
+        let mut text = body.to_string();
+        if let Some(cut) = cut {
+            text = text.chars().take(cut).collect();
+        }
+        FRONT.with(|(runtime, front)| {
+            let (status, media_type, answer) = runtime.block_on(ask(front, "POST", path, version, text.clone()));
+            prop_assert!(status.is_success() || is_refusal(status), "{path} {text}: {status} {answer}");
+            for document in documents(&media_type, &answer) {
+                let is_error = document["code"].is_i64() && document["message"].is_string();
+                prop_assert_eq!(is_error, !status.is_success(), "{} {}: {}", path, text, document);
+                prop_assert!(document.get("kind").is_none(), "{document}");
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn every_message_of_grpc_is_answered(
+        call in proptest::sample::select([calls(), old_calls()].concat()),
+        changes in proptest::collection::vec(change(), 0..4),
+        odd_version in proptest::option::weighted(0.2, proptest::sample::select(vec!["1.0", "0.3", "", "x"])),
+    ) {
+        let Call { service, method, mut message, is_one } = call;
+        let is_old = service == "a2a.v1.A2AService";
+        let version = odd_version.or((!is_old).then_some("1.0"));
         for change in &changes {
             apply(&mut message, change);
         }
         FRONT.with(|(runtime, front)| {
-            let status = runtime.block_on(make(front, method, &message, version));
+            let status = runtime.block_on(make(front, service, method, &message, version));
             let status = status.unwrap_or_else(|| panic!("{method} has no end"));
-            // OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION; and INTERNAL, by which gRPC says
-            // that bytes are no message.
-            let is_fine = [0, 3, 5, 8, 9].contains(&status) || (status == 13 && !is_one(&message));
+            // OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, in 0.3 UNIMPLEMENTED; and INTERNAL,
+            // by which gRPC says that bytes are no message.
+            let is_fine = [0, 3, 5, 8, 9].contains(&status)
+                || (status == 12 && is_old)
+                || (status == 13 && !is_one(&message));
             prop_assert!(is_fine, "{method} {message:?}: {status}");
             Ok(())
         })?;

@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{
     a2a::{
+        old,
         outbound::{
             binding::Ask,
             fault::{Fault, Kind},
             http::OldGrpc,
-            old,
         },
         version::Version,
     },

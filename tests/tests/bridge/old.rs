@@ -1,0 +1,276 @@
+//! REST of 0.3: its paths, the JSON of its protobuf, its errors.
+
+use agentanycast_tests::{Bridge, bridge::to_the_end, webhook::Webhook};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::scene::{CARRIERS, Scene, texts};
+
+/// What sends a message, and waits.
+fn send(text: &str) -> Value {
+    json!({"message": said(text), "configuration": {"blocking": true}})
+}
+
+fn said(text: &str) -> Value {
+    json!({"messageId": format!("m-{text}"), "role": "ROLE_USER", "content": [{"text": text}]})
+}
+
+#[tokio::test]
+async fn a_task_is_sent_read_listed_and_ended() {
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.old_client();
+        let file = json!({"file": {"fileWithBytes": "QVA4UQ==", "name": "a.bin", "mimeType": "x/y"}});
+        let mut message = said("echo hello");
+        message["content"] =
+            json!([{"text": "echo hello", "metadata": {"k": "v"}}, file, {"data": {"data": {"n": 1}}}]);
+        let sent = json!({"message": message, "configuration": {"blocking": true}});
+        let answer = client.post("/v1/message:send", &sent).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+        assert_eq!(answer.headers["content-type"], "application/json");
+        let task = &answer.body["task"];
+        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+        assert_eq!(texts(task), ["echo hello", "hello"]);
+        assert_eq!(task["history"][0]["content"], message["content"]);
+        assert_eq!(task["artifacts"][0]["parts"], message["content"]);
+
+        let path = format!("/v1/tasks/{}", task["id"].as_str().unwrap());
+        assert_eq!(client.get(&path).await.body, *task);
+        let short = client.get(&format!("{path}?historyLength=0")).await.body;
+        assert!(
+            short.get("history").is_none_or(|history| *history == json!([])),
+            "{short}"
+        );
+        let page = client.get("/v1/tasks?pageSize=1").await.body;
+        assert_eq!(page["tasks"][0]["id"], task["id"]);
+        assert_eq!(
+            (&page["totalSize"], &page["nextPageToken"]),
+            (&json!(1), &json!(""))
+        );
+
+        // It does not wait unless it is told to.
+        let slow = client
+            .post("/v1/message:send", &json!({"message": said("wait")}))
+            .await
+            .body;
+        let path = format!("/v1/tasks/{}:cancel", slow["task"]["id"].as_str().unwrap());
+        let ended = client.post(&path, &json!({})).await;
+        assert_eq!(
+            ended.body["status"]["state"], "TASK_STATE_CANCELLED",
+            "{}",
+            ended.body
+        );
+        let again = client.post(&path, &json!({})).await;
+        assert_eq!(
+            (again.status, &again.body["code"]),
+            (StatusCode::CONFLICT, &json!(-32002))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_what_is_final() {
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.old_client();
+        let events = client
+            .events(
+                Method::POST,
+                "/v1/message:stream",
+                &json!({"message": said("steps")}),
+            )
+            .await;
+        let events = to_the_end(events).await;
+        assert_eq!(events[0]["task"]["history"][0]["role"], "ROLE_USER", "{events:?}");
+        let last = &events.last().unwrap()["statusUpdate"];
+        assert_eq!(
+            (&last["status"]["state"], &last["final"]),
+            (&json!("TASK_STATE_COMPLETED"), &json!(true))
+        );
+        assert!(
+            events
+                .iter()
+                .any(|event| event["artifactUpdate"]["artifact"]["parts"][0]["text"] == "done")
+        );
+
+        let asked = client.post("/v1/message:send", &send("ask")).await.body;
+        assert_eq!(
+            asked["task"]["status"]["message"]["content"][0]["text"], "Which one?",
+            "{asked}"
+        );
+        let id = asked["task"]["id"].as_str().unwrap();
+        let path = format!("/v1/tasks/{id}:subscribe");
+        for method in [Method::GET, Method::POST] {
+            let mut stream = client.events(method, &path, &Value::Null).await;
+            assert_eq!(stream.event().await["task"]["id"], id);
+        }
+        let stream = client.events(Method::GET, &path, &Value::Null).await;
+        let mut answer = said("red");
+        answer["taskId"] = id.into();
+        let done = client
+            .post(
+                "/v1/message:send",
+                &json!({"message": answer, "configuration": {"blocking": true}}),
+            )
+            .await;
+        assert_eq!(texts(&done.body["task"]), ["You said red"], "{}", done.body);
+        let events = to_the_end(stream).await;
+        assert_eq!(
+            events.last().unwrap()["statusUpdate"]["final"],
+            true,
+            "{events:?}"
+        );
+        let over = client.get(&path).await;
+        assert_eq!(
+            (over.status, &over.body["code"]),
+            (StatusCode::NOT_IMPLEMENTED, &json!(-32004))
+        );
+    }
+}
+
+#[tokio::test]
+async fn webhooks_are_set_read_listed_and_deleted() {
+    let scene = Scene::by(crate::scene::Carrier::Grpc, crate::scene::talk).await;
+    let client = scene.old_client();
+    let mut webhook = Webhook::start().await;
+    let asked = client.post("/v1/message:send", &send("ask")).await.body;
+    let id = asked["task"]["id"].as_str().unwrap();
+    let path = format!("/v1/tasks/{id}/pushNotificationConfigs");
+    let config = json!({"id": "mine", "url": webhook.url(), "token": "t-1",
+        "authentication": {"schemes": ["Bearer"], "credentials": "c-1"}});
+    let named =
+        json!({"name": format!("tasks/{id}/pushNotificationConfigs/mine"), "pushNotificationConfig": config});
+    let set = json!({"parent": format!("tasks/{id}"), "configId": "mine", "config": named});
+    assert_eq!(client.post(&path, &set).await.body, named);
+    let other = json!({"pushNotificationConfig": {"id": "other", "url": "https://hooks.example.org/"}});
+    assert_eq!(client.post(&path, &other).await.status, StatusCode::OK);
+    assert_eq!(client.get(&format!("{path}/mine")).await.body, named);
+    let first = client.get(&format!("{path}?pageSize=1")).await.body;
+    assert_eq!(first["configs"], json!([named]));
+    let token = first["nextPageToken"].as_str().unwrap();
+    let next = client.get(&format!("{path}?pageToken={token}")).await.body;
+    assert_eq!(
+        next["configs"][0]["pushNotificationConfig"]["id"], "other",
+        "{next}"
+    );
+    let delete = client
+        .request(
+            Method::DELETE,
+            &format!("{path}/other"),
+            "application/json",
+            String::new(),
+        )
+        .await;
+    assert_eq!((delete.status, &delete.body), (StatusCode::OK, &json!({})));
+    assert_eq!(client.get(&path).await.body["configs"], json!([named]));
+
+    // Told in 0.3's own words, as over JSON-RPC.
+    let told = webhook.next().await;
+    assert!(told.head.contains("authorization: bearer c-1"), "{}", told.head);
+    assert_eq!(
+        (&told.body["kind"], &told.body["id"]),
+        (&json!("task"), &json!(id))
+    );
+}
+
+#[tokio::test]
+async fn errors_are_those_of_0_3() {
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.old_client();
+        let empty = json!({"message": {"messageId": "m", "role": "ROLE_USER", "content": [{}]}});
+        let mut strange = said("x");
+        strange["taskId"] = "no-such-task".into();
+        for (path, body, status, code) in [
+            ("/v1/message:send", json!({}), 422, -32602),
+            ("/v1/message:send", empty, 422, -32602),
+            ("/v1/message:send", json!({ "message": strange }), 404, -32001),
+            ("/v1/message:stream", json!({ "message": strange }), 404, -32001),
+            ("/v1/tasks/none:cancel", json!({}), 404, -32001),
+            ("/v1/tasks/none:subscribe", json!({}), 404, -32001),
+            ("/v1/message:paint", json!({}), 404, -32601),
+            ("/v1/tasks", json!({}), 405, -32601),
+        ] {
+            let answer = client.post(path, &body).await;
+            assert_eq!(answer.status.as_u16(), status, "{path} {}", answer.body);
+            assert_eq!(answer.body["code"], code, "{path} {}", answer.body);
+            assert!(answer.body["message"].is_string(), "{}", answer.body);
+        }
+        let unknown = client.get("/v1/nothing").await.body;
+        assert!(
+            unknown["message"].as_str().unwrap().contains("/v1/message:send"),
+            "{unknown}"
+        );
+        let text = client
+            .request(Method::POST, "/v1/message:send", "text/plain", "hi".to_owned())
+            .await;
+        assert_eq!((text.status.as_u16(), &text.body["code"]), (415, &json!(-32005)));
+
+        // The version is what the path is of.
+        let newer = scene.client().get("/v1/tasks").await;
+        assert_eq!(
+            (newer.status.as_u16(), &newer.body["code"]),
+            (400, &json!(-32009))
+        );
+        assert_eq!(
+            client.clone().version("0.3.0").get("/v1/tasks").await.status,
+            StatusCode::OK
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_card_is_there_for_those_who_begin_with_it() {
+    let scene = Scene::talking().await;
+    let client = scene.old_client();
+    let card = client.get("/v1/card").await.body;
+    assert_eq!(card, client.get("/.well-known/agent-card.json").await.body);
+    let transports = |card: &Value| -> Vec<String> {
+        let listed = card["additionalInterfaces"].as_array().unwrap().iter();
+        listed
+            .map(|interface| interface["transport"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    // gRPC has no path by which it could find that agent.
+    assert_eq!(transports(&card), ["JSONRPC", "HTTP+JSON"]);
+    let _node = scene.pair.bob.node_named("Bob").await;
+    let own = scene.bridge.client().get("/v1/card").await.body;
+    assert_eq!(transports(&own), ["JSONRPC", "HTTP+JSON", "GRPC"]);
+
+    // A card of 1.0 alone has no fields of 0.3; one that is asked for in 0.3 has.
+    let strict = Bridge::start_with(&scene.pair.bob, &["--card=1.0"]).await;
+    let public = strict.client().get("/.well-known/agent-card.json").await.body;
+    assert!(public.get("url").is_none(), "{public}");
+    let asked = strict.client().get("/v1/card").await.body;
+    assert_eq!(asked["url"], strict.url(), "{asked}");
+}
+
+#[tokio::test]
+async fn tenants_and_callers_are_kept_apart() {
+    let scene = Scene::talking().await;
+    let tokens = scene.pair.bob.home().path().join("tokens");
+    std::fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
+    let bridge = Bridge::start_with(&scene.pair.bob, &[&format!("--tokens-file={}", tokens.display())]).await;
+    let client = bridge.client().at(&scene.path());
+    let refused = client.post("/v1/message:send", &send("echo")).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    assert!(
+        refused.body["message"].is_string() && refused.body.get("error").is_none(),
+        "{}",
+        refused.body
+    );
+
+    let (alice, bob) = (
+        client.clone().token("aaaaaaaaaaaaaaaa"),
+        client.token("bbbbbbbbbbbbbbbb"),
+    );
+    let task = alice.post("/acme/v1/message:send", &send("echo hi")).await.body;
+    let id = task["task"]["id"].as_str().unwrap();
+    let status = async |client: &agentanycast_tests::http::Client, path: &str| {
+        client.get(&format!("{path}/v1/tasks/{id}")).await.status.as_u16()
+    };
+    assert_eq!(status(&alice, "/acme").await, 200);
+    assert_eq!(status(&alice, "").await, 404);
+    assert_eq!(status(&bob, "/acme").await, 404);
+}
