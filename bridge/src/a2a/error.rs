@@ -192,10 +192,15 @@ impl A2aError {
         error
     }
 
-    /// The body of a REST response. 0.3 has a message alone, beside which clients look for the code of JSON-RPC.
+    /// The body of a REST response. 0.3 has a message alone, beside which clients look for the error's name, or for the
+    /// code of JSON-RPC.
     pub fn rest(&self, version: Version) -> Value {
         if version == Version::V03 {
-            return json!({"code": self.reason.code(), "message": self.message});
+            let mut body = json!({"code": self.reason.code(), "message": self.message});
+            if let Some(OldRow(name, ..)) = self.reason.old_row() {
+                body["type"] = name.into();
+            }
+            return body;
         }
         let Row(_, _, code, status) = self.reason.row();
         json!({"error": {
@@ -276,6 +281,9 @@ mod tests {
         // It knows no such error.
         assert_eq!(of(Reason::Unavailable), named(503, "UNAVAILABLE", "x"));
         let body = A2aError::new(Reason::TaskNotFound, "x").rest(Version::V03);
-        assert_eq!(body, json!({"code": -32001, "message": "x"}));
+        assert_eq!(
+            body,
+            json!({"code": -32001, "message": "x", "type": "TaskNotFoundError"})
+        );
     }
 }

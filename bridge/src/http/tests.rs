@@ -392,3 +392,35 @@ async fn what_may_be_over_soon_says_when_to_ask_again() {
         assert!(!other.headers().contains_key(header::RETRY_AFTER));
     }
 }
+
+/// Half a million parts take a megabyte on the wire.
+#[tokio::test]
+async fn a_message_of_grpc_is_counted_before_it_is_decoded() {
+    use agentanycast_proto::a2a_0_3;
+    use prost::Message as _;
+    let front = front();
+    let send = |parts| {
+        let message = a2a_0_3::Message {
+            content: vec![a2a_0_3::Part::default(); parts],
+            ..a2a_0_3::Message::default()
+        };
+        let request = a2a_0_3::SendMessageRequest {
+            request: Some(message),
+            ..a2a_0_3::SendMessageRequest::default()
+        };
+        request.encode_to_vec()
+    };
+    let service = "a2a.v1.A2AService";
+    for (method, message, said) in [
+        ("SendMessage", send(500_000), "more than 500000 parts"),
+        ("SendStreamingMessage", send(600_000), "larger than 1048576 bytes"),
+        (
+            "SendMessage",
+            send(1),
+            "message.content[0] has neither text nor a file nor data",
+        ),
+    ] {
+        let (status, text) = fuzz::make(&front, service, method, &message, None).await.unwrap();
+        assert!(status == 3 && text.contains(said), "{status} {text}");
+    }
+}

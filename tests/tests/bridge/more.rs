@@ -153,6 +153,7 @@ async fn health_is_that_of_the_daemon() {
     scene.pair.bob.kill().await;
     let health = scene.bridge.client().get("/health").await;
     assert_eq!(health.status, StatusCode::SERVICE_UNAVAILABLE, "{}", health.body);
+    assert_eq!(health.headers["retry-after"], "5");
 }
 
 /// Whoever watches the bridge has its share, like everybody.

@@ -1,5 +1,12 @@
-//! REST of 0.3: its paths, the JSON of its protobuf, its errors.
+//! REST and gRPC of 0.3: paths, the JSON of the protobuf, errors, and how gRPC finds an agent.
 
+use agentanycast_proto::a2a_0_3::{
+    CreateTaskPushNotificationConfigRequest, DeleteTaskPushNotificationConfigRequest, GetAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigRequest, Message,
+    Part, PushNotificationConfig, Role, SendMessageConfiguration, SendMessageRequest,
+    TaskPushNotificationConfig, TaskState, a2a_service_client::A2aServiceClient, part,
+    send_message_response::Payload,
+};
 use agentanycast_tests::{Bridge, bridge::to_the_end, webhook::Webhook};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -273,4 +280,113 @@ async fn tenants_and_callers_are_kept_apart() {
     assert_eq!(status(&alice, "/acme").await, 200);
     assert_eq!(status(&alice, "").await, 404);
     assert_eq!(status(&bob, "/acme").await, 404);
+}
+
+#[tokio::test]
+async fn grpc_names_an_agent_in_its_metadata() {
+    let scene = Scene::talking().await;
+    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
+    let tenant = scene.path();
+    let tenant = tenant.trim_start_matches('/');
+    fn of<T>(tenant: &str, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request
+            .metadata_mut()
+            .insert("a2a-tenant", tenant.parse().unwrap());
+        request
+    }
+    let text = Part {
+        part: Some(part::Part::Text("echo hi".to_owned())),
+        ..Part::default()
+    };
+    let send = SendMessageRequest {
+        request: Some(Message {
+            message_id: "m".to_owned(),
+            role: Role::User.into(),
+            content: vec![text],
+            ..Message::default()
+        }),
+        configuration: Some(SendMessageConfiguration {
+            blocking: true,
+            ..SendMessageConfiguration::default()
+        }),
+        ..SendMessageRequest::default()
+    };
+    let answer = service.send_message(of(tenant, send)).await.unwrap().into_inner();
+    let Some(Payload::Task(task)) = answer.payload else {
+        panic!("{answer:?} has no task")
+    };
+    assert_eq!(task.status.as_ref().unwrap().state(), TaskState::Completed);
+    assert_eq!(task.artifacts.len(), 2);
+    let card = service.get_agent_card(of(tenant, GetAgentCardRequest {})).await;
+    assert_eq!(card.unwrap().into_inner().name, "Alice");
+
+    let name = format!("tasks/{}", task.id);
+    let get = || GetTaskRequest {
+        name: name.clone(),
+        history_length: 0,
+    };
+    assert_eq!(
+        service.get_task(of(tenant, get())).await.unwrap().into_inner(),
+        task
+    );
+    for other in ["", "agents/nobody", &format!("{tenant}/acme"), "skills/%C3%BC"] {
+        let status = service.get_task(of(other, get())).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::NotFound, "{other} {status}");
+        assert!(status.message().starts_with("TaskNotFoundError: "), "{status}");
+    }
+    let status = service.get_task(of("%zz", get())).await.unwrap_err();
+    assert!(status.message().contains("a2a-tenant"), "{status}");
+
+    let webhook = |id: &str| CreateTaskPushNotificationConfigRequest {
+        parent: name.clone(),
+        config_id: id.to_owned(),
+        config: Some(TaskPushNotificationConfig {
+            push_notification_config: Some(PushNotificationConfig {
+                url: "https://hooks.example.org/".to_owned(),
+                ..PushNotificationConfig::default()
+            }),
+            ..TaskPushNotificationConfig::default()
+        }),
+    };
+    let mut set = Vec::new();
+    for id in ["one", "two"] {
+        let answer = service
+            .create_task_push_notification_config(of(tenant, webhook(id)))
+            .await;
+        set.push(answer.unwrap().into_inner());
+    }
+    assert_eq!(set[1].name, format!("{name}/pushNotificationConfigs/two"));
+    let list = |page_size| ListTaskPushNotificationConfigRequest {
+        parent: name.clone(),
+        page_size,
+        page_token: String::new(),
+    };
+    let all = service
+        .list_task_push_notification_config(of(tenant, list(0)))
+        .await;
+    assert_eq!(all.unwrap().into_inner().configs, set);
+    let first = service
+        .list_task_push_notification_config(of(tenant, list(1)))
+        .await;
+    let first = first.unwrap().into_inner();
+    assert!(
+        first.configs == set[..1] && !first.next_page_token.is_empty(),
+        "{first:?}"
+    );
+    let delete = DeleteTaskPushNotificationConfigRequest {
+        name: set[0].name.clone(),
+    };
+    service
+        .delete_task_push_notification_config(of(tenant, delete))
+        .await
+        .unwrap();
+    let gone = GetTaskPushNotificationConfigRequest {
+        name: set[0].name.clone(),
+    };
+    let status = service
+        .get_task_push_notification_config(of(tenant, gone))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), tonic::Code::NotFound, "{status}");
 }

@@ -137,6 +137,39 @@ async fn version_0_3_over_grpc() {
     agent.succeed().await;
 }
 
+/// The newer SDK in 0.3: over REST it writes fields as the protobuf names them.
+#[tokio::test]
+async fn version_0_3_by_the_newer_client() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let stage = Stage::new(Transport::Tcp);
+    let (agent, _) = agent(&stage, "daemon", pair.alice.grpc()).await;
+    let bridge = Bridge::start_with(&pair.alice, &["--allow-private-webhooks"]).await;
+    let scenarios = [
+        "card",
+        "send",
+        "fail",
+        "stream",
+        "get",
+        "cancel",
+        "question",
+        "resubscribe",
+        "parts",
+    ];
+    for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
+        eprintln!("over {binding}");
+        run(
+            &stage,
+            "1.0",
+            &bridge.url(),
+            binding,
+            &scenarios,
+            &[("A2A_VERSION", "0.3")],
+        )
+        .await;
+    }
+    agent.succeed().await;
+}
+
 /// Whoever is known asks the bridge for the card of its own agent.
 async fn see_more(version: &str, binding: &str) {
     let pair = Pair::start(Transport::Tcp).await;

@@ -10,7 +10,7 @@ use prost::Message;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{Router, ask, change as change_json, documents, front, other};
+use super::{Router, ask, change as change_json, decode, documents, front, other};
 
 thread_local! {
     static FRONT: (tokio::runtime::Runtime, Router) =
@@ -327,14 +327,14 @@ fn apply(bytes: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Makes a call of gRPC; the status of its end.
-async fn make(
+/// Makes a call of gRPC; the status of its end, and its text.
+pub(super) async fn make(
     front: &Router,
     service: &str,
     method: &str,
     message: &[u8],
     version: Option<&str>,
-) -> Option<i32> {
+) -> Option<(i32, String)> {
     let mut frame = vec![0];
     frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     frame.extend(message);
@@ -352,11 +352,12 @@ async fn make(
     assert_eq!(response.status(), http::StatusCode::OK);
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap();
-    let status = head
-        .headers
-        .get("grpc-status")
-        .or_else(|| body.trailers()?.get("grpc-status"));
-    status?.to_str().ok()?.parse().ok()
+    let said = |name: &str| {
+        let value = head.headers.get(name).or_else(|| body.trailers()?.get(name));
+        value?.to_str().ok()
+    };
+    let text = said("grpc-message").and_then(decode).unwrap_or_default();
+    Some((said("grpc-status")?.parse().ok()?, text))
 }
 
 proptest! {
@@ -431,7 +432,7 @@ proptest! {
         }
         FRONT.with(|(runtime, front)| {
             let status = runtime.block_on(make(front, service, method, &message, version));
-            let status = status.unwrap_or_else(|| panic!("{method} has no end"));
+            let (status, _) = status.unwrap_or_else(|| panic!("{method} has no end"));
             // OK, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, in 0.3 UNIMPLEMENTED; and INTERNAL,
             // by which gRPC says that bytes are no message.
             let is_fine = [0, 3, 5, 8, 9].contains(&status)
