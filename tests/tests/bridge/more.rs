@@ -43,6 +43,11 @@ async fn who_is_known_sees_more_of_the_card() {
         assert!(skills.iter().any(|skill| skill["id"] == "secret"), "{card}");
         assert!(card["signatures"][0]["signature"].is_string(), "{card}");
     }
+    // Whoever asks in 0.3 reads its fields, also where the public card has none.
+    let strict = Bridge::start_with(&scene.pair.bob, &[&card, &tokens, "--card=1.0"]).await;
+    let old = strict.client().token("0123456789abcdef");
+    let by_old = old.call("agent/getAuthenticatedExtendedCard", json!({})).await;
+    assert_eq!(by_old["url"], strict.url(), "{by_old}");
     // Of others there is none, and their cards say so.
     let other = alice.at(&scene.path());
     assert_eq!(other.code("GetExtendedAgentCard", json!({})).await, -32004);
