@@ -282,24 +282,22 @@ async fn tenants_and_callers_are_kept_apart() {
     assert_eq!(status(&bob, "/acme").await, 404);
 }
 
-#[tokio::test]
-async fn grpc_names_an_agent_in_its_metadata() {
-    let scene = Scene::talking().await;
-    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
-    let tenant = scene.path();
-    let tenant = tenant.trim_start_matches('/');
-    fn of<T>(tenant: &str, message: T) -> tonic::Request<T> {
-        let mut request = tonic::Request::new(message);
-        request
-            .metadata_mut()
-            .insert("a2a-tenant", tenant.parse().unwrap());
-        request
-    }
+/// A call that names its agent.
+fn of<T>(tenant: &str, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request
+        .metadata_mut()
+        .insert("a2a-tenant", tenant.parse().unwrap());
+    request
+}
+
+/// What sends a message over gRPC, and waits.
+fn echo() -> SendMessageRequest {
     let text = Part {
         part: Some(part::Part::Text("echo hi".to_owned())),
         ..Part::default()
     };
-    let send = SendMessageRequest {
+    SendMessageRequest {
         request: Some(Message {
             message_id: "m".to_owned(),
             role: Role::User.into(),
@@ -311,8 +309,20 @@ async fn grpc_names_an_agent_in_its_metadata() {
             ..SendMessageConfiguration::default()
         }),
         ..SendMessageRequest::default()
-    };
-    let answer = service.send_message(of(tenant, send)).await.unwrap().into_inner();
+    }
+}
+
+#[tokio::test]
+async fn grpc_names_an_agent_in_its_metadata() {
+    let scene = Scene::talking().await;
+    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
+    let path = scene.path();
+    let tenant = path.trim_start_matches('/');
+    let answer = service
+        .send_message(of(tenant, echo()))
+        .await
+        .unwrap()
+        .into_inner();
     let Some(Payload::Task(task)) = answer.payload else {
         panic!("{answer:?} has no task")
     };
@@ -337,7 +347,23 @@ async fn grpc_names_an_agent_in_its_metadata() {
     }
     let status = service.get_task(of("%zz", get())).await.unwrap_err();
     assert!(status.message().contains("a2a-tenant"), "{status}");
+}
 
+#[tokio::test]
+async fn grpc_keeps_webhooks() {
+    let scene = Scene::talking().await;
+    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
+    let path = scene.path();
+    let tenant = path.trim_start_matches('/');
+    let answer = service
+        .send_message(of(tenant, echo()))
+        .await
+        .unwrap()
+        .into_inner();
+    let Some(Payload::Task(task)) = answer.payload else {
+        panic!("{answer:?} has no task")
+    };
+    let name = format!("tasks/{}", task.id);
     let webhook = |id: &str| CreateTaskPushNotificationConfigRequest {
         parent: name.clone(),
         config_id: id.to_owned(),
