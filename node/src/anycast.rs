@@ -28,11 +28,12 @@ use std::{
 
 use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::AgentCard;
-use futures::{TryFutureExt as _, future::join_all};
+use futures::{StreamExt as _, TryFutureExt as _, future::join_all, stream::FuturesUnordered};
 use rand::SeedableRng as _;
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
+    time::timeout_at,
 };
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -62,6 +63,13 @@ const MAX_WHY: usize = 256;
 pub const MAX_FOUND: usize = 1000;
 /// Agents in an answer when nobody says how many.
 pub const USUAL_FOUND: usize = 100;
+/// Candidates that a new answer has dialled, where they are not connected: registries have those first that are no crowd.
+const DIALLED: usize = 16;
+/// How long it is waited for one of them to be there, where none is known to be: half of what each candidate has to take a
+/// task.
+const DIALLED_WITHIN: Duration = Duration::from_millis(1500);
+/// How long others may come in behind the first, so that there is something to choose from.
+const BEHIND_FIRST: Duration = Duration::from_millis(200);
 /// Searches that run at once; more wait. Each may hold some megabytes of an answer.
 const SEARCHES: usize = 16;
 /// How long setting the card waits for registries.
@@ -356,14 +364,13 @@ impl Anycast {
             inner.resolved.count(&answer);
             answer?
         };
-        // Who has proven who it is, is there, or has taken tasks goes before those of whom somebody says something.
-        let is_known = |found: &&Candidate| found.verified || inner.net.is_connected(found.peer);
-        let known: Vec<PeerId> = kept
-            .agents
-            .iter()
-            .filter(is_known)
-            .map(|found| found.peer)
-            .collect();
+        self.see_who_is_there(&kept).await;
+        let those = |is: &dyn Fn(&Candidate) -> bool| -> Vec<PeerId> {
+            let those = kept.agents.iter().filter(|found| is(found));
+            those.map(|found| found.peer).collect()
+        };
+        let there = those(&|found| inner.net.is_connected(found.peer));
+        let proven = those(&|found| found.verified);
         let peers: Vec<PeerId> = kept.agents.iter().map(|found| found.peer).collect();
         let chosen = {
             let mut board = lock(&inner.routes.board);
@@ -376,7 +383,7 @@ impl Anycast {
             };
             choosing.candidates(
                 &peers,
-                &known,
+                [&there, &proven],
                 &mut rand::rngs::StdRng::seed_from_u64(rand::random()),
             )
         };
@@ -387,6 +394,35 @@ impl Anycast {
             inner.net.learn(said).await;
         }
         Ok(chosen)
+    }
+
+    /// Dials the first candidates of an answer by which no task was routed yet. What registries say of agents costs
+    /// nobody anything; that they are there does. Waits for the first when nobody is known to be.
+    async fn see_who_is_there(&self, kept: &Kept) {
+        let inner = &self.inner;
+        if !kept.is_new {
+            return;
+        }
+        let me = inner.net.local_peer();
+        let (now, mut is_known) = (inner.routes.start.elapsed(), false);
+        let mut away: Vec<(PeerId, Vec<String>)> = Vec::new();
+        {
+            let board = lock(&inner.routes.board);
+            let others = kept.agents.iter().filter(|found| found.peer != me);
+            for found in others.filter(|found| board.is_open(now, found.peer)) {
+                let is_there = inner.net.is_connected(found.peer);
+                is_known |= is_there || board.standing(found.peer).latency.is_some();
+                if !is_there && away.len() < DIALLED {
+                    away.push((found.peer, found.addresses.clone()));
+                }
+            }
+        }
+        let dialled = dial_all(inner.net.clone(), away);
+        if is_known {
+            tokio::spawn(dialled);
+        } else {
+            dialled.await;
+        }
     }
 
     async fn look_again(&self, skill: &str) -> Result<Kept, SearchError> {
@@ -403,6 +439,7 @@ impl Anycast {
             (None, Ok(found)) if !found.is_empty() => Ok(Kept {
                 agents: Arc::new(found.iter().map(Candidate::from).collect()),
                 round: 0,
+                is_new: true,
             }),
             (None, Ok(_)) => Err(SearchError::Nobody(skill.to_owned())),
         }
@@ -463,6 +500,21 @@ impl Anycast {
                 tracing::debug!(%error, "the DHT was not asked");
                 Vec::new()
             }
+        }
+    }
+}
+
+/// Dials all of these at once; until one is there and others had a moment, or for [`DIALLED_WITHIN`].
+async fn dial_all(net: net::Handle, peers: Vec<(PeerId, Vec<String>)>) {
+    let mut dials: FuturesUnordered<_> = peers
+        .iter()
+        .map(|(peer, _)| net.dial(*peer, Vec::new()))
+        .collect();
+    net.learn(peers.clone()).await;
+    let mut until = Instant::now() + DIALLED_WITHIN;
+    while let Ok(Some(dialled)) = timeout_at(until.into(), dials.next()).await {
+        if dialled.is_ok() {
+            until = until.min(Instant::now() + BEHIND_FIRST);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) use agent::each_once;
 
 use crate::federation::merge::{Clock, Nanos, SECOND, Stamp, nanos};
 use agent::Answer;
-use places::Class;
+use places::{Class, Crowd};
 use room::Wanted;
 use source::{Held, Kind};
 use table::{Live, Record, Table};
@@ -244,7 +244,8 @@ impl Registry {
         record.stamp.version = self.clock.next(now);
         record.expires = now.saturating_add(nanos(self.limits.ttl));
         live.answer = live.answer.expiring(record.expires);
-        live.place = live.place.with_class(Class::new(false, verified, now));
+        let crowd = live.place.class.crowd();
+        live.place = live.place.with_class(Class::new(false, verified, crowd, now));
         let expires = record.expires;
         self.table.put(
             Record {
@@ -352,9 +353,10 @@ impl Registry {
         };
         self.room(now, wanted)?;
         let slot = self.table.slot_of(&peer, &origin);
+        let crowd = self.crowd((&peer, &origin), source);
         // No life that somebody claims makes an entry fresher than now.
         let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now);
-        let place = Table::place(slot, Class::new(federated, verified, renewed), registered);
+        let place = Table::place(slot, Class::new(federated, verified, crowd, renewed), registered);
         let sets = self.table.names.sets_of(&skills);
         Ok(Record {
             peer,
@@ -373,6 +375,22 @@ impl Registry {
             doubted: None,
             changed: 0,
         })
+    }
+
+    /// How crowded the source of an entry is: as it was when the entry came, as long as it comes from there.
+    fn crowd(&self, (peer, origin): (&str, &str), source: Option<(Source, Kind)>) -> Crowd {
+        let Some(source) = source else {
+            return Crowd::default();
+        };
+        let standing = self
+            .table
+            .find(peer, origin)
+            .and_then(|slot| self.table.get(slot));
+        let standing = standing.filter(|standing| standing.source == Some(source));
+        standing.and_then(|standing| standing.live.as_ref()).map_or_else(
+            || Crowd::of(self.table.sources.of(&source).live),
+            |live| live.place.class.crowd(),
+        )
     }
 
     /// Ends a registration here. What tells of it has the share of what it ends.

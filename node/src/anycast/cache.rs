@@ -23,12 +23,16 @@ struct Answer {
     agents: Arc<Vec<Candidate>>,
     /// Tasks that were routed by it.
     round: usize,
+    /// No task was routed by it yet.
+    is_new: bool,
 }
 
 /// An answer, and how many tasks were routed for its skill before.
 pub(super) struct Kept {
     pub(super) agents: Arc<Vec<Candidate>>,
     pub(super) round: usize,
+    /// No task was routed by this answer before.
+    pub(super) is_new: bool,
 }
 
 impl Cache {
@@ -53,6 +57,7 @@ impl Cache {
                 at: now,
                 agents,
                 round,
+                is_new: true,
             },
         );
     }
@@ -75,6 +80,7 @@ impl Cache {
         Some(Kept {
             agents: Arc::clone(&answer.agents),
             round,
+            is_new: std::mem::take(&mut answer.is_new),
         })
     }
 }
@@ -115,6 +121,7 @@ mod tests {
         cache.keep(Duration::ZERO, "echo", agents(3));
         let kept = cache.believed(Duration::ZERO, "echo").unwrap();
         assert_eq!((kept.round, kept.agents.len()), (1, 3));
+        assert!(kept.is_new && !cache.believed(Duration::ZERO, "echo").unwrap().is_new);
         cache.keep(Duration::ZERO, "echo", agents(0));
         assert!(cache.stale("echo").is_none());
     }

@@ -1,7 +1,8 @@
 //! Agents as they were found, and the answers of several registries made one.
 //!
-//! PURE. The rules: a peer appears once; what it has proven goes before what is only said of it, and among equals what
-//! was said first (each registry has the freshest first); addresses are those of all who name it.
+//! PURE. The rules: a peer appears once; what it has proven goes before what is only said of it, and among equals the
+//! first of each registry before the second of any, so that none fills the answer alone; addresses are those of all who
+//! name it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -125,7 +126,7 @@ impl From<&Found> for Candidate {
 pub(super) fn merged(answers: Vec<Vec<Found>>, limit: usize) -> Vec<Found> {
     let mut places: HashMap<PeerId, usize> = HashMap::new();
     let mut merged: Vec<Found> = Vec::new();
-    for found in answers.into_iter().flatten() {
+    for found in in_turns(answers) {
         let Some(&place) = places.get(&found.peer) else {
             places.insert(found.peer, merged.len());
             merged.push(found);
@@ -147,6 +148,13 @@ pub(super) fn merged(answers: Vec<Vec<Found>>, limit: usize) -> Vec<Found> {
     merged.sort_by_key(|found| !found.verified);
     merged.truncate(limit);
     merged
+}
+
+/// The first of each, then the second of each, and so on.
+fn in_turns<T>(lists: Vec<Vec<T>>) -> impl Iterator<Item = T> {
+    let longest = lists.iter().map(Vec::len).max().unwrap_or_default();
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    (0..longest).flat_map(move |_| lists.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>())
 }
 
 fn empty(peer: PeerId) -> Found {
@@ -194,6 +202,19 @@ mod tests {
     fn the_limit_keeps_the_best() {
         let answers = vec![vec![found(1, "said", false, &[]), found(2, "proven", true, &[])]];
         assert_eq!(merged(answers, 1)[0].name, "proven");
+    }
+
+    #[test]
+    fn no_registry_fills_the_answer_alone() {
+        let many = |from: u8| {
+            (from..from + 50)
+                .map(|number| found(number, "", true, &[]))
+                .collect()
+        };
+        let merged = merged(vec![many(0), vec![found(100, "", true, &[])], many(150)], 20);
+        let places: Vec<PeerId> = merged.iter().map(|found| found.peer).collect();
+        assert_eq!(places[..5], [peer(0), peer(100), peer(150), peer(1), peer(151)]);
+        assert_eq!(places.len(), 20);
     }
 
     #[test]

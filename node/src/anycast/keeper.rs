@@ -97,7 +97,13 @@ impl Log {
         if error == self.last {
             return;
         }
-        if self.is_guessed {
+        if matches!(answer, Answer::Done(_)) {
+            tracing::warn!(
+                registry,
+                error,
+                "the local agent is registered until the registry restarts"
+            );
+        } else if self.is_guessed {
             tracing::debug!(registry, error, "there is no registry beside this bootstrap peer");
         } else {
             tracing::warn!(

@@ -298,6 +298,8 @@ impl Asked for &Registry {
 fn answer_of(status: &Status) -> Answer {
     match status.code() {
         Code::NotFound => Answer::Unknown,
+        // It took effect, and only a restart of the registry forgets it.
+        Code::DataLoss => Answer::Done(USUAL_TTL),
         // Another version of what is said may be taken.
         Code::InvalidArgument | Code::PermissionDenied | Code::Unimplemented => Answer::Refused,
         // UNAUTHENTICATED too: it may be a clock, or a relay whose id has changed, which its answer has told.
@@ -344,6 +346,12 @@ mod tests {
         ] {
             assert!(endpoint(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_registry_that_cannot_write_down_has_it_all_the_same() {
+        assert_eq!(answer_of(&Status::data_loss("no room")), Answer::Done(USUAL_TTL));
+        assert_eq!(answer_of(&Status::unavailable("away")), Answer::Failed);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Which of several agents gets a task, and who after it if that one does not take it.
 //!
 //! PURE: chance comes in as a generator. The rules: whoever is left out (see [`Board`]) comes after everyone who is
-//! not, and this node itself only when there is nobody else.
+//! not; of the others whoever is known to be there comes first, then who has proven who it is, since that costs nothing
+//! but a key; and this node itself only when there is nobody else.
 
 use std::time::Duration;
 
@@ -31,11 +32,12 @@ pub(super) struct Choosing<'a> {
 }
 
 impl Choosing<'_> {
-    /// The candidates of a task, in the order in which they get it. Of `known` ones it is sure that they are there.
+    /// The candidates of a task, in the order in which they get it. Of `there` it is sure that they are, as it is of those
+    /// who have taken tasks; `proven` are who they say.
     pub(super) fn candidates(
         &mut self,
         agents: &[PeerId],
-        known: &[PeerId],
+        [there, proven]: [&[PeerId]; 2],
         rng: &mut impl rand::Rng,
     ) -> Vec<PeerId> {
         let mut others: Vec<PeerId> = agents.iter().copied().filter(|peer| *peer != self.me).collect();
@@ -44,15 +46,26 @@ impl Choosing<'_> {
         if others.is_empty() {
             return agents.iter().copied().take(1).collect();
         }
-        let (open, mut resting): (Vec<PeerId>, Vec<PeerId>) = others
+        let (mut open, mut resting): (Vec<PeerId>, Vec<PeerId>) = others
             .into_iter()
             .partition(|peer| self.board.is_open(self.now, *peer));
-        // Anybody can say that somebody has a skill: those of whom more is known go first.
-        let is_known = |peer: &PeerId| known.contains(peer) || self.board.standing(*peer).latency.is_some();
-        let (mut open, mut unknown): (Vec<PeerId>, Vec<PeerId>) = open.into_iter().partition(is_known);
-        self.order(&mut open, rng);
-        self.order(&mut unknown, rng);
-        open.extend(unknown);
+        // Anybody can say that somebody has a skill.
+        let degree = |peer: &PeerId| {
+            if there.contains(peer) || self.board.standing(*peer).latency.is_some() {
+                0
+            } else if proven.contains(peer) {
+                1
+            } else {
+                2
+            }
+        };
+        open.sort_by_cached_key(degree);
+        let groups = open.chunk_by(|one, other| degree(one) == degree(other));
+        let mut groups: Vec<Vec<PeerId>> = groups.map(<[PeerId]>::to_vec).collect();
+        for group in &mut groups {
+            self.order(group, rng);
+        }
+        let mut open = groups.concat();
         resting.shuffle(rng);
         resting.sort_by_key(|peer| self.board.standing(*peer).failures);
         open.extend(resting);
@@ -157,7 +170,7 @@ mod tests {
             round,
             board,
         };
-        choosing.candidates(agents, agents, &mut StdRng::seed_from_u64(seed))
+        choosing.candidates(agents, [agents, &[]], &mut StdRng::seed_from_u64(seed))
     }
 
     proptest! {
@@ -201,6 +214,7 @@ mod tests {
     #[test]
     fn made_up_agents_come_last() {
         let agents: Vec<PeerId> = (1..=60).map(peer).collect();
+        let proven: Vec<PeerId> = (20..=50).map(peer).collect();
         for strategy in ALL {
             let mut board = Board::new();
             board.hear(
@@ -218,11 +232,13 @@ mod tests {
                     round: seed as usize,
                     board: &mut board,
                 };
-                let chosen = choosing.candidates(&agents, &[peer(30)], &mut StdRng::seed_from_u64(seed));
+                let chosen =
+                    choosing.candidates(&agents, [&[peer(30)], &proven], &mut StdRng::seed_from_u64(seed));
                 assert!(
                     chosen[..2].contains(&peer(7)) && chosen[..2].contains(&peer(30)),
                     "{strategy:?}"
                 );
+                assert!(proven.contains(&chosen[2]), "{strategy:?}");
             }
         }
     }
@@ -307,7 +323,7 @@ mod tests {
                     round: 0,
                     board,
                 };
-                let first = choosing.candidates(&self.agents, &self.agents, &mut self.rng)[0];
+                let first = choosing.candidates(&self.agents, [&self.agents, &[]], &mut self.rng)[0];
                 let place = self.agents.iter().position(|agent| *agent == first).unwrap();
                 let needs = Duration::from_millis(speeds[place]);
                 self.coming.push((now + needs, first, needs));

@@ -1,4 +1,4 @@
-//! Discovery: who has a skill, local entries first, the proven and the fresh ones before others, ties in random order.
+//! Discovery: who has a skill, in the order of their places, ties in random order.
 //!
 //! PURE: the seed is an argument. The one rule: it looks at hardly more entries than it answers, besides those
 //! that lack one of several tags or have expired a moment ago.
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{
     Registry,
     names::SetId,
-    places::{Class, Place, Places, Seeded},
+    places::{Class, Origins, Place, Places, Seeded},
     table::{Live, Record, Table},
 };
 use crate::federation::merge::Nanos;
@@ -94,7 +94,13 @@ impl<'a> Search<'a> {
         let mut ties: Vec<Place> = Vec::with_capacity(self.places.len().min(most));
         let (mut cut, mut federated) = (false, false);
         let mut pivots = random.clone();
+        let origins = if self.federated {
+            Origins::All
+        } else {
+            Origins::Here
+        };
         self.places.walk(
+            origins,
             || pivots.next() as u32,
             |place| {
                 let last = ties.last().map(|last| last.class);
@@ -114,25 +120,34 @@ impl<'a> Search<'a> {
             .map(|(_, live)| live.answer.bytes())
             .take(self.limit)
             .collect();
-        let all = !cut && (!federated || (!self.federated && !found.is_empty()));
+        let all = !cut && !federated && (self.federated || !found.is_empty());
         (all || found.len() == self.limit).then_some(found)
     }
 
     /// Looks at each entry on the way.
-    fn thorough(&self, mut random: Seeded) -> Vec<&'a Bytes> {
+    fn thorough(&self, random: Seeded) -> Vec<&'a Bytes> {
+        if self.federated {
+            return self.gather(Origins::All, random);
+        }
+        let here = self.gather(Origins::Here, random.clone());
+        if here.is_empty() {
+            return self.gather(Origins::Elsewhere, random);
+        }
+        here
+    }
+
+    fn gather(&self, origins: Origins, mut random: Seeded) -> Vec<&'a Bytes> {
         let most = self.most();
         let mut found: Vec<(Class, &Bytes)> = Vec::with_capacity(self.places.len().min(most));
-        let mut peers: Vec<&str> = Vec::new();
+        // Here a peer has one entry.
         let mut seen: HashSet<&str> = HashSet::new();
         let mut pivots = random.clone();
         self.places.walk(
+            origins,
             || pivots.next() as u32,
             |place| {
                 let last = found.last().map(|last| last.0);
-                let federated = place.class.is_federated();
-                let enough = found.len() >= self.limit && last != Some(place.class);
-                let only_local = !self.federated && last.is_some_and(|last| !last.is_federated());
-                if enough || (federated && only_local) {
+                if found.len() >= self.limit && last != Some(place.class) {
                     return false;
                 }
                 let Some((record, live)) = self.live(place) else {
@@ -141,13 +156,8 @@ impl<'a> Search<'a> {
                 if !self.others.iter().all(|set| live.sets.binary_search(set).is_ok()) {
                     return true;
                 }
-                if federated {
-                    seen.extend(peers.drain(..));
-                    if !seen.insert(&record.peer) {
-                        return true;
-                    }
-                } else {
-                    peers.push(&record.peer);
+                if origins != Origins::Here && !seen.insert(&record.peer) {
+                    return true;
                 }
                 found.push((place.class, live.answer.bytes()));
                 found.len() < most

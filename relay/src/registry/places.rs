@@ -1,7 +1,7 @@
 //! Where entries stand in the index: sets of places, kept in the order in which discovery lists them.
 //!
-//! PURE. Local before federated, proven before unproven, fresh before stale (in whole seconds), and then by a
-//! salt that says nothing. The one rule: taking the first `n` of a set never looks at more than it takes, so
+//! PURE. Proven before unproven, local before federated, those of sources that have few before those of a crowd, fresh
+//! before stale (in whole seconds), and then by a salt that says nothing. The one rule: taking the first `n` of a set never looks at more than it takes, so
 //! a skill of 50 000 agents is answered as quickly as one of ten.
 
 use std::collections::BTreeSet;
@@ -24,14 +24,41 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Class(u64);
 
-const FEDERATED: u64 = 1 << 63;
-const UNVERIFIED: u64 = 1 << 62;
+const UNVERIFIED: u64 = 1 << 63;
+const FEDERATED: u64 = 1 << 62;
+
+/// How crowded an entry's source is, from this bit on.
+const CROWD: u32 = 59;
+
+/// How crowded the source of an entry was when it came: whoever has many entries is no more likely to be found than
+/// somebody who has one. Of 4, 16, 64, 256 and 1024 each is another degree, so that a few agents on a machine are alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Crowd(u8);
+
+impl Crowd {
+    /// Of a source that has so many entries already.
+    pub(super) fn of(entries: usize) -> Self {
+        let degree = entries.checked_ilog(4).unwrap_or(0).min(5);
+        Self(degree as u8)
+    }
+}
 
 impl Class {
-    pub(super) fn new(federated: bool, verified: bool, renewed: Nanos) -> Self {
-        let age = (UNVERIFIED - 1) - renewed / SECOND;
+    pub(super) fn new(federated: bool, verified: bool, crowd: Crowd, renewed: Nanos) -> Self {
+        let age = ((1 << CROWD) - 1) - renewed / SECOND;
         let origin = if federated { FEDERATED } else { 0 };
-        Self(origin | if verified { 0 } else { UNVERIFIED } | age)
+        let proof = if verified { 0 } else { UNVERIFIED };
+        Self(proof | origin | u64::from(crowd.0) << CROWD | age)
+    }
+
+    pub(super) fn crowd(self) -> Crowd {
+        Crowd((self.0 >> CROWD & 7) as u8)
+    }
+
+    /// The first class behind those that are like it in proof and origin, if there is one.
+    fn next_kind(self) -> Option<Self> {
+        let kind = self.0 & (UNVERIFIED | FEDERATED);
+        kind.checked_add(FEDERATED).map(Self)
     }
 
     pub(super) fn is_federated(self) -> bool {
@@ -46,6 +73,24 @@ impl Place {
 
     pub(super) fn with_class(self, class: Class) -> Self {
         Self { class, ..self }
+    }
+}
+
+/// Entries of which relays are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origins {
+    All,
+    Here,
+    Elsewhere,
+}
+
+impl Origins {
+    fn has(self, class: Class) -> bool {
+        match self {
+            Self::All => true,
+            Self::Here => !class.is_federated(),
+            Self::Elsewhere => class.is_federated(),
+        }
     }
 }
 
@@ -95,22 +140,41 @@ impl Places {
         matches!(self, Self::None)
     }
 
-    /// Walks in order of classes; within a class from a random place on and round, so that whoever takes a
-    /// few of many ties takes others each time. `random` gives the place to begin; `take` ends the walk by false.
-    pub(super) fn walk(&self, random: impl FnMut() -> u32, mut take: impl FnMut(Place) -> bool) {
+    /// Walks in order of classes, past those of other origins; within a class from a random place on and round, so that
+    /// whoever takes a few of many ties takes others each time. `random` gives the place to begin; `take` ends the walk
+    /// by false.
+    pub(super) fn walk(
+        &self,
+        origins: Origins,
+        random: impl FnMut() -> u32,
+        mut take: impl FnMut(Place) -> bool,
+    ) {
         match self {
             Self::None => {}
             Self::One(place) => {
-                take(*place);
+                if origins.has(place.class) {
+                    take(*place);
+                }
             }
-            Self::Many(all) => walk(all, random, take),
+            Self::Many(all) => walk(all, origins, random, take),
         }
     }
 }
 
-fn walk(all: &BTreeSet<Place>, mut random: impl FnMut() -> u32, mut take: impl FnMut(Place) -> bool) {
+fn walk(
+    all: &BTreeSet<Place>,
+    origins: Origins,
+    mut random: impl FnMut() -> u32,
+    mut take: impl FnMut(Place) -> bool,
+) {
     let mut next = all.first().map(|place| place.class);
     while let Some(class) = next.take() {
+        if !origins.has(class) {
+            let behind = class.next_kind().map(|kind| Place::new(kind, 0, 0));
+            let behind = behind.and_then(|behind| all.range(behind..).next());
+            next = behind.map(|place| place.class);
+            continue;
+        }
         let middle = Place::new(class, random(), 0);
         for place in all.range(middle..) {
             if place.class != class {
@@ -161,22 +225,76 @@ mod tests {
 
     fn place(second: u64, slot: Slot) -> Place {
         let salt = Seeded::new(u64::from(slot)).next() as u32;
-        Place::new(Class::new(false, false, second * SECOND), salt, slot)
+        Place::new(
+            Class::new(false, false, Crowd::default(), second * SECOND),
+            salt,
+            slot,
+        )
     }
 
     #[test]
     fn classes_are_in_the_order_of_preference() {
         let now = 1_800_000_000 * SECOND;
+        let few = Crowd::default();
         let order = [
-            Class::new(false, true, now),
-            Class::new(false, true, now - SECOND),
-            Class::new(false, false, now),
-            Class::new(false, false, 0),
-            Class::new(true, true, now),
-            Class::new(true, false, now),
+            Class::new(false, true, few, now),
+            Class::new(false, true, few, now - SECOND),
+            Class::new(false, true, Crowd::of(4), now),
+            Class::new(true, true, few, now),
+            Class::new(true, true, few, 0),
+            Class::new(false, false, few, now),
+            Class::new(false, false, few, 0),
+            Class::new(false, false, Crowd::of(usize::MAX), now),
+            Class::new(true, false, few, now),
         ];
         assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
-        assert!(!order[3].is_federated() && order[4].is_federated());
+        let federated = order.map(Class::is_federated);
+        assert_eq!(
+            federated,
+            [false, false, false, true, true, false, false, false, true]
+        );
+    }
+
+    #[test]
+    fn crowds_have_degrees() {
+        let degrees = [0, 3, 4, 15, 16, 64, 256, 1024, 1 << 20].map(|entries| Crowd::of(entries).0);
+        assert_eq!(degrees, [0, 0, 1, 1, 2, 3, 4, 5, 5]);
+        for degree in 0..=5 {
+            assert_eq!(
+                Class::new(true, false, Crowd(degree), SECOND).crowd(),
+                Crowd(degree)
+            );
+        }
+    }
+
+    #[test]
+    fn a_walk_passes_other_origins_by() {
+        let kinds = [(false, true), (true, true), (false, false), (true, false)];
+        for present in 0..16_u32 {
+            let mut places = Places::default();
+            for slot in (0..40).filter(|slot| present & (1 << (slot % 4)) != 0) {
+                let (federated, verified) = kinds[slot as usize % 4];
+                let crowd = Crowd::of(slot as usize);
+                let class = Class::new(federated, verified, crowd, u64::from(slot % 3) * SECOND);
+                places.insert(Place::new(class, slot, slot));
+            }
+            let walked = |origins| {
+                let mut seen = Vec::new();
+                let taken = |place: Place| {
+                    seen.push(place);
+                    true
+                };
+                places.walk(origins, || 0, taken);
+                seen
+            };
+            let all = walked(Origins::All);
+            assert!(all.is_sorted() && all.len() == 10 * present.count_ones() as usize);
+            for (origins, federated) in [(Origins::Here, false), (Origins::Elsewhere, true)] {
+                let mut wanted = all.clone();
+                wanted.retain(|place| place.class.is_federated() == federated);
+                assert_eq!(walked(origins), wanted);
+            }
+        }
     }
 
     #[test]
@@ -190,6 +308,7 @@ mod tests {
                 let mut random = Seeded::new(seed);
                 let mut seen = Vec::new();
                 places.walk(
+                    Origins::All,
                     || random.next() as u32,
                     |place| {
                         seen.push(place);
@@ -214,6 +333,7 @@ mod tests {
         for seed in 0..400 {
             let mut random = Seeded::new(seed);
             places.walk(
+                Origins::All,
                 || random.next() as u32,
                 |place| {
                     firsts.insert(place.slot);

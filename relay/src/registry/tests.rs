@@ -325,11 +325,45 @@ fn an_answer_is_bounded_in_number_and_bytes() {
 }
 
 #[test]
+fn a_crowd_from_one_source_hides_nobody() {
+    let mut registry = registry(Limits::default());
+    let same = |n: usize| agent(&format!("fake-{n}"), &[skill("s", &[])]);
+    for signs in [false, true] {
+        let caller = |last, ms| if signs { signed(ms) } else { from(last) };
+        for n in 0..1000 {
+            registry.register(START, same(n), caller(1, 1)).unwrap();
+        }
+        let honest = Caller {
+            source: from(2).source,
+            ..caller(2, 1)
+        };
+        registry
+            .register(START, agent("honest", &[skill("s", &[])]), honest.clone())
+            .unwrap();
+        // They are ever so fresh, and register ever again.
+        let later = START + 20 * SECOND;
+        for n in 0..1000 {
+            registry
+                .heartbeat(later, &format!("fake-{n}"), caller(1, 2))
+                .unwrap();
+            registry.register(later, same(n), caller(1, 3)).unwrap();
+        }
+        let found = ask(&registry, later, "s", &[], 5, true);
+        assert!(peers(&found).contains(&"honest"), "{found:?}");
+        // It stays what it was when it has come back to where it stood.
+        registry
+            .register(later, agent("honest", &[skill("s", &[])]), honest)
+            .unwrap();
+        assert!(peers(&ask(&registry, later, "s", &[], 5, true)).contains(&"honest"));
+    }
+}
+
+#[test]
 fn ties_are_shuffled() {
     let mut registry = registry(Limits::default());
     for n in 0..10 {
         registry
-            .register(START, agent(&format!("p{n}"), &[skill("s", &[])]), from(1))
+            .register(START, agent(&format!("p{n}"), &[skill("s", &[])]), from(n))
             .unwrap();
     }
     let none = BTreeMap::new();

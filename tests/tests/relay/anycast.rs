@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast::{AgentCard, ErrorKind, Node, Skill, Target, TaskStatus};
+use agentanycast::{AgentCard, ErrorKind, Node, PeerId, Skill, Target, TaskStatus};
 use agentanycast_proto::v1::DiscoverBySkillRequest;
 use agentanycast_tests::{
     Daemon, Relay,
@@ -23,7 +23,7 @@ use tonic::{Request, Response, Status, body::Body, server::NamedService};
 use tonic_prost::ProstCodec;
 use tower::{Service, service_fn};
 
-use crate::agents::found;
+use crate::agents::{Signer, found, now_ms, registration};
 
 /// A daemon that knows these registries.
 pub(crate) fn daemon(relays: &[&Relay]) -> Builder {
@@ -133,18 +133,20 @@ async fn registries_follow_the_card_and_forget_a_node_that_stops() {
     .await;
 }
 
-/// Sixty made-up agents, of which none can be reached, do not keep tasks from the one that has proven who it is.
+/// Two hundred made-up agents, of which none can be reached, do not keep tasks from the one that is there, whether they
+/// have keys or not.
 #[tokio::test]
 async fn made_up_agents_take_no_tasks() {
     let relay = Relay::builder().start().await;
     let (honest, ..) = &echo_agent(&[&relay], "honest", "serve").await;
     let mut client = relay.client().await;
-    for _ in 0..60 {
-        let fake = crate::agents::Signer::new().id;
-        client
-            .register_skills(crate::agents::registration(&fake, "serve"))
-            .await
-            .unwrap();
+    for number in 0..200 {
+        let fake = Signer::new();
+        let mut request = tonic::Request::new(registration(&fake.id, "serve"));
+        if number % 4 != 0 {
+            request = fake.sign("RegisterSkills", request.into_inner(), relay.id(), now_ms());
+        }
+        client.register_skills(request).await.unwrap();
     }
     let sender = daemon(&[&relay]).start().await;
     let node = sender.node().await;
@@ -288,44 +290,72 @@ async fn one_registry_that_answers_is_enough() {
     assert_eq!(unknown.kind(), ErrorKind::DiscoveryUnavailable, "{unknown}");
 }
 
-#[tokio::test]
-async fn an_agent_that_is_gone_is_passed_over() {
-    let relay = Relay::builder().start().await;
-    let (mut gone, ..) = echo_agent(&[&relay], "gone", "work").await;
-    gone.kill().await;
-    let (there, ..) = &echo_agent(&[&relay], "there", "work").await;
-    let sender = daemon(&[&relay])
+/// Two agents that get tasks in turn, and who sends them.
+async fn in_turn(relay: &Relay) -> (Daemon, [(Daemon, Node, Agent); 2]) {
+    let agents = [
+        echo_agent(&[relay], "one", "work").await,
+        echo_agent(&[relay], "other", "work").await,
+    ];
+    let sender = daemon(&[relay])
         .config("[anycast]\nrouting_strategy = 'round_robin'\n")
         .start()
         .await;
+    (sender, agents)
+}
+
+/// Sends a task that completes; who did it, and what was said on the way.
+async fn done(node: &Node) -> (PeerId, Vec<String>) {
+    let handle = node.send_task(Target::skill("work"), "do it").await.unwrap();
+    let mut updates = handle.updates();
+    let (mut status, mut said) = (None, Vec::new());
+    while let Some(update) = within("an update", updates.next()).await {
+        let update = update.unwrap();
+        status = Some(update.status);
+        said.extend(update.message.map(|message| message.text_content()));
+    }
+    assert_eq!(status, Some(TaskStatus::Completed));
+    (handle.snapshot().await.unwrap().assignee.unwrap(), said)
+}
+
+#[tokio::test]
+async fn an_agent_that_stands_still_is_passed_over() {
+    let relay = Relay::builder().start().await;
+    let (sender, [(still, ..), (there, ..)]) = &in_turn(&relay).await;
     let node = sender.node().await;
+    let mut both = [done(&node).await.0, done(&node).await.0];
+    both.sort();
+    let mut expected = [still.peer_id().clone(), there.peer_id().clone()];
+    expected.sort();
+    assert_eq!(both, expected, "each in its turn");
+    still.freeze();
     let mut passed_over = 0;
     for _ in 0..2 {
-        let handle = node.send_task(Target::skill("work"), "do it").await.unwrap();
-        let mut updates = handle.updates();
-        let mut told = Vec::new();
-        while let Some(update) = within("an update", updates.next()).await {
-            let update = update.unwrap();
-            told.push((
-                update.status,
-                update.message.map(|said| said.text_content()).unwrap_or_default(),
-            ));
-        }
-        assert_eq!(told.last().unwrap().0, TaskStatus::Completed);
-        let task = handle.snapshot().await.unwrap();
-        assert_eq!(task.assignee.as_ref(), Some(there.peer_id()));
-        let said: Vec<&String> = told.iter().map(|(_, text)| text).collect();
-        if said
-            .iter()
-            .any(|text| text.contains("not acknowledged within 3 s"))
-        {
-            passed_over += 1;
-        }
+        let (by, said) = done(&node).await;
+        assert_eq!(&by, there.peer_id());
+        passed_over += usize::from(
+            said.iter()
+                .any(|text| text.contains("not acknowledged within 3 s")),
+        );
     }
     assert_eq!(
         passed_over, 1,
-        "one of two began with the agent that is gone, and it is left out after that"
+        "one of two began with the one that stands still, and it is left out after that"
     );
+}
+
+/// It is still registered, but cannot be dialled.
+#[tokio::test]
+async fn an_agent_that_is_gone_is_not_asked_while_another_is_there() {
+    let relay = Relay::builder().start().await;
+    let (sender, [(mut gone, ..), (there, ..)]) = in_turn(&relay).await;
+    gone.kill().await;
+    let node = sender.node().await;
+    for _ in 0..4 {
+        let (by, said) = done(&node).await;
+        assert_eq!(&by, there.peer_id());
+        assert!(!said.iter().any(|text| text.contains("acknowledged")), "{said:?}");
+    }
+    assert_eq!(found(&relay, "work").await.len(), 2);
 }
 
 #[tokio::test]

@@ -196,8 +196,13 @@ async fn one_address_does_not_lock_honest_agents_out() {
         .connect()
         .await;
     let mut client = RegistryServiceClient::new(elsewhere.unwrap());
-    client.register_skills(registration("honest", "t")).await.unwrap();
-    assert_eq!(found(&relay, "t").await[0].peer_id, "honest");
+    client.register_skills(registration("honest", "s")).await.unwrap();
+    let all = found(&relay, "s").await;
+    assert!(
+        all.iter().any(|agent| agent.peer_id == "honest"),
+        "{} others",
+        all.len()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
