@@ -347,7 +347,8 @@ async fn an_agent_that_stands_still_is_passed_over() {
 #[tokio::test]
 async fn an_agent_that_is_gone_is_not_asked_while_another_is_there() {
     let relay = Relay::builder().start().await;
-    let (sender, [(mut gone, ..), (there, ..)]) = in_turn(&relay).await;
+    let (sender, mut agents) = in_turn(&relay).await;
+    let [(gone, ..), (there, ..)] = &mut agents;
     gone.kill().await;
     let node = sender.node().await;
     for _ in 0..4 {
