@@ -1,11 +1,12 @@
 //! The libp2p side: peers behind NAT reserve a place here and are reached through circuits.
 //!
-//! One task owns the swarm; `behaviour` composes its protocols, `transport` its roads, `meter` counts what circuits
+//! One task owns the swarm; `behaviour` composes its protocols, `dials` says where it connects to, `transport` its roads, `meter` counts what circuits
 //! carry. The one rule: a ceiling refuses what is new and never cuts what is served.
 
 mod addresses;
 mod behaviour;
 mod circuits;
+mod dials;
 mod meter;
 mod places;
 mod standing;

@@ -10,6 +10,7 @@
 
 mod agents;
 mod anycast;
+mod autonat;
 mod away;
 mod ceilings;
 mod circuits;
