@@ -1,12 +1,13 @@
 //! Who may come in, and how often: what one address or caller may have of everything that is shared.
 //!
-//! `rate`, `counts`, `bulk` and `network` are PURE: no I/O, and the time is an argument. `swarm` is the behaviour that applies
+//! `rate`, `counts`, `bulk`, `kind` and `network` are PURE: no I/O, and the time is an argument. `swarm` is the behaviour that applies
 //! them to the connections of libp2p, `http` how long a connection of HTTP is waited for.
 
 mod bulk;
 mod counts;
 #[cfg(feature = "http")]
 pub mod http;
+pub mod kind;
 mod network;
 pub mod rate;
 #[cfg(feature = "swarm")]

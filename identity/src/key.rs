@@ -75,14 +75,14 @@ pub enum KeyError {
         mode: u32,
     },
     /// The operating system refused.
-    #[error("key {}: cannot {action}: {source}", .path.display())]
+    #[error("key {}: cannot {action}: {cause}", .path.display())]
     Io {
         /// The path as given.
         path: PathBuf,
         /// What was being done.
         action: &'static str,
-        /// The system's reason.
-        source: io::Error,
+        /// The system's reason; part of what is said, so no source of it beside.
+        cause: io::Error,
     },
 }
 
@@ -101,10 +101,10 @@ pub fn load_or_create(path: &Path) -> Result<Keypair, KeyError> {
         return Ok(key);
     }
     let directory = parent(path);
-    make_directories(directory).map_err(|source| io_error(path, "make its directory", source))?;
+    make_directories(directory).map_err(|cause| io_error(path, "make its directory", cause))?;
     let key = ed25519::Keypair::generate();
-    let placed = place(path, directory, &key).map_err(|source| io_error(path, "write it", source))?;
-    sync_directory(directory).map_err(|source| io_error(path, "sync its directory", source))?;
+    let placed = place(path, directory, &key).map_err(|cause| io_error(path, "write it", cause))?;
+    sync_directory(directory).map_err(|cause| io_error(path, "sync its directory", cause))?;
     if placed {
         return Ok(key.into());
     }
@@ -125,7 +125,7 @@ pub fn load(path: &Path) -> Result<Option<Keypair>, KeyError> {
     };
     let found = file
         .metadata()
-        .map_err(|source| io_error(path, "inspect it", source))?;
+        .map_err(|cause| io_error(path, "inspect it", cause))?;
     if !found.is_file() {
         return Err(KeyError::NotAFile {
             path: path.to_owned(),
@@ -147,7 +147,7 @@ pub fn load(path: &Path) -> Result<Option<Keypair>, KeyError> {
     }
     let mut bytes = [0; KEY_FILE_LEN];
     file.read_exact(&mut bytes)
-        .map_err(|source| io_error(path, "read it", source))?;
+        .map_err(|cause| io_error(path, "read it", cause))?;
     decode(&mut bytes, path).map(Some)
 }
 
@@ -266,11 +266,11 @@ fn describe(kind: fs::FileType) -> &'static str {
     }
 }
 
-fn io_error(path: &Path, action: &'static str, source: io::Error) -> KeyError {
+fn io_error(path: &Path, action: &'static str, cause: io::Error) -> KeyError {
     KeyError::Io {
         path: path.to_owned(),
         action,
-        source,
+        cause,
     }
 }
 

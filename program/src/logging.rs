@@ -35,6 +35,9 @@ const CHATTY: [&str; 8] = [
     "yamux",
 ];
 
+/// Crates that warn of what strangers do, which nobody here can mend: held two levels back.
+const ALARMED: [&str; 1] = ["libp2p_autonat"];
+
 /// Lines that are kept in memory, for whoever looks.
 const KEPT: usize = 256;
 
@@ -121,14 +124,15 @@ pub fn log_panics() {
 }
 
 fn filter(level: LogLevel) -> EnvFilter {
-    let theirs = match level {
-        LogLevel::Error => "error",
-        LogLevel::Warn | LogLevel::Info => "warn",
-        LogLevel::Debug => "info",
-        LogLevel::Trace => "debug",
+    let (theirs, alarmed) = match level {
+        LogLevel::Error => ("error", "error"),
+        LogLevel::Warn | LogLevel::Info => ("warn", "error"),
+        LogLevel::Debug => ("info", "warn"),
+        LogLevel::Trace => ("debug", "info"),
     };
     let directives: Vec<String> = std::iter::once(level.word().to_owned())
         .chain(CHATTY.map(|name| format!("{name}={theirs}")))
+        .chain(ALARMED.map(|name| format!("{name}={alarmed}")))
         .collect();
     EnvFilter::new(directives.join(","))
 }
@@ -161,7 +165,13 @@ mod tests {
             LogLevel::Trace,
         ] {
             // A directive that is not understood is left out.
-            assert_eq!(filter(level).to_string().split(',').count(), CHATTY.len() + 1);
+            let count = CHATTY.len() + ALARMED.len() + 1;
+            assert_eq!(filter(level).to_string().split(',').count(), count);
         }
+        assert!(
+            filter(LogLevel::Info)
+                .to_string()
+                .contains("libp2p_autonat=error")
+        );
     }
 }

@@ -118,7 +118,7 @@ pub fn metrics_router(face: &Face) -> Router {
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/metrics", get(health::metrics))
-        .fallback(error::not_found)
+        .fallback(error::not_monitored)
         .method_not_allowed_fallback(error::not_allowed)
         .layer(timeout())
         .layer(from_fn_with_state(face.0.unread.clone(), unread::counted));

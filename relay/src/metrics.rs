@@ -12,7 +12,7 @@ use prometheus_client::{
 
 use tonic::Code;
 
-use crate::registry::Figures;
+use crate::{federation::health::Health, registry::Figures};
 
 /// Upper bounds of answers from memory, in seconds.
 const QUICK: [f64; 8] = [0.000_01, 0.000_03, 0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.1];
@@ -36,6 +36,12 @@ pub struct Call {
     pub code: &'static str,
 }
 
+/// How a federation peer does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    state: &'static str,
+}
+
 /// All figures.
 #[derive(Debug)]
 pub struct Metrics {
@@ -53,6 +59,7 @@ pub struct Metrics {
     pub sync_errors: Counter,
     /// How long a push takes.
     pub push: Histogram,
+    federation_peers: Family<State, Gauge>,
     /// Records of other relays that were refused.
     pub records_refused: Counter,
     /// Connected peers.
@@ -91,6 +98,7 @@ impl Default for Metrics {
             sync: Histogram::new(CALLS),
             sync_errors: Counter::default(),
             push: Histogram::new(CALLS),
+            federation_peers: Family::default(),
             records_refused: Counter::default(),
             peers: Gauge::default(),
             connections: Gauge::default(),
@@ -149,6 +157,11 @@ impl Metrics {
             "federation_push_duration_seconds",
             "Time of a push",
             self.push.clone(),
+        );
+        r.register(
+            "federation_peers",
+            "Other relays that were given, by how they do",
+            self.federation_peers.clone(),
         );
         r.register(
             "federation_records_refused",
@@ -210,6 +223,21 @@ impl Metrics {
         self.federated.set(figures.federated as i64);
         self.evictions
             .inc_by(evicted.saturating_sub(self.evictions.get()));
+    }
+
+    /// Takes over how the other relays do.
+    pub fn federation<'a>(&self, peers: impl IntoIterator<Item = &'a Health>) {
+        let (mut healthy, mut failing, mut unknown) = (0, 0, 0);
+        for health in peers {
+            match (health.is_failing(), health.is_healthy()) {
+                (true, _) => failing += 1,
+                (false, true) => healthy += 1,
+                (false, false) => unknown += 1,
+            }
+        }
+        for (state, count) in [("healthy", healthy), ("failing", failing), ("unknown", unknown)] {
+            self.federation_peers.get_or_create(&State { state }).set(count);
+        }
     }
 
     /// Counts a call.
@@ -275,6 +303,11 @@ mod tests {
             7,
         );
         metrics.call("DiscoverBySkill", Code::Ok);
+        let [mut healthy, mut failing] = [Health::default(), Health::default()];
+        healthy.answered();
+        failing.failed(0, "down".to_owned(), 0.5);
+        metrics.federation([&failing, &healthy, &Health::default(), &failing]);
+        metrics.federation([&failing, &healthy, &failing]);
         let text = metrics.text();
         for line in [
             "registry_local_count 4",
@@ -284,6 +317,9 @@ mod tests {
             "federation_sync_duration_seconds_count 0",
             "federation_sync_errors_total 0",
             "federation_push_duration_seconds_count 0",
+            "federation_peers{state=\"healthy\"} 1",
+            "federation_peers{state=\"failing\"} 2",
+            "federation_peers{state=\"unknown\"} 0",
             "registry_calls_total{rpc=\"DiscoverBySkill\",code=\"Ok\"} 1",
         ] {
             assert!(text.contains(&format!("{line}\n")), "{line} is not in {text}");

@@ -1,21 +1,22 @@
 //! The libp2p side: peers behind NAT reserve a place here and are reached through circuits.
 //!
-//! One task owns the swarm; `behaviour` composes its protocols, `transport` its roads, `meter` counts what circuits
+//! One task owns the swarm; `behaviour` composes its protocols, `dials` says where it connects to, `transport` its roads, `meter` counts what circuits
 //! carry. The one rule: a ceiling refuses what is new and never cuts what is served.
 
 mod addresses;
 mod behaviour;
 mod circuits;
+mod dials;
 mod meter;
 mod places;
 mod standing;
 mod transport;
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 pub use addresses::with_peer;
 use libp2p::{
-    Multiaddr, PeerId, Swarm, TransportError,
+    Multiaddr, Swarm, TransportError,
     core::transport::ListenerId,
     futures::StreamExt as _,
     identity::Keypair,
@@ -156,8 +157,6 @@ struct Running {
     places: Places,
     circuits: Circuits,
     standing: Standing,
-    /// Of each peer that has some. What ends is not always told in the order in which it began, nor always once.
-    reservations: HashMap<PeerId, i64>,
 }
 
 impl Running {
@@ -171,7 +170,6 @@ impl Running {
             places,
             circuits,
             standing: Standing::new(config.max_circuits, config.max_circuits_per_peer),
-            reservations: HashMap::new(),
         })
     }
 
@@ -270,12 +268,11 @@ impl Running {
             } => {
                 self.places.closed(peer_id, endpoint.get_remote_address());
                 metrics.connections.dec();
+                self.show_reservations();
                 if num_established == 0 {
                     metrics.peers.dec();
                     // A refusal that could not be said is not told.
                     self.circuits.limit(peer_id);
-                    self.reservations.remove(&peer_id);
-                    self.show_reservations();
                     tracing::debug!(peer = %peer_id, "a peer has gone");
                 }
             }
@@ -307,17 +304,7 @@ impl Running {
     }
 
     fn show_reservations(&self) {
-        self.metrics.reservations.set(self.reservations.values().sum());
-    }
-
-    fn reservation_ended(&mut self, peer: PeerId) {
-        if let Some(count) = self.reservations.get_mut(&peer) {
-            *count -= 1;
-            if *count <= 0 {
-                self.reservations.remove(&peer);
-            }
-        }
-        self.show_reservations();
+        self.metrics.reservations.set(self.places.held() as i64);
     }
 
     fn on_relay(&mut self, event: relay::Event) {
@@ -325,9 +312,8 @@ impl Running {
         match event {
             relay::Event::ReservationReqAccepted { src_peer_id, renewed } => {
                 metrics.reservations_accepted.inc();
+                self.show_reservations();
                 if !renewed {
-                    *self.reservations.entry(src_peer_id).or_default() += 1;
-                    self.show_reservations();
                     tracing::info!(peer = %src_peer_id, "a peer has reserved a place");
                 }
             }
@@ -337,10 +323,10 @@ impl Running {
                 Metrics::refused(&metrics.reservations_refused, &reason);
                 tracing::debug!(peer = %src_peer_id, reason, "a reservation was refused");
             }
-            relay::Event::ReservationClosed { src_peer_id } => self.reservation_ended(src_peer_id),
+            // That a reservation was closed is said of every connection that ends; the places know which of them had one.
             relay::Event::ReservationTimedOut { src_peer_id } => {
                 self.places.expired(src_peer_id);
-                self.reservation_ended(src_peer_id);
+                self.show_reservations();
             }
             relay::Event::CircuitReqAccepted {
                 src_peer_id,

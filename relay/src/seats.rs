@@ -49,6 +49,11 @@ impl Seats {
         }))
     }
 
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.0.lock().all
+    }
+
     /// A place for `source`.
     pub(crate) fn take(&self, source: Source) -> Result<Seat, Full> {
         let mut taken = self.0.lock();
@@ -115,6 +120,7 @@ mod tests {
             let seats = Seats::new(ALL, SHARE);
             let mut sitting: Vec<(u8, Seat)> = Vec::new();
             for (who, comes) in steps {
+                prop_assert_eq!(seats.taken(), sitting.len());
                 let mine = sitting.iter().filter(|(other, _)| *other == who).count();
                 if !comes {
                     if let Some(at) = sitting.iter().position(|(other, _)| *other == who) {

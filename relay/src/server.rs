@@ -17,6 +17,7 @@ use agentanycast_program::{
 use anyhow::Context as _;
 use tokio::{
     net::TcpListener,
+    signal::unix::{SignalKind, signal},
     task::JoinHandle,
     time::{MissedTickBehavior, interval},
 };
@@ -60,11 +61,17 @@ fn run_process(config: Config) -> anyhow::Result<()> {
 
 async fn run(config: Config) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut relay = Relay::start(&config).await?;
     relay.announce()?;
-    tokio::select! {
-        () = stop.asked() => {}
-        part = relay.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
+    loop {
+        tokio::select! {
+            () = stop.asked() => break,
+            Some(()) = hangup.recv() => {
+                tracing::info!("SIGHUP: the relay reads no file again; restart it to change its settings");
+            }
+            part = relay.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
+        }
     }
     tracing::info!("stopping");
     if tokio::time::timeout(STOP_WITHIN, relay.stop()).await.is_err() {

@@ -106,10 +106,10 @@ pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
         statements.extend_from_slice(&one.to_bytes());
     }
     let write = |action, to: &Path, bytes: &[u8]| {
-        replace(to, bytes).map_err(|source| KeyError::Io {
+        replace(to, bytes).map_err(|cause| KeyError::Io {
             path: to.to_owned(),
             action,
-            source,
+            cause,
         })
     };
     write("keep the old key", &beside(path, ".old"), &encoded(&old)?)?;

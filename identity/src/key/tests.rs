@@ -163,6 +163,9 @@ fn a_file_in_the_way_of_the_directory_is_an_error() {
     fs::write(home.path().join("file"), "").unwrap();
     let error = load_or_create(&home.path().join("file/key")).unwrap_err();
     assert!(matches!(error, KeyError::Io { .. }), "{error}");
+    // What prints an error with its sources says the reason once.
+    assert!(std::error::Error::source(&error).is_none());
+    assert!(error.to_string().contains("Not a directory"), "{error}");
 }
 
 #[test]

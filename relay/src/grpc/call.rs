@@ -77,11 +77,13 @@ pub(super) fn caller(
 
 /// A refusal as gRPC says it.
 pub(super) fn status(error: &Failed) -> Status {
-    let text = error.to_string();
     match error {
         Failed::Refused(refused) => refusal(refused),
         // It took effect, so no code that makes a client try again and hide it: what is lost is what a restart keeps.
-        Failed::Store(_) => Status::data_loss(text),
+        // Where its store is, and what is wrong with it, is for the operator, who has it in the log.
+        Failed::Store(_) => Status::data_loss(
+            "the change counts, but will be lost when this relay is restarted: its store has failed; tell whoever runs it",
+        ),
     }
 }
 

@@ -57,11 +57,22 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// On the port of the directory.
 pub(super) async fn not_found(uri: Uri) -> ApiError {
+    nothing_at(&uri, "/api/v1/openapi.json lists what there is")
+}
+
+/// On the port of the metrics.
+pub(super) async fn not_monitored(uri: Uri) -> ApiError {
+    nothing_at(
+        &uri,
+        "/health and /metrics are here, the directory is on the port of --api-listen",
+    )
+}
+
+fn nothing_at(uri: &Uri, instead: &str) -> ApiError {
     let path: String = uri.path().chars().take(100).collect();
-    ApiError::not_found(format!(
-        "there is no {path}; /api/v1/openapi.json lists what there is"
-    ))
+    ApiError::not_found(format!("there is no {path}; {instead}"))
 }
 
 pub(super) async fn not_allowed(method: Method, uri: Uri) -> ApiError {

@@ -14,8 +14,15 @@ use crate::federation::{merge::Nanos, sync::Peer};
 /// The content type of Prometheus text in its OpenMetrics form.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Without the reason, which is in the log.
+const STORE_FAILED: &str = "the store has failed: what is registered works, and is lost at a restart; the log says why; \
+    mend the disk and restart the relay";
+
 pub(super) async fn metrics(State(face): State<Face>) -> Response {
-    let text = face.0.handle.metrics().text();
+    let metrics = face.0.handle.metrics();
+    let peers = face.0.peers.all();
+    metrics.federation(peers.iter().map(Peer::health));
+    let text = metrics.text();
     ([(CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }
 
@@ -32,8 +39,11 @@ pub(super) async fn health(State(face): State<Face>) -> Response {
 pub(super) fn summary(face: &Face) -> Value {
     let shared = &face.0;
     let peers = shared.peers.all();
-    let problems = face.problems();
+    let mut problems = face.problems();
     let store_works = shared.handle.store().is_none_or(crate::store::Store::works);
+    if !store_works {
+        problems.push(STORE_FAILED.to_owned());
+    }
     let failing = peers.iter().any(|peer| peer.health().is_failing());
     let status = match (store_works, failing || !problems.is_empty()) {
         (false, _) => "unhealthy",

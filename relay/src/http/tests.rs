@@ -82,6 +82,12 @@ async fn health_says_what_works() {
     assert_eq!(value["federation"]["peers"], 0);
     assert_eq!(value["libp2p"]["connected_peers"], 0);
     assert!(value["uptime_seconds"].is_u64() && value["version"].is_string());
+    let (status, value) = json(&router, "/nope").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        value["error"]["message"],
+        "there is no /nope; /health and /metrics are here, the directory is on the port of --api-listen"
+    );
     face.problem("API_ADDR: taken".into());
     let (status, value) = json(&router, "/health").await;
     assert_eq!(

@@ -13,7 +13,7 @@ use libp2p::{
     swarm::{self, NetworkBehaviour},
 };
 
-use super::{NetConfig, circuits::Circuits, meter::Meter, places::Places, transport};
+use super::{NetConfig, circuits::Circuits, dials, meter::Meter, places::Places, transport};
 use crate::metrics::Metrics;
 
 /// A connection without a reservation or a circuit is closed after this time.
@@ -51,6 +51,7 @@ const MAX_NEGOTIATING_INBOUND: usize = 256;
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]
 pub(super) struct Behaviour {
     door: door::Behaviour,
+    dials: dials::Behaviour,
     limits: connection_limits::Behaviour,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
@@ -88,6 +89,7 @@ pub(super) fn swarm(
     };
     let behaviour = Behaviour {
         door: door::Behaviour::new(door),
+        dials: dials::Behaviour,
         limits: connection_limits::Behaviour::new(limits),
         identify: identify::Behaviour::new(identify),
         ping: ping::Behaviour::default(),

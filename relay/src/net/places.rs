@@ -120,6 +120,11 @@ impl Places {
         }
     }
 
+    /// How many are held.
+    pub(super) fn held(&self) -> usize {
+        self.lock().seats.taken()
+    }
+
     /// The setting that the peer was refused by, once; none when it was another limit.
     pub(super) fn limit(&self, peer: PeerId) -> Option<&'static str> {
         let refused = self.lock().peers.get_mut(&peer)?.refused.take()?;
@@ -207,6 +212,20 @@ mod tests {
         assert!(!places.ask(peer, &remote), "it has gone");
         places.closed(waiting, &other);
         assert!(places.lock().peers.is_empty());
+    }
+
+    #[test]
+    fn a_connection_without_a_place_takes_none_with_it() {
+        let places = Places::new(2, 2);
+        let lines = [at("/ip4/192.0.2.1/tcp/1"), at("/ip4/192.0.2.1/udp/2/quic-v1")];
+        let peer = comes(&places, &lines[0]);
+        assert_eq!(places.held(), 0);
+        assert!(places.ask(peer, &lines[0]));
+        places.opened(peer, &lines[1]);
+        places.closed(peer, &lines[1]);
+        assert_eq!(places.held(), 1);
+        places.closed(peer, &lines[0]);
+        assert_eq!(places.held(), 0);
     }
 
     #[test]

@@ -17,6 +17,27 @@ use tokio::process::{Child, Command};
 use crate::{read, top};
 
 const RULES: &str = "deploy/prometheus/alerts.yml";
+/// One federation peer that is down, as a relay counts it; a relay whose peers do well, or come back, is none of the
+/// operator's concern.
+const ONE_RELAY_IS_DOWN: &str = r#"
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'federation_peers{instance="a", state="failing"}', values: '0 1x40'}
+      - {series: 'federation_peers{instance="a", state="healthy"}', values: '2 1x40'}
+      - {series: 'federation_peers{instance="b", state="failing"}', values: '0x10 1x5 0x25'}
+      - {series: 'federation_peers{instance="b", state="healthy"}', values: '2x40'}
+    alert_rule_test:
+      - {eval_time: 5m, alertname: AgentAnycastFederationFails, exp_alerts: []}
+      - eval_time: 20m
+        alertname: AgentAnycastFederationFails
+        exp_alerts:
+          - exp_labels: {instance: a, state: failing, severity: warning}
+            exp_annotations:
+              summary: "1 other relays do not agree with relay a"
+              description: "/health and the dashboard say with whom and why."
+"#;
+
 const DASHBOARDS: [&str; 2] = ["deploy/grafana/node.json", "deploy/grafana/relay.json"];
 
 #[derive(Deserialize)]
@@ -212,4 +233,27 @@ async fn every_expression_finds_its_figures() {
     // Nothing is wrong, so nobody is told anything.
     let firing = prometheus.query(r#"ALERTS{alertstate="firing"}"#).await;
     assert_eq!(firing, Value::Array(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_federation_peer_that_is_down_is_told() {
+    if !is_installed("promtool") {
+        return lacking("no promtool is installed (Debian: apt-get install prometheus)");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let cases = home.path().join("cases.yml");
+    let rules = top().join(RULES);
+    std::fs::write(
+        &cases,
+        format!("rule_files: [{}]{ONE_RELAY_IS_DOWN}", rules.display()),
+    )
+    .unwrap();
+    let tested = Command::new("promtool")
+        .args(["test", "rules"])
+        .arg(&cases)
+        .output()
+        .await
+        .unwrap();
+    let said = [tested.stdout, tested.stderr].concat();
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&said));
 }

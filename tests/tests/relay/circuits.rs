@@ -9,7 +9,10 @@ use libp2p::{
     identify,
     multiaddr::Protocol,
     noise, ping, relay,
-    swarm::{NetworkBehaviour, SwarmEvent},
+    swarm::{
+        NetworkBehaviour, SwarmEvent,
+        dial_opts::{DialOpts, PeerCondition},
+    },
     tcp, yamux,
 };
 
@@ -79,17 +82,22 @@ pub(crate) async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: Peer
     within("the circuit works or fails", outcome).await
 }
 
-/// Waits until a figure has come up to `least`: a peer may have its answer before the relay has counted it.
-pub(crate) async fn at_least(relay: &Relay, name: &str, least: f64) {
+/// Waits until a figure is as it should be: a peer may have its answer before the relay has counted it.
+async fn until(relay: &Relay, name: &str, is_right: impl Fn(f64) -> bool) {
     eventually(name, || async {
         let (_, text) = relay.get(relay.metrics, "/metrics").await;
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.parse::<f64>().ok())
-            .filter(|figure| *figure >= least)
+            .filter(|figure| is_right(*figure))
     })
     .await;
+}
+
+/// Waits until a figure has come up to `least`.
+pub(crate) async fn at_least(relay: &Relay, name: &str, least: f64) {
+    until(relay, name, |figure| figure >= least).await;
 }
 
 async fn through(relay: &Relay, listener_at: &str, dialer_at: &str) {
@@ -119,6 +127,42 @@ async fn a_peer_is_reached_over_tcp_and_quic() {
     through(&relay, &tcp, &quic).await;
     let stats = relay.api("/api/v1/stats").await;
     assert!(stats["relay"]["bytes"].as_u64().unwrap() > 100, "{stats}");
+}
+
+/// Goes on with the swarm while something else is waited for.
+async fn meanwhile(swarm: &mut Swarm<Peer>, wait: impl Future<Output = ()>) {
+    tokio::select! {
+        () = async { loop { swarm.select_next_some().await; } } => {}
+        () = wait => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_outlives_another_connection_of_its_peer() {
+    let relay = Relay::builder().start().await;
+    let [tcp, quic] = [0, 1].map(|at| relay.addresses[at].parse::<Multiaddr>().unwrap());
+    let mut swarm = peer();
+    assert!(reserves(&mut swarm, &tcp).await);
+    // With the third one the end of the second was dealt with.
+    for _ in 0..2 {
+        meanwhile(
+            &mut swarm,
+            until(&relay, "libp2p_connections", |count| count == 1.0),
+        )
+        .await;
+        let dial = DialOpts::peer_id(relay.id().parse().unwrap())
+            .addresses(vec![quic.clone()])
+            .condition(PeerCondition::Always)
+            .build();
+        let another = dial.connection_id();
+        swarm.dial(dial).unwrap();
+        meanwhile(&mut swarm, at_least(&relay, "libp2p_connections", 2.0)).await;
+        let stats = relay.api("/api/v1/stats").await;
+        assert_eq!(stats["relay"]["reservations"], 1, "{stats}");
+        swarm.close_connection(another);
+    }
+    drop(swarm);
+    until(&relay, "relay_reservations", |count| count == 0.0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -217,6 +217,8 @@ async fn a_relay_that_is_gone_is_said_to_be_and_found_again() {
         detail["healthy"] == false && detail["backoff_until"].is_string(),
         "{detail}"
     );
+    let failing = second.figure("federation_peers{state=\"failing\"}").await;
+    assert_eq!(failing, 1.0);
     first.restart().await;
     eventually("it answers again", || async {
         (second.health().await["status"] == "healthy").then_some(())

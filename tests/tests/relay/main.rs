@@ -10,10 +10,12 @@
 
 mod agents;
 mod anycast;
+mod autonat;
 mod away;
 mod ceilings;
 mod circuits;
 mod dashboard;
+mod disk;
 mod faces;
 mod federation;
 mod interfaces;

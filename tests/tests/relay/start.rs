@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use agentanycast_tests::{Relay, process};
+use agentanycast_tests::{Relay, eventually, process};
+use rustix::process::{Signal, kill_process};
 use tokio::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,4 +74,16 @@ async fn a_taken_port_of_the_registry_is_the_end() {
         .await;
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains(&bare));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hangup_is_said_and_not_the_end() {
+    let mut relay = Relay::builder().start().await;
+    let said = |relay: &Relay| relay.log().matches("SIGHUP: ").count();
+    for times in 1..=2 {
+        kill_process(relay.pid(), Signal::HUP).unwrap();
+        eventually("it is said", || async { (said(&relay) == times).then_some(()) }).await;
+    }
+    assert_eq!(relay.health().await["status"], "healthy");
+    relay.stop().await;
 }
