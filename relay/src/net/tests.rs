@@ -1,5 +1,7 @@
 //! What is listened on, and what others are told.
 
+use libp2p::{SwarmBuilder, swarm::dummy, tcp, yamux};
+
 use super::*;
 
 fn addr(text: &str) -> Multiaddr {
@@ -84,11 +86,21 @@ async fn who_comes_while_the_relay_starts_is_served() {
     let metrics = Arc::new(Metrics::default());
     let mut running = Running::new(&config(&[]), Arc::clone(&metrics)).unwrap();
     let at = running.listen(&addr("/ip4/127.0.0.1/tcp/0")).await.unwrap();
-    // What dials like a peer is at hand: another relay.
-    let mut early = Running::new(&config(&[]), Arc::default()).unwrap();
-    let peer = *early.swarm.local_peer_id();
-    early.swarm.dial(at[0].clone()).unwrap();
-    let early = tokio::spawn(early.run());
+    let mut early = SwarmBuilder::with_new_identity()
+        .with_tokio()
+        .with_tcp(tcp::Config::new(), noise::Config::new, yamux::Config::default)
+        .unwrap()
+        .with_behaviour(|_| dummy::Behaviour)
+        .unwrap()
+        .with_swarm_config(|config| config.with_idle_connection_timeout(Duration::from_mins(1)))
+        .build();
+    let peer = *early.local_peer_id();
+    early.dial(at[0].clone()).unwrap();
+    let early = tokio::spawn(async move {
+        loop {
+            early.select_next_some().await;
+        }
+    });
     let deadline = Instant::now() + Duration::from_mins(1);
     while metrics.connections.get() == 0 {
         assert!(Instant::now() < deadline, "the connection was lost");
