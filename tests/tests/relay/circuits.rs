@@ -147,7 +147,7 @@ async fn a_place_outlives_another_connection_of_its_peer() {
     for _ in 0..2 {
         meanwhile(
             &mut swarm,
-            until(&relay, "libp2p_connections", |count| count == 1.0),
+            until(&relay, "libp2p_connections", |count| (0.5..1.5).contains(&count)),
         )
         .await;
         let dial = DialOpts::peer_id(relay.id().parse().unwrap())
@@ -162,7 +162,7 @@ async fn a_place_outlives_another_connection_of_its_peer() {
         swarm.close_connection(another);
     }
     drop(swarm);
-    until(&relay, "relay_reservations", |count| count == 0.0).await;
+    until(&relay, "relay_reservations", |count| count < 0.5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -218,7 +218,7 @@ async fn a_relay_that_is_gone_is_said_to_be_and_found_again() {
         "{detail}"
     );
     let failing = second.figure("federation_peers{state=\"failing\"}").await;
-    assert_eq!(failing, 1.0);
+    assert!((0.5..1.5).contains(&failing), "{failing}");
     first.restart().await;
     eventually("it answers again", || async {
         (second.health().await["status"] == "healthy").then_some(())
