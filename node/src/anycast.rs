@@ -121,6 +121,8 @@ struct Inner {
     routes: Routes,
     cache: Mutex<Cache>,
     searches: Semaphore,
+    /// Held while it is waited for who is there.
+    dialling: tokio::sync::Mutex<()>,
     card: watch::Sender<Edition>,
     presence: Mutex<Presence>,
     /// Whether the agent is there, as others are told.
@@ -229,6 +231,7 @@ pub fn start(
         routes: parts.routes,
         cache: Mutex::new(Cache::new(parts.cache_ttl)),
         searches: Semaphore::new(SEARCHES),
+        dialling: tokio::sync::Mutex::default(),
         card: watch::Sender::new(Edition::default()),
         presence: Mutex::new(Presence::default()),
         is_there: watch::Sender::new(false),
@@ -400,9 +403,6 @@ impl Anycast {
     /// nobody anything; that they are there does. Waits for the first when nobody is known to be.
     async fn see_who_is_there(&self, kept: &Kept) {
         let inner = &self.inner;
-        if !kept.is_new {
-            return;
-        }
         let me = inner.net.local_peer();
         let (now, mut is_known) = (inner.routes.start.elapsed(), false);
         let mut away: Vec<(PeerId, Vec<String>)> = Vec::new();
@@ -412,15 +412,22 @@ impl Anycast {
             for found in others.filter(|found| board.is_open(now, found.peer)) {
                 let is_there = inner.net.is_connected(found.peer);
                 is_known |= is_there || board.standing(found.peer).latency.is_some();
-                if !is_there && away.len() < DIALLED {
+                if kept.is_new && !is_there && away.len() < DIALLED {
                     away.push((found.peer, found.addresses.clone()));
                 }
             }
         }
+        if is_known && !kept.is_new {
+            return;
+        }
         let dialled = dial_all(inner.net.clone(), away);
         if is_known {
             tokio::spawn(dialled);
-        } else {
+            return;
+        }
+        // Whoever comes meanwhile knows nobody either, and waits for what comes of it.
+        let _turn = inner.dialling.lock().await;
+        if kept.is_new {
             dialled.await;
         }
     }

@@ -150,7 +150,8 @@ async fn made_up_agents_take_no_tasks() {
     }
     let sender = daemon(&[&relay]).start().await;
     let node = sender.node().await;
-    for number in 0..20 {
+    // All at once too, when nobody is known yet.
+    let done = async |number: usize| {
         let text = format!("{number}");
         let handle = node
             .send_task(Target::skill("serve"), text.as_str())
@@ -162,7 +163,10 @@ async fn made_up_agents_take_no_tasks() {
             handle.snapshot().await.unwrap().assignee.as_ref(),
             Some(honest.peer_id())
         );
-    }
+        assert!(task.attempts.is_empty(), "{:?}", task.attempts);
+    };
+    futures::future::join_all((0..20).map(&done)).await;
+    done(20).await;
 }
 
 /// A registry that answers with an agent of a million empty skills, 2 MB that would be 100 MB, is not read.
