@@ -111,6 +111,7 @@ struct Shared {
     health: Health,
     cors: Option<CorsLayer>,
     requests: Arc<Requests>,
+    grpc: Grpc,
     stop: CancellationToken,
 }
 
@@ -133,26 +134,25 @@ pub fn router(
         cors: cors(&config.cors_origins),
         config,
         requests,
+        grpc,
         stop,
     }));
     // One service, not a stack of layers: each layer of axum costs allocations for every request, and a poll whenever one
     // goes on, together more than what is done here.
     Router::new().fallback_service(service_fn(move |request: Request| {
-        let (front, grpc) = (front.clone(), grpc.clone());
-        async move { Ok::<_, Infallible>(front.serve(grpc, request).await) }
+        let front = front.clone();
+        async move { Ok::<_, Infallible>(front.serve(request).await) }
     }))
 }
 
 impl Front {
     /// Answers a request, and sees to what surrounds an answer.
-    async fn serve(self, grpc: Grpc, request: Request) -> Response {
-        let front = self.clone();
-        let response = leftover::answer(request, async move |request| match &front.0.cors {
-            None => front.extended(grpc, request).await,
+    async fn serve(&self, request: Request) -> Response {
+        let response = leftover::answer(request, async |request| match &self.0.cors {
+            None => self.extended(request).await,
             Some(cors) => {
-                let inner = service_fn(|request: Request| {
-                    let (front, grpc) = (front.clone(), grpc.clone());
-                    async move { Ok::<_, Infallible>(front.extended(grpc, request).await) }
+                let inner = service_fn(|request: Request| async move {
+                    Ok::<_, Infallible>(self.extended(request).await)
                 });
                 let Ok(response) = cors.layer(inner).oneshot(request).await;
                 response
@@ -164,10 +164,10 @@ impl Front {
     }
 
     /// Answers, and says which extensions that activated.
-    async fn extended(&self, grpc: Grpc, request: Request) -> Response {
+    async fn extended(&self, request: Request) -> Response {
         let activated = extensions::activated(&self.0.config, request.headers());
         let mut response = match calls::version(&request) {
-            Some(version) => Box::pin(calls::answer(self, grpc, version, request)).await,
+            Some(version) => Box::pin(calls::answer(self, version, request)).await,
             None => answer(self, request).await,
         };
         response.headers_mut().extend(activated);

@@ -28,8 +28,7 @@ const SERVICES: [(Version, &str); 2] = [
     (Version::V03, "/a2a.v1.A2AService/"),
 ];
 
-/// The services that calls go to. Cheap to clone.
-#[derive(Clone)]
+/// The services that calls go to.
 pub(super) struct Grpc {
     new: A2aServiceServer<Service>,
     old: OldServer<Service>,
@@ -60,12 +59,7 @@ pub(super) fn version(request: &Request) -> Option<Version> {
     found.map(|(version, _)| version)
 }
 
-pub(super) async fn answer(
-    front: &Front,
-    mut grpc: Grpc,
-    version: Version,
-    mut request: Request,
-) -> Response {
+pub(super) async fn answer(front: &Front, version: Version, mut request: Request) -> Response {
     if !may_page_call(&front.0.config, &request) {
         return Refusal::foreign_page().grpc();
     }
@@ -92,8 +86,8 @@ pub(super) async fn answer(
         Err(error) => return status::of(version, &error).into_http(),
     };
     let Ok(response) = match version {
-        Version::V03 => grpc.old.call(request).await,
-        Version::V10 => grpc.new.call(request).await,
+        Version::V03 => front.0.grpc.old.clone().call(request).await,
+        Version::V10 => front.0.grpc.new.clone().call(request).await,
     };
     let response = response.map(Body::new);
     place.forget_body();
