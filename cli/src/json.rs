@@ -148,6 +148,7 @@ pub(crate) fn network(network: &Network) -> Value {
     let relay = |relay: &Relay| {
         json!({
             "peer_id": id(&relay.id),
+            "address": relay.address,
             "place": relay.state.to_string(),
             "since": time(relay.since),
             "renewed_at": time(relay.renewed_at),

@@ -43,9 +43,11 @@ pub(crate) fn complain(text: &str) -> io::Result<()> {
     writeln!(io::stderr().lock(), "{}", printable(text))
 }
 
-/// Without the control characters by which a text from outside could drive the terminal.
+/// Without the control characters by which a text from outside could drive the terminal, and without those that change
+/// the direction of what stands beside it (Unicode's `Bidi_Control`).
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let drives = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let drives = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || turns(c);
     if text.contains(drives) {
         text.replace(drives, "\u{fffd}").into()
     } else {
@@ -156,6 +158,7 @@ mod tests {
     fn a_text_from_outside_cannot_drive_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\tc\n"), "a\u{fffd}[2Jb\tc\n");
         assert_eq!(brief("a\n\n b\u{7}"), "a b\u{fffd}");
+        assert_eq!(flat("good \u{202e}live\u{2069}"), "good \u{fffd}live\u{fffd}");
         assert_eq!(brief(&"x".repeat(100)).chars().count(), 72);
     }
 }

@@ -297,6 +297,7 @@ pub fn load_from_process<C>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
 ) -> Result<Loaded<C>, ConfigError> {
+    check_names(program, std::env::vars_os().map(|(name, _)| name))?;
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     load(
         program,
@@ -305,6 +306,26 @@ pub fn load_from_process<C>(
         read_file,
         std::env::home_dir().as_deref(),
     )
+}
+
+/// Refuses a variable that is called almost like a setting's. Others that begin alike may be another program's.
+fn check_names<C>(program: &Program<C>, names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
+    let known = || program.keys.iter().filter_map(|key| key.variable);
+    for name in names {
+        let Some(given) = name.to_str().and_then(|name| name.strip_prefix(program.prefix)) else {
+            continue;
+        };
+        if known().any(|name| name == given) {
+            continue;
+        }
+        if let Some(meant) = error::misspelt(given, known()) {
+            return Err(ConfigError::UnknownVariable {
+                name: format!("{}{}", program.prefix, given.escape_debug()),
+                meant: format!("{}{meant}", program.prefix),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn environment<C>(program: &Program<C>, env: impl Fn(&str) -> Option<String>) -> Vec<Entry<C>> {

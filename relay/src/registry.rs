@@ -62,6 +62,14 @@ pub struct Caller {
     pub proof: Option<RegistryProof>,
 }
 
+/// Where an entry came from.
+#[derive(Clone, Copy)]
+struct Came {
+    /// Whose share it takes.
+    source: Option<(Source, Kind)>,
+    crowd: Crowd,
+}
+
 /// The table with its rules.
 #[derive(Debug)]
 pub struct Registry {
@@ -136,7 +144,9 @@ impl Registry {
         };
         let proofs = caller.proof.into_iter().collect();
         let me = Arc::clone(&self.me);
-        let record = self.record(agent, me, stamp, [now, now, expires], proofs, source)?;
+        let crowd = self.crowd((&agent.peer, &me), source);
+        let came = Came { source, crowd };
+        let record = self.record(agent, me, stamp, [now, now, expires], proofs, came)?;
         self.table.put(record, now);
         Ok(expires)
     }
@@ -187,7 +197,11 @@ impl Registry {
         }
         let times = [now, live.registered, record.expires];
         let origin = Arc::clone(&record.origin);
-        let fewer = self.record(agent, origin, stamp, times, proofs, record.source)?;
+        let came = Came {
+            source: record.source,
+            crowd: live.place.class.crowd(),
+        };
+        let fewer = self.record(agent, origin, stamp, times, proofs, came)?;
         self.table.put(fewer, now);
         Ok(())
     }
@@ -328,8 +342,9 @@ impl Registry {
         stamp: Stamp,
         [now, registered, expires]: [Nanos; 3],
         proofs: Vec<RegistryProof>,
-        source: Option<(Source, Kind)>,
+        came: Came,
     ) -> Result<Record, Refused> {
+        let Came { source, crowd } = came;
         let federated = origin != self.me;
         let verified = stamp.proven_ms > 0;
         let shown = if federated { &*origin } else { "" };
@@ -353,7 +368,6 @@ impl Registry {
         };
         self.room(now, wanted)?;
         let slot = self.table.slot_of(&peer, &origin);
-        let crowd = self.crowd((&peer, &origin), source);
         // No life that somebody claims makes an entry fresher than now.
         let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now);
         let place = Table::place(slot, Class::new(federated, verified, crowd, renewed), registered);

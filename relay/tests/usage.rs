@@ -45,3 +45,36 @@ fn a_wrong_word_is_one_line_and_exit_code_2() {
         );
     }
 }
+
+#[test]
+fn a_variable_that_is_called_almost_like_a_setting_is_told() {
+    let with = |name: &str| {
+        let relay = env!("CARGO_BIN_EXE_agentanycast-relay");
+        let mut command = Command::new(relay);
+        command
+            .env_clear()
+            .env(name, "x")
+            .arg("--print-config")
+            .output()
+            .unwrap()
+    };
+    let wrong = with("AGENTANYCAST_RELAY_ANOUNCE");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8_lossy(&wrong.stderr),
+        "agentanycast-relay: environment AGENTANYCAST_RELAY_ANOUNCE is not known; did you mean \
+         AGENTANYCAST_RELAY_ANNOUNCE?\n"
+    );
+    // Somebody else's.
+    assert!(with("AGENTANYCAST_RELAY_IMAGE").status.success());
+}
+
+#[test]
+fn a_negative_number_is_a_value() {
+    let output = relay(&["--max-reservations", "-1"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("max_reservations: \"-1\"") && said.contains("from 0"),
+        "{said}"
+    );
+}

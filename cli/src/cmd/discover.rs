@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::{args::DiscoverArgs, context::Context, failure::Failure, json, output};
 
 pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Failure> {
+    let tags = once_each(args.tags)?;
     let node = context.connect().await?;
-    let tags: BTreeMap<String, String> = args.tags.into_iter().collect();
     let found = node.discover(&args.skill, &tags, args.limit.into()).await?;
     if context.json {
         return Ok(output::json(&Value::Array(
@@ -21,6 +21,20 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
     }
     let rows: Vec<_> = found.into_iter().map(|agent| row(agent, &args.skill)).collect();
     Ok(output::table(["PEER", "AGENT", "TAGS", "DESCRIPTION"], &rows)?)
+}
+
+/// A skill has one value of a tag, so nobody has two.
+fn once_each(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+    let mut tags = BTreeMap::new();
+    for (key, value) in given {
+        if let Some(first) = tags.insert(key.clone(), value.clone()) {
+            let both = format!("--tag {key}={first} and --tag {key}={value}");
+            return Err(Failure::usage(format!(
+                "{both}: a skill has one value of each tag; give one"
+            )));
+        }
+    }
+    Ok(tags)
 }
 
 fn nobody(skill: &str, tags: &BTreeMap<String, String>) -> String {
@@ -50,6 +64,19 @@ fn row(agent: DiscoveredAgent, asked: &str) -> [String; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_is_given_once() {
+        let given = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            once_each(pairs.collect())
+        };
+        assert_eq!(given(&[("lang", "de"), ("tier", "1")]).unwrap().len(), 2);
+        let error = format!("{:?}", given(&[("lang", "de"), ("lang", "fr")]).unwrap_err());
+        assert!(error.contains("lang=de") && error.contains("lang=fr"), "{error}");
+    }
 
     #[test]
     fn what_was_asked_for_is_said() {

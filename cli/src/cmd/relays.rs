@@ -13,7 +13,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     } else {
         let rows = network.relays.into_iter().map(|relay| {
             [
-                relay.id.map(|id| id.to_string()).unwrap_or_default(),
+                relay
+                    .id
+                    .map_or_else(|| output::flat(&relay.address), |id| id.to_string()),
                 relay.state.to_string(),
                 output::ago(relay.since),
                 output::ahead(relay.next_try),

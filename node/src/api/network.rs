@@ -45,7 +45,8 @@ fn place(relay: net::RelaySnapshot) -> RelayPlace {
         net::ReservationState::Away => PlaceState::Away,
     };
     RelayPlace {
-        relay_peer_id: relay.relay.to_string(),
+        relay_peer_id: relay.relay.map(|relay| relay.to_string()).unwrap_or_default(),
+        address: relay.address.unwrap_or_default(),
         state: state as i32,
         since: relay.since.map(Into::into),
         renewed_at: relay.renewed.map(Into::into),

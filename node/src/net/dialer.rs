@@ -63,6 +63,8 @@ struct State {
     failures: u32,
     /// Why the last of them did; empty if none did.
     last_error: String,
+    /// Who was there last.
+    led_to: Option<PeerId>,
 }
 
 /// How it stands with an attempt to reach somebody.
@@ -163,6 +165,14 @@ impl Dialer {
                 .any(|state| state.pinned && there(state.phase))
     }
 
+    /// `target`, by the peer if it is known who is there.
+    pub(super) fn who_is_at(&self, target: &Target) -> Target {
+        let state = self.targets.get(target);
+        state
+            .and_then(|state| state.led_to)
+            .map_or_else(|| target.clone(), Target::Peer)
+    }
+
     /// Attempts at `target` that failed since its last connection.
     pub(super) fn failures(&self, target: &Target) -> u32 {
         self.targets.get(target).map_or(0, |state| state.failures)
@@ -260,6 +270,7 @@ impl Dialer {
             state.phase = Phase::Connected { peer, since: now };
             state.failures = 0;
             state.last_error.clear();
+            state.led_to = Some(peer);
         }
     }
 
@@ -336,6 +347,7 @@ impl Dialer {
                 delay: FIRST_DELAY,
                 failures: 0,
                 last_error: String::new(),
+                led_to: None,
             }
         })
     }

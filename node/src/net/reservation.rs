@@ -14,7 +14,7 @@ use std::{
 use agentanycast_identity::PeerId;
 use libp2p::{Multiaddr, core::transport::ListenerId};
 
-use super::jitter::spread;
+use super::{dialer::Target, jitter::spread};
 
 /// Places that are kept: one, and one more that works on when the first relay goes.
 pub(super) const MAX_PLACES: usize = 2;
@@ -36,7 +36,7 @@ const MAX_ADDRESSES: usize = 8;
 pub(super) struct Reservations {
     relays: BTreeMap<PeerId, Relay>,
     /// Bootstrap peers that were not reached, and why: they may be relays.
-    missing: BTreeMap<PeerId, String>,
+    missing: BTreeMap<Target, String>,
     unwanted: bool,
 }
 
@@ -100,8 +100,10 @@ pub enum ReservationState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelaySnapshot {
-    /// Who.
-    pub relay: PeerId,
+    /// Who; none while nobody has answered at `address`.
+    pub relay: Option<PeerId>,
+    /// The bootstrap address, where it does not say who is there and nobody has answered yet.
+    pub address: Option<String>,
     /// How it stands.
     pub state: ReservationState,
     /// Since when the place is held.
@@ -117,9 +119,14 @@ pub struct RelaySnapshot {
 }
 
 impl RelaySnapshot {
-    fn away(relay: PeerId, last_error: Option<String>) -> Self {
+    fn away(target: Target, last_error: Option<String>) -> Self {
+        let (relay, address) = match target {
+            Target::Peer(relay) => (Some(relay), None),
+            Target::Address(address) => (None, Some(address)),
+        };
         Self {
             relay,
+            address,
             state: ReservationState::Away,
             since: None,
             renewed: None,
@@ -137,13 +144,18 @@ impl Reservations {
     }
 
     /// A bootstrap peer was dialled in vain.
-    pub(super) fn not_reached(&mut self, peer: PeerId, why: String) {
-        self.missing.insert(peer, why);
+    pub(super) fn not_reached(&mut self, target: Target, why: String) {
+        self.missing.insert(target, why);
+    }
+
+    /// A dial led to somebody; whether that was not so before.
+    pub(super) fn reached(&mut self, target: &Target) -> bool {
+        self.missing.remove(target).is_some()
     }
 
     /// A connected relay offers places.
     pub(super) fn offered(&mut self, relay: PeerId) {
-        self.missing.remove(&relay);
+        self.reached(&Target::Peer(relay));
         let rank = self.relays.len();
         if rank >= MAX_RELAYS && !self.relays.contains_key(&relay) {
             return;
@@ -162,7 +174,7 @@ impl Reservations {
 
     /// A connected relay says that it offers no places (any more).
     pub(super) fn withdrawn(&mut self, relay: PeerId) {
-        self.missing.remove(&relay);
+        self.reached(&Target::Peer(relay));
         if let Some(relay) = self.relays.get_mut(&relay) {
             relay.offering = false;
         }
@@ -299,19 +311,17 @@ impl Reservations {
     pub(super) fn snapshot(&self, now: Instant, wall: SystemTime) -> Vec<RelaySnapshot> {
         let mut all: Vec<_> = self.relays.iter().collect();
         all.sort_by_key(|(_, relay)| (!matches!(relay.phase, Phase::Held(_)), relay.rank));
-        let known = all.into_iter().map(|(id, relay)| relay.snapshot(*id, now, wall));
-        let never = self
-            .missing
-            .iter()
-            .filter(|(id, _)| !self.relays.contains_key(id));
-        let never = never.map(|(id, _)| RelaySnapshot::away(*id, None));
-        let mut snapshots: Vec<_> = known.chain(never).collect();
-        for snapshot in &mut snapshots {
-            if let Some(why) = self.missing.get(&snapshot.relay) {
+        let known = all.into_iter().map(|(id, relay)| {
+            let mut snapshot = relay.snapshot(*id, now, wall);
+            if let Some(why) = self.missing.get(&Target::Peer(*id)) {
                 snapshot.last_error = Some(why.clone());
             }
-        }
-        snapshots
+            snapshot
+        });
+        let is_known = |target: &Target| matches!(target, Target::Peer(id) if self.relays.contains_key(id));
+        let never = self.missing.iter().filter(|(target, _)| !is_known(target));
+        let never = never.map(|(target, why)| RelaySnapshot::away(target.clone(), Some(why.clone())));
+        known.chain(never).collect()
     }
 
     fn at(&mut self, at: ListenerId) -> Option<&mut Relay> {
@@ -366,7 +376,7 @@ impl Relay {
     }
 
     fn snapshot(&self, id: PeerId, now: Instant, wall: SystemTime) -> RelaySnapshot {
-        let mut snapshot = RelaySnapshot::away(id, self.last_error.clone());
+        let mut snapshot = RelaySnapshot::away(Target::Peer(id), self.last_error.clone());
         match &self.phase {
             Phase::Held(place) => {
                 snapshot.state = ReservationState::Held;

@@ -84,6 +84,14 @@ pub enum ConfigError {
         /// The key that was perhaps meant.
         suggestion: Option<String>,
     },
+    /// A variable of the environment that is no setting, and is called almost like one.
+    #[error("environment {name} is not known; did you mean {meant}?")]
+    UnknownVariable {
+        /// Its name.
+        name: String,
+        /// The variable that was perhaps meant.
+        meant: String,
+    },
     /// A value of the wrong type or out of bounds.
     #[error("{key}: {value} ({origin}) is not allowed; it must be {allowed}")]
     BadValue {
@@ -165,6 +173,13 @@ pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> 
         .filter(|(likeness, _)| *likeness > ALIKE)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
+}
+
+/// The known name of which a name is a slip of the keyboard, if it is of one: a letter or two too many, too few, wrong or
+/// in the wrong order.
+pub(super) fn misspelt<'a>(given: &str, mut known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const SLIPS: usize = 2;
+    known.find(|name| strsim::osa_distance(given, name) <= SLIPS)
 }
 
 /// A value as an error shows it: quoted, on one line, not endless.

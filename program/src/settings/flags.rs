@@ -105,6 +105,8 @@ fn arg(flag: &'static Flag, default: &str) -> Arg {
     } else {
         arg
     };
+    // Else they would be taken for flags, and nobody would be told which value is wrong.
+    let arg = arg.allow_negative_numbers(true);
     let default = if default == "\"\"" || default == "[]" {
         String::new()
     } else {

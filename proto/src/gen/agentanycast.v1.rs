@@ -3882,6 +3882,10 @@ pub struct FederatedRegistration {
     /// How long it is valid from now on, in milliseconds, so that clocks need not agree. 0: see expires_at.
     #[prost(uint64, tag = "104")]
     pub remaining_ms: u64,
+    /// How many entries the address that it was registered from had at its origin when it came: 0 for less than 4, 1 for
+    /// less than 16, then 64, 256, 1024, and 5 for more. Those of a crowd are found after those of few.
+    #[prost(uint32, tag = "105")]
+    pub crowd: u32,
 }
 /// Generated client implementations.
 pub mod federation_service_client {
@@ -5043,6 +5047,7 @@ pub struct GetNetworkResponse {
 /// A relay, and the node's place (reservation) there.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RelayPlace {
+    /// Empty while nobody has answered at `address`.
     #[prost(string, tag = "1")]
     pub relay_peer_id: ::prost::alloc::string::String,
     #[prost(enumeration = "PlaceState", tag = "2")]
@@ -5061,6 +5066,9 @@ pub struct RelayPlace {
     /// Circuits through it.
     #[prost(string, repeated, tag = "7")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The bootstrap address, where it does not say who is there and nobody has answered yet; else empty.
+    #[prost(string, tag = "8")]
+    pub address: ::prost::alloc::string::String,
 }
 /// How a connected peer is reached.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -58,6 +58,7 @@ pub fn read(
         over,
         proven_ms,
         proofs,
+        crowd: told.crowd,
         via: via.cloned(),
         source,
     }

@@ -10,8 +10,8 @@ use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use prost::Message as _;
 
 use super::{
-    Agent, Kept, Refused, Registry, agent,
-    source::{Kind, Source},
+    Agent, Came, Crowd, Kept, Refused, Registry, agent,
+    source::{Kind, Source, is_pushed},
     table::{Live, Record},
     timestamp,
 };
@@ -45,6 +45,8 @@ pub struct Incoming {
     pub proven_ms: u64,
     /// What the peer has signed, when it is proven.
     pub proofs: Vec<RegistryProof>,
+    /// How crowded it was where it was registered from, as its origin says; of a stranger it is not believed.
+    pub crowd: u32,
     /// The relay that says so.
     pub via: Option<Arc<str>>,
     /// Where it comes from, when that is no relay of our choice.
@@ -119,6 +121,7 @@ impl Registry {
             .and_then(|slot| self.table.get(slot));
         if let Some(standing) = standing
             && !replaces(&Claim(stamp), Some(&Claim(standing.stamp())))
+            && !vouches(&incoming, stamp, standing)
         {
             let told_us = standing.via.is_some() && standing.via == incoming.via;
             // A stranger may give itself any name, and make us tell everybody large records by small ones.
@@ -206,7 +209,12 @@ impl Registry {
             self.tombstone(now, whose, stamp, incoming.proofs, source)?
         } else {
             let times = [now, incoming.registered, expires];
-            self.record(incoming.agent, origin, stamp, times, incoming.proofs, source)?
+            let crowd = match source {
+                Some((_, Kind::Pushed)) => self.crowd((&incoming.agent.peer, &origin), source),
+                _ => Crowd::told(incoming.crowd),
+            };
+            let came = Came { source, crowd };
+            self.record(incoming.agent, origin, stamp, times, incoming.proofs, came)?
         };
         Ok(Record {
             expires,
@@ -314,7 +322,7 @@ fn tell(record: &Record) -> Option<FederatedRegistration> {
         proofs: record.proofs.to_vec(),
         ..FederatedRegistration::default()
     };
-    if let Some(Live { answer, .. }) = &record.live {
+    if let Some(Live { answer, place, .. }) = &record.live {
         let said = answer.decode();
         told.skills = said.skills;
         told.agent_name = said.agent_name;
@@ -322,12 +330,19 @@ fn tell(record: &Record) -> Option<FederatedRegistration> {
         told.addresses = said.addresses;
         told.registered_at = said.registered_at;
         told.expires_at = said.expires_at;
+        told.crowd = place.class.crowd().degree();
         return Some(told);
     }
     told.tombstone = true;
     // To a relay that does not know tombstones it has expired long ago.
     told.expires_at = Some(timestamp(SECOND));
     record.stamp.over.then_some(told)
+}
+
+/// Whether a relay of our choice says what a stranger has said before: then it takes the place of that, and no stranger
+/// decides how crowded an entry is, or whose share it has.
+fn vouches(incoming: &Incoming, stamp: Stamp, standing: &Record) -> bool {
+    incoming.source.is_none() && is_pushed(standing.source) && stamp == standing.stamp()
 }
 
 /// A stamp by itself.

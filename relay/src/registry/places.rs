@@ -1,6 +1,6 @@
 //! Where entries stand in the index: sets of places, kept in the order in which discovery lists them.
 //!
-//! PURE. Proven before unproven, local before federated, those of sources that have few before those of a crowd, fresh
+//! PURE. Proven before unproven, those of sources that have few before those of a crowd, local before federated, fresh
 //! before stale (in whole seconds), and then by a salt that says nothing. The one rule: taking the first `n` of a set never looks at more than it takes, so
 //! a skill of 50 000 agents is answered as quickly as one of ten.
 
@@ -25,27 +25,41 @@ pub(super) struct Place {
 pub(super) struct Class(u64);
 
 const UNVERIFIED: u64 = 1 << 63;
-const FEDERATED: u64 = 1 << 62;
-
 /// How crowded an entry's source is, from this bit on.
-const CROWD: u32 = 59;
+const CROWD: u32 = 60;
+
+const FEDERATED: u64 = 1 << 59;
+
+/// The bits below.
+const AGE: u64 = FEDERATED - 1;
 
 /// How crowded the source of an entry was when it came: whoever has many entries is no more likely to be found than
 /// somebody who has one. Of 4, 16, 64, 256 and 1024 each is another degree, so that a few agents on a machine are alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Crowd(u8);
 
+/// The greatest degree.
+const MAX_DEGREE: u32 = 5;
+
 impl Crowd {
     /// Of a source that has so many entries already.
     pub(super) fn of(entries: usize) -> Self {
-        let degree = entries.checked_ilog(4).unwrap_or(0).min(5);
-        Self(degree as u8)
+        Self::told(entries.checked_ilog(4).unwrap_or(0))
+    }
+
+    /// The degree that another relay tells.
+    pub(super) fn told(degree: u32) -> Self {
+        Self(degree.min(MAX_DEGREE) as u8)
+    }
+
+    pub(super) fn degree(self) -> u32 {
+        u32::from(self.0)
     }
 }
 
 impl Class {
     pub(super) fn new(federated: bool, verified: bool, crowd: Crowd, renewed: Nanos) -> Self {
-        let age = ((1 << CROWD) - 1) - renewed / SECOND;
+        let age = AGE - renewed / SECOND;
         let origin = if federated { FEDERATED } else { 0 };
         let proof = if verified { 0 } else { UNVERIFIED };
         Self(proof | origin | u64::from(crowd.0) << CROWD | age)
@@ -55,10 +69,9 @@ impl Class {
         Crowd((self.0 >> CROWD & 7) as u8)
     }
 
-    /// The first class behind those that are like it in proof and origin, if there is one.
+    /// The first class behind those that are like it in all but age, if there is one.
     fn next_kind(self) -> Option<Self> {
-        let kind = self.0 & (UNVERIFIED | FEDERATED);
-        kind.checked_add(FEDERATED).map(Self)
+        (self.0 | AGE).checked_add(1).map(Self)
     }
 
     pub(super) fn is_federated(self) -> bool {
@@ -239,19 +252,23 @@ mod tests {
         let order = [
             Class::new(false, true, few, now),
             Class::new(false, true, few, now - SECOND),
-            Class::new(false, true, Crowd::of(4), now),
             Class::new(true, true, few, now),
             Class::new(true, true, few, 0),
+            Class::new(false, true, Crowd::of(4), now),
+            Class::new(true, true, Crowd::of(4), now),
             Class::new(false, false, few, now),
             Class::new(false, false, few, 0),
-            Class::new(false, false, Crowd::of(usize::MAX), now),
             Class::new(true, false, few, now),
+            Class::new(false, false, Crowd::of(usize::MAX), now),
+            Class::new(true, false, Crowd::told(u32::MAX), now),
         ];
         assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
         let federated = order.map(Class::is_federated);
         assert_eq!(
             federated,
-            [false, false, false, true, true, false, false, false, true]
+            [
+                false, false, true, true, false, true, false, false, true, false, true
+            ]
         );
     }
 

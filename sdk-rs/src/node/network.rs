@@ -81,8 +81,10 @@ impl std::fmt::Display for PlaceState {
 /// A relay, and the daemon's place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// Its name on the network.
+    /// Its name on the network; `None` while nobody has answered at `address`.
     pub id: Option<PeerId>,
+    /// The bootstrap address, where it does not say who is there and nobody has answered yet; else empty.
+    pub address: String,
     /// How it stands.
     pub state: PlaceState,
     /// Since when the place is held.
@@ -142,6 +144,7 @@ impl From<v1::RelayPlace> for Relay {
         };
         Self {
             id: PeerId::from_daemon(place.relay_peer_id),
+            address: place.address,
             state,
             since: to_system_time(place.since),
             renewed_at: to_system_time(place.renewed_at),

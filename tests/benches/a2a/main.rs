@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if args.iter().any(|arg| arg == "--bare") {
         multi_thread().block_on(bare::serve());
     } else if let Some(daemon) = value("--caller") {
-        multi_thread().block_on(caller::serve(&daemon));
+        one_thread().block_on(caller::serve(&daemon));
     } else {
         multi_thread().block_on(run(&mut verdict));
     }
@@ -70,6 +70,13 @@ fn main() -> ExitCode {
 }
 
 /// As the bridge has it.
+fn one_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
 fn multi_thread() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -203,16 +203,19 @@ impl Host {
             attempts: attempts(error),
         };
         self.dialer.blame(target, reason.to_string());
-        if let (Target::Peer(peer), true) = (target, self.dialer.is_pinned(target)) {
-            let whom = format!("/p2p/{peer}");
+        if self.dialer.is_pinned(target) {
+            let who = self.dialer.who_is_at(target);
+            let whom = format!("/p2p/{who}");
             let why = attempts(error).into_iter().map(|tried| {
                 match tried.address.strip_suffix(&whom).unwrap_or(&tried.address) {
                     "" => tried.reason,
+                    // The row is called so.
+                    place if matches!(&who, Target::Address(address) if address == place) => tried.reason,
                     place => format!("{} at {place}", tried.reason),
                 }
             });
             let why = why.collect::<Vec<_>>().join("; ");
-            self.reservations.not_reached(*peer, why);
+            self.reservations.not_reached(who, why);
             self.reach_changed = true;
         }
         if failures == 1 && self.dialer.is_pinned(target) {
@@ -322,6 +325,7 @@ impl Host {
         let now = Instant::now();
         if let Some(target) = self.redials.remove(&connection) {
             self.dialer.attached(&target, peer, now);
+            self.reach_changed |= self.reservations.reached(&target);
         }
         self.dialer.connected(peer, now);
         let asked = self

@@ -43,7 +43,7 @@ fn a_bootstrap_peer_that_was_not_reached_is_shown_until_it_is() {
     let now = Instant::now();
     let mut places = Reservations::default();
     places.offered(peer(1));
-    places.not_reached(peer(2), "another peer is there".to_owned());
+    places.not_reached(Target::Peer(peer(2)), "another peer is there".to_owned());
     ask(&mut places, now);
     assert_eq!(states(&places, now), [Asking, Away]);
     assert!(places.due(now).is_empty(), "it is not asked");
@@ -55,12 +55,20 @@ fn a_bootstrap_peer_that_was_not_reached_is_shown_until_it_is() {
     assert_eq!(shown(&places, 1).as_deref(), Some("another peer is there"));
     // One that was there before, too.
     places.disconnected(peer(1), now, MIDDLE);
-    places.not_reached(peer(1), "refused".to_owned());
+    places.not_reached(Target::Peer(peer(1)), "refused".to_owned());
     assert_eq!(shown(&places, 0).as_deref(), Some("refused"));
     places.offered(peer(1));
     places.withdrawn(peer(2));
     assert_eq!(places.snapshot(now, SystemTime::UNIX_EPOCH).len(), 1);
     assert_ne!(shown(&places, 0).as_deref(), Some("refused"));
+    // One of whom only the place is known.
+    let target = Target::Address("/ip4/192.0.2.1/tcp/1".to_owned());
+    places.not_reached(target.clone(), "refused".to_owned());
+    let nameless = places.snapshot(now, SystemTime::UNIX_EPOCH).pop().unwrap();
+    assert_eq!((nameless.relay, nameless.state), (None, Away));
+    assert_eq!(nameless.address.as_deref(), Some("/ip4/192.0.2.1/tcp/1"));
+    assert!(places.reached(&target) && !places.reached(&target));
+    assert_eq!(places.snapshot(now, SystemTime::UNIX_EPOCH).len(), 1);
 }
 
 #[test]

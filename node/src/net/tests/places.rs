@@ -148,12 +148,56 @@ async fn a_bootstrap_address_with_another_peers_id_is_told() {
         }
     };
     let away = timeout(DEADLINE, told).await.unwrap();
-    assert_eq!((away.relay, away.state), (meant.into(), ReservationState::Away));
+    assert_eq!(
+        (away.relay, away.state),
+        (Some(meant.into()), ReservationState::Away)
+    );
     let why = away.last_error.unwrap();
     assert!(
         why.contains("another peer is there") && why.contains(there),
         "{why}"
     );
+}
+
+#[tokio::test]
+async fn a_bootstrap_address_without_an_id_is_shown_by_itself_until_somebody_answers() {
+    // Nobody is there, and nobody else comes.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let place: Multiaddr = format!("/ip4/127.0.0.1/tcp/{port}").parse().unwrap();
+    let node = behind(&[&place]).await;
+    let shown = async |is: &dyn Fn(&RelaySnapshot) -> bool| {
+        let shown = async {
+            loop {
+                let relays = node.handle.relays();
+                if let [only] = &*relays
+                    && is(only)
+                {
+                    return only.clone();
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(DEADLINE, shown).await.unwrap()
+    };
+    let away = shown(&|relay| relay.state == ReservationState::Away).await;
+    assert_eq!((away.relay, away.address), (None, Some(place.to_string())));
+    let why = away.last_error.unwrap();
+    assert!(why.contains("refused") && !why.contains("127.0.0.1"), "{why}");
+    let key = Keypair::generate_ed25519();
+    let (_, running) = relay(&key, &place.to_string(), 8).await;
+    let held = shown(&|relay| relay.state == ReservationState::Held).await;
+    let there = Some(key.public().to_peer_id().into());
+    assert_eq!((held.relay, held.address), (there, None));
+    // From now on it is known who is away.
+    running.abort();
+    let gone =
+        shown(&|relay| relay.state == ReservationState::Away && relay.last_error.as_ref() == Some(&why))
+            .await;
+    assert_eq!((gone.relay, gone.address), (there, None));
 }
 
 #[tokio::test]
@@ -183,7 +227,7 @@ async fn two_places_are_kept_and_others_are_spare() {
         state(&a, 2) == Some(ReservationState::Spare)
     })
     .await;
-    let held = a.handle.relays()[0].relay;
+    let held = a.handle.relays()[0].relay.unwrap();
     let gone = relays
         .iter()
         .find(|(at, _)| at.to_string().contains(&held.to_string()))
@@ -191,7 +235,8 @@ async fn two_places_are_kept_and_others_are_spare() {
     gone.1.abort();
     until("the spare one took over", || {
         let relays = a.handle.relays();
-        let held_by = |relay: &&RelaySnapshot| relay.state == ReservationState::Held && relay.relay != held;
+        let held_by =
+            |relay: &&RelaySnapshot| relay.state == ReservationState::Held && relay.relay != Some(held);
         relays.iter().filter(held_by).count() == 2
     })
     .await;

@@ -1,6 +1,7 @@
 //! What comes in from other relays is clamped, and each attempt to poison the table comes to nothing.
 
 use super::*;
+use crate::federation::record;
 
 fn told(peer: &str, origin: &str, version: u64) -> Incoming {
     Incoming {
@@ -367,4 +368,85 @@ fn what_is_kept_on_disk_comes_back() {
         after.heartbeat(later, "q", from(1)),
         Err(Refused::NotFound("q".into()))
     );
+}
+
+/// All that one relay knows, told to another one as a relay of its choice tells it.
+fn hear(to: &mut Registry, by: &Registry) {
+    for told in page(by, START, "").records {
+        let proven_ms = told.proofs.last().map_or(0, |proof| proof.time_ms);
+        let proofs = told.proofs.clone();
+        let incoming = record::read(told, START, to.limits().ttl, Some(&"b".into()), None);
+        let proven = Incoming {
+            proven_ms,
+            proofs,
+            ..incoming
+        };
+        to.merge(START, proven).unwrap();
+    }
+}
+
+#[test]
+fn a_crowd_at_one_relay_hides_nobody_of_another() {
+    let relay = |id: &str| Registry::new(id, Limits::default(), Clock::default());
+    let mut relays = ["relay-a", "relay-b", "relay-c"].map(relay);
+    let register = |registry: &mut Registry, peer: &str| {
+        let agent = agent(peer, &[skill("s", &[])]);
+        registry.register(START, agent, signed(1)).unwrap();
+    };
+    for n in 0..200 {
+        register(&mut relays[0], &format!("fake-{n}"));
+    }
+    register(&mut relays[1], "honest");
+    let [a, b, c] = &mut relays;
+    hear(a, b);
+    hear(b, a);
+    // One hop further on.
+    hear(c, b);
+    for registry in &relays {
+        for _ in 0..20 {
+            let found = ask(registry, START, "s", &[], 16, true);
+            assert!(peers(&found[..5]).contains(&"honest"), "{found:?}");
+        }
+    }
+    // A relay's own crowd comes before another one's, and after its restart it is one again.
+    let kept = relays[0].stored("fake-199").unwrap();
+    assert_eq!(kept.told.crowd, 3);
+    let mut again = relay("relay-a");
+    let restored = record::read(kept.told.clone(), START, again.limits().ttl, None, None);
+    again.restore(START, restored, &kept).unwrap();
+    assert_eq!(again.stored("fake-199").unwrap().told.crowd, 3);
+}
+
+#[test]
+fn no_stranger_says_how_crowded_it_is_somewhere() {
+    let mut registry = registry(Limits::default());
+    let by_stranger = |peer: &str, crowd| Incoming {
+        crowd,
+        source: from(9).source,
+        ..told(peer, "b", 5)
+    };
+    registry.merge(START, by_stranger("demoted", 5)).unwrap();
+    let crowd_of = |registry: &Registry, peer: &str| {
+        let records = page(registry, START, "").records;
+        records
+            .into_iter()
+            .find(|told| told.peer_id == peer)
+            .unwrap()
+            .crowd
+    };
+    assert_eq!(crowd_of(&registry, "demoted"), 0);
+    for n in 0..70 {
+        registry.merge(START, by_stranger(&format!("p{n}"), 0)).unwrap();
+    }
+    assert_eq!(crowd_of(&registry, "p69"), 3);
+    // Nor does it keep what a relay of our choice says.
+    let vouched = Incoming {
+        crowd: 1,
+        ..told("p69", "b", 5)
+    };
+    assert_eq!(registry.merge(START, vouched.clone()), Ok(Merged::Taken));
+    assert_eq!(crowd_of(&registry, "p69"), 1);
+    assert_eq!(registry.merge(START, vouched), Ok(Merged::Known));
+    assert_eq!(registry.merge(START, by_stranger("p69", 5)), Ok(Merged::Known));
+    assert_eq!(crowd_of(&registry, "p69"), 1);
 }
