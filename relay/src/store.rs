@@ -288,6 +288,21 @@ mod tests {
     }
 
     #[test]
+    fn a_database_that_is_still_being_closed_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Store::open(directory.path()).unwrap());
+        let database = std::fs::File::open(directory.path().join("registry/db")).unwrap();
+        // As sled's threads do.
+        database.lock().unwrap();
+        let closing = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            drop(database);
+        });
+        Store::open(directory.path()).unwrap();
+        closing.join().unwrap();
+    }
+
+    #[test]
     fn a_damaged_store_is_moved_aside() {
         let directory = tempfile::tempdir().unwrap();
         drop(Store::open(directory.path()).unwrap());

@@ -12,7 +12,8 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use generation::Sizes;
@@ -26,6 +27,9 @@ const PIECE: usize = 48 << 10;
 const CACHE: u64 = 8 << 20;
 
 const SEGMENT: usize = 8 << 20;
+
+/// Longest wait for sled's own lock.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 const RECORDS: &str = "records";
 
@@ -238,8 +242,24 @@ fn key(peer: &str, piece: u32) -> Vec<u8> {
     key
 }
 
-/// On damaged files sled may panic instead of answering; nothing of it is used after that.
+/// Opens sled, and waits a little for a lock that sled's own threads let go of late: no other relay is here, since ours is
+/// the outer lock.
 fn open_sled(path: &Path) -> sled::Result<sled::Db> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match open_sled_once(path) {
+            Err(error) if is_lock(&error) && Instant::now() < deadline => thread::sleep(LOCK_WAIT / 100),
+            opened => return opened,
+        }
+    }
+}
+
+fn is_lock(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(cause) if cause.to_string().contains("could not acquire lock"))
+}
+
+/// On damaged files sled may panic instead of answering; nothing of it is used after that.
+fn open_sled_once(path: &Path) -> sled::Result<sled::Db> {
     let was_there = path.exists();
     remove_half_written_snapshots(path)?;
     let opened = panic::catch_unwind(AssertUnwindSafe(|| {
