@@ -13,9 +13,12 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
-/// Longest value kept under one key, in bytes. Larger ones are split by [`Batch::put`]: sled writes
-/// values of a megabyte and more to side files that it never syncs (docs/design.md, "Store").
-pub const MAX_VALUE: usize = 60 << 10;
+/// Longest value kept under one key, in bytes. Larger ones are split by [`Batch::put_large`], so that a page of a scan
+/// has a bound.
+pub const MAX_VALUE: usize = 128 << 10;
+
+/// What that was before. In stores of then a piece of this length is followed by another one.
+const FORMER_MAX_VALUE: usize = 60 << 10;
 
 /// Why the store could not do it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -59,15 +62,18 @@ impl Batch {
     }
 
     /// Sets a value of any length: the keys are `key` followed by the number of the piece, two
-    /// bytes big-endian. The last piece is shorter than [`MAX_VALUE`], if need be empty, so that
+    /// bytes big-endian. The last piece is of a length that no other has, if need be empty, so that
     /// the end shows whatever an earlier, longer value left behind. Removed by
     /// [`Batch::delete_large`], read by [`get_large`].
     pub fn put_large(&mut self, key: &[u8], value: impl Into<Bytes>) {
-        let value = value.into();
-        for number in 0..=value.len() / MAX_VALUE {
-            let from = number * MAX_VALUE;
-            let piece = value.slice(from..value.len().min(from + MAX_VALUE));
-            self.put(piece_key(key, number as u16), piece);
+        let mut rest = value.into();
+        for number in 0.. {
+            let piece = rest.split_to(rest.len().min(MAX_VALUE));
+            let is_last = !goes_on_after(piece.len());
+            self.put(piece_key(key, number), piece);
+            if is_last {
+                return;
+            }
         }
     }
 
@@ -78,7 +84,8 @@ impl Batch {
 
     /// Removes a value of `bytes` bytes that [`Batch::put_large`] set.
     pub fn delete_large(&mut self, key: &[u8], bytes: usize) {
-        for number in 0..=bytes / MAX_VALUE {
+        // It may be in as many pieces as there were before.
+        for number in 0..=bytes / FORMER_MAX_VALUE {
             self.delete(piece_key(key, number as u16));
         }
     }
@@ -87,6 +94,11 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
+}
+
+/// Whether another piece follows one of so many bytes.
+fn goes_on_after(piece: usize) -> bool {
+    [MAX_VALUE, FORMER_MAX_VALUE].contains(&piece)
 }
 
 fn piece_key(key: &[u8], number: u16) -> Vec<u8> {
@@ -113,7 +125,7 @@ pub trait Store: Send + Sync + 'static {
 pub type Pair = (Vec<u8>, Bytes);
 
 /// Pairs read at a time by [`for_each`].
-const PAGE: usize = 1024;
+const PAGE: usize = 512;
 
 /// Calls `f` with every pair under `prefix`, in ascending order of the keys.
 pub fn for_each<E: From<StoreError>>(
@@ -142,7 +154,7 @@ pub fn get_large(store: &dyn Store, key: &[u8]) -> Result<Option<Vec<u8>>, Store
     let mut last = first.len();
     let mut value = Vec::from(first);
     let mut number = 1;
-    while last == MAX_VALUE {
+    while goes_on_after(last) {
         let Some(piece) = store.get(&piece_key(key, number))? else {
             break;
         };

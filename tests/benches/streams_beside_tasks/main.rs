@@ -110,7 +110,13 @@ async fn latency(stage: &Stage, sizes: &Sizes) -> f64 {
     let idle = stage.ask(sizes.task_rate, sizes.seconds).await;
     println!("tasks alone:                  {idle}");
     let mut ratio = f64::NAN;
-    for (what, rate) in [("1 MiB/s each", 1 << 20), ("in full flood", 0)] {
+    let rates = [
+        ("256 KiB/s each", 256 << 10),
+        ("512 KiB/s each", 512 << 10),
+        ("1 MiB/s each", 1 << 20),
+        ("in full flood", 0),
+    ];
+    for (what, rate) in rates {
         // Enough for any speed: the streams are broken off when the tasks are done.
         let bytes = 1 << 40;
         let before = stage.usage();

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fs};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::*;
-use crate::store::{MAX_VALUE, for_each, get_large};
+use crate::store::{FORMER_MAX_VALUE, MAX_VALUE, for_each, get_large};
 
 fn open(directory: &Path) -> DiskStore {
     let opened = DiskStore::open(directory).unwrap();
@@ -95,6 +95,10 @@ fn large_values_are_split_and_come_back() {
         MAX_VALUE,
         MAX_VALUE + 1,
         3 * MAX_VALUE,
+        FORMER_MAX_VALUE - 1,
+        FORMER_MAX_VALUE,
+        FORMER_MAX_VALUE + 1,
+        MAX_VALUE + FORMER_MAX_VALUE,
         5 << 20,
     ];
     let value = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 + length) as u8).collect() };
@@ -121,11 +125,69 @@ fn large_values_are_split_and_come_back() {
 fn a_shorter_value_over_a_longer_one_is_read_alone() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
-    for length in [5 * MAX_VALUE + 3, 3 * MAX_VALUE, 2 * MAX_VALUE, MAX_VALUE, 1, 0] {
-        write(&store, |batch| batch.put_large(b"k", vec![length as u8; length]));
+    let former = FORMER_MAX_VALUE;
+    let lengths = [
+        5 * MAX_VALUE + 3,
+        3 * MAX_VALUE,
+        2 * MAX_VALUE,
+        MAX_VALUE + former,
+        MAX_VALUE,
+        former,
+        1,
+        0,
+    ];
+    // Over itself, and over what a store of before has.
+    for older in [false, true] {
+        for length in lengths {
+            if older {
+                write(&store, |batch| as_before(batch, b"k", &vec![9; 10 * former + 1]));
+            }
+            write(&store, |batch| batch.put_large(b"k", vec![length as u8; length]));
+            assert_eq!(
+                get_large(&store, b"k").unwrap().map(|value| value.len()),
+                Some(length)
+            );
+        }
+    }
+}
+
+/// How large values were split before.
+fn as_before(batch: &mut Batch, key: &[u8], value: &[u8]) {
+    for number in 0..=value.len() / FORMER_MAX_VALUE {
+        let from = number * FORMER_MAX_VALUE;
+        let piece = &value[from..value.len().min(from + FORMER_MAX_VALUE)];
+        let key = [key, &(number as u16).to_be_bytes()].concat();
+        batch.put(key, piece.to_vec());
+    }
+}
+
+#[test]
+fn large_values_of_a_store_of_before_are_read_and_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let lengths = [
+        0,
+        1,
+        FORMER_MAX_VALUE - 1,
+        FORMER_MAX_VALUE,
+        FORMER_MAX_VALUE + 1,
+        MAX_VALUE,
+        5 << 20,
+    ];
+    let value = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 + length) as u8).collect() };
+    for length in lengths {
+        let key = length.to_be_bytes();
+        write(&store, |batch| as_before(batch, &key, &value(length)));
         assert_eq!(
-            get_large(&store, b"k").unwrap().map(|value| value.len()),
-            Some(length)
+            get_large(&store, &key).unwrap(),
+            Some(value(length)),
+            "{length} bytes"
+        );
+        write(&store, |batch| batch.delete_large(&key, length));
+        assert_eq!(
+            all(&store, b""),
+            BTreeMap::new(),
+            "{length} bytes: nothing is left behind"
         );
     }
 }

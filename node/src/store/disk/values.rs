@@ -20,6 +20,9 @@ const MOST_PER_LIVE: u64 = 3;
 /// Length of the key, length and checksum of the value.
 const HEADER: usize = 2 + 4 + 4;
 
+/// Values of this many bytes and more are written from where they are; what is shorter is gathered.
+const BUFFER: usize = 32 << 10;
+
 const HERE: u8 = 0;
 const THERE: u8 = 1;
 
@@ -202,7 +205,7 @@ impl Values {
         sync_directory_of(&path)?;
         self.files.insert(self.next, Extent::default());
         self.next += 1;
-        Ok(BufWriter::with_capacity(256 << 10, file))
+        Ok(BufWriter::with_capacity(BUFFER, file))
     }
 
     /// What was written is durable on return.
