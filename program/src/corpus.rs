@@ -5,8 +5,11 @@
 
 use std::{fs, hash::DefaultHasher, hash::Hasher as _, path::Path};
 
-/// Changed forms of each kept input.
+/// Changed forms of each kept input, where there are few.
 const FORMS: usize = 24;
+
+/// Changed forms of all kept inputs together, where there are many; each has one at least.
+const ALL_FORMS: usize = 1500;
 
 /// Changes of one form.
 const CHANGES: usize = 4;
@@ -24,10 +27,11 @@ pub fn replay(top: &Path, target: &str, run: impl Fn(&[u8])) {
     kept.sort();
     assert!(!kept.is_empty(), "{} is empty", place.display());
     run(&[]);
+    let forms = (ALL_FORMS / kept.len()).clamp(1, FORMS);
     for path in kept {
         let input = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         run(&input);
-        for form in 0..FORMS {
+        for form in 0..forms {
             run(&changed(&input, form as u64));
         }
     }
