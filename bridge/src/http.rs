@@ -4,6 +4,7 @@
 //! the words of the binding it came by, and is bounded in size and time before it is looked at.
 
 mod arriving;
+mod aside;
 mod body;
 mod calls;
 mod card;

@@ -1,6 +1,7 @@
 //! Answers in the words of a version: results of JSON-RPC and bodies of REST, and the events of streams. PURE.
 
 use agentanycast_proto::v1;
+use prost::Message as _;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -30,6 +31,17 @@ pub enum Answer {
     Done,
     /// A task in the words of before 0.3: as in 0.3, with its conversation as `sessionId`. Without a task: it was refused.
     Legacy(Option<Box<v1::Task>>, Option<usize>),
+}
+
+impl Answer {
+    /// About how many bytes it is long.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Sent(task, _) | Self::Task(task, _) | Self::Legacy(Some(task), _) => task.encoded_len(),
+            Self::Tasks(page) => page.tasks.iter().map(v1::Task::encoded_len).sum(),
+            Self::Card(_) | Self::Webhook(..) | Self::Webhooks(..) | Self::Done | Self::Legacy(None, _) => 0,
+        }
+    }
 }
 
 /// A page of tasks.

@@ -5,7 +5,7 @@ use futures::StreamExt as _;
 use http::{HeaderMap, header};
 use serde_json::Value;
 
-use super::Shared;
+use super::{Shared, aside};
 use crate::a2a::{
     Scan,
     error::{A2aError, Reason},
@@ -19,7 +19,8 @@ pub(super) const MAX_VALUES: usize = 500_000;
 
 /// Reads a body of JSON; an empty one is `Null`.
 pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value, A2aError> {
-    parse(&take(shared, headers, body).await?)
+    let bytes = take(shared, headers, body).await?;
+    aside::done(bytes.len(), move || parse(&bytes)).await
 }
 
 /// Takes a body that says it is JSON.

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Host, JSON, Shared, body, front, query, response, sse, version_asked};
+use super::{Host, JSON, Shared, aside, body, front, query, response, sse, version_asked};
 use crate::a2a::{
     error::{A2aError, Reason},
     mesh::Address,
@@ -19,7 +19,7 @@ struct Call {
     id: Value,
     version: Version,
     method: Method,
-    params: Value,
+    request: request::Request,
 }
 
 /// A call that could not, with what its answer needs.
@@ -36,31 +36,23 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         let Failed { id, version, error } = failed;
         response(StatusCode::OK, JSON, &error_response(&id, version, &error))
     };
-    let taken = body::take(shared, &head.headers, content).await;
-    let body = match taken
-        .map_err(nameless)
-        .and_then(|bytes| body::parse(&bytes).map_err(|error| refused(&bytes, error)))
-    {
+    let body = match body::take(shared, &head.headers, content).await {
         Ok(body) => body,
-        Err(error) => return failed(error),
+        Err(error) => return failed(nameless(error)),
     };
     let asked = match query::read(&head.uri) {
         Ok(query) => version_asked(&head.headers, &query),
         Err(error) => return failed(nameless(error)),
     };
-    let call = match read(body, asked.as_deref()) {
-        Ok(call) => call,
-        Err(error) => return failed(error),
-    };
+    let call = aside::done(body.len(), move || understand(&body, asked.as_deref())).await;
     let Call {
         id,
         version,
         method,
-        params,
-    } = call;
-    let read = match request::read(version, method, params) {
-        Ok(read) => read,
-        Err(error) => return failed(Failed { id, version, error }),
+        request: read,
+    } = match call {
+        Ok(call) => call,
+        Err(error) => return failed(error),
     };
     if method.streams() {
         return match shared.handler.follow(address, read).await {
@@ -88,16 +80,24 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         shared.handler.answer(address, read).await
     };
     match answer {
-        Ok(answer) => response(
-            StatusCode::OK,
-            JSON,
-            &success(&id, render::answer(version, answer)),
-        ),
+        Ok(answer) => {
+            aside::done(answer.bytes(), move || {
+                let result = render::answer(version, answer);
+                response(StatusCode::OK, JSON, &success(&id, result))
+            })
+            .await
+        }
         Err(error) => failed(Failed { id, version, error }),
     }
 }
 
-/// Reads the envelope. The version is what the method is written in, as far as it is known.
+/// Reads a call.
+fn understand(body: &[u8], asked: Option<&str>) -> Result<Call, Failed> {
+    let call = body::parse(body).map_err(|error| refused(body, error))?;
+    read(call, asked)
+}
+
+/// Reads the envelope and what is in it. The version is what the method is written in, as far as it is known.
 fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
     let invalid = |text: &str| nameless(A2aError::new(Reason::InvalidRequest, text));
     let mut call: Map<String, Value> = match body {
@@ -135,11 +135,13 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
         return Err(failed(written, error));
     };
     version.agree(asked).map_err(|error| failed(version, error))?;
+    let params = call.remove("params").unwrap_or_default();
+    let request = request::read(version, method, params).map_err(|error| failed(version, error))?;
     Ok(Call {
         id,
         version,
         method,
-        params: call.remove("params").unwrap_or_default(),
+        request,
     })
 }
 
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn ids_come_back_as_they_are() {
         for id in [json!(9_007_199_254_740_993_u64), json!("x"), json!(null)] {
-            let body = json!({"jsonrpc": "2.0", "id": id, "method": "tasks/get"});
+            let body = json!({"jsonrpc": "2.0", "id": id, "method": "tasks/get", "params": {"id": "t"}});
             assert_eq!(read(body, None).ok().unwrap().id, id);
         }
     }

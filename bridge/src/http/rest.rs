@@ -4,7 +4,9 @@ use axum::{extract::Request, response::Response};
 use http::{Method as Verb, StatusCode};
 use serde_json::{Map, Value};
 
-use super::{A2A_JSON, Host, JSON, Shared, body, failed, front, of_0_3, query, response, sse, version_asked};
+use super::{
+    A2A_JSON, Host, JSON, Shared, aside, body, failed, front, of_0_3, query, response, sse, version_asked,
+};
 use crate::a2a::{
     error::A2aError,
     mesh::Address,
@@ -103,16 +105,19 @@ async fn carry_out(
         return Ok(response(StatusCode::OK, media_type, &card));
     }
     let answer = shared.handler.answer(address, read).await?;
-    let body = match version {
-        Version::V03 => old::answer(answer),
-        Version::V10 => render::answer(version, answer),
-    };
-    let body = if body.is_null() {
-        Value::Object(Map::new())
-    } else {
-        body
-    };
-    Ok(response(StatusCode::OK, media_type, &body))
+    let written = aside::done(answer.bytes(), move || {
+        let body = match version {
+            Version::V03 => old::answer(answer),
+            Version::V10 => render::answer(version, answer),
+        };
+        let body = if body.is_null() {
+            Value::Object(Map::new())
+        } else {
+            body
+        };
+        response(StatusCode::OK, media_type, &body)
+    });
+    Ok(written.await)
 }
 
 /// The parameters that a body has, as JSON-RPC of the version has them.
