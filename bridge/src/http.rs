@@ -250,7 +250,8 @@ async fn answer(front: &Front, request: Request) -> Response {
         Err(refusal) => return refusal.http(words),
     };
     let within = front.0.config.body_timeout;
-    let request = request.map(|body| Body::new(Arriving::new(body, &place, within)));
+    let mut request = request.map(|body| Body::new(Arriving::new(body, &place, within)));
+    request.extensions_mut().insert(place.clone());
     let address = Address {
         target,
         caller: caller.as_str().to_owned(),

@@ -5,6 +5,7 @@
 //! and the connection goes to one of those; nothing else resolves the name again.
 
 mod connector;
+mod names;
 
 use std::net::IpAddr;
 

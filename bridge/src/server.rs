@@ -46,6 +46,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(48);
 /// Largest file with a card, in bytes.
 const CARD_BYTES: u64 = 256 << 10;
 
+/// How long a call waits for a daemon that is away, such as while it is upgraded. Callers wait with it, and give up
+/// themselves after some 30 s.
+const DAEMON_WITHIN: Duration = Duration::from_secs(10);
+
 /// The program, as it calls itself.
 const PROGRAM: &str = "agentanycast-bridge";
 
@@ -65,7 +69,9 @@ fn run_process(config: Config) -> anyhow::Result<()> {
 
 async fn run(config: Config) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
-    let node = Node::connect(&config.daemon)
+    let node = Node::builder()
+        .patience(DAEMON_WITHIN)
+        .connect(&config.daemon)
         .await
         .with_context(|| format!("no daemon at {}; start one, or set --daemon", config.daemon))?;
     let mut bridge = Bridge::start(

@@ -167,12 +167,13 @@ impl Oidc {
 
     /// Fetches the keys. What fails leaves those that there are.
     async fn refresh(&self) -> Result<(), String> {
-        // Noted before, since whoever waits for it may go away.
+        // Noted before, since whoever waits for it may go away; and after, so that those who waited with it do not begin
+        // anew, one behind the other.
         self.write().0.tried(self.begun.elapsed(), false);
-        let fetched = self.fetch().await?;
+        let fetched = self.fetch().await;
         let mut keys = self.write();
-        keys.0.tried(self.begun.elapsed(), true);
-        keys.1 = Arc::new(fetched);
+        keys.0.tried(self.begun.elapsed(), fetched.is_ok());
+        keys.1 = Arc::new(fetched?);
         Ok(())
     }
 
@@ -237,4 +238,45 @@ fn innermost(error: &dyn std::error::Error) -> String {
 /// What a token is remembered by: the token itself is kept nowhere.
 fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_waited_for_an_issuer_in_vain_do_not_ask_one_after_the_other() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let jwks_url = format!("http://{}/keys", listener.local_addr().unwrap());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let issuer = tokio::spawn(async move {
+            loop {
+                let (connection, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, SeqCst);
+                // The others are waiting by now.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                drop(connection);
+            }
+        });
+        let oidc = Oidc::new(&Auth {
+            issuer: "http://127.0.0.1".to_owned(),
+            jwks_url,
+            ..Auth::default()
+        })
+        .unwrap();
+        let header = URL_SAFE_NO_PAD.encode("{\"alg\":\"ES256\",\"kid\":\"k\"}");
+        let token = format!("{header}.e30.AA");
+        let verified = (0..4).map(|_| oidc.verify(&token, SystemTime::now()));
+        for verified in futures::future::join_all(verified).await {
+            assert!(matches!(verified, Err(Unverified::NoKeys(_))), "{verified:?}");
+        }
+        assert_eq!(asked.load(SeqCst), 1);
+        issuer.abort();
+    }
 }

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use http_body::Frame;
 use tokio::time::Sleep;
 
-use super::entry::Place;
+use super::{body::no_room, entry::Place};
 use crate::a2a::error::{A2aError, Reason};
 
 /// A body that arrives.
@@ -44,17 +44,16 @@ impl HttpBody for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, A2aError>>> {
-        let failed = |reason, text: String| Poll::Ready(Some(Err(A2aError::new(reason, text))));
+        let failed = |text: String| Poll::Ready(Some(Err(A2aError::new(Reason::InvalidRequest, text))));
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.length += frame.data_ref().map_or(0, Bytes::len);
                 if !self.place.grow(self.length) {
-                    let text = "too many large requests are being read; try again later";
-                    return failed(Reason::ResourceExhausted, text.to_owned());
+                    return Poll::Ready(Some(Err(no_room())));
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(_))) => failed(Reason::InvalidRequest, "the body broke off".to_owned()),
+            Poll::Ready(Some(Err(_))) => failed("the body broke off".to_owned()),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
                 let within = self.within;
@@ -64,7 +63,7 @@ impl HttpBody for Arriving {
                 match deadline.as_mut().poll(cx) {
                     Poll::Ready(()) => {
                         let text = format!("the body took longer than {} s", within.as_secs());
-                        failed(Reason::InvalidRequest, text)
+                        failed(text)
                     }
                     Poll::Pending => Poll::Pending,
                 }

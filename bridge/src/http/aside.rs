@@ -5,8 +5,8 @@ use std::panic;
 
 use tokio::task;
 
-/// Contents of this many bytes and more, which take about a millisecond.
-const LARGE: usize = 256 << 10;
+/// Contents of this many bytes and more, which take about a millisecond, or some when they are nothing but brackets.
+const LARGE: usize = 64 << 10;
 
 /// What `work` makes of contents of `bytes` bytes.
 pub(super) async fn done<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -5,7 +5,7 @@ use futures::StreamExt as _;
 use http::{HeaderMap, header};
 use serde_json::Value;
 
-use super::{Shared, aside};
+use super::{Shared, aside, entry::Place};
 use crate::a2a::{
     Scan,
     error::{A2aError, Reason},
@@ -14,13 +14,22 @@ use crate::a2a::{
 /// Deepest nesting of a body: what travels inside text (annexes) must still be read back by a parser that takes 128.
 const MAX_DEPTH: usize = 100;
 
-/// Most values of a body. Each takes some 100 bytes until it is sent on, where two bytes said it.
-pub(super) const MAX_VALUES: usize = 500_000;
+/// Most values of a body. Two bytes say one, that the daemon takes microseconds for.
+pub(super) const MAX_VALUES: usize = 100_000;
+
+/// Bytes that a value takes, at least, until it is sent on.
+const VALUE: usize = 100;
 
 /// Reads a body of JSON; an empty one is `Null`.
-pub(super) async fn read(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Value, A2aError> {
+pub(super) async fn read(
+    shared: &Shared,
+    headers: &HeaderMap,
+    body: Body,
+    place: Option<&Place>,
+) -> Result<Value, A2aError> {
     let bytes = take(shared, headers, body).await?;
-    aside::done(bytes.len(), move || parse(&bytes)).await
+    let place = place.cloned();
+    aside::done(bytes.len(), move || parse(&bytes, place.as_ref())).await
 }
 
 /// Takes a body that says it is JSON.
@@ -33,8 +42,20 @@ pub(super) async fn take(shared: &Shared, headers: &HeaderMap, body: Body) -> Re
     })
 }
 
-/// The JSON of a body; `Null` if it is empty.
-pub(super) fn parse(bytes: &[u8]) -> Result<Value, A2aError> {
+/// Counts what a body unfolds to, by its request's place.
+pub(super) fn weigh(place: &Place, bytes: usize, values: usize) -> Result<(), A2aError> {
+    let fits = place.grow(bytes + values * VALUE);
+    fits.then_some(()).ok_or_else(no_room)
+}
+
+/// Too much is being read.
+pub(super) fn no_room() -> A2aError {
+    let text = "too many large requests are being read; try again later";
+    A2aError::new(Reason::ResourceExhausted, text)
+}
+
+/// The JSON of a body; `Null` if it is empty. What it takes counts by its request's place.
+pub(super) fn parse(bytes: &[u8], place: Option<&Place>) -> Result<Value, A2aError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
@@ -44,6 +65,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, A2aError> {
         return Err(A2aError::new(Reason::InvalidRequest, text));
     }
     scan.check_numbers()?;
+    if let Some(place) = place {
+        weigh(place, bytes.len(), scan.values)?;
+    }
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| A2aError::new(Reason::ParseError, format!("the body is not JSON: {error}")))?;
     if crate::a2a::depth(&value) > MAX_DEPTH {

@@ -78,7 +78,7 @@ pub(super) async fn answer(front: &Front, version: Version, mut request: Request
         ..
     } = *front.0.config;
     let request = request.map(|body| Body::new(Arriving::new(body, &place, body_timeout)));
-    let request = match unfolding::checked(request, max_body).await {
+    let request = match unfolding::checked(request, max_body, Some(&place)).await {
         Ok(request) => {
             let failed = move |error| status::of(version, &body::broken(error));
             request.map(|body| Body::new(body.map_err(failed)))

@@ -263,7 +263,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::a2a::error::Reason;
+    use crate::{a2a::error::Reason, http::body};
 
     fn entry(limits: Limits) -> Arc<Entry> {
         Arc::new(Entry::new(Callers::default(), limits, 1 << 20))
@@ -333,6 +333,28 @@ mod tests {
         held.clear();
         let shares = entry.shares();
         assert!(shares.bodies.is_empty() && shares.open.is_empty());
+    }
+
+    #[test]
+    fn bodies_count_for_what_they_unfold_to() {
+        let entry = entry(Limits::default());
+        let of = |ip: &str| entry.admit_anybody(Some(&peer(ip))).ok().unwrap();
+        // Below what everybody may send, and a megabyte when it is read.
+        let zeros = format!("[{}0]", "0,".repeat(10_000));
+        let mut held = Vec::new();
+        let refused = loop {
+            let place = of("192.0.2.1");
+            match body::parse(zeros.as_bytes(), Some(&place)) {
+                Ok(_) => held.push(place),
+                Err(error) => break error,
+            }
+            assert!(held.len() <= LARGE_BODIES + 1);
+        };
+        assert_eq!(refused.reason(), Reason::ResourceExhausted);
+        assert!(body::parse(b"[1, 2]", Some(&of("192.0.2.1"))).is_ok());
+        assert!(body::parse(zeros.as_bytes(), Some(&of("192.0.2.2"))).is_ok());
+        held.clear();
+        assert!(body::parse(zeros.as_bytes(), Some(&of("192.0.2.1"))).is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Host, JSON, Shared, aside, body, front, query, response, sse, version_asked};
+use super::{Host, JSON, Shared, aside, body, entry::Place, front, query, response, sse, version_asked};
 use crate::a2a::{
     error::{A2aError, Reason},
     mesh::Address,
@@ -44,13 +44,16 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         Ok(query) => version_asked(&head.headers, &query),
         Err(error) => return failed(nameless(error)),
     };
-    let call = aside::done(body.len(), move || understand(&body, asked.as_deref())).await;
+    let place = head.extensions.get::<Place>().cloned();
+    let call = aside::done(body.len(), move || {
+        understand(&body, place.as_ref(), asked.as_deref())
+    });
     let Call {
         id,
         version,
         method,
         request: read,
-    } = match call {
+    } = match call.await {
         Ok(call) => call,
         Err(error) => return failed(error),
     };
@@ -92,8 +95,8 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
 }
 
 /// Reads a call.
-fn understand(body: &[u8], asked: Option<&str>) -> Result<Call, Failed> {
-    let call = body::parse(body).map_err(|error| refused(body, error))?;
+fn understand(body: &[u8], place: Option<&Place>, asked: Option<&str>) -> Result<Call, Failed> {
+    let call = body::parse(body, place).map_err(|error| refused(body, error))?;
     read(call, asked)
 }
 
@@ -234,7 +237,7 @@ mod tests {
     #[test]
     fn a_request_that_is_not_taken_is_answered_by_its_id() {
         let of = |body: &str| {
-            let error = body::parse(body.as_bytes()).unwrap_err();
+            let error = body::parse(body.as_bytes(), None).unwrap_err();
             let Failed { id, version, .. } = refused(body.as_bytes(), error);
             (id, version)
         };

@@ -52,7 +52,11 @@ async fn carry_out(
     let version = place.version;
     version.agree(version_asked(&head.headers, &query).as_deref())?;
     let mut params = match head.method {
-        Verb::POST => match params(version, method, body::read(shared, &head.headers, content).await?)? {
+        Verb::POST => match params(
+            version,
+            method,
+            body::read(shared, &head.headers, content, head.extensions.get()).await?,
+        )? {
             Value::Object(params) => params,
             Value::Null => Map::new(),
             _ => return Err(A2aError::params("the body must be an object")),

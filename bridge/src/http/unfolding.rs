@@ -4,7 +4,10 @@
 use agentanycast_proto::unfold::{self, Kind, Refused};
 use axum::{body::Body, extract::Request};
 
-use super::body::{MAX_VALUES, gather};
+use super::{
+    body::{MAX_VALUES, gather, weigh},
+    entry::Place,
+};
 use crate::a2a::error::{A2aError, Reason};
 
 /// What is before a message: whether it is compressed, and its length.
@@ -23,7 +26,11 @@ const WITH_LISTS: [(&str, Kind); 5] = [
 ];
 
 /// The request again, if its message may be decoded.
-pub(super) async fn checked(request: Request, max_body: usize) -> Result<Request, A2aError> {
+pub(super) async fn checked(
+    request: Request,
+    max_body: usize,
+    place: Option<&Place>,
+) -> Result<Request, A2aError> {
     let path = request.uri().path();
     let Some((_, kind)) = WITH_LISTS.into_iter().find(|(known, _)| *known == path) else {
         return Ok(request);
@@ -34,7 +41,7 @@ pub(super) async fn checked(request: Request, max_body: usize) -> Result<Request
         A2aError::new(Reason::InvalidRequest, text)
     })?;
     if let Some(message) = bytes.get(PREFIX..) {
-        unfold::elements(kind, message, MAX_VALUES).map_err(|refused| {
+        let elements = unfold::elements(kind, message, MAX_VALUES).map_err(|refused| {
             let text = match refused {
                 Refused::TooMany(most) => {
                     format!("the message has more than {most} parts, values and entries")
@@ -43,6 +50,9 @@ pub(super) async fn checked(request: Request, max_body: usize) -> Result<Request
             };
             A2aError::new(Reason::InvalidRequest, text)
         })?;
+        if let Some(place) = place {
+            weigh(place, bytes.len(), elements)?;
+        }
     }
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
@@ -89,14 +99,14 @@ mod tests {
             ("/lf.a2a.v1.A2AService/SendMessage", new(9), new(MAX_VALUES)),
             ("/a2a.v1.A2AService/SendStreamingMessage", old(9), old(MAX_VALUES)),
         ] {
-            let passed = checked(call(path, &small), 4 << 20).await.unwrap();
+            let passed = checked(call(path, &small), 4 << 20, None).await.unwrap();
             let again = axum::body::to_bytes(passed.into_body(), usize::MAX)
                 .await
                 .unwrap();
             assert_eq!(again[PREFIX..], small, "{path}");
-            let refused = checked(call(path, &large), 4 << 20).await.unwrap_err();
-            assert!(refused.to_string().contains("500000"), "{refused}");
-            let refused = checked(call(path, &large), 1 << 10).await.unwrap_err();
+            let refused = checked(call(path, &large), 4 << 20, None).await.unwrap_err();
+            assert!(refused.to_string().contains("100000"), "{refused}");
+            let refused = checked(call(path, &large), 1 << 10, None).await.unwrap_err();
             assert!(refused.to_string().contains("larger than 1024"), "{refused}");
         }
     }

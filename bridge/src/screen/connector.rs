@@ -11,10 +11,10 @@ use std::{
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tower::Service;
 
-use super::Screen;
+use super::{Screen, names};
 
 /// How long resolving and connecting may take together.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -112,16 +112,11 @@ impl Connector {
     }
 
     async fn resolve_and_connect(self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
-        let resolved = lookup_host((host, port)).await;
-        let resolved: Vec<SocketAddr> = match resolved {
-            Ok(found) => found.collect(),
-            Err(cause) => {
-                return Err(ConnectError::Unresolved {
-                    host: host.to_owned(),
-                    cause,
-                });
-            }
-        };
+        let resolved = names::addresses(host, port).await;
+        let resolved = resolved.map_err(|cause| ConnectError::Unresolved {
+            host: host.to_owned(),
+            cause,
+        })?;
         let allowed: Vec<SocketAddr> = self.allowed(host, &resolved)?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
         for address in &allowed {
@@ -224,6 +219,25 @@ mod tests {
             .await
             .unwrap_err();
         assert!(matches!(nowhere, ConnectError::Unresolved { .. }), "{nowhere}");
+    }
+
+    #[test]
+    fn names_are_looked_up_where_no_thread_is_free() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || ended.recv());
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let uri = uri(&format!("http://localhost:{port}/"));
+            Connector::new(Screen::Private).connect(&uri).await.unwrap();
+            drop(end);
+            let _ = busy.await.unwrap();
+        });
     }
 
     #[test]
