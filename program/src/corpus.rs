@@ -9,7 +9,7 @@ use std::{fs, hash::DefaultHasher, hash::Hasher as _, path::Path};
 const FORMS: usize = 24;
 
 /// Changed forms of all kept inputs together, where there are many; each has one at least.
-const ALL_FORMS: usize = 1500;
+const ALL_FORMS: usize = 10_000;
 
 /// Changes of one form.
 const CHANGES: usize = 4;
