@@ -499,6 +499,10 @@ mod tests {
         };
         assert_eq!(list(json!(null)).unwrap().page_size, 50);
         assert_eq!(list(json!({"pageSize": "100"})).unwrap().page_size, 100);
+        for word in ["TASK_STATE_CANCELED", "TASK_STATE_CANCELLED", "canceled"] {
+            let status = list(json!({"status": word})).unwrap().status;
+            assert_eq!(status, Some(TaskStatus::Canceled));
+        }
         for bad in [
             json!({"pageSize": 0}),
             json!({"pageSize": 101}),

@@ -51,6 +51,11 @@ const ATTEMPTS: &str = "attempts";
 
 /// The state of that name in either version.
 pub fn read_state(word: &str) -> Option<TaskStatus> {
+    // As 0.3's protobuf, and with it its REST, writes it.
+    let word = match word {
+        "TASK_STATE_CANCELLED" => "TASK_STATE_CANCELED",
+        word => word,
+    };
     let found = STATES.iter().find(|(old, new, _)| word == *old || word == *new);
     found.map(|(_, _, status)| *status)
 }
