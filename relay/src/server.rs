@@ -335,10 +335,12 @@ fn registry(
     for peer in gone {
         opened.store.mark(&peer);
     }
-    let (of_peer, clock) = (handle.clone(), handle.clone());
-    let writer = opened
-        .store
-        .run(move |peer| of_peer.stored(peer), move || clock.last_version())?;
+    let (of_peer, all, clock) = (handle.clone(), handle.clone(), handle.clone());
+    let writer = opened.store.run(
+        move |peer| of_peer.stored(peer),
+        move || all.own_peers(),
+        move || clock.last_version(),
+    )?;
     Ok((handle, Some(writer)))
 }
 

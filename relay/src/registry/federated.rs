@@ -278,6 +278,12 @@ impl Registry {
         })
     }
 
+    /// All peers of which [`Registry::stored`] may have something.
+    pub fn own_peers(&self) -> Vec<String> {
+        let own = self.table.changes(0).filter(|record| record.origin == self.me);
+        own.map(|record| record.peer.to_string()).collect()
+    }
+
     /// Puts back what was kept on disk, unless it has expired, in the share that `stored` had. `kept` is that as it reads.
     ///
     /// # Errors
