@@ -193,7 +193,7 @@ impl Store {
         let works = self.works();
         let patience = if works { LAZY } else { AGAIN };
         let marked = self.marked();
-        let idle = |marked: &mut Marked| !(marked.urgent && works) && !marked.stopping;
+        let idle = |marked: &mut Marked| !(marked.stopping || marked.urgent && works);
         let (mut marked, _) = self
             .0
             .bell

@@ -378,7 +378,7 @@ proptest! {
                         ..Incoming::default()
                     });
                     // There is room for the end of what is here always.
-                    prop_assert!(!(there && over) || !matches!(outcome, Err(Refused::Limit { .. })), "{outcome:?}");
+                    prop_assert!(!(there && over && matches!(outcome, Err(Refused::Limit { .. }))), "{outcome:?}");
                 }
                 Step::Wait(seconds) => now += seconds * SECOND,
             }
