@@ -214,8 +214,9 @@ pub fn start(
     stop: &CancellationToken,
 ) -> Result<(Anycast, tokio::task::JoinHandle<()>), InvalidRegistry> {
     let mut registries = Vec::new();
-    for address in &parts.registries {
-        registries.push(Arc::new(Registry::new(address, parts.key.clone())?));
+    for (place, address) in parts.registries.iter().enumerate() {
+        let times = signing::Times::new(place, parts.registries.len());
+        registries.push(Arc::new(Registry::new(address, parts.key.clone(), times)?));
     }
     let inner = Inner {
         net: parts.net,

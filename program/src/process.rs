@@ -104,6 +104,11 @@ fn complain(program: &str, error: &dyn Display) {
     let _ = writeln!(io::stderr(), "{program}: {error}");
 }
 
+/// How many files this process may have open.
+pub fn descriptors() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Raises the limit of open files to 65 536, or as far as the system lets it; a warning if not at all.
 fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);

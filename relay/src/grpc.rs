@@ -16,7 +16,6 @@ use std::time::Duration;
 use agentanycast_identity::proof::RELAY_KEY;
 use agentanycast_proto::FILE_DESCRIPTOR_SET;
 use axum::http::{HeaderName, HeaderValue};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tower::util::MapResponseLayer;
@@ -48,7 +47,7 @@ const HEADERS: u32 = 16 << 10;
 /// When the descriptors of the services cannot be read, which a test excludes, or serving fails.
 pub async fn serve(
     handle: Handle,
-    listener: TcpListener,
+    mut listener: Bounded,
     recorder: Option<Recorder>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -96,7 +95,6 @@ pub async fn serve(
                 .await?)
         }
     })?;
-    let mut listener = Bounded::new(listener);
     loop {
         tokio::select! {
             biased;

@@ -285,6 +285,11 @@ impl Handle {
         self.read().stored(peer)
     }
 
+    /// All peers that have a record of this relay, for the store.
+    pub fn own_peers(&self) -> Vec<String> {
+        self.read().own_peers()
+    }
+
     /// The last version that was given, for the store.
     pub fn last_version(&self) -> Nanos {
         self.read().last_version()

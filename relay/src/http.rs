@@ -27,7 +27,6 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
-use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Layer as _;
 use tower_http::{
@@ -156,8 +155,7 @@ fn timeout() -> TimeoutLayer {
 }
 
 /// Serves until `stop`, HTTP/1.1 only: it needs no more, and a proxy in front of it speaks it.
-pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let mut listener = Bounded::new(listener);
+pub async fn serve(mut listener: Bounded, router: Router, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder

@@ -1,5 +1,6 @@
 //! The AgentAnycast relay: circuits for nodes behind NAT, the registry of skills, federation between relays.
 
+mod ceilings;
 mod clock;
 pub mod config;
 pub mod federation;
@@ -14,6 +15,7 @@ pub mod net;
 pub mod proofs;
 pub mod registry;
 mod seats;
+mod seldom;
 mod server;
 pub mod store;
 

@@ -6,7 +6,8 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -14,16 +15,16 @@ use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
+    time::{Instant, Sleep, sleep},
 };
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use crate::seats::{Seat, Seats};
-
-/// Most connections at once.
-const ALL: usize = 16_384;
-
-/// Most connections of one source at once.
-const PER_SOURCE: usize = 1024;
+use crate::{
+    ceilings::Places,
+    metrics::{Metrics, Turned},
+    seats::{Full, Seat, Seats},
+    seldom::Seldom,
+};
 
 /// Pause after accepting has failed, as it does when no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -33,6 +34,15 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Connection {
     stream: TcpStream,
     seat: Seat,
+    /// None when nothing has to come any more.
+    first: Option<First>,
+}
+
+/// What has to come of a connection before it is waited for.
+#[derive(Debug)]
+struct First {
+    bytes: usize,
+    until: Pin<Box<Sleep>>,
 }
 
 /// A connection between two runtimes.
@@ -41,16 +51,30 @@ pub(crate) struct Detached(std::net::TcpStream, Seat);
 
 /// A listener with these bounds.
 #[derive(Debug)]
-pub(crate) struct Bounded {
+pub struct Bounded {
     listener: TcpListener,
+    /// As metrics and log call it.
+    name: &'static str,
     seats: Seats,
+    metrics: Arc<Metrics>,
+    refused: Seldom,
+    failed: Seldom,
 }
 
 impl Bounded {
-    pub(crate) fn new(listener: TcpListener) -> Self {
+    pub(crate) fn new(
+        listener: TcpListener,
+        name: &'static str,
+        places: Places,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             listener,
-            seats: Seats::new(ALL, PER_SOURCE),
+            name,
+            seats: Seats::new(places.all, places.of_one_address),
+            metrics,
+            refused: Seldom::default(),
+            failed: Seldom::default(),
         }
     }
 
@@ -60,7 +84,9 @@ impl Bounded {
             let (stream, address) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if let Some(unsaid) = self.failed.turn(Instant::now()) {
+                        tracing::warn!(listener = self.name, %error, unsaid, "a connection could not be accepted");
+                    }
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
@@ -68,9 +94,31 @@ impl Bounded {
             // Most answers are smaller than a packet; failing to say so is no failure.
             let _ = stream.set_nodelay(true);
             match self.seats.take(address.ip().into()) {
-                Ok(seat) => return (Connection { stream, seat }, address),
-                Err(full) => tracing::debug!(%address, ?full, "too many connections; one was refused"),
+                Ok(seat) => {
+                    let connection = Connection {
+                        stream,
+                        seat,
+                        first: None,
+                    };
+                    return (connection, address);
+                }
+                Err(full) => self.turn_away(address, full),
             }
+        }
+    }
+
+    fn turn_away(&mut self, address: SocketAddr, full: Full) {
+        let limit = match full {
+            Full::All => "all",
+            Full::Source => "one address",
+        };
+        let listener = self.name;
+        self.metrics
+            .turned_away
+            .get_or_create(&Turned { listener, limit })
+            .inc();
+        if let Some(unsaid) = self.refused.turn(Instant::now()) {
+            tracing::warn!(listener, limit, %address, unsaid, "too many connections: one was refused");
         }
     }
 }
@@ -81,6 +129,15 @@ impl Connection {
     pub(crate) fn give_up_unread(&self, patience: Duration) -> io::Result<()> {
         let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         Ok(sockopt::set_tcp_user_timeout(&self.stream, millis)?)
+    }
+
+    /// Breaks off when its first bytes, so many of them, have not come within that time from now.
+    pub(crate) fn give_up_silent(self, bytes: usize, patience: Duration) -> Self {
+        let until = Box::pin(sleep(patience));
+        Self {
+            first: Some(First { bytes, until }),
+            ..self
+        }
     }
 
     /// On its way to the runtime of another thread.
@@ -95,6 +152,7 @@ impl Detached {
         Ok(Connection {
             stream: TcpStream::from_std(self.0)?,
             seat: self.1,
+            first: None,
         })
     }
 }
@@ -113,7 +171,21 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let Some(first) = &mut self.first else {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        };
+        if first.until.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if let Some(first) = &mut self.first {
+            first.bytes = first.bytes.saturating_sub(buf.filled().len() - before);
+            if first.bytes == 0 {
+                self.first = None;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -140,5 +212,70 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::timeout,
+    };
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    async fn pair(all: usize) -> (Bounded, TcpStream, Connection, Arc<Metrics>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let metrics = Arc::new(Metrics::default());
+        let places = Places {
+            all,
+            of_one_address: 2,
+        };
+        let mut bounded = Bounded::new(listener, "registry", places, Arc::clone(&metrics));
+        let client = TcpStream::connect(at).await.unwrap();
+        let (connection, _) = bounded.next().await;
+        (bounded, client, connection, metrics)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_is_given_up() {
+        for said in [0, 23, 24] {
+            let (_listener, mut client, connection, _) = pair(1).await;
+            let mut connection = connection.give_up_silent(24, PATIENCE);
+            client.write_all(&vec![b'x'; said]).await.unwrap();
+            let mut read = Vec::new();
+            let ended = timeout(PATIENCE * 100, connection.read_to_end(&mut read)).await;
+            assert_eq!(read.len(), said);
+            match ended {
+                Ok(ended) => {
+                    assert!(said < 24);
+                    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+                }
+                Err(_) => assert_eq!(said, 24, "who has begun may be silent"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_is_counted() {
+        for (all, limit) in [(1, "all"), (9, "one address")] {
+            let (mut listener, client, first, metrics) = pair(all).await;
+            let at = client.peer_addr().unwrap();
+            let mut clients = vec![client];
+            for _ in 0..2 {
+                clients.push(TcpStream::connect(at).await.unwrap());
+            }
+            let second = timeout(Duration::from_millis(300), listener.next()).await;
+            let third = timeout(Duration::from_millis(300), listener.next()).await;
+            assert!(third.is_err() && second.is_ok() == (all > 1));
+            let refused = if all > 1 { 1 } else { 2 };
+            let line =
+                format!("connections_refused_total{{listener=\"registry\",limit=\"{limit}\"}} {refused}\n");
+            assert!(metrics.text().contains(&line), "{line} {}", metrics.text());
+            drop(first);
+        }
     }
 }

@@ -36,6 +36,15 @@ pub struct Call {
     pub code: &'static str,
 }
 
+/// A connection that was refused before anything was read of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Turned {
+    /// What it came to.
+    pub listener: &'static str,
+    /// The ceiling.
+    pub limit: &'static str,
+}
+
 /// How a federation peer does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct State {
@@ -62,6 +71,8 @@ pub struct Metrics {
     federation_peers: Family<State, Gauge>,
     /// Records of other relays that were refused.
     pub records_refused: Counter,
+    /// Connections to gRPC and HTTP that were refused at a ceiling.
+    pub turned_away: Family<Turned, Counter>,
     /// Connected peers.
     pub peers: Gauge,
     /// Connections.
@@ -100,6 +111,7 @@ impl Default for Metrics {
             push: Histogram::new(CALLS),
             federation_peers: Family::default(),
             records_refused: Counter::default(),
+            turned_away: Family::default(),
             peers: Gauge::default(),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
@@ -167,6 +179,11 @@ impl Metrics {
             "federation_records_refused",
             "Records of other relays refused",
             self.records_refused.clone(),
+        );
+        r.register(
+            "connections_refused",
+            "Connections to the registry, the API and the metrics refused at a ceiling",
+            self.turned_away.clone(),
         );
     }
 

@@ -29,7 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, seldom::Seldom};
 use addresses::{check_free, is_wildcard, quic_beside, told};
 use agentanycast_program::address::{port, with_port};
 use behaviour::{Behaviour, BehaviourEvent};
@@ -74,6 +74,10 @@ pub struct NetConfig {
     pub max_connections: u32,
     /// Most connections of one address.
     pub connections_per_ip: usize,
+    /// Most connections, each way, that may be agreeing on who they are.
+    pub max_pending: u32,
+    /// Most of the inbound ones of one address.
+    pub pending_per_ip: usize,
 }
 
 /// Why the swarm cannot start.
@@ -157,6 +161,8 @@ struct Running {
     places: Places,
     circuits: Circuits,
     standing: Standing,
+    refused: Seldom,
+    failed: Seldom,
 }
 
 impl Running {
@@ -170,6 +176,8 @@ impl Running {
             places,
             circuits,
             standing: Standing::new(config.max_circuits, config.max_circuits_per_peer),
+            refused: Seldom::default(),
+            failed: Seldom::default(),
         })
     }
 
@@ -283,10 +291,17 @@ impl Running {
             } => {
                 metrics.connections_refused.inc();
                 if let ListenError::Denied { cause } = &error {
-                    tracing::debug!(address = %send_back_addr, %cause, "a connection was refused");
+                    let now = Instant::now();
+                    if let Some(unsaid) = self.refused.turn(now) {
+                        tracing::warn!(listener = "peers", address = %send_back_addr, %cause, unsaid, "a connection was refused");
+                    }
                 }
             }
-            SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
+            SwarmEvent::ListenerError { error, .. } => {
+                if let Some(unsaid) = self.failed.turn(Instant::now()) {
+                    tracing::warn!(%error, unsaid, "a listener failed");
+                }
+            }
             SwarmEvent::ListenerClosed {
                 addresses, reason, ..
             } => {

@@ -24,12 +24,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    ceilings::Ceilings,
     clock::now,
     config::{self, Config, RegistryAuth},
     federation::{merge::Clock, record, sync},
     grpc::{self, Recorder},
     handle::Handle,
     http::{self, Face},
+    listen::Bounded,
     metrics::Metrics,
     net::{self, NetConfig},
     registry::{Limits, Registry},
@@ -102,7 +104,13 @@ impl Relay {
         let (handle, writer) = registry(config, &me, &metrics)?;
 
         let peer = keypair.public().to_peer_id();
-        let net = net::start(net_config(config, keypair), Arc::clone(&metrics), stop.clone()).await?;
+        let ceilings = ceilings(config);
+        let net = net::start(
+            net_config(config, &ceilings, keypair),
+            Arc::clone(&metrics),
+            stop.clone(),
+        )
+        .await?;
         let mut lines: Vec<String> = net::with_peer(&net.addresses, peer)
             .iter()
             .map(|address| format!("RELAY_ADDR={address}"))
@@ -112,6 +120,7 @@ impl Relay {
             format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
         })?;
         lines.push(format!("REGISTRY_ADDR={}", listener.local_addr()?));
+        let listener = Bounded::new(listener, "registry", ceilings.registry, Arc::clone(&metrics));
         let traces_stop = CancellationToken::new();
         let (recorder, traces) = traces(config, &me, traces_stop.clone())?;
         let grpc = tokio::spawn(grpc::serve(handle.clone(), listener, recorder, stop.clone()));
@@ -133,25 +142,26 @@ impl Relay {
         }
         let faces = [
             (
-                "METRICS_ADDR",
+                ("METRICS_ADDR", "metrics", ceilings.metrics),
                 &config.metrics_listen,
                 http::metrics_router(&face),
             ),
             (
-                "API_ADDR",
+                ("API_ADDR", "api", ceilings.api),
                 &config.api_listen,
                 http::api_router(&face, &config.api_cors_origins)?,
             ),
         ];
-        for (name, listen, router) in faces {
+        for ((name, listener, places), listen, router) in faces {
             if listen.0.is_empty() {
                 continue;
             }
             let address = listen.to_bind();
             match TcpListener::bind(&address).await {
-                Ok(listener) => {
-                    lines.push(format!("{name}={}", listener.local_addr()?));
-                    others.push(tokio::spawn(http::serve(listener, router, stop.clone())));
+                Ok(bound) => {
+                    lines.push(format!("{name}={}", bound.local_addr()?));
+                    let bounded = Bounded::new(bound, listener, places, Arc::clone(&metrics));
+                    others.push(tokio::spawn(http::serve(bounded, router, stop.clone())));
                 }
                 Err(error) => face.problem(format!("{name}: cannot listen on {address}: {error}")),
             }
@@ -242,7 +252,17 @@ fn keypair(config: &Config) -> anyhow::Result<Keypair> {
     Ok(Keypair::generate_ed25519())
 }
 
-fn net_config(config: &Config, keypair: Keypair) -> NetConfig {
+/// The ceilings, within what this process may have open.
+fn ceilings(config: &Config) -> Ceilings {
+    let descriptors = process::descriptors();
+    let (ceilings, lowered) = Ceilings::of(descriptors, config.max_connections, config.connections_per_ip);
+    if let Some(lowered) = lowered {
+        tracing::warn!("{lowered}");
+    }
+    ceilings
+}
+
+fn net_config(config: &Config, ceilings: &Ceilings, keypair: Keypair) -> NetConfig {
     let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     let per_hour = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     NetConfig {
@@ -258,8 +278,10 @@ fn net_config(config: &Config, keypair: Keypair) -> NetConfig {
         circuit_bytes: config.circuit_bytes.0,
         reservations_per_ip: per_hour(config.reservations_per_ip),
         circuits_per_ip: per_hour(config.circuits_per_ip),
-        max_connections: per_hour(config.max_connections),
-        connections_per_ip: count(config.connections_per_ip),
+        max_connections: per_hour(ceilings.peers.all as u64),
+        connections_per_ip: ceilings.peers.of_one_address,
+        max_pending: per_hour(ceilings.pending.all as u64),
+        pending_per_ip: ceilings.pending.of_one_address,
     }
 }
 
@@ -313,10 +335,12 @@ fn registry(
     for peer in gone {
         opened.store.mark(&peer);
     }
-    let (of_peer, clock) = (handle.clone(), handle.clone());
-    let writer = opened
-        .store
-        .run(move |peer| of_peer.stored(peer), move || clock.last_version())?;
+    let (of_peer, all, clock) = (handle.clone(), handle.clone(), handle.clone());
+    let writer = opened.store.run(
+        move |peer| of_peer.stored(peer),
+        move || all.own_peers(),
+        move || clock.last_version(),
+    )?;
     Ok((handle, Some(writer)))
 }
 

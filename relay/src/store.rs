@@ -3,7 +3,8 @@
 //!
 //! It keeps no copy of anything: who has changed something marks the peer, and the writer asks for its record then. So
 //! it is bounded by the table, and many changes of one peer are one write. The one rule: [`Store::written`]
-//! resolves when what was marked is on disk, and a store that failed says so from then on.
+//! resolves when what was marked is on disk; a store that failed says so until everything could be written anew, which is
+//! tried every few seconds.
 
 mod database;
 
@@ -23,7 +24,10 @@ use database::Database;
 /// Longest wait of a heartbeat before it is written.
 const LAZY: Duration = Duration::from_millis(500);
 
-/// The store cannot be used, or not any more.
+/// Pause before everything is written anew after a failure.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The store cannot be used, or not now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the registry's store {}: {cause}", .path.display())]
 pub struct StoreError {
@@ -52,7 +56,7 @@ struct Shared {
     database: Mutex<Database>,
     marked: Mutex<Marked>,
     bell: Condvar,
-    /// The last batch on disk, or why none will follow.
+    /// The last batch on disk, or why there is none now.
     written: watch::Sender<Result<u64, StoreError>>,
 }
 
@@ -127,14 +131,15 @@ impl Store {
         outcome.map(|_| ())
     }
 
-    /// Runs the writer until [`Store::stop`]. `record` gives the record of a peer, if it still has one, and
-    /// `last_version` the clock.
+    /// Runs the writer until [`Store::stop`]. `record` gives the record of a peer, if it still has one, `everybody` all peers
+    /// that have one, and `last_version` the clock.
     ///
     /// # Errors
     /// When the system has no thread left.
     pub fn run(
         &self,
         record: impl Fn(&str) -> Option<Kept> + Send + 'static,
+        everybody: impl Fn() -> Vec<String> + Send + 'static,
         last_version: impl Fn() -> u64 + Send + 'static,
     ) -> std::io::Result<thread::JoinHandle<()>> {
         let store = self.clone();
@@ -142,20 +147,31 @@ impl Store {
             .name("registry-store".into())
             .spawn(move || {
                 while let Some((peers, batch)) = store.next_batch() {
-                    let changes = peers.into_iter().map(|peer| {
+                    let recorded = |peer: String| {
                         let record = record(&peer);
                         (peer, record)
-                    });
-                    let outcome = store.database().write(changes, last_version());
+                    };
+                    let worked = store.works();
+                    let outcome = if worked {
+                        let changes = peers.into_iter().map(recorded);
+                        store.database().write(changes, last_version())
+                    } else {
+                        let all = everybody().into_iter().map(recorded);
+                        store.database().renew(all, last_version())
+                    };
                     let outcome = outcome.map(|()| batch).map_err(|cause| StoreError {
                         path: store.0.path.clone(),
                         cause,
                     });
                     let failed = outcome.as_ref().err().cloned();
                     let _ = store.0.written.send_replace(outcome);
-                    if let Some(error) = failed {
-                        tracing::error!(%error, "registrations are not kept over a restart any more");
-                        return;
+                    match failed {
+                        Some(error) if worked => {
+                            tracing::error!(%error, "registrations are not kept over a restart until the store can be written again, which is tried every 5 s");
+                        }
+                        Some(error) => tracing::debug!(%error, "the store still fails"),
+                        None if !worked => tracing::info!("registrations are kept over a restart again"),
+                        None => {}
                     }
                 }
             })
@@ -172,16 +188,18 @@ impl Store {
         self.0.written.borrow().is_ok()
     }
 
-    /// Waits for the next batch; none after the last one.
+    /// Waits for the next batch, after a failure for some time; none after the last one.
     fn next_batch(&self) -> Option<(HashSet<String>, u64)> {
+        let works = self.works();
+        let patience = if works { LAZY } else { AGAIN };
         let marked = self.marked();
-        let idle = |marked: &mut Marked| !marked.urgent && !marked.stopping;
+        let idle = |marked: &mut Marked| !(marked.stopping || marked.urgent && works);
         let (mut marked, _) = self
             .0
             .bell
-            .wait_timeout_while(marked, LAZY, idle)
+            .wait_timeout_while(marked, patience, idle)
             .unwrap_or_else(PoisonError::into_inner);
-        if marked.stopping && marked.peers.is_empty() {
+        if marked.stopping && (marked.peers.is_empty() || !works) {
             return None;
         }
         let batch = marked.batch;
@@ -212,9 +230,13 @@ mod tests {
     type Table = Arc<Mutex<HashMap<String, Kept>>>;
 
     fn run(store: &Store, table: &Table) -> thread::JoinHandle<()> {
-        let table = Arc::clone(table);
+        let (table, all) = (Arc::clone(table), Arc::clone(table));
         store
-            .run(move |peer| table.lock().unwrap().get(peer).cloned(), || 7)
+            .run(
+                move |peer| table.lock().unwrap().get(peer).cloned(),
+                move || all.lock().unwrap().keys().cloned().collect(),
+                || 7,
+            )
             .unwrap()
     }
 
@@ -254,6 +276,49 @@ mod tests {
             .collect();
         sizes.sort_unstable();
         assert_eq!(sizes, [("a", 70_000), ("b", 10)]);
+        assert_eq!(opened.last_version, 7);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_failed_has_everything_when_it_can_be_written_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = Table::default();
+        let opened = Store::open(directory.path()).unwrap();
+        let writer = run(&opened.store, &table);
+        let written = async |peer: &str| {
+            table.lock().unwrap().insert(peer.into(), record(peer, 10));
+            let batch = opened.store.mark(peer);
+            opened.store.written(batch).await
+        };
+        for peer in ["a", "gone"] {
+            written(peer).await.unwrap();
+        }
+        // Nor can the next one be made there, for a while.
+        let next = directory.path().join("registry.next");
+        opened.store.database().fail();
+        std::fs::write(&next, "in the way").unwrap();
+        table.lock().unwrap().remove("gone");
+        written("b").await.unwrap_err();
+        assert!(!opened.store.works());
+        written("c").await.unwrap_err();
+        std::fs::remove_file(&next).unwrap();
+        let healed = opened
+            .store
+            .0
+            .written
+            .subscribe()
+            .wait_for(Result::is_ok)
+            .await
+            .is_ok();
+        assert!(healed);
+        written("d").await.unwrap();
+        opened.store.stop();
+        writer.join().unwrap();
+        drop(opened);
+        let opened = Store::open(directory.path()).unwrap();
+        let mut peers: Vec<_> = opened.records.iter().map(|kept| &*kept.told.peer_id).collect();
+        peers.sort_unstable();
+        assert_eq!(peers, ["a", "b", "c", "d"]);
         assert_eq!(opened.last_version, 7);
     }
 

@@ -58,6 +58,7 @@ pub struct Builder {
     namespace: Option<Namespace>,
     ports: [String; 4],
     args: Vec<String>,
+    descriptors: Option<u64>,
 }
 
 impl Builder {
@@ -77,7 +78,14 @@ impl Builder {
                 "127.0.0.1:0".to_owned(),
             ],
             args: Vec::new(),
+            descriptors: None,
         }
+    }
+
+    /// It may have so many files open.
+    pub fn descriptors(mut self, most: u64) -> Self {
+        self.descriptors = Some(most);
+        self
     }
 
     /// Adds arguments.
@@ -126,9 +134,15 @@ impl Builder {
 
     fn command(&self) -> Command {
         let [listen, registry, metrics, api] = &self.ports;
-        let mut command = match &self.namespace {
-            Some(namespace) => Command::from(namespace.command(&program())),
-            None => Command::new(program()),
+        let mut command = match (&self.namespace, self.descriptors) {
+            (Some(namespace), _) => Command::from(namespace.command(&program())),
+            (None, Some(most)) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(script).arg(program());
+                shell
+            }
+            (None, None) => Command::new(program()),
         };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(PREFIX) {

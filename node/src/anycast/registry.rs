@@ -106,7 +106,8 @@ pub(crate) fn endpoint(address: &str) -> Result<Endpoint, InvalidRegistry> {
 }
 
 impl Registry {
-    pub(super) fn new(address: &str, key: Keypair) -> Result<Self, InvalidRegistry> {
+    /// `times` are no other registry's: two of them may be the same relay, by two names.
+    pub(super) fn new(address: &str, key: Keypair, times: Times) -> Result<Self, InvalidRegistry> {
         let channel = endpoint(address)?.connect_lazy();
         let client = RegistryServiceClient::new(channel.clone()).max_decoding_message_size(MAX_RECEIPT);
         Ok(Self {
@@ -117,7 +118,7 @@ impl Registry {
             me: agentanycast_identity::peer_id(&key),
             key,
             relay: Mutex::new(None),
-            times: Mutex::default(),
+            times: Mutex::new(times),
         })
     }
 

@@ -2,21 +2,38 @@
 //!
 //! PURE: the time is an argument. The rule: each is signed later than the one before, also when this node's clock was set
 //! back, since a registry refuses what is older than what it has; and none much later than now, whatever a registry says.
+//! No two registries have a time in common: they may be one relay, which would take the second request for the first,
+//! repeated. And none moves the clock of another.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use agentanycast_identity::proof::MAX_SKEW;
 
 /// The times of signing, in milliseconds since 1970.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Times {
     last: u64,
+    /// Every time is this much more than a multiple of that.
+    place: u64,
+    count: u64,
 }
 
 impl Times {
+    /// Of the registry at this place of so many.
+    pub(super) fn new(place: usize, count: usize) -> Self {
+        let count = count.max(1) as u64;
+        Self {
+            last: 0,
+            place: place as u64 % count,
+            count,
+        }
+    }
+
     /// The time to sign the next request with.
     pub(super) fn next(&mut self, now: SystemTime) -> u64 {
-        self.last = millis(now).max(self.last.saturating_add(1));
+        let earliest = millis(now).max(self.last.saturating_add(1));
+        let past = (earliest % self.count + self.count - self.place) % self.count;
+        self.last = earliest.saturating_add((self.count - past) % self.count);
         self.last
     }
 
@@ -54,7 +71,7 @@ mod tests {
 
     #[test]
     fn each_is_later_than_the_one_before_whatever_the_clock_does() {
-        let mut times = Times::default();
+        let mut times = Times::new(0, 1);
         assert_eq!(times.next(at(1000)), 1_000_000);
         assert_eq!(times.next(at(1000)), 1_000_001);
         assert_eq!(times.next(at(950)), 1_000_002);
@@ -66,12 +83,30 @@ mod tests {
 
     #[test]
     fn a_registry_moves_it_ahead_a_little() {
-        let mut times = Times::default();
+        let mut times = Times::new(0, 1);
         assert!(times.after(at(1000), 1_050_000));
         assert_eq!(times.next(at(1000)), 1_050_001);
         assert!(!times.after(at(1000), 1_120_001));
         assert!(!times.after(at(1000), u64::MAX));
         assert!(times.after(at(1000), 3), "signing anew is enough");
         assert_eq!(times.next(at(1000)), 1_050_002);
+    }
+
+    #[test]
+    fn two_registries_never_have_the_same_time() {
+        for count in [1, 2, 3, 8] {
+            let mut used = std::collections::BTreeSet::new();
+            for place in 0..count {
+                let mut times = Times::new(place, count);
+                for step in 0..20 {
+                    let now = at(1000) + Duration::from_millis(step / 3);
+                    let time = times.next(now);
+                    assert!(
+                        time >= millis(now) && used.insert(time),
+                        "{time} twice of {count}"
+                    );
+                }
+            }
+        }
     }
 }

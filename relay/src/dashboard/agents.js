@@ -1,6 +1,6 @@
 // The list of agents and what narrows it: words, a skill, tags. What is asked for stands in the page's address too.
 
-import { arrange, button, by, copy, element, id, picture, set, span, until } from "./show.js";
+import { arrange, button, by, copy, element, id, keepFocus, picture, set, span, until } from "./show.js";
 
 const PAGE = 100;
 // Longest list that is shown and kept up to date.
@@ -15,14 +15,17 @@ const filter = { q: asked.get("q") ?? "", skill: asked.get("skill") ?? "", tags:
 let shown = PAGE;
 // The last question: an answer to an older one is dropped.
 let question = 0;
+// What the directory has said cannot be asked; it is not asked again.
+let refused;
 // What is shown of each agent, and what it was made of.
 let cards = new Map();
 const opened = new Set();
 
 async function ask(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
-  return answer.json();
+  if (answer.ok) return answer.json();
+  const said = answer.status === 400 ? await answer.json().catch(() => undefined) : undefined;
+  throw Object.assign(new Error(`${path}: ${answer.status}`), { refusal: said?.error?.message });
 }
 
 function words() {
@@ -59,7 +62,9 @@ function skillList(agent) {
   if (more > 0 && !all) {
     const open = button("skill", `Show ${more} more skills`, `+${more}`, () => {
       opened.add(agent.peer_id);
-      list.replaceWith(skillList(agent));
+      const whole = skillList(agent);
+      list.replaceWith(whole);
+      whole.children[SKILLS].querySelector("button").focus();
     });
     list.append(element("li", "", open));
   }
@@ -96,7 +101,9 @@ function show(agents) {
     now.until = expires;
     cards.set(agent.peer_id, now);
   }
+  const focus = keepFocus(by("agents"), by("q"));
   arrange(by("agents"), [...cards.values()].map(({ whole }) => whole));
+  focus();
   tick();
 }
 
@@ -117,11 +124,26 @@ function nobody(total) {
 }
 
 export async function showAgents() {
-  const mine = (question += 1);
   const asking = words();
+  const asks = asking.toString();
+  if (refused === asks) return;
+  const mine = (question += 1);
   asking.set("limit", shown);
-  const { agents, total } = await ask(`/api/v1/agents?${asking}`);
+  const answer = await ask(`/api/v1/agents?${asking}`).catch((error) => {
+    if (!error.refusal) throw error;
+    return error;
+  });
   if (mine !== question) return;
+  refused = answer.refusal ? asks : undefined;
+  if (refused !== undefined) {
+    show([]);
+    nobody(0);
+    set("nobody-text", answer.refusal);
+    set("found", "");
+    by("more").hidden = true;
+    return;
+  }
+  const { agents, total } = answer;
   show(agents);
   nobody(total);
   set("found", agents.length < total ? `${agents.length} of ${total} agents` : `${total} agent${total === 1 ? "" : "s"}`);
@@ -157,8 +179,10 @@ function showFilters() {
   const drop = (text, change) => element("li", "", button("filter", `Remove ${text}`, `${text} ×`, () => narrow(change)));
   const items = filter.tags.map((tag) => drop(`tag ${tag}`, { tags: filter.tags.filter((other) => other !== tag) }));
   if (filter.skill) items.unshift(drop(`skill ${filter.skill}`, { skill: "" }));
+  const focus = keepFocus(by("filters"), by("q"));
   by("filters").replaceChildren(...items);
   by("filters").hidden = items.length === 0;
+  focus();
 }
 
 // Asks for what matches now.

@@ -77,6 +77,22 @@ export function arrange(list, wanted) {
   });
 }
 
+// Notes what has the focus in a list. What it gives back puts it there again when the list was changed: on the same, on its
+// like where it was made anew, or on something else where there is none.
+export function keepFocus(list, otherwise) {
+  const held = document.activeElement;
+  if (!list.contains(held)) return () => {};
+  const named = (one) => JSON.stringify([one.getAttribute("aria-label"), one.closest("[data-peer]")?.dataset.peer]);
+  const name = named(held);
+  const alike = () => [...list.querySelectorAll("[aria-label]")].filter((one) => named(one) === name);
+  const place = alike().indexOf(held);
+  return () => {
+    if (document.activeElement === held) return;
+    const there = alike();
+    (held.isConnected ? held : (there[place] ?? there[0] ?? otherwise)).focus();
+  };
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function drawn(name, attributes) {

@@ -100,7 +100,7 @@ pub(super) fn refusal(refused: &Refused) -> Status {
         Refused::Invalid(_) => Status::invalid_argument(text),
         Refused::Limit { .. } => Status::resource_exhausted(text),
         Refused::NotFound(_) => Status::not_found(text),
-        Refused::Denied(_) => Status::permission_denied(text),
+        Refused::Denied(_) | Refused::Stranger(_) => Status::permission_denied(text),
         Refused::Unsigned => Status::unauthenticated(text),
         Refused::Outdated { stood_ms, .. } => sign_after(*stood_ms, text),
     }

@@ -4,7 +4,7 @@
 //!
 //! The one rule: nothing that takes long runs here without pausing, or the other connections of its thread wait.
 
-use std::{future::Future, io, thread};
+use std::{future::Future, io, thread, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
@@ -16,6 +16,12 @@ const WAITING: usize = 64;
 
 /// Most threads; more would serve no more than the network brings.
 const MOST: usize = 16;
+
+/// What a connection begins with, before anything is asked: the preface of HTTP/2 (RFC 9113, 3.4).
+const PREFACE: usize = 24;
+
+/// How long it may take.
+const PREFACE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Threads that serve connections, one after the other given to the next.
 pub(super) struct Threads {
@@ -85,6 +91,9 @@ pub(super) struct Incoming(ReceiverStream<Detached>);
 impl Incoming {
     /// For gRPC; to be awaited on the thread.
     pub(super) fn connections(self) -> impl Stream<Item = io::Result<Connection>> {
-        self.0.map(Detached::attach)
+        self.0.map(|detached| {
+            let connection = detached.attach()?;
+            Ok(connection.give_up_silent(PREFACE, PREFACE_WITHIN))
+        })
     }
 }

@@ -54,7 +54,11 @@ async fn what_has_expired_is_gone_from_the_disk_and_its_room_is_given_back() {
     let handle = handle(Duration::from_millis(1), Some(store.clone()));
     let (of_peer, clock) = (handle.clone(), handle.clone());
     let writer = store
-        .run(move |peer| of_peer.stored(peer), move || clock.last_version())
+        .run(
+            move |peer| of_peer.stored(peer),
+            Vec::new,
+            move || clock.last_version(),
+        )
         .unwrap();
     for n in 0..AGENTS {
         handle

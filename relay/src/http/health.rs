@@ -16,7 +16,7 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Without the reason, which is in the log.
 const STORE_FAILED: &str = "the store has failed: what is registered works, and is lost at a restart; the log says why; \
-    mend the disk and restart the relay";
+    mend the disk, or make room; it is tried again every 5 s";
 
 pub(super) async fn metrics(State(face): State<Face>) -> Response {
     let metrics = face.0.handle.metrics();

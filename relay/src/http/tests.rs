@@ -381,8 +381,13 @@ async fn browsers_from_elsewhere_are_let_in_only_where_configured() {
 /// Real time passes here, 10 s of it: hyper's own clock is what is tested.
 #[tokio::test]
 async fn who_does_not_finish_asking_is_left() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let places = crate::ceilings::Places {
+        all: 10,
+        of_one_address: 10,
+    };
+    let listener = Bounded::new(listener, "metrics", places, Arc::default());
     let stop = CancellationToken::new();
     let served = tokio::spawn(serve(listener, metrics_router(&face()), stop.clone()));
     let whole = "GET /health HTTP/1.1\r\nHost: relay\r\n\r\n";

@@ -22,12 +22,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// What identify calls our protocol family.
 const PROTOCOL_VERSION: &str = "agentanycast/1.0.0";
 
-/// Connections that may be agreeing on who they are.
-const MAX_PENDING: u32 = 1024;
-
-/// The same of one address: whoever connects and says nothing has a place for the 10 s that it may take.
-const MAX_PENDING_PER_ADDRESS: usize = 128;
-
 /// Connections of one peer: TCP and QUIC, the old and the new one while it moves, a few dials at once.
 const MAX_PER_PEER: u32 = 8;
 
@@ -77,14 +71,14 @@ pub(super) fn swarm(
     let limits = connection_limits::ConnectionLimits::default()
         .with_max_established(Some(config.max_connections))
         .with_max_established_per_peer(Some(MAX_PER_PEER))
-        .with_max_pending_incoming(Some(MAX_PENDING))
-        .with_max_pending_outgoing(Some(MAX_PENDING));
+        .with_max_pending_incoming(Some(config.max_pending))
+        .with_max_pending_outgoing(Some(config.max_pending));
     let identify = identify::Config::new(PROTOCOL_VERSION.to_owned(), config.keypair.public())
         .with_agent_version(format!("agentanycast-relay/{}", env!("CARGO_PKG_VERSION")))
         .with_push_listen_addr_updates(true)
         .with_cache_size(0);
     let door = door::Limits {
-        pending: MAX_PENDING_PER_ADDRESS,
+        pending: config.pending_per_ip,
         established: config.connections_per_ip,
     };
     let behaviour = Behaviour {

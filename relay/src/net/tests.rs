@@ -49,6 +49,8 @@ fn config(listen: &[&str]) -> NetConfig {
         circuits_per_ip: 1,
         max_connections: 1,
         connections_per_ip: 1024,
+        max_pending: 1024,
+        pending_per_ip: 128,
     }
 }
 

@@ -135,14 +135,25 @@ impl Registry {
             self.table.put(record, now);
             return Ok(Merged::Retold);
         }
-        let source = incoming.source.map(|source| (source, Kind::Pushed));
+        if let Some(standing) = standing
+            && interferes(&incoming, standing)
+        {
+            return Err(Refused::Stranger(incoming.agent.peer));
+        }
         let source = match standing {
-            // A tombstone has the share of what it ends, so that there is room for it.
-            Some(standing) if incoming.over => standing.source,
-            _ => source,
+            // A tombstone has the share of what it ends, so that there is room for it. One of our choice is no stranger's,
+            // where it can be helped.
+            Some(standing)
+                if incoming.over && (incoming.source.is_some() || !self.has_room_for_end(&incoming)) =>
+            {
+                standing.source
+            }
+            _ => incoming.source.map(|source| (source, Kind::Pushed)),
         };
+        let vouched = standing.filter(|standing| !is_pushed(standing.source));
+        let kept = vouched.and_then(|standing| Some(standing.live.as_ref()?.place.class.crowd()));
         let doubted = (stamp.version > now.saturating_add(FUTURE)).then(|| now.saturating_add(FUTURE));
-        let record = self.incoming_record(now, incoming, stamp, source)?;
+        let record = self.incoming_record(now, incoming, stamp, (source, kept))?;
         self.table.put(Record { doubted, ..record }, now);
         Ok(Merged::Taken)
     }
@@ -190,12 +201,13 @@ impl Registry {
         Ok(Merged::Corrected)
     }
 
+    /// `kept` is how crowded a stranger's record is, where a relay of our choice has said so of the one before.
     fn incoming_record(
         &mut self,
         now: Nanos,
         incoming: Incoming,
         stamp: Stamp,
-        source: Option<(Source, Kind)>,
+        (source, kept): (Option<(Source, Kind)>, Option<Crowd>),
     ) -> Result<Record, Refused> {
         let longest = if incoming.over {
             self.limits.tombstone_life()
@@ -208,9 +220,11 @@ impl Registry {
             let whose = (incoming.agent.peer.into(), origin);
             self.tombstone(now, whose, stamp, incoming.proofs, source)?
         } else {
-            let times = [now, incoming.registered, expires];
+            let times = [now, incoming.registered.min(now), expires];
             let crowd = match source {
-                Some((_, Kind::Pushed)) => self.crowd((&incoming.agent.peer, &origin), source),
+                Some((_, Kind::Pushed)) => {
+                    kept.unwrap_or_else(|| self.crowd((&incoming.agent.peer, &origin), source))
+                }
                 _ => Crowd::told(incoming.crowd),
             };
             let came = Came { source, crowd };
@@ -264,6 +278,12 @@ impl Registry {
         })
     }
 
+    /// All peers of which [`Registry::stored`] may have something.
+    pub fn own_peers(&self) -> Vec<String> {
+        let own = self.table.changes(0).filter(|record| record.origin == self.me);
+        own.map(|record| record.peer.to_string()).collect()
+    }
+
     /// Puts back what was kept on disk, unless it has expired, in the share that `stored` had. `kept` is that as it reads.
     ///
     /// # Errors
@@ -282,7 +302,7 @@ impl Registry {
             via: None,
             ..kept
         };
-        let record = self.incoming_record(now, kept, stamp, stored.source)?;
+        let record = self.incoming_record(now, kept, stamp, (stored.source, None))?;
         self.table.put(record, now);
         Ok(())
     }
@@ -339,10 +359,18 @@ fn tell(record: &Record) -> Option<FederatedRegistration> {
     record.stamp.over.then_some(told)
 }
 
-/// Whether a relay of our choice says what a stranger has said before: then it takes the place of that, and no stranger
-/// decides how crowded an entry is, or whose share it has.
+/// Whether a relay of our choice says what a stranger has said before, or anything of a peer of which a stranger has shown no
+/// proof: then it takes the place of that, and no stranger decides how crowded an entry is, whose share it has, or that it
+/// is over.
 fn vouches(incoming: &Incoming, stamp: Stamp, standing: &Record) -> bool {
-    incoming.source.is_none() && is_pushed(standing.source) && stamp == standing.stamp()
+    let is_hearsay = !standing.is_verified() || stamp == standing.stamp();
+    incoming.source.is_none() && is_pushed(standing.source) && is_hearsay
+}
+
+/// Whether a stranger wants to change what a relay of our choice has said, and shows nothing that the peer has signed later.
+fn interferes(incoming: &Incoming, standing: &Record) -> bool {
+    let is_news = incoming.proven_ms > standing.stamp().proven_ms;
+    incoming.source.is_some() && !is_pushed(standing.source) && !is_news
 }
 
 /// A stamp by itself.

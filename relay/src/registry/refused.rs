@@ -38,6 +38,12 @@ pub enum Refused {
         /// When the newer one was.
         stood_ms: u64,
     },
+    /// A relay that we were not told of speaks of an entry that one of our choice has brought.
+    #[error(
+        "peer {0} is known from a federation peer; another relay changes its entry only by what the peer has signed later: \
+         add that relay to --federation-peers, or have the peer sign"
+    )]
+    Stranger(String),
     /// Only signed requests are taken.
     #[error("this registry takes only signed requests; sign them, or ask another registry")]
     Unsigned,

@@ -7,7 +7,7 @@ use agentanycast_proto::v1::RegistryProof;
 use prost::Message as _;
 
 use super::{
-    HEARTBEAT, KEY_ROTATION, Limits, Refused, Registry, UNREGISTER,
+    HEARTBEAT, Incoming, KEY_ROTATION, Limits, Refused, Registry, UNREGISTER,
     source::{Held, Kind, Source, is_pushed},
     table::Record,
 };
@@ -89,6 +89,17 @@ impl Registry {
             self.expire(now, usize::MAX);
         }
         self.fits(wanted)
+    }
+
+    /// Whether the end of a registration fits into the share of the relay where that was.
+    pub(super) fn has_room_for_end(&self, end: &Incoming) -> bool {
+        let wanted = Wanted {
+            peer: &end.agent.peer,
+            origin: &end.origin,
+            source: None,
+            takes: Held::one(false, bytes(0, 0, &end.proofs)),
+        };
+        self.fits(wanted).is_ok()
     }
 
     fn fits(&self, wanted: Wanted<'_>) -> Result<(), Refused> {

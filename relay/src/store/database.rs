@@ -115,6 +115,47 @@ impl Database {
         Ok(())
     }
 
+    /// Writes these records, which are all, into a database that takes the place of the one that has failed.
+    pub(super) fn renew(
+        &mut self,
+        records: impl Iterator<Item = (String, Option<Kept>)>,
+        last_version: u64,
+    ) -> Result<(), String> {
+        // What it failed with may be what it has open.
+        self.open = None;
+        let next = self.directory.join(generation::NEXT);
+        self.replace(&next, records, last_version).inspect_err(|_| {
+            // Half of it is of no use, and takes room.
+            let _ = generation::remove(&next);
+        })
+    }
+
+    fn replace(
+        &mut self,
+        next: &Path,
+        records: impl Iterator<Item = (String, Option<Kept>)>,
+        last_version: u64,
+    ) -> Result<(), String> {
+        generation::settle(&self.directory).map_err(|error| error.to_string())?;
+        let written = Open::at(next).and_then(|next| {
+            next.write(records, last_version)?;
+            next.sync(last_version)
+        });
+        written.map_err(|error| error.to_string())?;
+        generation::swap(&self.directory).map_err(|error| error.to_string())?;
+        let open = Open::at(&self.directory.join(generation::NAME)).map_err(|error| error.to_string())?;
+        self.sizes = Sizes::default();
+        self.sizes.rewritten = open.db.size_on_disk().map_err(|error| error.to_string())?;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    /// From here on nothing can be written.
+    #[cfg(test)]
+    pub(super) fn fail(&mut self) {
+        self.open = None;
+    }
+
     fn opened(&self) -> Result<&Open, String> {
         self.open
             .as_ref()
@@ -226,11 +267,14 @@ impl Open {
             }
             self.records.apply_batch(batch)?;
         }
-        if any {
-            self.marks.insert(LAST_VERSION, &last_version.to_be_bytes())?;
-            self.db.flush()?;
-            self.file.sync_data()?;
-        }
+        if any { self.sync(last_version) } else { Ok(()) }
+    }
+
+    /// Brings everything to the disk.
+    fn sync(&self, last_version: u64) -> sled::Result<()> {
+        self.marks.insert(LAST_VERSION, &last_version.to_be_bytes())?;
+        self.db.flush()?;
+        self.file.sync_data()?;
         Ok(())
     }
 }

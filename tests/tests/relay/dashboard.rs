@@ -444,6 +444,83 @@ async fn it_is_used_without_a_mouse_and_without_seeing_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_focus_stays_where_a_key_has_changed_the_list() {
+    let relay = Relay::builder().args(["--registry-ttl=10m"]).start().await;
+    let mut client = relay.client().await;
+    for one in company() {
+        client.register_skills(one).await.unwrap();
+    }
+    let many: Vec<String> = (10..40).map(|n| format!("many-{n}")).collect();
+    let many: Vec<(&str, &[(&str, &str)])> = many.iter().map(|id| (id.as_str(), &[][..])).collect();
+    client
+        .register_skills(agent("Can much", "of everything", &many))
+        .await
+        .unwrap();
+    let Some(mut browser) = open(&relay).await else {
+        return;
+    };
+    browser
+        .eventually("all are listed", &format!("{LISTED} === 7"))
+        .await;
+    let focus = |label: &str| format!("document.querySelector('main [aria-label=\"{label}\"]').focus()");
+    let focused = |label: &str| format!("document.activeElement.getAttribute('aria-label') === '{label}'");
+    // On its like, in a card that is made anew.
+    browser.eval(&focus("Tag to:de")).await;
+    browser.press("Enter").await;
+    let narrowed = format!("{LISTED} === 1 && {}", focused("Tag to:de"));
+    browser
+        .eventually("the tag narrows and keeps the focus", &narrowed)
+        .await;
+    // Where it is gone, what one goes on with.
+    browser.eval(&focus("Remove tag to:de")).await;
+    browser.press("Enter").await;
+    let all = format!("{LISTED} === 7 && document.activeElement.id === 'q'");
+    browser
+        .eventually("all are there and the search has the focus", &all)
+        .await;
+    browser.eval(&focus("Show 18 more skills")).await;
+    browser.press("Enter").await;
+    browser
+        .eventually("the first of the rest has the focus", &focused("Skill many-22"))
+        .await;
+    no_complaints(&mut browser, &relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_cannot_be_asked_is_said_to_be_wrong() {
+    let relay = Relay::builder().args(["--registry-ttl=10m"]).start().await;
+    let mut client = relay.client().await;
+    client.register_skills(registration("p", "s")).await.unwrap();
+    let Some(mut browser) = open(&relay).await else {
+        return;
+    };
+    browser.goto(&format!("http://{}/?tag=foo", relay.api)).await;
+    let said = relay.api("/api/v1/agents?tag=foo").await["error"]["message"].to_string();
+    let shown = format!("document.getElementById('nobody-text').textContent === {said}");
+    browser
+        .eventually("it says what the directory says", &shown)
+        .await;
+    browser
+        .eval("window.states = new Set(); setInterval(() => states.add(document.getElementById('live').textContent), 5)")
+        .await;
+    // Each of them is an event.
+    for n in 0..3 {
+        client
+            .register_skills(registration(&format!("p{n}"), "s"))
+            .await
+            .unwrap();
+        let count = format!("document.getElementById('local').textContent === '{}'", n + 2);
+        browser.eventually("it is told of a change", &count).await;
+    }
+    assert_eq!(browser.eval("[...states].join()").await, "Live");
+    assert_eq!(browser.eval(&shown).await, true);
+    browser.eval("document.getElementById('clear').click()").await;
+    browser
+        .eventually("it is asked again", &format!("{LISTED} === 4"))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_works_with_a_thousand_agents() {
     let relay = Relay::builder().args(["--registry-ttl=10m"]).start().await;
     let mut client = relay.client().await;

@@ -15,6 +15,7 @@ mod away;
 mod ceilings;
 mod circuits;
 mod dashboard;
+mod descriptors;
 mod disk;
 mod faces;
 mod federation;

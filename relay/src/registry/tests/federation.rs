@@ -450,3 +450,113 @@ fn no_stranger_says_how_crowded_it_is_somewhere() {
     assert_eq!(registry.merge(START, by_stranger("p69", 5)), Ok(Merged::Known));
     assert_eq!(crowd_of(&registry, "p69"), 1);
 }
+
+fn by_stranger(incoming: Incoming) -> Incoming {
+    Incoming {
+        via: Some("nobody".into()),
+        source: from(9).source,
+        ..incoming
+    }
+}
+
+fn is_listed(registry: &Registry, peer: &str) -> bool {
+    let found = ask(registry, START, "s", &[], 0, true);
+    peers(&found).contains(&peer)
+}
+
+#[test]
+fn no_stranger_changes_what_a_relay_of_our_choice_has_said() {
+    let mut registry = registry(Limits::default());
+    registry.merge(START, told("p", "b", 5)).unwrap();
+    let over = |version| Incoming {
+        over: true,
+        ..told("p", "b", version)
+    };
+    let refused = Err(Refused::Stranger("p".into()));
+    assert_eq!(registry.merge(START, by_stranger(over(1 << 63))), refused);
+    assert_eq!(registry.merge(START, by_stranger(told("p", "b", 6))), refused);
+    assert_eq!(
+        registry.merge(START, by_stranger(told("p", "b", 5))),
+        Ok(Merged::Known)
+    );
+    assert!(is_listed(&registry, "p"));
+    // Nor that it is over: it comes back when its relay says so, and at once.
+    registry.merge(START, over(7)).unwrap();
+    assert_eq!(registry.merge(START, by_stranger(over(1 << 63))), refused);
+    assert_eq!(registry.merge(START, by_stranger(told("p", "b", 8))), refused);
+    assert!(!is_listed(&registry, "p"));
+    registry.merge(START, told("p", "b", 9)).unwrap();
+    assert!(is_listed(&registry, "p"));
+}
+
+#[test]
+fn a_stranger_who_comes_first_hides_nobody() {
+    let mut registry = registry(Limits::default());
+    let over = |version| Incoming {
+        over: true,
+        ..told("p", "b", version)
+    };
+    for first in [over(1 << 63), told("p", "b", 1 << 63)] {
+        registry.merge(START, by_stranger(first)).unwrap();
+        assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Taken));
+        assert!(is_listed(&registry, "p"));
+        // And what its relays say is in their order again, an end too.
+        registry.merge(START, over(7)).unwrap();
+        assert_eq!(registry.merge(START, told("p", "b", 6)), Ok(Merged::Known));
+        assert!(!is_listed(&registry, "p"));
+        registry = super::registry(Limits::default());
+    }
+    // What the peer has signed later is not taken back by what it has not.
+    let proven = |proven_ms, version| Incoming {
+        proven_ms,
+        ..told("p", "b", version)
+    };
+    registry.merge(START, by_stranger(proven(9, 1))).unwrap();
+    assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Known));
+    assert_eq!(registry.merge(START, proven(8, 5)), Ok(Merged::Known));
+}
+
+#[test]
+fn a_stranger_brings_what_a_peer_has_signed_later_but_no_other_crowd() {
+    let mut registry = registry(Limits::default());
+    let proven = |proven_ms, version| Incoming {
+        proven_ms,
+        crowd: 3,
+        ..told("p", "b", version)
+    };
+    let crowd = |registry: &Registry| page(registry, START, "").records[0].crowd;
+    registry.merge(START, proven(5, 1)).unwrap();
+    let again = Incoming {
+        crowd: 0,
+        ..by_stranger(proven(5, 2))
+    };
+    let refused = Err(Refused::Stranger("p".into()));
+    assert_eq!(registry.merge(START, again), refused);
+    assert_eq!(crowd(&registry), 3);
+    let later = Incoming {
+        crowd: 0,
+        ..by_stranger(proven(6, 2))
+    };
+    assert_eq!(registry.merge(START, later), Ok(Merged::Taken));
+    assert_eq!(crowd(&registry), 3);
+    // The peer may also end it so.
+    registry.merge(START, proven(7, 3)).unwrap();
+    let over = Incoming {
+        over: true,
+        ..by_stranger(proven(8, 4))
+    };
+    assert_eq!(registry.merge(START, over), Ok(Merged::Taken));
+    assert!(!is_listed(&registry, "p"));
+}
+
+#[test]
+fn nobody_was_registered_later_than_now() {
+    let mut registry = registry(Limits::default());
+    let ahead = Incoming {
+        registered: START + 3600 * SECOND,
+        ..told("p", "b", 1)
+    };
+    registry.merge(START, ahead).unwrap();
+    let found = ask(&registry, START, "s", &[], 0, true);
+    assert_eq!(found[0].registered_at, Some(timestamp(START)));
+}

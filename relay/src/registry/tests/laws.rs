@@ -138,6 +138,31 @@ proptest! {
     }
 
     #[test]
+    fn strangers_without_proof_change_nothing_in_the_end(
+        records in records(), strange in vec((any::<prop::sample::Index>(), said()), 0..20),
+    ) {
+        let mut registry = registry(Limits::default());
+        for (place, record) in records.iter().enumerate() {
+            let now = strange.iter().filter(|(at, _)| at.index(records.len()) == place);
+            for (_, said) in now {
+                let stranger = Incoming {
+                    proven_ms: 0,
+                    proofs: Vec::new(),
+                    source: from(9).source,
+                    ..said.incoming()
+                };
+                let _ = registry.merge(START, stranger);
+            }
+            registry.merge(START, record.incoming()).unwrap();
+        }
+        let mut known = known(&registry);
+        known.retain(|(peer, origin), _| {
+            records.iter().any(|said| said.peer.to_string() == *peer && format!("o{}", said.origin) == *origin)
+        });
+        prop_assert_eq!(known, self::known(&of(&records)));
+    }
+
+    #[test]
     fn bounds_that_are_not_reached_change_nothing(records in records()) {
         let bytes = 2048;
         let tight = Limits {
