@@ -142,9 +142,14 @@ impl Database {
             next.sync(last_version)
         });
         written.map_err(|error| error.to_string())?;
+        self.sizes = Sizes::default();
+        self.take_next()
+    }
+
+    /// The next generation, which is whole and on disk, takes the place of this one, which is closed.
+    fn take_next(&mut self) -> Result<(), String> {
         generation::swap(&self.directory).map_err(|error| error.to_string())?;
         let open = Open::at(&self.directory.join(generation::NAME)).map_err(|error| error.to_string())?;
-        self.sizes = Sizes::default();
         self.sizes.rewritten = open.db.size_on_disk().map_err(|error| error.to_string())?;
         self.open = Some(open);
         Ok(())
@@ -172,15 +177,12 @@ impl Database {
             return Ok(());
         }
         self.open = None;
-        generation::swap(&self.directory).map_err(|error| error.to_string())?;
-        let open = Open::at(&self.directory.join(generation::NAME)).map_err(|error| error.to_string())?;
-        self.sizes.rewritten = open.db.size_on_disk().map_err(|error| error.to_string())?;
+        self.take_next()?;
         tracing::info!(
             from = size,
             to = self.sizes.rewritten,
             "the registry's store was rewritten"
         );
-        self.open = Some(open);
         Ok(())
     }
 }

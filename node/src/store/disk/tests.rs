@@ -84,6 +84,11 @@ fn readers_see_a_batch_whole_or_not_at_all() {
     });
 }
 
+/// So many bytes, others for each length.
+fn value(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + length) as u8).collect()
+}
+
 #[test]
 fn large_values_are_split_and_come_back() {
     let home = tempfile::tempdir().unwrap();
@@ -101,7 +106,6 @@ fn large_values_are_split_and_come_back() {
         MAX_VALUE + FORMER_MAX_VALUE,
         5 << 20,
     ];
-    let value = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 + length) as u8).collect() };
     for length in lengths {
         let key = length.to_be_bytes();
         write(&store, |batch| batch.put_large(&key, value(length)));
@@ -174,7 +178,6 @@ fn large_values_of_a_store_of_before_are_read_and_removed() {
         MAX_VALUE,
         5 << 20,
     ];
-    let value = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 + length) as u8).collect() };
     for length in lengths {
         let key = length.to_be_bytes();
         write(&store, |batch| as_before(batch, &key, &value(length)));
