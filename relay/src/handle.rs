@@ -21,7 +21,10 @@ use tokio::sync::watch;
 
 use crate::{
     clock::now,
-    federation::{merge::Nanos, record},
+    federation::{
+        merge::Nanos,
+        record::{self, Teller},
+    },
     metrics::Metrics,
     proofs::{self, BadProof, Seen, Signature},
     registry::{
@@ -127,6 +130,12 @@ impl Handle {
         relays.insert(name.to_owned(), ips);
     }
 
+    /// Where a relay is that we were told of by this name, as far as that is known.
+    pub fn relay_at(&self, name: &str) -> Option<IpAddr> {
+        let relays = self.0.relays.read().unwrap_or_else(PoisonError::into_inner);
+        relays.get(name)?.first().copied()
+    }
+
     /// Whether a relay that we were told of is at this address.
     pub fn knows_relay_at(&self, ip: IpAddr) -> bool {
         let relays = self.0.relays.read().unwrap_or_else(PoisonError::into_inner);
@@ -213,12 +222,12 @@ impl Handle {
     }
 
     /// Takes in what another relay says.
-    pub fn merge(&self, told: Vec<FederatedRegistration>, via: &Arc<str>, source: Option<Source>) -> Taken {
+    pub fn merge(&self, told: Vec<FederatedRegistration>, by: Teller<'_>) -> Taken {
         let mut taken = Taken::default();
         let mut is_new = false;
         for told in told {
             // Signatures are checked before the lock is taken.
-            let incoming = record::read(told, now(), self.0.limits.ttl, Some(via), source);
+            let incoming = record::read(told, now(), self.0.limits.ttl, by);
             let peer = incoming.agent.peer.clone();
             let outcome = self.write().merge(now(), incoming);
             match outcome {
@@ -234,7 +243,7 @@ impl Handle {
                 Err(refused) => {
                     taken.rejected += 1;
                     self.0.metrics.records_refused.inc();
-                    tracing::debug!(relay = %via, %refused, "a record of another relay was refused");
+                    tracing::debug!(relay = by.via.map_or("", |relay| relay), %refused, "a record of another relay was refused");
                 }
             }
         }

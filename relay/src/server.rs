@@ -317,7 +317,7 @@ fn registry(
         let peer = told.peer_id.clone();
         // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
         let foreign = told.origin_relay_id != me && !told.proofs.is_empty();
-        let incoming = record::read(told, now(), config.registry_ttl, None, None);
+        let incoming = record::read(told, now(), config.registry_ttl, record::Teller::default());
         if foreign || registry.restore(now(), incoming, &stored).is_err() {
             gone.push(peer);
         } else {

@@ -3886,6 +3886,9 @@ pub struct FederatedRegistration {
     /// less than 16, then 64, 256, 1024, and 5 for more. Those of a crowd are found after those of few.
     #[prost(uint32, tag = "105")]
     pub crowd: u32,
+    /// A relay has pushed this that the one who passes it on was not told of: it is a stranger's word for all who hear of it.
+    #[prost(bool, tag = "106")]
+    pub hearsay: bool,
 }
 /// Generated client implementations.
 pub mod federation_service_client {

@@ -20,14 +20,19 @@ use crate::registry::{
 /// badly set may be ten minutes apart either way, and a stolen proof must not serve for ever.
 const PROOF_AGE: Duration = Duration::from_mins(30);
 
+/// Who tells a record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Teller<'a> {
+    /// The relay, as it calls itself; none for what a store brings back.
+    pub via: Option<&'a Arc<str>>,
+    /// Where it is.
+    pub source: Option<Source>,
+    /// Whether this relay was told of it.
+    pub is_chosen: bool,
+}
+
 /// Reads a record. `ttl` is the life of an entry here; it only bounds the age of proofs.
-pub fn read(
-    told: FederatedRegistration,
-    now: Nanos,
-    ttl: Duration,
-    via: Option<&Arc<str>>,
-    source: Option<Source>,
-) -> Incoming {
+pub fn read(told: FederatedRegistration, now: Nanos, ttl: Duration, by: Teller<'_>) -> Incoming {
     let proven = prove(&told, now, ttl);
     let life = match told.remaining_ms {
         0 => told.expires_at.map_or(0, nanos_of).saturating_sub(now),
@@ -59,8 +64,9 @@ pub fn read(
         proven_ms,
         proofs,
         crowd: told.crowd,
-        via: via.cloned(),
-        source,
+        hearsay: by.is_chosen && told.hearsay,
+        via: by.via.cloned(),
+        source: by.source.filter(|_| told.hearsay || !by.is_chosen),
     }
 }
 

@@ -3,7 +3,7 @@
 //! ten minutes wrong. Some agents sign, by clocks that are set ahead and back. In the end all tables must say the same,
 //! and say what is true.
 //!
-//! `AGENTANYCAST_SEEDS` is the number of schedules (200), `AGENTANYCAST_FIRST_SEED` the first one (0).
+//! `AGENTANYCAST_SCHEDULES` is the number of schedules (200), `AGENTANYCAST_FIRST_SCHEDULE` the first one (0).
 
 mod owner;
 mod relay;
@@ -27,7 +27,7 @@ use self::{
 use super::{
     merge::{Nanos, SECOND, nanos},
     progress::Answer,
-    record,
+    record::{self, Teller},
 };
 use crate::registry::{HEARTBEAT, Limits, Page, Query, REGISTER, Reader, UNREGISTER};
 
@@ -270,8 +270,13 @@ impl World {
         let via: Arc<str> = self.relays[from].name.as_str().into();
         let relay = &mut self.relays[to];
         let now = relay.now(self.time);
+        let by = Teller {
+            via: Some(&via),
+            is_chosen: true,
+            ..Teller::default()
+        };
         for told in records {
-            let incoming = record::read(told, now, TTL, Some(&via), None);
+            let incoming = record::read(told, now, TTL, by);
             let _ = relay.registry.merge(now, incoming);
         }
     }
@@ -347,8 +352,8 @@ fn number(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn whatever_happens_the_tables_end_equal_and_true() {
-    let first = number("AGENTANYCAST_FIRST_SEED", 0);
-    let count = number("AGENTANYCAST_SEEDS", 200);
+    let first = number("AGENTANYCAST_FIRST_SCHEDULE", 0);
+    let count = number("AGENTANYCAST_SCHEDULES", 200);
     let next = AtomicU64::new(first);
     let wrong = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

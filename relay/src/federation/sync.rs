@@ -5,6 +5,7 @@
 //! fails. The one rule: a relay that fails costs the others nothing, and one that fails one way goes on the other way.
 
 use std::{
+    net::Ipv4Addr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -34,6 +35,7 @@ use super::{
     health::Health,
     merge::Nanos,
     progress::{Answer, PAGE, Progress},
+    record::Teller,
 };
 use crate::{
     clock::now,
@@ -286,7 +288,14 @@ impl Link {
             if answer == Answer::Void {
                 continue;
             }
-            self.handle.merge(page.registrations, &self.relay, None);
+            let at = self.handle.relay_at(&self.address);
+            let by = Teller {
+                via: Some(&self.relay),
+                // Where it is not known any more, it has just answered from somewhere.
+                source: Some(at.unwrap_or(Ipv4Addr::UNSPECIFIED.into()).into()),
+                is_chosen: true,
+            };
+            self.handle.merge(page.registrations, by);
             self.peers.change(self.place, |peer| peer.pulled += count as u64);
             if answer == Answer::Last {
                 break;

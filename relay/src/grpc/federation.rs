@@ -20,7 +20,10 @@ use super::{
     unary::{self, calls, service},
 };
 use crate::{
-    federation::progress::{PAGE, Question},
+    federation::{
+        progress::{PAGE, Question},
+        record::Teller,
+    },
     handle::Handle,
     registry::{Reader, nanos_of, timestamp},
 };
@@ -104,19 +107,24 @@ async fn push(
             "records in one push: {MAX_PUSH} at most; push fewer"
         )));
     }
-    let source = source.filter(|_| !ip.is_some_and(|ip| handle.knows_relay_at(ip)));
+    let is_chosen = ip.is_none_or(|ip| handle.knows_relay_at(ip));
     // Each signature takes as long as many requests; a stranger pays for all of them.
     let proofs = pushed.registrations.iter().map(|told| told.proofs.len());
     call::may_ask(
         handle,
-        source,
+        source.filter(|_| !is_chosen),
         (pushed.registrations.len() + proofs.sum::<usize>()) as u64,
     )?;
     let via: Arc<str> = pushed.relay_id.into();
+    let by = Teller {
+        via: Some(&via),
+        source,
+        is_chosen,
+    };
     let (mut accepted, mut rejected) = (0, 0);
     let mut left = pushed.registrations.into_iter();
     while left.len() > 0 {
-        let taken = handle.merge(left.by_ref().take(AT_ONCE).collect(), &via, source);
+        let taken = handle.merge(left.by_ref().take(AT_ONCE).collect(), by);
         accepted += taken.accepted as i32;
         rejected += taken.rejected as i32;
         tokio::task::yield_now().await;

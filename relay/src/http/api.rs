@@ -163,12 +163,10 @@ fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError
             "tag" if filter.tags.len() >= MAX_TAGS => {
                 return Err(ApiError::invalid(format!("tag: at most {MAX_TAGS}")));
             }
-            "tag" => {
-                let (tag, value) = value
-                    .split_once(':')
-                    .ok_or_else(|| ApiError::invalid(format!("tag: {value:?} is not NAME:VALUE")))?;
-                filter.tags.push((tag.to_owned(), value.to_owned()));
+            "tag" if !value.contains(':') => {
+                return Err(ApiError::invalid(format!("tag: {value:?} is not NAME:VALUE")));
             }
+            "tag" => filter.tags.push(value),
             "q" => filter.text = value.to_lowercase(),
             "limit" => limit = number("limit", &value, 1, MAX_LIMIT)?,
             "offset" => offset = number("offset", &value, 0, usize::MAX)?,

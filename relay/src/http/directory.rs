@@ -62,7 +62,8 @@ pub(super) struct Agent {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
     pub(super) skill: Option<String>,
-    pub(super) tags: Vec<(String, String)>,
+    /// Each `NAME:VALUE`; either may have colons.
+    pub(super) tags: Vec<String>,
     /// In lower case.
     pub(super) text: String,
 }
@@ -135,13 +136,22 @@ impl Directory {
     }
 }
 
+impl Skill {
+    /// Whether it has a tag that is written so: `NAME:VALUE`.
+    fn has(&self, wanted: &str) -> bool {
+        let is_wanted = |(tag, value): (&String, &String)| {
+            let rest = wanted
+                .strip_prefix(tag.as_str())
+                .and_then(|rest| rest.strip_prefix(':'));
+            rest == Some(value)
+        };
+        self.tags.iter().any(is_wanted)
+    }
+}
+
 impl Filter {
     pub(super) fn lets(&self, agent: &Agent) -> bool {
-        let tags = |skill: &Skill| {
-            self.tags
-                .iter()
-                .all(|(tag, value)| skill.tags.get(tag) == Some(value))
-        };
+        let tags = |skill: &Skill| self.tags.iter().all(|wanted| skill.has(wanted));
         let skill = match &self.skill {
             Some(id) => agent.skills.iter().any(|skill| skill.id == *id && tags(skill)),
             None => self.tags.is_empty() || agent.skills.iter().any(tags),

@@ -104,7 +104,8 @@ async fn agents_are_found_by_skill_tag_and_words() {
     let face = face();
     register(&face, "p1", "Ärger", "translate", &[("lang", "de")]).await;
     register(&face, "p2", "Bravo", "translate", &[("lang", "fr")]).await;
-    register(&face, "p3", "Charlie", "echo", &[]).await;
+    let colons = [("geo:region", "eu:west"), ("note", "")];
+    register(&face, "p3", "Charlie", "echo", &colons).await;
     let router = api_router(&face, &[]).unwrap();
     let cases = [
         ("", 3),
@@ -112,6 +113,10 @@ async fn agents_are_found_by_skill_tag_and_words() {
         ("?skill=translate&tag=lang:de", 1),
         ("?tag=lang:fr", 1),
         ("?skill=echo&tag=lang:fr", 0),
+        ("?tag=geo:region:eu:west&tag=note:", 1),
+        ("?tag=geo:region", 0),
+        ("?tag=geo:region:eu", 0),
+        ("?tag=note:x", 0),
         ("?q=%C3%A4RGER", 1),
         ("?q=echo", 1),
         ("?q=lang:d", 1),

@@ -47,10 +47,19 @@ pub struct Incoming {
     pub proofs: Vec<RegistryProof>,
     /// How crowded it was where it was registered from, as its origin says; of a stranger it is not believed.
     pub crowd: u32,
+    /// A relay of our choice says that a stranger says so.
+    pub hearsay: bool,
     /// The relay that says so.
     pub via: Option<Arc<str>>,
-    /// Where it comes from, when that is no relay of our choice.
+    /// Where it comes from, when it is a stranger's word.
     pub source: Option<Source>,
+}
+
+impl Incoming {
+    /// Whether a stranger itself says so, not only one whose word is passed on.
+    fn is_by_stranger(&self) -> bool {
+        self.source.is_some() && !self.hearsay
+    }
 }
 
 /// What became of a record that came in.
@@ -125,7 +134,7 @@ impl Registry {
         {
             let told_us = standing.via.is_some() && standing.via == incoming.via;
             // A stranger may give itself any name, and make us tell everybody large records by small ones.
-            if !told_us || stamp == standing.stamp() || incoming.source.is_some() {
+            if !told_us || stamp == standing.stamp() || incoming.is_by_stranger() {
                 return Ok(Merged::Known);
             }
             let record = Record {
@@ -215,16 +224,16 @@ impl Registry {
             self.limits.longest_life()
         };
         let expires = now.saturating_add(incoming.life.min(nanos(longest)));
+        let is_by_stranger = incoming.is_by_stranger();
         let origin: Arc<str> = incoming.origin.into();
         let record = if incoming.over {
             let whose = (incoming.agent.peer.into(), origin);
             self.tombstone(now, whose, stamp, incoming.proofs, source)?
         } else {
             let times = [now, incoming.registered.min(now), expires];
-            let crowd = match source {
-                Some((_, Kind::Pushed)) => {
-                    kept.unwrap_or_else(|| self.crowd((&incoming.agent.peer, &origin), source))
-                }
+            let crowd = match kept {
+                Some(kept) if is_pushed(source) => kept,
+                None if is_by_stranger => self.crowd((&incoming.agent.peer, &origin), source),
                 _ => Crowd::told(incoming.crowd),
             };
             let came = Came { source, crowd };
@@ -340,6 +349,7 @@ fn tell(record: &Record) -> Option<FederatedRegistration> {
         peer_id: record.peer.to_string(),
         origin_relay_id: record.origin.to_string(),
         proofs: record.proofs.to_vec(),
+        hearsay: is_pushed(record.source),
         ..FederatedRegistration::default()
     };
     if let Some(Live { answer, place, .. }) = &record.live {

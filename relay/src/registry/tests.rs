@@ -6,13 +6,17 @@ use agentanycast_proto::v1::{SkillInfo, SkillRegistration};
 use prost::Message as _;
 
 use super::*;
-use crate::federation::merge::SECOND;
+use crate::federation::{
+    merge::SECOND,
+    record::{self, Teller},
+};
 
 mod federation;
 mod laws;
 mod model;
 mod room;
 mod signed;
+mod strangers;
 
 /// A moment long after 1970.
 const START: Nanos = 1_800_000_000 * SECOND;
@@ -54,6 +58,45 @@ fn signed(time_ms: u64) -> Caller {
             ..RegistryProof::default()
         }),
         ..from(1)
+    }
+}
+
+fn told(peer: &str, origin: &str, version: u64) -> Incoming {
+    Incoming {
+        agent: agent(peer, &[skill("s", &[])]),
+        origin: origin.into(),
+        version,
+        registered: START,
+        life: 30 * SECOND,
+        ..Incoming::default()
+    }
+}
+
+fn page(registry: &Registry, now: Nanos, relay: &str) -> Page {
+    let reader = Reader {
+        relay,
+        everything: false,
+    };
+    registry.changes(now, 0, 1000, reader)
+}
+
+/// All that one relay knows, told to another one as a relay of its choice tells it.
+fn hear(to: &mut Registry, by: &Registry) {
+    let teller = Teller {
+        via: Some(&"b".into()),
+        source: from(7).source,
+        is_chosen: true,
+    };
+    for told in page(by, START, "").records {
+        let proven_ms = told.proofs.last().map_or(0, |proof| proof.time_ms);
+        let proofs = told.proofs.clone();
+        let incoming = record::read(told, START, to.limits().ttl, teller);
+        let proven = Incoming {
+            proven_ms,
+            proofs,
+            ..incoming
+        };
+        let _ = to.merge(START, proven);
     }
 }
 

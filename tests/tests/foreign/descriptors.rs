@@ -42,6 +42,7 @@ const ADDED: &[&str] = &[
     "message FederatedRegistration: proofs = 101",
     "message FederatedRegistration: remaining_ms = 104",
     "message FederatedRegistration: crowd = 105",
+    "message FederatedRegistration: hearsay = 106",
     "message FederatedRegistration: tombstone = 103",
     "message NodeInfo: agent_listening = 100",
     "message NodeInfo: did_dns = 102",

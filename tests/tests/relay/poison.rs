@@ -234,6 +234,33 @@ async fn a_stranger_does_not_lock_out_the_relay_that_it_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nor_through_a_relay_that_passes_its_word_on() {
+    let few = "--federated-entries=400";
+    let (other, passes_on) = (
+        Relay::builder().start().await,
+        Relay::builder().args([few]).start().await,
+    );
+    let relay = Relay::builder()
+        .args([few, "--federation-sync-interval=1s"])
+        .federated_with([&other, &passes_on])
+        .start()
+        .await;
+    let records = (0..100).map(|n| told(&format!("fake{n}"), other.id())).collect();
+    push_from(&passes_on, "127.0.0.9", records).await;
+    eventually("the stranger's word has come", || async {
+        let told = known(&relay).await;
+        (told.len() == 100 && told.iter().all(|told| told.hearsay)).then_some(())
+    })
+    .await;
+    let mut client = other.client().await;
+    client.register_skills(registration("honest", "h")).await.unwrap();
+    eventually("the other relay's agent is known", || async {
+        finds(&relay, "h", "honest").await.then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reader_gets_every_record_once() {
     let relay = Relay::builder().start().await;
     let records = (0..250).map(|n| told(&format!("p{n}"), "elsewhere")).collect();

@@ -97,7 +97,7 @@ impl Peer {
 }
 
 fn taken(told: FederatedRegistration) -> Incoming {
-    read(told, NOW, TTL, None, None)
+    read(told, NOW, TTL, Teller::default())
 }
 
 fn skills(incoming: &Incoming) -> Vec<&str> {

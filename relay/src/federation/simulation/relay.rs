@@ -8,7 +8,7 @@ use crate::{
     federation::{
         merge::{Clock, Nanos},
         progress::Progress,
-        record,
+        record::{self, Teller},
     },
     registry::{Kept, Registry},
 };
@@ -52,7 +52,7 @@ impl Relay {
         let now = self.now(time);
         for kept in self.disk.clone() {
             if self.keeps {
-                let read = record::read(kept.told.clone(), now, TTL, None, None);
+                let read = record::read(kept.told.clone(), now, TTL, Teller::default());
                 let _ = self.registry.restore(now, read, &kept);
             }
         }

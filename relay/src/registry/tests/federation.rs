@@ -1,26 +1,6 @@
 //! What comes in from other relays is clamped, and each attempt to poison the table comes to nothing.
 
 use super::*;
-use crate::federation::record;
-
-fn told(peer: &str, origin: &str, version: u64) -> Incoming {
-    Incoming {
-        agent: agent(peer, &[skill("s", &[])]),
-        origin: origin.into(),
-        version,
-        registered: START,
-        life: 30 * SECOND,
-        ..Incoming::default()
-    }
-}
-
-fn page(registry: &Registry, now: Nanos, relay: &str) -> Page {
-    let reader = Reader {
-        relay,
-        everything: false,
-    };
-    registry.changes(now, 0, 1000, reader)
-}
 
 #[test]
 fn the_last_writer_wins_for_each_peer_and_origin() {
@@ -160,63 +140,6 @@ fn nobody_speaks_for_us() {
 }
 
 #[test]
-fn one_origin_and_one_stranger_have_a_quota() {
-    let limits = Limits {
-        per_origin: 10,
-        federated: 35,
-        ..Limits::default()
-    };
-    let mut registry = registry(limits);
-    let taken = |registry: &mut Registry, origin: &str, source: Option<u8>| {
-        let source = source.and_then(|last| from(last).source);
-        let one = |n: usize| Incoming {
-            source,
-            ..told(&format!("{origin}{n}"), origin, 1)
-        };
-        (0..20).filter(|n| registry.merge(START, one(*n)).is_ok()).count()
-    };
-    assert_eq!(taken(&mut registry, "b", None), 10);
-    // A stranger who invents origins.
-    assert_eq!(taken(&mut registry, "c", Some(1)), 10);
-    assert_eq!(taken(&mut registry, "d", Some(1)), 0);
-    // All of them have half of the table.
-    assert_eq!(taken(&mut registry, "e", Some(2)), 7);
-    assert_eq!(taken(&mut registry, "f", None), 8);
-    let error = registry
-        .merge(START, told("late", "g", 1))
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("entries of other relays: 35"), "{error}");
-    // Local entries have room of their own.
-    registry
-        .register(START, agent("p", &[skill("s", &[])]), from(3))
-        .unwrap();
-}
-
-#[test]
-fn a_stranger_takes_nothing_of_the_share_of_the_origin_that_it_names() {
-    let limits = Limits {
-        per_origin: 10,
-        federated: 40,
-        ..Limits::default()
-    };
-    let mut registry = registry(limits);
-    for n in 0..10 {
-        let one = Incoming {
-            source: from(1).source,
-            ..told(&format!("fake{n}"), "b", 1)
-        };
-        registry.merge(START, one).unwrap();
-    }
-    for n in 0..10 {
-        registry.merge(START, told(&format!("true{n}"), "b", 1)).unwrap();
-    }
-    // What its own relay says of an agent takes its place in that relay's share again.
-    let renewed = registry.merge(START, told("fake0", "b", 2)).unwrap_err();
-    assert!(renewed.to_string().contains("one origin relay: 10"), "{renewed}");
-}
-
-#[test]
 fn what_does_not_fit_is_refused() {
     let mut registry = registry(Limits::default());
     let long = "x".repeat(257);
@@ -349,8 +272,7 @@ fn what_is_kept_on_disk_comes_back() {
     let later = START + 5 * SECOND;
     for peer in ["p", "q"] {
         let kept = before.stored(peer).unwrap();
-        let read =
-            crate::federation::record::read(kept.told.clone(), later, Limits::default().ttl, None, None);
+        let read = record::read(kept.told.clone(), later, Limits::default().ttl, Teller::default());
         after.restore(later, read, &kept).unwrap();
     }
     for (share, held) in before.table.sources.each() {
@@ -368,21 +290,6 @@ fn what_is_kept_on_disk_comes_back() {
         after.heartbeat(later, "q", from(1)),
         Err(Refused::NotFound("q".into()))
     );
-}
-
-/// All that one relay knows, told to another one as a relay of its choice tells it.
-fn hear(to: &mut Registry, by: &Registry) {
-    for told in page(by, START, "").records {
-        let proven_ms = told.proofs.last().map_or(0, |proof| proof.time_ms);
-        let proofs = told.proofs.clone();
-        let incoming = record::read(told, START, to.limits().ttl, Some(&"b".into()), None);
-        let proven = Incoming {
-            proven_ms,
-            proofs,
-            ..incoming
-        };
-        to.merge(START, proven).unwrap();
-    }
 }
 
 #[test]
@@ -412,141 +319,9 @@ fn a_crowd_at_one_relay_hides_nobody_of_another() {
     let kept = relays[0].stored("fake-199").unwrap();
     assert_eq!(kept.told.crowd, 3);
     let mut again = relay("relay-a");
-    let restored = record::read(kept.told.clone(), START, again.limits().ttl, None, None);
+    let restored = record::read(kept.told.clone(), START, again.limits().ttl, Teller::default());
     again.restore(START, restored, &kept).unwrap();
     assert_eq!(again.stored("fake-199").unwrap().told.crowd, 3);
-}
-
-#[test]
-fn no_stranger_says_how_crowded_it_is_somewhere() {
-    let mut registry = registry(Limits::default());
-    let by_stranger = |peer: &str, crowd| Incoming {
-        crowd,
-        source: from(9).source,
-        ..told(peer, "b", 5)
-    };
-    registry.merge(START, by_stranger("demoted", 5)).unwrap();
-    let crowd_of = |registry: &Registry, peer: &str| {
-        let records = page(registry, START, "").records;
-        records
-            .into_iter()
-            .find(|told| told.peer_id == peer)
-            .unwrap()
-            .crowd
-    };
-    assert_eq!(crowd_of(&registry, "demoted"), 0);
-    for n in 0..70 {
-        registry.merge(START, by_stranger(&format!("p{n}"), 0)).unwrap();
-    }
-    assert_eq!(crowd_of(&registry, "p69"), 3);
-    // Nor does it keep what a relay of our choice says.
-    let vouched = Incoming {
-        crowd: 1,
-        ..told("p69", "b", 5)
-    };
-    assert_eq!(registry.merge(START, vouched.clone()), Ok(Merged::Taken));
-    assert_eq!(crowd_of(&registry, "p69"), 1);
-    assert_eq!(registry.merge(START, vouched), Ok(Merged::Known));
-    assert_eq!(registry.merge(START, by_stranger("p69", 5)), Ok(Merged::Known));
-    assert_eq!(crowd_of(&registry, "p69"), 1);
-}
-
-fn by_stranger(incoming: Incoming) -> Incoming {
-    Incoming {
-        via: Some("nobody".into()),
-        source: from(9).source,
-        ..incoming
-    }
-}
-
-fn is_listed(registry: &Registry, peer: &str) -> bool {
-    let found = ask(registry, START, "s", &[], 0, true);
-    peers(&found).contains(&peer)
-}
-
-#[test]
-fn no_stranger_changes_what_a_relay_of_our_choice_has_said() {
-    let mut registry = registry(Limits::default());
-    registry.merge(START, told("p", "b", 5)).unwrap();
-    let over = |version| Incoming {
-        over: true,
-        ..told("p", "b", version)
-    };
-    let refused = Err(Refused::Stranger("p".into()));
-    assert_eq!(registry.merge(START, by_stranger(over(1 << 63))), refused);
-    assert_eq!(registry.merge(START, by_stranger(told("p", "b", 6))), refused);
-    assert_eq!(
-        registry.merge(START, by_stranger(told("p", "b", 5))),
-        Ok(Merged::Known)
-    );
-    assert!(is_listed(&registry, "p"));
-    // Nor that it is over: it comes back when its relay says so, and at once.
-    registry.merge(START, over(7)).unwrap();
-    assert_eq!(registry.merge(START, by_stranger(over(1 << 63))), refused);
-    assert_eq!(registry.merge(START, by_stranger(told("p", "b", 8))), refused);
-    assert!(!is_listed(&registry, "p"));
-    registry.merge(START, told("p", "b", 9)).unwrap();
-    assert!(is_listed(&registry, "p"));
-}
-
-#[test]
-fn a_stranger_who_comes_first_hides_nobody() {
-    let mut registry = registry(Limits::default());
-    let over = |version| Incoming {
-        over: true,
-        ..told("p", "b", version)
-    };
-    for first in [over(1 << 63), told("p", "b", 1 << 63)] {
-        registry.merge(START, by_stranger(first)).unwrap();
-        assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Taken));
-        assert!(is_listed(&registry, "p"));
-        // And what its relays say is in their order again, an end too.
-        registry.merge(START, over(7)).unwrap();
-        assert_eq!(registry.merge(START, told("p", "b", 6)), Ok(Merged::Known));
-        assert!(!is_listed(&registry, "p"));
-        registry = super::registry(Limits::default());
-    }
-    // What the peer has signed later is not taken back by what it has not.
-    let proven = |proven_ms, version| Incoming {
-        proven_ms,
-        ..told("p", "b", version)
-    };
-    registry.merge(START, by_stranger(proven(9, 1))).unwrap();
-    assert_eq!(registry.merge(START, told("p", "b", 5)), Ok(Merged::Known));
-    assert_eq!(registry.merge(START, proven(8, 5)), Ok(Merged::Known));
-}
-
-#[test]
-fn a_stranger_brings_what_a_peer_has_signed_later_but_no_other_crowd() {
-    let mut registry = registry(Limits::default());
-    let proven = |proven_ms, version| Incoming {
-        proven_ms,
-        crowd: 3,
-        ..told("p", "b", version)
-    };
-    let crowd = |registry: &Registry| page(registry, START, "").records[0].crowd;
-    registry.merge(START, proven(5, 1)).unwrap();
-    let again = Incoming {
-        crowd: 0,
-        ..by_stranger(proven(5, 2))
-    };
-    let refused = Err(Refused::Stranger("p".into()));
-    assert_eq!(registry.merge(START, again), refused);
-    assert_eq!(crowd(&registry), 3);
-    let later = Incoming {
-        crowd: 0,
-        ..by_stranger(proven(6, 2))
-    };
-    assert_eq!(registry.merge(START, later), Ok(Merged::Taken));
-    assert_eq!(crowd(&registry), 3);
-    // The peer may also end it so.
-    registry.merge(START, proven(7, 3)).unwrap();
-    let over = Incoming {
-        over: true,
-        ..by_stranger(proven(8, 4))
-    };
-    assert_eq!(registry.merge(START, over), Ok(Merged::Taken));
-    assert!(!is_listed(&registry, "p"));
 }
 
 #[test]

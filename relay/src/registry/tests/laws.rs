@@ -4,7 +4,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::federation::{merge::FUTURE, record};
+use crate::federation::merge::FUTURE;
 
 const PEERS: u8 = 4;
 const ORIGINS: u8 = 3;
@@ -70,7 +70,7 @@ impl Said {
 fn heard(told: agentanycast_proto::v1::FederatedRegistration, now: Nanos, ttl: Duration) -> Incoming {
     let proofs = told.proofs.clone();
     let over = told.tombstone;
-    let incoming = record::read(told, now, ttl, None, None);
+    let incoming = record::read(told, now, ttl, Teller::default());
     Incoming {
         proven_ms: proofs.last().map_or(0, |proof| proof.time_ms),
         proofs,

@@ -153,7 +153,7 @@ fn whoever_leaves_is_gone_everywhere_when_everything_is_full() {
             everything: false,
         };
         for told in here.changes(START, 0, 1000, reader).records {
-            let told = crate::federation::record::read(told, START, limits.ttl, None, None);
+            let told = record::read(told, START, limits.ttl, Teller::default());
             there.merge(START, told).unwrap();
         }
     };

@@ -3,7 +3,6 @@
 use agentanycast_identity::{Keypair, peer_id};
 
 use super::*;
-use crate::federation::record;
 
 const NOW_MS: u64 = START / 1_000_000;
 
@@ -124,7 +123,11 @@ fn tell(from: &Registry, to: &mut Registry, now: Nanos) {
     };
     for told in from.changes(now, 0, 1000, reader).records {
         let via = "relay-a".into();
-        let incoming = record::read(told, now, Limits::default().ttl, Some(&via), None);
+        let by = Teller {
+            via: Some(&via),
+            ..Teller::default()
+        };
+        let incoming = record::read(told, now, Limits::default().ttl, by);
         let _ = to.merge(now, incoming);
     }
 }
@@ -155,7 +158,7 @@ fn another_key_ends_what_the_old_one_registered_wherever_it_is_known() {
         // Also from a relay that was started anew since.
         let kept = here.stored(&id).unwrap();
         let mut again = registry(Limits::default());
-        let read = record::read(kept.told.clone(), START, Limits::default().ttl, None, None);
+        let read = record::read(kept.told.clone(), START, Limits::default().ttl, Teller::default());
         again.restore(START, read, &kept).unwrap();
         tell(&again, &mut there, START);
         tell(&there, &mut further, START);
