@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use prost::Message;
+use prost::{EncodeError, Message};
 use tonic::{
     Status,
     codec::{BufferSettings, Codec, EncodeBuf, Encoder},
@@ -45,13 +45,28 @@ impl<E> Default for Writer<E> {
     }
 }
 
-impl<E: Message> Encoder for Writer<E> {
+impl<E: Written> Encoder for Writer<E> {
     type Item = E;
     type Error = Status;
 
     fn encode(&mut self, item: E, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        target.reserve(item.encoded_len());
-        item.encode(target)
+        item.write(target)
             .map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+/// What can be written: a message, or what a server has encoded already.
+pub trait Written {
+    /// Writes all of it, the room made at once.
+    ///
+    /// # Errors
+    /// When the room does not suffice.
+    fn write(&self, target: &mut EncodeBuf<'_>) -> Result<(), EncodeError>;
+}
+
+impl<M: Message> Written for M {
+    fn write(&self, target: &mut EncodeBuf<'_>) -> Result<(), EncodeError> {
+        target.reserve(self.encoded_len());
+        self.encode(target)
     }
 }

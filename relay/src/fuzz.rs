@@ -5,7 +5,7 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use agentanycast_proto::v1::{
-    DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillRegistration,
+    DiscoverBySkillRequest, DiscoverBySkillResponse, HeartbeatRequest, RegisterSkillsRequest,
     UnregisterSkillsRequest,
 };
 use prost::Message as _;
@@ -84,9 +84,9 @@ fn found(registry: &Registry, now: u64, request: &DiscoverBySkillRequest) {
         federated: request.federated,
     };
     let found = registry.discover(now, &query, 7);
-    assert!(found.iter().map(bytes::Bytes::len).sum::<usize>() <= MAX_ANSWER);
-    for bytes in found {
-        let agent = SkillRegistration::decode(bytes).expect("an answer can be read");
+    assert!(found.len() <= MAX_ANSWER, "{} bytes", found.len());
+    let found = DiscoverBySkillResponse::decode(&*found).expect("an answer can be read");
+    for agent in found.agents {
         let fits = agent.skills.iter().any(|skill| {
             skill.skill_id == request.skill_id
                 && request

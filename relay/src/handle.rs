@@ -16,7 +16,6 @@ use std::{
 use agentanycast_door::rate::{Rate, Rates};
 use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
-use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::{
@@ -216,7 +215,7 @@ impl Handle {
     }
 
     /// See [`Registry::discover`].
-    pub fn discover(&self, query: &Query<'_>) -> Vec<Bytes> {
+    pub fn discover(&self, query: &Query<'_>) -> Vec<u8> {
         let seed = self.0.seed.fetch_add(1, Relaxed);
         self.read().discover(now(), query, seed)
     }

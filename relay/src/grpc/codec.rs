@@ -6,14 +6,14 @@
 use std::marker::PhantomData;
 
 use agentanycast_proto::{
-    codec::Writer,
+    codec::{Writer, Written},
     unfold::{self, Kind},
 };
-use bytes::{Buf as _, Bytes};
-use prost::Message;
+use bytes::{Buf as _, BufMut as _, Bytes};
+use prost::{EncodeError, Message};
 use tonic::{
     Status,
-    codec::{Codec, DecodeBuf, Decoder},
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf},
 };
 
 /// A message and what it was decoded from.
@@ -23,11 +23,16 @@ pub(super) struct Whole<M> {
     pub(super) bytes: Bytes,
 }
 
-/// The answer to a discovery, wire for wire a `DiscoverBySkillResponse`: each agent is encoded already.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct EncodedAgents {
-    #[prost(bytes = "bytes", repeated, tag = "1")]
-    pub(super) agents: Vec<Bytes>,
+/// A message that is encoded already.
+#[derive(Debug)]
+pub(super) struct Encoded(pub(super) Vec<u8>);
+
+impl Written for Encoded {
+    fn write(&self, target: &mut EncodeBuf<'_>) -> Result<(), EncodeError> {
+        target.reserve(self.0.len());
+        target.put_slice(&self.0);
+        Ok(())
+    }
 }
 
 /// What a message may unfold to, or None where its size says it.
@@ -49,7 +54,7 @@ impl<E, D> WholeCodec<E, D> {
     }
 }
 
-impl<E: Message + 'static, D: Message + Default + 'static> Codec for WholeCodec<E, D> {
+impl<E: Written + Send + 'static, D: Message + Default + 'static> Codec for WholeCodec<E, D> {
     type Encode = E;
     type Decode = Whole<D>;
     type Encoder = Writer<E>;

@@ -18,7 +18,7 @@ use tonic::{Request, Status};
 
 use super::{
     MAX_REQUEST, call,
-    codec::{EncodedAgents, Whole},
+    codec::{Encoded, Whole},
     unary::{self, calls, service},
 };
 use crate::{
@@ -48,7 +48,7 @@ service! {
 calls! {
     Register(RegisterSkillsRequest) -> RegisterSkillsResponse = register;
     Unregister(UnregisterSkillsRequest) -> UnregisterSkillsResponse = unregister;
-    Discover(DiscoverBySkillRequest) -> EncodedAgents = discover;
+    Discover(DiscoverBySkillRequest) -> Encoded = discover;
     Heartbeat(HeartbeatRequest) -> HeartbeatResponse = heartbeat;
 }
 
@@ -125,7 +125,7 @@ async fn heartbeat(
 async fn discover(
     handle: &Handle,
     request: Request<Whole<DiscoverBySkillRequest>>,
-) -> Result<EncodedAgents, Status> {
+) -> Result<Encoded, Status> {
     call::may_ask(handle, call::source(request.extensions()), 1)?;
     let message = request.into_inner().message;
     if message.skill_id.is_empty() {
@@ -138,7 +138,7 @@ async fn discover(
         federated: message.federated,
     };
     let begun = Instant::now();
-    let agents = handle.discover(&query);
+    let found = handle.discover(&query);
     handle.metrics().discover.observe(seconds(begun.elapsed()));
-    Ok(EncodedAgents { agents })
+    Ok(Encoded(found))
 }

@@ -6,7 +6,10 @@
 
 use agentanycast_proto::v1::{RegisterSkillsRequest, SkillInfo, SkillRegistration};
 use bytes::Bytes;
-use prost::Message as _;
+use prost::{
+    Message as _,
+    encoding::{encode_varint, encoded_len_varint},
+};
 
 use super::{Limits, Refused};
 use crate::federation::merge::{Nanos, SECOND};
@@ -189,9 +192,16 @@ impl Answer {
         }
     }
 
-    /// The encoded `SkillRegistration`.
-    pub(super) fn bytes(&self) -> &Bytes {
-        &self.bytes
+    /// Bytes that it takes in the answer to a discovery.
+    pub(super) fn listed_len(&self) -> usize {
+        1 + encoded_len_varint(self.bytes.len() as u64) + self.bytes.len()
+    }
+
+    /// Appends it to an encoded `DiscoverBySkillResponse`.
+    pub(super) fn list(&self, response: &mut Vec<u8>) {
+        response.push(LISTED);
+        encode_varint(self.bytes.len() as u64, response);
+        response.extend_from_slice(&self.bytes);
     }
 
     /// What it says. Only what was encoded above is decoded, so it is what was said.
@@ -203,6 +213,9 @@ impl Answer {
         self.bytes.len()
     }
 }
+
+/// What precedes each of `DiscoverBySkillResponse.agents`: field 1, with its length.
+const LISTED: u8 = 1 << 3 | 2;
 
 /// Room that an encoded expiry takes at most.
 const EXPIRY_BYTES: usize = 24;

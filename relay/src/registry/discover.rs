@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use bytes::Bytes;
-
 use super::{
     Registry,
+    agent::Answer,
     names::SetId,
     places::{Class, Origins, Place, Places, Seeded},
     table::{Live, Record, Table},
@@ -41,8 +40,8 @@ pub struct Query<'a> {
 }
 
 impl Registry {
-    /// The agents found, each an encoded `SkillRegistration`, at most [`MAX_ANSWER`] bytes.
-    pub fn discover(&self, now: Nanos, query: &Query<'_>, seed: u64) -> Vec<Bytes> {
+    /// The agents found, as an encoded `DiscoverBySkillResponse` of at most [`MAX_ANSWER`] bytes.
+    pub fn discover(&self, now: Nanos, query: &Query<'_>, seed: u64) -> Vec<u8> {
         let Some((places, others)) = self.table.names.find(query.skill, query.tags.iter()) else {
             return Vec::new();
         };
@@ -61,13 +60,19 @@ impl Registry {
         let found = search
             .quick(Seeded::new(seed))
             .unwrap_or_else(|| search.thorough(Seeded::new(seed)));
-        let mut room = MAX_ANSWER;
-        let fits = |bytes: &&Bytes| {
-            let left = room.checked_sub(bytes.len());
-            room = left.unwrap_or(0);
-            left.is_some()
-        };
-        found.into_iter().take(limit).take_while(fits).cloned().collect()
+        let (mut count, mut bytes) = (0, 0);
+        for answer in found.iter().take(limit) {
+            let after = bytes + answer.listed_len();
+            if after > MAX_ANSWER {
+                break;
+            }
+            (count, bytes) = (count + 1, after);
+        }
+        let mut list = Vec::with_capacity(bytes);
+        for answer in &found[..count] {
+            answer.list(&mut list);
+        }
+        list
     }
 }
 
@@ -86,7 +91,7 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     /// The usual case: entries of our own that all match. Of the ties only those are read that are answered, since
     /// reading an entry costs more than finding it. None when there is more to it.
-    fn quick(&self, mut random: Seeded) -> Option<Vec<&'a Bytes>> {
+    fn quick(&self, mut random: Seeded) -> Option<Vec<&'a Answer>> {
         if !self.others.is_empty() {
             return None;
         }
@@ -116,16 +121,13 @@ impl<'a> Search<'a> {
             random.shuffle(ties);
         }
         let live = ties.into_iter().filter_map(|place| self.live(place));
-        let found: Vec<_> = live
-            .map(|(_, live)| live.answer.bytes())
-            .take(self.limit)
-            .collect();
+        let found: Vec<_> = live.map(|(_, live)| &live.answer).take(self.limit).collect();
         let all = !cut && !federated && (self.federated || !found.is_empty());
         (all || found.len() == self.limit).then_some(found)
     }
 
     /// Looks at each entry on the way.
-    fn thorough(&self, random: Seeded) -> Vec<&'a Bytes> {
+    fn thorough(&self, random: Seeded) -> Vec<&'a Answer> {
         if self.federated {
             return self.gather(Origins::All, random);
         }
@@ -136,9 +138,9 @@ impl<'a> Search<'a> {
         here
     }
 
-    fn gather(&self, origins: Origins, mut random: Seeded) -> Vec<&'a Bytes> {
+    fn gather(&self, origins: Origins, mut random: Seeded) -> Vec<&'a Answer> {
         let most = self.most();
-        let mut found: Vec<(Class, &Bytes)> = Vec::with_capacity(self.places.len().min(most));
+        let mut found: Vec<(Class, &Answer)> = Vec::with_capacity(self.places.len().min(most));
         // Here a peer has one entry.
         let mut seen: HashSet<&str> = HashSet::new();
         let mut pivots = random.clone();
@@ -159,14 +161,14 @@ impl<'a> Search<'a> {
                 if origins != Origins::Here && !seen.insert(&record.peer) {
                     return true;
                 }
-                found.push((place.class, live.answer.bytes()));
+                found.push((place.class, &live.answer));
                 found.len() < most
             },
         );
         for ties in found.chunk_by_mut(|a, b| a.0 == b.0) {
             random.shuffle(ties);
         }
-        found.into_iter().map(|(_, bytes)| bytes).collect()
+        found.into_iter().map(|(_, answer)| answer).collect()
     }
 
     /// Most entries that are gathered: some more than are answered, in whose place others stand when they have expired.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use agentanycast_proto::v1::{SkillInfo, SkillRegistration};
+use agentanycast_proto::v1::{DiscoverBySkillResponse, SkillInfo, SkillRegistration};
 use prost::Message as _;
 
 use super::*;
@@ -135,11 +135,12 @@ fn ask(
         limit,
         federated,
     };
-    let found = registry.discover(now, &query, now ^ 7);
-    found
-        .into_iter()
-        .map(|bytes| SkillRegistration::decode(bytes).unwrap())
-        .collect()
+    discovered(registry, now, &query, now ^ 7)
+}
+
+fn discovered(registry: &Registry, now: Nanos, query: &Query<'_>, seed: u64) -> Vec<SkillRegistration> {
+    let found = registry.discover(now, query, seed);
+    DiscoverBySkillResponse::decode(&*found).unwrap().agents
 }
 
 fn peers(found: &[SkillRegistration]) -> Vec<&str> {
@@ -417,7 +418,8 @@ fn ties_are_shuffled() {
         federated: false,
     };
     let firsts: std::collections::BTreeSet<_> = (0..300)
-        .flat_map(|seed| registry.discover(START, &query, seed))
+        .flat_map(|seed| discovered(&registry, START, &query, seed))
+        .map(|agent| agent.peer_id)
         .collect();
     assert_eq!(firsts.len(), 10);
 }

@@ -272,11 +272,7 @@ fn check_answer(
         limit: i32::from(limit),
         federated,
     };
-    let found: Vec<_> = registry
-        .discover(now, &query, now)
-        .into_iter()
-        .map(|bytes| SkillRegistration::decode(bytes).unwrap())
-        .collect();
+    let found = discovered(registry, now, &query, now);
     let expected = model.matching(skill, tags, now, federated);
     let limit = if limit == 0 { 100 } else { usize::from(limit) };
     prop_assert_eq!(found.len(), expected.len().min(limit));
