@@ -126,7 +126,9 @@ impl Stage {
 
     /// A program on this stage.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new(program.as_ref());
+        // A shell lets what it runs in the background ignore Ctrl-C, and Python keeps to that.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(program.as_ref());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("AGENTANYCAST_") {
                 command.env_remove(name);
