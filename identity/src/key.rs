@@ -4,6 +4,7 @@
 //! the 32-byte public key. The one rule: a file that exists is either this node's identity or an
 //! error; it is never replaced, because a silently new identity is a different node.
 
+mod hold;
 mod rotate;
 
 use std::{
@@ -17,6 +18,7 @@ use libp2p_identity::{Keypair, ed25519};
 use rustix::fs::OFlags;
 
 use crate::PeerId;
+pub use hold::{Held, load_and_hold};
 pub use rotate::{MAX_ROTATIONS, RotateError, rotate, rotations, rotations_path};
 
 /// Protobuf: field 1 (key type) = 1 (Ed25519), field 2 (data) of 64 bytes.
@@ -73,6 +75,12 @@ pub enum KeyError {
         path: PathBuf,
         /// The permission bits found.
         mode: u32,
+    },
+    /// `anycast key rotate` is at it.
+    #[error("key {} is being changed; start again when that is done", .path.display())]
+    Changing {
+        /// The path as given.
+        path: PathBuf,
     },
     /// The operating system refused.
     #[error("key {}: cannot {action}: {cause}", .path.display())]
@@ -175,13 +183,19 @@ fn encode(key: &ed25519::Keypair) -> [u8; KEY_FILE_LEN] {
 
 /// Writes the key under a temporary name and gives it its own; false if that name was taken meanwhile.
 fn place(path: &Path, directory: &Path, key: &ed25519::Keypair) -> io::Result<bool> {
-    write_beside(directory, &encode(key), |temporary| claim(temporary, path))
+    write_beside(
+        directory,
+        &encode(key),
+        |_| Ok(()),
+        |temporary| claim(temporary, path),
+    )
 }
 
 /// Writes a file whole under a temporary name, sees to it that it is on the disk, and has it named.
 fn write_beside<T>(
     directory: &Path,
     bytes: &[u8],
+    prepare: impl FnOnce(&File) -> io::Result<()>,
     name: impl FnOnce(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
     let temporary = directory.join(format!(".key-{:016x}.tmp", rand::random::<u64>()));
@@ -192,6 +206,7 @@ fn write_beside<T>(
         .open(&temporary)?;
     let placed = file
         .write_all(bytes)
+        .and_then(|()| prepare(&file))
         .and_then(|()| file.sync_all())
         .and_then(|()| name(&temporary));
     // After a rename the name is gone already; after anything else this removes it.

@@ -88,6 +88,7 @@ async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 }
 
 struct Node {
+    _key: identity::Held,
     net: net::Handle,
     net_task: tokio::task::JoinHandle<()>,
     anycast_stop: CancellationToken,
@@ -108,7 +109,7 @@ struct Node {
 
 impl Node {
     async fn start(config: &Config, args: Vec<OsString>) -> anyhow::Result<Self> {
-        let keypair = identity::load_or_create(&config.key_path)?;
+        let (keypair, held) = identity::load_and_hold(&config.key_path)?;
         let me = identity::peer_id(&keypair);
         let routes = Routes::new();
         let traces_stop = CancellationToken::new();
@@ -187,6 +188,7 @@ impl Node {
         };
         let server = grpc::serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
+            _key: held,
             net,
             net_task,
             anycast_stop,

@@ -6,12 +6,13 @@
 use std::{
     fs::{self, File},
     io::{self, Read as _},
+    os::unix::fs::{MetadataExt as _, fchown},
     path::{Path, PathBuf},
 };
 
 use libp2p_identity::{Keypair, ed25519};
 
-use super::{KeyError, encode, io_error, load, parent, peer_id, sync_directory, write_beside};
+use super::{KeyError, encode, hold, io_error, load, parent, peer_id, sync_directory, write_beside};
 use crate::{
     PeerId,
     rotation::{ROTATION_LEN, Rotation, RotationError},
@@ -27,6 +28,9 @@ pub enum RotateError {
     /// There is no key at the path.
     #[error("there is no key {}", .0.display())]
     NoKey(PathBuf),
+    /// A daemon runs with it.
+    #[error("a daemon runs with the key {}; stop it, change the key, and start it again", .0.display())]
+    InUse(PathBuf),
     /// The key cannot be used, or a file not be written.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -92,12 +96,19 @@ fn chain(peer: PeerId, all: &[Rotation]) -> Vec<Rotation> {
 }
 
 /// Puts a new key in the place of the one at `path`, at this time. The old one is kept as `<path>.old`, over an older one.
-/// No daemon may be using it.
+/// No daemon may be using it. What is written belongs to whom the key belonged to.
 ///
 /// # Errors
 /// See [`RotateError`].
 pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
-    let old = load(path)?.ok_or_else(|| RotateError::NoKey(path.to_owned()))?;
+    let read =
+        || -> Result<Keypair, RotateError> { load(path)?.ok_or_else(|| RotateError::NoKey(path.to_owned())) };
+    read()?;
+    let _held = hold::take(path).ok_or_else(|| RotateError::InUse(path.to_owned()))?;
+    // Somebody else may have changed it before it was held.
+    let old = read()?;
+    let found = fs::metadata(path).map_err(|cause| io_error(path, "inspect it", cause))?;
+    let owner = (found.uid(), found.gid());
     let former = rotations(path)?;
     let new = ed25519::Keypair::generate();
     let rotation = Rotation::sign(&old, &Keypair::from(new.clone()), now_ms)?;
@@ -106,7 +117,7 @@ pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
         statements.extend_from_slice(&one.to_bytes());
     }
     let write = |action, to: &Path, bytes: &[u8]| {
-        replace(to, bytes).map_err(|cause| KeyError::Io {
+        replace(to, bytes, owner).map_err(|cause| KeyError::Io {
             path: to.to_owned(),
             action,
             cause,
@@ -130,17 +141,25 @@ fn beside(key: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Writes a file whole, in the place of what is there, and sees to it that it is on the disk.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file whole, in the place of what is there, and sees to it that it is on the disk. Root writes it for its owner:
+/// a daemon that cannot read its key does not start.
+fn replace(path: &Path, bytes: &[u8], (uid, gid): (u32, u32)) -> io::Result<()> {
     let directory = parent(path);
-    write_beside(directory, bytes, |temporary| fs::rename(temporary, path))?;
+    let give = |file: &File| {
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) == (uid, gid) {
+            return Ok(());
+        }
+        fchown(file, Some(uid), Some(gid))
+    };
+    write_beside(directory, bytes, give, |temporary| fs::rename(temporary, path))?;
     sync_directory(directory)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::load_or_create;
+    use crate::key::{load_and_hold, load_or_create};
 
     const NOW: u64 = 1_700_000_000_000;
 
@@ -177,6 +196,41 @@ mod tests {
         assert_eq!(rotations(&path).unwrap(), std::slice::from_ref(&first));
         let third = rotate(&path, NOW + 2).unwrap();
         assert_eq!(rotations(&path).unwrap(), [third, first]);
+    }
+
+    #[test]
+    fn a_key_that_is_used_is_not_changed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        let (key, held) = load_and_hold(&path).unwrap();
+        // Several may use it, such as a second daemon that is told that the first one is there.
+        let (same, second) = load_and_hold(&path).unwrap();
+        assert_eq!(peer_id(&key), peer_id(&same));
+        drop(held);
+        assert!(matches!(rotate(&path, NOW), Err(RotateError::InUse(_))));
+        assert_eq!(peer_id(&load(&path).unwrap().unwrap()), peer_id(&key));
+        drop(second);
+        let rotation = rotate(&path, NOW).unwrap();
+        let (new, _held) = load_and_hold(&path).unwrap();
+        assert_eq!(peer_id(&new), rotation.new_id());
+    }
+
+    #[test]
+    fn what_root_writes_belongs_to_the_owner_of_the_key() {
+        const NOBODY: u32 = 65_534;
+        if !rustix::process::geteuid().is_root() {
+            return; // Others cannot give files away.
+        }
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        load_or_create(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        rotate(&path, NOW).unwrap();
+        for name in ["key", "key.old", "key.rotations"] {
+            let found = fs::metadata(home.path().join(name)).unwrap();
+            assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY), "{name}");
+            assert_eq!(found.mode() & 0o7777, 0o600, "{name}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A node that changes its key, between daemons: tasks that wait go on, rules for the old key let the new one in, and a
 //! key that nobody has signed over gets nothing.
 
+use std::ffi::OsString;
+
 use agentanycast::{Artifact, Target};
 use agentanycast_identity::{Keypair, PeerId, rotation::Rotation};
 use agentanycast_tests::{
@@ -101,12 +103,28 @@ async fn rules_for_the_old_key_let_the_new_one_in() {
 async fn a_running_daemon_keeps_its_key() {
     let daemon = Daemon::builder().start().await;
     let home = daemon.home().path().as_os_str().to_owned();
-    let done = anycast(vec!["--home".into(), home, "key".into(), "rotate".into()]);
-    assert!(
-        !done.status.success() && done.said.contains("stop it"),
-        "{}",
-        done.said
-    );
+    // Also where the command does not know how the daemon is reached, as with the one of a package.
+    let elsewhere = Home::new();
+    let key = daemon.home().path().join("key").into_os_string();
+    let by_file: [OsString; 6] = [
+        "--home".into(),
+        elsewhere.path().into(),
+        "key".into(),
+        "rotate".into(),
+        "--key".into(),
+        key,
+    ];
+    for args in [
+        vec!["--home".into(), home, "key".into(), "rotate".into()],
+        by_file.to_vec(),
+    ] {
+        let done = anycast(args);
+        assert!(
+            !done.status.success() && done.said.contains("stop it"),
+            "{}",
+            done.said
+        );
+    }
     let key = agentanycast_identity::load(&daemon.home().path().join("key"))
         .unwrap()
         .unwrap();
