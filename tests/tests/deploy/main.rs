@@ -12,6 +12,7 @@ mod build;
 mod compose;
 mod dockerfile;
 mod monitoring;
+mod units;
 mod up;
 
 use std::path::PathBuf;
