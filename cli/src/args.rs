@@ -217,7 +217,7 @@ pub(crate) struct IssueArgs {
     #[arg(long = "capability", value_name = "TEXT")]
     pub(crate) capabilities: Vec<String>,
     /// How many days it counts; 0 for ever
-    #[arg(long, default_value_t = 90)]
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(..=MAX_DAYS))]
     pub(crate) days: u32,
     /// The issuer's key file [default: the home's]
     #[arg(long, value_name = "FILE")]
@@ -229,11 +229,22 @@ pub(crate) struct IssueArgs {
     #[arg(long, value_enum, default_value_t = SuiteName::EddsaJcs2022)]
     pub(crate) suite: SuiteName,
     /// The https URL of the list that says whether it was taken back
-    #[arg(long, value_name = "URL", requires = "status_index")]
+    #[arg(long, value_name = "URL", requires = "status_index", value_parser = https_url)]
     pub(crate) status_list: Option<String>,
     /// Its entry in that list, 0 to 131071
-    #[arg(long, value_name = "N", requires = "status_list")]
-    pub(crate) status_index: Option<usize>,
+    #[arg(long, value_name = "N", requires = "status_list", value_parser = clap::value_parser!(u32).range(..=131_071))]
+    pub(crate) status_index: Option<u32>,
+}
+
+/// A hundred years.
+const MAX_DAYS: i64 = 36_500;
+
+/// Lists are asked for over https, and nobody checks another one.
+fn https_url(given: &str) -> Result<String, String> {
+    match given.strip_prefix("https://") {
+        Some(rest) if !rest.is_empty() => Ok(given.to_owned()),
+        _ => Err("a status list has an URL that begins with https://".to_owned()),
+    }
 }
 
 /// A way to sign credentials.
@@ -259,13 +270,13 @@ pub(crate) struct VerifyArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct StatusListArgs {
     /// Where it will be, as the credentials name it
-    #[arg(long)]
+    #[arg(long, value_parser = https_url)]
     pub(crate) url: String,
     /// An entry that was taken back; can be repeated
     #[arg(long = "revoke", value_name = "N")]
     pub(crate) revoked: Vec<usize>,
     /// How many days it counts
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
     pub(crate) days: u32,
     /// The issuer's key file [default: the home's]
     #[arg(long, value_name = "FILE")]

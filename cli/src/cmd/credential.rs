@@ -47,7 +47,7 @@ fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
     let key = key(context, args.key.as_deref())?;
     let status = args.status_list.map(|list| Entry {
         list,
-        index: args.status_index.unwrap_or_default(),
+        index: args.status_index.unwrap_or_default() as usize,
         purpose: "revocation".to_owned(),
     });
     let now = now();
@@ -73,7 +73,7 @@ fn status_list(context: &Context, args: StatusListArgs) -> Result<(), Failure> {
             "--revoke {beyond}: a list has entries 0 to 131071"
         )));
     }
-    let for_ms = u64::from(args.days.max(1)) * DAY_MS;
+    let for_ms = u64::from(args.days) * DAY_MS;
     let signed = list.sign(&args.url, &issuer(args.issuer, &key)?, &key, now(), for_ms);
     Ok(output::json(&signed.map_err(failed)?)?)
 }

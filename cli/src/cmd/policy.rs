@@ -1,6 +1,9 @@
 //! `anycast policy`: what the rules in the daemon's settings say, without a daemon.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key};
 use agentanycast_node::{
@@ -25,7 +28,11 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failu
 
 /// What would become of a task, and by which rule. It is an error if it would be denied.
 fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Result<(), Failure> {
-    let (config, rules) = read(file)?;
+    let Read {
+        config,
+        rules,
+        settings,
+    } = read(file)?;
     let (names, keys) = names(source)?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let asker = Asker {
@@ -48,6 +55,7 @@ fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Res
             "by": decision.by.to_string(),
             "rule": rule,
             "limits": {"rps": bounds.rps, "max_in_flight": bounds.in_flight, "max_bytes": bounds.bytes},
+            "settings": settings,
         }))?;
     } else {
         output::fields(&[
@@ -55,6 +63,7 @@ fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Res
             ("by", decision.by.to_string()),
             ("rule", shown.unwrap_or_default()),
             ("limits", limits),
+            ("settings", told(settings.as_deref())),
         ])?;
     }
     if decision.outcome == Outcome::Allow {
@@ -65,7 +74,11 @@ fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Res
 
 /// All that the settings say about who may do what.
 fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
-    let (Config { policy, .. }, rules) = read(file)?;
+    let Read {
+        config: Config { policy, .. },
+        rules,
+        settings,
+    } = read(file)?;
     if context.json {
         let acl: Vec<Value> = policy
             .acl
@@ -93,9 +106,11 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
                 "overrides": overrides,
             },
             "audit_log_path": policy.audit_log_path,
+            "settings": settings,
         }))?);
     }
     output::fields(&[
+        ("settings", told(settings.as_deref())),
         ("trust", policy.trust.word().to_owned()),
         ("peers", policy.trusted_peers.join(", ")),
         ("limits", limits(&rules.limits.default)),
@@ -142,19 +157,31 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
     Ok(output::table(["RULE", "", "SOURCE", "SKILL"], &rows)?)
 }
 
-/// The settings as a daemon would read them, and the rules in them.
-fn read(file: &PolicyFile) -> Result<(Config, Rules), Failure> {
+/// Settings, and the rules in them.
+struct Read {
+    config: Config,
+    rules: Rules,
+    /// The file that they are from, if there is one.
+    settings: Option<PathBuf>,
+}
+
+/// As a daemon would read them.
+fn read(file: &PolicyFile) -> Result<Read, Failure> {
     let mut args: Vec<OsString> = vec!["agentanycastd".into()];
     if let Some(path) = &file.config {
         let path: &PathBuf = path;
         args.extend(["--config".into(), path.into()]);
     }
-    let (_, loaded) = config::load_again(&args);
+    let (path, loaded) = config::load_again(&args);
     match loaded {
         Ok(Loaded::Run { config, .. }) => {
             let rules = Rules::read(&config.policy)
                 .map_err(|bad| Failure::usage(format!("{} must be {}", bad.key, bad.allowed)))?;
-            Ok((*config, rules))
+            Ok(Read {
+                config: *config,
+                rules,
+                settings: path.filter(|path| path.exists()),
+            })
         }
         Ok(_) => Err(Failure::usage("these are no settings of a daemon")),
         Err(error) => Err(Failure::usage(error.to_string())),
@@ -176,6 +203,14 @@ fn names(source: &str) -> Result<(Vec<String>, Vec<PeerId>), Failure> {
     };
     let names = std::iter::once(peer.to_string()).chain(did_key_of(peer));
     Ok((names.collect(), vec![peer]))
+}
+
+/// Where the rules are from. With none of a daemon that has its settings elsewhere everything would seem to be allowed.
+fn told(settings: Option<&Path>) -> String {
+    settings.map_or_else(
+        || "no file, so there are no rules; give the daemon's with --config".to_owned(),
+        |path| path.display().to_string(),
+    )
 }
 
 fn is_domain(text: &str) -> bool {

@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 
-use agentanycast_tests::{command::anycast, daemon::Home};
+use agentanycast_tests::{
+    command::{anycast, program},
+    daemon::Home,
+};
 use serde_json::Value;
 
 const SETTINGS: &str = r#"
@@ -66,6 +69,55 @@ fn a_check_says_what_would_happen_and_why() {
     assert_eq!(alice["limits"]["max_in_flight"], 3);
     assert_eq!(alice["limits"]["rps"], 5.0);
     assert_eq!(alice["rule"]["source"], "http:*");
+    assert_eq!(alice["settings"], path.to_str().unwrap());
+}
+
+/// Where there are no settings everything would seem to be allowed: it says so.
+#[test]
+fn rules_that_are_nowhere_are_told() {
+    let home = Home::new();
+    let said = std::process::Command::new(program())
+        .args(["policy", "check", "--source", "local"])
+        .env_clear()
+        .env("HOME", home.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("no rules") && said.contains("--config"), "{said}");
+}
+
+/// What nobody could check is not signed.
+#[test]
+fn credentials_with_a_status_that_nobody_can_ask_for_are_refused_by_the_value() {
+    let home = Home::new();
+    agentanycast_identity::load_or_create(&home.path().join("key")).unwrap();
+    let run = |command: &[&str]| {
+        let mut args: Vec<OsString> = vec!["--home".into(), home.path().into(), "credential".into()];
+        args.extend(command.iter().map(OsString::from));
+        anycast(args)
+    };
+    let subject = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+    let issue = |more: &[&str]| run(&[&["issue", "--subject", subject], more].concat());
+    let good = issue(&["--status-list", "https://a.example/1", "--status-index", "131071"]);
+    assert!(good.status.success(), "{}", good.said);
+    for (wrong, named) in [
+        (
+            issue(&["--status-list", "http://a.example/1", "--status-index", "1"]),
+            "begins with https://",
+        ),
+        (
+            issue(&["--status-list", "https://a.example/1", "--status-index", "131072"]),
+            "131072",
+        ),
+        (issue(&["--days", "36501"]), "36501"),
+        (
+            run(&["status-list", "--url", "http://a.example/1"]),
+            "begins with https://",
+        ),
+    ] {
+        assert_eq!(wrong.status.code(), Some(2), "{}", wrong.said);
+        assert!(wrong.said.contains(named), "{}", wrong.said);
+    }
 }
 
 #[test]
