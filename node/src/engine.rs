@@ -17,6 +17,7 @@ mod failover;
 mod feed;
 mod idempotency;
 mod inspect;
+mod lines;
 mod listing;
 mod lobby;
 mod marks;

@@ -35,6 +35,9 @@ const CHATTY: [&str; 8] = [
     "yamux",
 ];
 
+/// Crates of which `debug` would be nothing else: at `debug` their `info`, at `trace` their `debug`.
+const WORDY: [&str; 5] = ["hickory", "libp2p", "multistream_select", "quinn", "rustls"];
+
 /// Crates that warn of what strangers do, which nobody here can mend: held two levels back.
 const ALARMED: [&str; 1] = ["libp2p_autonat"];
 
@@ -130,7 +133,12 @@ fn filter(level: LogLevel) -> EnvFilter {
         LogLevel::Debug => ("info", "warn"),
         LogLevel::Trace => ("debug", "info"),
     };
+    let wordy = match level {
+        LogLevel::Error | LogLevel::Warn | LogLevel::Info => level.word(),
+        LogLevel::Debug | LogLevel::Trace => theirs,
+    };
     let directives: Vec<String> = std::iter::once(level.word().to_owned())
+        .chain(WORDY.map(|name| format!("{name}={wordy}")))
         .chain(CHATTY.map(|name| format!("{name}={theirs}")))
         .chain(ALARMED.map(|name| format!("{name}={alarmed}")))
         .collect();
@@ -165,7 +173,7 @@ mod tests {
             LogLevel::Trace,
         ] {
             // A directive that is not understood is left out.
-            let count = CHATTY.len() + ALARMED.len() + 1;
+            let count = CHATTY.len() + WORDY.len() + ALARMED.len() + 1;
             assert_eq!(filter(level).to_string().split(',').count(), count);
         }
         assert!(
@@ -173,5 +181,13 @@ mod tests {
                 .to_string()
                 .contains("libp2p_autonat=error")
         );
+        // Who debugs this program reads of it, and not of what is below it.
+        for (level, theirs) in [
+            (LogLevel::Info, "libp2p=info"),
+            (LogLevel::Debug, "libp2p=info"),
+            (LogLevel::Trace, "libp2p=debug"),
+        ] {
+            assert!(filter(level).to_string().contains(theirs), "{level:?}");
+        }
     }
 }

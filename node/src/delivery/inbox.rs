@@ -229,7 +229,7 @@ pub fn type_of(payload: &Payload) -> EnvelopeType {
 }
 
 /// The id that a payload must have: its task's, or the acknowledged envelope's.
-fn task_id_of(payload: &Payload) -> &str {
+pub fn task_id_of(payload: &Payload) -> &str {
     match payload {
         Payload::SendTask(SendTaskPayload { task_id, .. })
         | Payload::TaskStatusUpdate(TaskStatusUpdatePayload { task_id, .. })

@@ -212,6 +212,11 @@ impl Outbox {
         self.waiting.iter().map(|waiting| &waiting.entry)
     }
 
+    /// The entry with this sequence.
+    pub fn get(&self, sequence: u64) -> Option<&Entry> {
+        Some(&self.waiting[self.position(sequence)?].entry)
+    }
+
     /// Puts an envelope at the end. Its sequence must be [`Outbox::next_sequence`].
     pub fn push(&mut self, entry: Entry) {
         debug_assert_eq!(entry.sequence, self.next_sequence);

@@ -10,8 +10,9 @@ use agentanycast_proto::v1::{
 use prost::Message as _;
 
 use super::{
-    core::{Core, log_ended},
+    core::Core,
     feed::ListenerId,
+    lines,
     originate::fits,
     table::unless_damaged,
     trace::Trace,
@@ -341,9 +342,13 @@ impl Core {
     /// Fails a task of the local agent that went on for too long, or whose agent is gone, and tells the
     /// originator.
     pub(super) fn abandon(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
-        let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
+        let known = self.tasks.indexed(id);
+        let (claimed, peer) = (
+            known.is_some_and(|known| known.claimed),
+            known.and_then(|known| known.peer),
+        );
         match self.fail(now, id, reason) {
-            Ok(()) => log_ended(id, Status::Failed, reason),
+            Ok(()) => lines::ended(id, peer, Status::Failed, reason),
             Err(error) => {
                 tracing::warn!(task = id, %error, "a task without an agent could not be failed");
             }

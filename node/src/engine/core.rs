@@ -19,6 +19,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{
     feed::{Delivery, Feed},
+    lines,
     queue::Queue,
     table::{Slot, TaskTable, unless_damaged},
     tally::Tally,
@@ -287,8 +288,12 @@ impl Core {
             .traced
             .filter(|_| status.is_terminal())
             .map(|_| slot.task.clone());
+        let stage = lines::stage(&slot.task);
         let before = self.tasks.put(slot, &mut self.turn.batch, commit);
         if before != Some(status) {
+            if let Some(stage) = stage {
+                lines::reached(&stage);
+            }
             if let Some(task) = ended {
                 self.trace_end(&task);
             }
@@ -362,7 +367,7 @@ impl Core {
             self.tasks.keep(slot);
             return Ok(false);
         }
-        log_ended(id, status, reason);
+        lines::ended(id, slot.task.role.peer(), status, reason);
         let tell_agent = slot.task.role.is_assignee();
         self.put_changed(slot, Vec::new());
         if tell_agent {
@@ -424,9 +429,4 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// A task that this node, not its agent or its peer, has ended.
-pub(super) fn log_ended(id: &str, status: Status, reason: &str) {
-    tracing::info!(task = id, %status, reason, "task ended by this node");
 }

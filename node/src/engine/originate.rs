@@ -12,6 +12,7 @@ use prost::Message as _;
 
 use super::{
     core::{Core, MAX_ENVELOPE},
+    lines,
     notes::Note,
     table::Slot,
     trace::Trace,
@@ -169,7 +170,13 @@ impl Core {
         let target = request
             .peer
             .map_or_else(|| request.url.clone(), |peer| peer.to_string());
-        let admitted = self.admit_own(now, &target, &request.skill, &request.metadata)?;
+        let admitted = self.admit_own(
+            now,
+            &target,
+            &request.skill,
+            &request.metadata,
+            request.message.encoded_len() as u64,
+        )?;
         let id = self.new_id();
         let context_id = if request.context_id.is_empty() {
             self.new_id()
@@ -376,6 +383,7 @@ impl Core {
             return Ok(());
         };
         self.left_queue(peer, &entry);
+        lines::acknowledged(peer, &entry);
         let refused = (ack.outcome == AckOutcome::Rejected as i32).then_some(ack.reason.as_str());
         self.trace_ack(now, &entry.task_id, refused)?;
         if refused.is_some() {
@@ -391,7 +399,7 @@ impl Core {
         let reason: String = reason.chars().take(1000).collect();
         self.refusals
             .note(now.unix, Some(peer), true, &entry.task_id, &reason);
-        tracing::info!(%peer, task = entry.task_id, reason, "the peer refused an envelope");
+        tracing::info!(%peer, task = entry.task_id, envelope = entry.id, reason, "the peer refused an envelope");
         // Only the other side of a task has a say in it, whatever else was sent to this peer.
         let known = self
             .tasks

@@ -17,7 +17,9 @@ use prost::Message as _;
 
 use super::{
     core::Core,
+    lines,
     originate::{deadline_of, fits},
+    refuse::Refused,
     table::Slot,
     tally::Direction,
     trace::Trace,
@@ -62,7 +64,7 @@ impl Core {
             Err(Malformed::Unfolds(unfolded)) => return self.on_unfolded(now, peer, *unfolded),
             Err(error) => {
                 self.tally.malformed += 1;
-                self.log_once(peer, &error.to_string());
+                self.log_refused(peer, "", "", &error.to_string());
                 return Ok(());
             }
         };
@@ -88,6 +90,7 @@ impl Core {
         }
         if self.is_duplicate(peer, &inbound)? {
             self.tally.duplicates += 1;
+            lines::came(peer, &inbound, true);
             let refusal = match self.seen(peer)?.refusal(&inbound.id).map(str::to_owned) {
                 None => self.refused_before(peer, &inbound.payload)?,
                 known => known,
@@ -103,7 +106,10 @@ impl Core {
             }
             return Ok(());
         }
+        lines::came(peer, &inbound, false);
         let admitted = self.admit_envelope(now, peer, &inbound);
+        let task = inbox::task_id_of(&inbound.payload).to_owned();
+        let sends_task = matches!(inbound.payload, Payload::SendTask(_));
         let Inbound {
             id,
             place,
@@ -112,12 +118,14 @@ impl Core {
             payload,
             ..
         } = inbound;
-        let sent_task = match &payload {
-            Payload::SendTask(send) => Some(send.task_id.clone()),
-            _ => None,
+        let refused = |id| Refused {
+            id,
+            place,
+            task: task.clone(),
+            sends_task,
         };
         if let Err(error) = admitted {
-            return self.refuse(now, peer, id, place, sent_task, &error.to_string());
+            return self.turn_away(now, peer, refused(id), &error.to_string());
         }
         let mut held = false;
         let refusal = match self.apply(now, peer, Trace::new(&trace_parent, &trace_state), payload) {
@@ -133,7 +141,7 @@ impl Core {
             Err(error) => return Err(error),
         };
         if let Some(reason) = refusal {
-            return self.refuse(now, peer, id, place, sent_task, &reason);
+            return self.refuse(now, peer, refused(id), &reason);
         }
         self.mark(now, peer, &id, place, false)?;
         if held {

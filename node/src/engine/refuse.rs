@@ -21,6 +21,17 @@ pub(super) const MAX_ANSWERS: usize = super::clockwork::ASKED;
 /// Bytes of such answers, unless a single one is larger: they are in memory only.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
+/// An envelope that has no effect here.
+pub(super) struct Refused {
+    pub(super) id: String,
+    /// Its place in the peer's queue, if it came from one.
+    pub(super) place: Option<(u64, u64)>,
+    /// The task that it is about; may be empty.
+    pub(super) task: String,
+    /// It was to begin that task, or to add a message to it.
+    pub(super) sends_task: bool,
+}
+
 impl Core {
     /// An envelope came that would take too much memory: it was not decoded.
     pub(super) fn on_unfolded(
@@ -35,7 +46,13 @@ impl Core {
             sends_task,
             reason,
         } = unfolded;
-        self.refuse(now, peer, id, place, sends_task, &reason)
+        let refused = Refused {
+            id,
+            place,
+            sends_task: sends_task.is_some(),
+            task: sends_task.unwrap_or_default(),
+        };
+        self.refuse(now, peer, refused, &reason)
     }
 
     /// Answers an envelope that has no effect, for this reason.
@@ -43,19 +60,33 @@ impl Core {
         &mut self,
         now: Now,
         peer: PeerId,
-        id: String,
-        place: Option<(u64, u64)>,
-        sent_task: Option<String>,
+        refused: Refused,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        self.tally.refused += 1;
+        self.turn_away(now, peer, refused, reason)
+    }
+
+    /// The same of one that was counted.
+    pub(super) fn turn_away(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        refused: Refused,
         reason: &str,
     ) -> Result<(), StoreError> {
         // Whatever the reason repeats of what was sent, the answer is short.
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON)];
-        self.tally.refused += 1;
-        let task = sent_task.as_deref().unwrap_or_default();
-        self.refusals.note(now.unix, Some(peer), false, task, reason);
-        self.log_once(peer, reason);
+        let Refused {
+            id,
+            place,
+            task,
+            sends_task,
+        } = refused;
+        self.refusals.note(now.unix, Some(peer), false, &task, reason);
+        self.log_refused(peer, &task, &id, reason);
         self.seen(peer)?.refuse(&id, reason);
-        if let Some(task) = sent_task.filter(|_| place.is_none()) {
+        if sends_task && place.is_none() {
             self.tell_rejected(now, peer, &task, reason)?;
         }
         self.mark(now, peer, &id, place, true)?;
@@ -109,9 +140,20 @@ impl Core {
         count < MAX_ANSWERS && (total <= MAX_ANSWER_BYTES || count == 0)
     }
 
-    pub(super) fn log_once(&mut self, peer: PeerId, reason: &str) {
+    /// The first of each peer is a warning, more are for whoever looks closely. Ids that are not known are empty.
+    pub(super) fn log_refused(&mut self, peer: PeerId, task: &str, envelope: &str, reason: &str) {
+        let (task, envelope) = (known_id(task), known_id(envelope));
         if self.refusals_logged.len() < LOGGED_PEERS && self.refusals_logged.insert(peer) {
-            tracing::warn!(%peer, reason, "refused an envelope; further ones of this peer are only counted");
+            tracing::warn!(
+                %peer, task, envelope, reason,
+                "refused an envelope; further ones of this peer are counted, and told at debug"
+            );
+        } else {
+            tracing::debug!(%peer, task, envelope, reason, "refused an envelope");
         }
     }
+}
+
+fn known_id(id: &str) -> Option<&str> {
+    (!id.is_empty()).then_some(id)
 }

@@ -5,6 +5,7 @@ use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
 
 use super::{
     core::Core,
+    lines,
     queue::Queue,
     records::{self, tag},
     tally::Direction,
@@ -50,6 +51,9 @@ impl Core {
                 commit,
                 &mut self.turn.batch,
             );
+            if let Some(entry) = queue.outbox.entries().next_back() {
+                lines::queued(peer, entry);
+            }
             if queue.is_heavy() {
                 self.heavy.insert(peer);
             }
@@ -129,14 +133,19 @@ impl Core {
                 };
                 let stream = queue.stream;
                 match queue.frame(&*self.store, peer, sequence) {
-                    Ok(Some(frame)) => self.effect(Effect::Send { peer, stream, frame }),
+                    Ok(Some(frame)) => {
+                        if let Some(entry) = queue.outbox.get(sequence) {
+                            lines::sent(peer, entry);
+                        }
+                        self.effect(Effect::Send { peer, stream, frame });
+                    }
                     Ok(None) => self.on_missing(peer, sequence),
                     // The failure is remembered by the store's watch, and stops everything.
                     Err(error) => tracing::error!(%peer, sequence, %error, "an envelope cannot be read"),
                 }
             }
             Action::GiveUp(entry) => {
-                tracing::debug!(%peer, envelope = entry.id, "the peer did not answer a question; it is dropped");
+                tracing::debug!(%peer, task = entry.task_id, envelope = entry.id, "the peer did not answer a question; it is dropped");
                 self.left_queue(peer, &entry);
             }
         }
@@ -150,7 +159,7 @@ impl Core {
             .get_mut(&peer)
             .and_then(|queue| queue.outbox.remove(sequence));
         let Some(entry) = entry else { return };
-        tracing::error!(%peer, task = entry.task_id, sequence, "an envelope that waits is missing in the store");
+        tracing::error!(%peer, task = entry.task_id, envelope = entry.id, "an envelope that waits is missing in the store");
         self.left_queue(peer, &entry);
         let now = self.now;
         if let Err(error) = self.end(

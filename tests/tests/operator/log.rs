@@ -107,9 +107,9 @@ fn lines(daemon: &Daemon) -> Vec<Strict> {
 }
 
 /// Has a pair do what leaves lines: a task with its artifact, one that nobody answers until its deadline, one for a peer that
-/// does not take it; and an attempt to reach a bootstrap peer that is not there. The ids of the task that was ended, and of
-/// the one that was not delivered.
-async fn busy(pair: &mut Pair) -> [String; 2] {
+/// does not take it; and an attempt to reach a bootstrap peer that is not there. The ids of the task that was ended, of the
+/// one that was not delivered, and of the one that was done.
+async fn busy(pair: &mut Pair) -> [String; 3] {
     let alice = pair.alice.node().await;
     let bob = Target::Peer(pair.bob.peer_id().clone());
     let agent = Agent::serve(&pair.bob.node().await, |task| async move {
@@ -127,7 +127,8 @@ async fn busy(pair: &mut Pair) -> [String; 2] {
         let task = alice.task(bob.clone(), format!("{text} {SECRET}").as_str());
         task.metadata_from(labels)
     };
-    completed(&task("do").send().await.unwrap()).await;
+    let done = task("do").send().await.unwrap();
+    completed(&done).await;
     not_completed(&task("fail").send().await.unwrap()).await;
     drop(agent);
     let late = task("late").timeout(Duration::from_secs(1)).send().await.unwrap();
@@ -135,7 +136,7 @@ async fn busy(pair: &mut Pair) -> [String; 2] {
     pair.bob.kill().await;
     let lost = task("lost").send().await.unwrap();
     not_completed(&lost).await;
-    [late.id().to_owned(), lost.id().to_owned()]
+    [late.id().to_owned(), lost.id().to_owned(), done.id().to_owned()]
 }
 
 fn with(level: &'static str) -> impl Fn(Builder) -> Builder {
@@ -160,7 +161,7 @@ async fn said(pair: &Pair, message: &str, (name, about): (&str, &str)) -> Strict
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_read_of_tasks_by_their_ids_and_of_messages_nothing() {
     let mut pair = Pair::start_with(Transport::Tcp, with("info")).await;
-    let [late, lost] = busy(&mut pair).await;
+    let [late, lost, _] = busy(&mut pair).await;
     said(&pair, "task ended by this node", ("task", &late)).await;
     let expired = said(&pair, "an envelope expired undelivered", ("task", &lost)).await;
     assert_eq!(expired.text("peer"), pair.bob.peer_id().to_string());
@@ -178,9 +179,54 @@ async fn operators_read_of_tasks_by_their_ids_and_of_messages_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_debugs_reads_strictly_too() {
+async fn whoever_debugs_follows_a_task_by_its_ids_and_reads_of_messages_nothing() {
     let mut pair = Pair::start_with(Transport::Quic, with("debug")).await;
-    busy(&mut pair).await;
+    let done = busy(&mut pair).await[2].clone();
+    // Each step of one task, at the side where it is done; the envelope that brought it has one id at both.
+    let queued = said(&pair, "an envelope is in the queue", ("task", &done)).await;
+    let envelope = queued.text("envelope");
+    for (daemon, other, steps) in [
+        (
+            &pair.alice,
+            &pair.bob,
+            [
+                "an envelope is in the queue",
+                "an envelope is sent",
+                "an envelope was acknowledged",
+            ]
+            .as_slice(),
+        ),
+        (&pair.bob, &pair.alice, &["an envelope came"]),
+    ] {
+        let lines = lines(daemon);
+        let about = |message: &str| {
+            lines.iter().find(|line| {
+                line.text("message") == message
+                    && line.text("task") == done
+                    && line.text("envelope") == envelope
+            })
+        };
+        for step in steps {
+            let line = about(step).unwrap_or_else(|| panic!("{step}: {}", daemon.log_tail()));
+            assert_eq!(line.text("peer"), other.peer_id().to_string(), "{step}");
+        }
+        let stages = lines.iter().filter(|line| {
+            line.text("message") == "a task came to a status"
+                && line.text("task") == done
+                && line.text("peer") == other.peer_id().as_ref()
+        });
+        let stages: Vec<&str> = stages.map(|line| line.text("status")).collect();
+        // That it is worked on is not told of a task that ends at once.
+        assert_eq!(stages.first(), Some(&"SUBMITTED"));
+        assert_eq!(stages.last(), Some(&"COMPLETED"));
+        assert!(stages.len() <= 3, "{stages:?}");
+        // What the crates below say would be most of it.
+        assert!(
+            !lines
+                .iter()
+                .any(|line| { line.text("level") == "DEBUG" && line.text("target").starts_with("libp2p") })
+        );
+    }
     for daemon in [&pair.alice, &pair.bob] {
         assert!(lines(daemon).iter().any(|line| line.text("level") == "DEBUG"));
         assert!(!daemon.log_tail().contains(SECRET));

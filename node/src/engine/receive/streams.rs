@@ -56,6 +56,7 @@ impl Core {
             Payload::StreamEnd(end) => (&end.task_id, None),
             _ => return Ok(()),
         };
+        let task = task_id.clone();
         let is_chunk = matches!(payload, Payload::StreamChunk(_));
         let too_large = match &payload {
             Payload::StreamChunk(chunk) if chunk.data.len() > MAX_CHUNK => {
@@ -84,7 +85,7 @@ impl Core {
         };
         if let Some(reason) = refusal {
             self.tally.refused += 1;
-            self.log_once(peer, &reason);
+            self.log_refused(peer, &task, &envelope_id, &reason);
             if !envelope_id.is_empty() {
                 self.ack(now, peer, envelope_id, Some(&reason));
             }
