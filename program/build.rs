@@ -12,7 +12,12 @@ fn main() {
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let target = env::var("TARGET").unwrap_or_default();
     let given = env::var(GIVEN).ok().filter(|given| !given.is_empty());
-    let from = match given.or_else(commit) {
+    let revision = given.or_else(commit);
+    println!(
+        "cargo:rustc-env=AGENTANYCAST_BUILT_FROM={}",
+        revision.as_deref().unwrap_or_default()
+    );
+    let from = match revision {
         Some(revision) => format!("{revision}, {target}"),
         None => target,
     };

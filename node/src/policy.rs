@@ -137,7 +137,7 @@ impl fmt::Display for By {
             Self::NotPinned => f.write_str("trust pinned"),
             Self::Limit(Full::Rate(rps)) => write!(f, "rate_limit rps {rps}"),
             Self::Limit(Full::InFlight(most)) => write!(f, "rate_limit max_in_flight {most}"),
-            Self::Limit(Full::Bytes(most)) => write!(f, "rate_limit max_bytes {most}"),
+            Self::Limit(Full::Bytes(most) | Full::Large(most)) => write!(f, "rate_limit max_bytes {most}"),
             Self::Audit => f.write_str("audit log"),
         }
     }
@@ -159,7 +159,10 @@ impl By {
                 format!("{most} tasks of this source are open here, its limit; wait until some have ended")
             }
             Self::Limit(Full::Bytes(most)) => format!(
-                "open tasks of this source take {most} bytes here or more, its limit; wait until some have ended"
+                "open tasks of this source would take more than {most} bytes here, its limit; wait until some have ended"
+            ),
+            Self::Limit(Full::Large(most)) => format!(
+                "the task alone takes more than {most} bytes, the limit of one source here; send it in smaller ones"
             ),
             Self::Audit => "this node cannot write its audit log and takes no tasks meanwhile".to_owned(),
         }
@@ -299,13 +302,21 @@ impl Policy {
         decision.outcome == Outcome::Deny
     }
 
-    /// Whether a source that has so much here may send a task for this skill; `now` is since any fixed moment.
-    pub fn decide(&mut self, now: Duration, source: Source<'_>, skill: &str, has: Usage) -> Decision {
+    /// Whether a source that has so much here may send a task for this skill, whose message has `bytes`; `now` is since any
+    /// fixed moment.
+    pub fn decide(
+        &mut self,
+        now: Duration,
+        source: Source<'_>,
+        skill: &str,
+        has: Usage,
+        bytes: u64,
+    ) -> Decision {
         let (decision, bounds) = self.judge(source, skill);
         if decision.outcome != Outcome::Allow {
             return decision;
         }
-        match self.meter.take(now, key(source), &bounds, has) {
+        match self.meter.take(now, key(source), &bounds, has, bytes) {
             Ok(()) => decision,
             Err(full) => Decision {
                 outcome: Outcome::RateLimit,

@@ -151,7 +151,6 @@ impl Health {
             .audit
             .as_ref()
             .and_then(|audit| audit.borrow().trouble.clone());
-        let audit = audit.map(|why| format!("the audit log cannot be written: {why}"));
         rules.into_iter().chain(audit).collect()
     }
 

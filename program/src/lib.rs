@@ -17,3 +17,6 @@ pub mod traces;
 
 /// What `--version` says behind a program's name: the version, in brackets the commit where it is known, and the target.
 pub const VERSION: &str = env!("AGENTANYCAST_VERSION");
+
+/// The commit in it; empty where it is not known.
+pub const REVISION: &str = env!("AGENTANYCAST_BUILT_FROM");

@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
+use prost::Message as _;
 
 use super::{
     core::Core,
+    lines,
     table::unless_damaged,
     turn::{Effect, EngineError, Now},
 };
@@ -148,6 +150,11 @@ impl Core {
         }
     }
 
+    /// Whether it is so now.
+    pub fn is_blocked(&self) -> bool {
+        self.door.as_ref().is_some_and(|door| door.is_blocked)
+    }
+
     /// Whether this envelope of a peer may begin a task, if it does.
     ///
     /// # Errors
@@ -170,12 +177,19 @@ impl Core {
             tasks: tasks as u64,
             bytes,
         };
-        let decision = door.decide(now, Source::Peer(peer), &send.target_skill_id, has);
+        let decision = door.decide(
+            now,
+            Source::Peer(peer),
+            &send.target_skill_id,
+            has,
+            bytes_of(send),
+        );
         self.record_inbound(now, peer, decision, send, &inbound.id);
-        match decision.outcome {
-            Outcome::Allow => Ok(()),
-            _ => Err(decision.into()),
+        if decision.outcome == Outcome::Allow {
+            return Ok(());
         }
+        self.tally.turned_away(&decision);
+        Err(decision.into())
     }
 
     fn record_inbound(
@@ -208,6 +222,7 @@ impl Core {
         target: &str,
         skill: &str,
         labels: &BTreeMap<String, String>,
+        bytes: u64,
     ) -> Result<Option<Admitted>, EngineError> {
         let Some(door) = &mut self.door else {
             return Ok(None);
@@ -221,7 +236,7 @@ impl Core {
         }
         let source = source_of(caller.map(String::as_str));
         let has = door.has.get(&key(source)).copied().unwrap_or_default();
-        let decision = door.decide(now, source, skill, has);
+        let decision = door.decide(now, source, skill, has, bytes);
         let admitted = Admitted {
             decision,
             caller: caller.cloned(),
@@ -229,8 +244,11 @@ impl Core {
         if decision.outcome == Outcome::Allow {
             return Ok(Some(admitted));
         }
-        self.refusals
-            .note(now.unix, None, false, "", &decision.by.reason());
+        let reason = decision.by.reason();
+        self.tally.turned_away(&decision);
+        self.refusals.note(now.unix, None, false, "", &reason);
+        let caller = admitted.caller.as_deref();
+        lines::turned_away(caller, skill, &reason);
         self.record_own(now, &admitted, target, skill, "", "");
         Err(decision.into())
     }
@@ -318,6 +336,13 @@ impl Core {
     }
 }
 
+/// Bytes of what comes with a new task, as limits count it.
+fn bytes_of(send: &SendTaskPayload) -> u64 {
+    send.message
+        .as_ref()
+        .map_or(0, |message| message.encoded_len() as u64)
+}
+
 fn source_of(caller: Option<&str>) -> Source<'_> {
     caller.map_or(Source::Local, Source::Bridge)
 }
@@ -333,14 +358,14 @@ impl Door {
         }
     }
 
-    fn decide(&mut self, now: Now, source: Source<'_>, skill: &str, has: Usage) -> Decision {
+    fn decide(&mut self, now: Now, source: Source<'_>, skill: &str, has: Usage, bytes: u64) -> Decision {
         if self.is_blocked {
             return Decision {
                 outcome: Outcome::Deny,
                 by: By::Audit,
             };
         }
-        self.policy.decide(now.mono, source, skill, has)
+        self.policy.decide(now.mono, source, skill, has, bytes)
     }
 
     fn add(&mut self, id: &str, key: Key, bytes: u64) {

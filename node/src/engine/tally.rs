@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use agentanycast_proto::v1::EnvelopeType;
 
-use crate::task::{Role, Status};
+use crate::{
+    policy::{By, Decision, Outcome},
+    task::{Role, Status},
+};
 
 /// Upper bounds of how long tasks take, in seconds: from an answer out of memory to a day's work.
 const TASK_SECONDS: [f64; 14] = [
@@ -82,6 +85,17 @@ impl Spread {
     }
 }
 
+/// New tasks that were not let in, by what decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnedAway {
+    /// Trust, or a rule.
+    pub denied: u64,
+    /// A limit of their source.
+    pub limited: u64,
+    /// The decision could not be written down.
+    pub unaudited: u64,
+}
+
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
@@ -94,8 +108,10 @@ pub struct Tally {
     pub malformed: u64,
     /// Envelopes seen before.
     pub duplicates: u64,
-    /// Envelopes refused.
+    /// Envelopes refused for what is in them.
     pub refused: u64,
+    /// New tasks that were not let in, whoever sent them.
+    pub turned_away: TurnedAway,
     /// Envelopes that expired undelivered.
     pub expired: u64,
 }
@@ -111,6 +127,7 @@ impl Default for Tally {
             malformed: 0,
             duplicates: 0,
             refused: 0,
+            turned_away: TurnedAway::default(),
             expired: 0,
         }
     }
@@ -142,6 +159,16 @@ impl Tally {
         if let Some(count) = self.messages[direction as usize].get_mut(kind as usize) {
             *count += 1;
         }
+    }
+
+    /// A new task was not let in.
+    pub(super) fn turned_away(&mut self, decision: &Decision) {
+        let all = &mut self.turned_away;
+        *match (decision.by, decision.outcome) {
+            (By::Audit, _) => &mut all.unaudited,
+            (_, Outcome::RateLimit) => &mut all.limited,
+            _ => &mut all.denied,
+        } += 1;
     }
 
     /// The store has passed a barrier.

@@ -78,6 +78,8 @@ pub enum Full {
     InFlight(u64),
     /// Their bytes.
     Bytes(u64),
+    /// The bytes of a single task.
+    Large(u64),
 }
 
 impl Limits {
@@ -121,15 +123,26 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Whether a source with these bounds, which has so much here, may send one more task; it is counted then.
+    /// Whether a source with these bounds, which has so much here, may send one more task, whose message has `bytes`; it is
+    /// counted then.
     ///
     /// # Errors
     /// The first bound that is reached: of tasks, of bytes, of the rate. Nothing is counted.
-    pub fn take(&mut self, now: Duration, source: Key, bounds: &Bounds, has: Usage) -> Result<(), Full> {
+    pub fn take(
+        &mut self,
+        now: Duration,
+        source: Key,
+        bounds: &Bounds,
+        has: Usage,
+        bytes: u64,
+    ) -> Result<(), Full> {
         if bounds.in_flight > 0 && has.tasks >= bounds.in_flight {
             return Err(Full::InFlight(bounds.in_flight));
         }
-        if bounds.bytes > 0 && has.bytes >= bounds.bytes {
+        if bounds.bytes > 0 && bytes > bounds.bytes {
+            return Err(Full::Large(bounds.bytes));
+        }
+        if bounds.bytes > 0 && has.bytes.saturating_add(bytes) > bounds.bytes {
             return Err(Full::Bytes(bounds.bytes));
         }
         let Some(rate) = Rate::new(bounds.rps, BURST) else {
@@ -195,38 +208,48 @@ mod tests {
         );
         let full = Usage { tasks: 1, bytes: 9 };
         let now = Duration::from_secs(9);
-        assert_eq!(meter.take(now, Key::Local, &bounds, full), Err(Full::InFlight(1)));
-        assert_eq!(meter.take(now, Key::Local, &bounds, Usage::default()), Ok(()));
-        assert_eq!(
-            meter.take(now, Key::Local, &bounds, Usage::default()),
-            Err(Full::Rate(1.0))
-        );
+        let mut take = |bounds: &Bounds, has, bytes| meter.take(now, Key::Local, bounds, has, bytes);
+        assert_eq!(take(&bounds, full, 0), Err(Full::InFlight(1)));
+        assert_eq!(take(&bounds, Usage::default(), 0), Ok(()));
+        assert_eq!(take(&bounds, Usage::default(), 0), Err(Full::Rate(1.0)));
         let bytes = Bounds {
-            bytes: 9,
-            ..Bounds::default()
+            rps: 1.0,
+            bytes: 12,
+            in_flight: 0,
         };
-        assert_eq!(meter.take(now, Key::Local, &bytes, full), Err(Full::Bytes(9)));
+        assert_eq!(take(&bytes, full, 4), Err(Full::Bytes(12)));
+        // No number of ended tasks makes room for it.
+        assert_eq!(take(&bytes, Usage::default(), 13), Err(Full::Large(12)));
+        assert_eq!(take(&bytes, full, 3), Err(Full::Rate(1.0)), "it would fit");
     }
 
     proptest! {
-        /// Open tasks never pass their bound, and one source's use takes nothing from another.
+        /// Open tasks and their bytes never pass their bounds, and one source's use takes nothing from another.
         #[test]
-        fn quotas_hold(bound in 1..5_u64, steps in prop::collection::vec((0..3_u8, any::<bool>()), 1..60)) {
+        fn quotas_hold(
+            bound in 1..5_u64,
+            most in 0..30_u64,
+            steps in prop::collection::vec((0..3_u8, prop::option::of(0..20_u64)), 1..60),
+        ) {
             let mut meter = Meter::default();
-            let bounds = Bounds { rps: 0.0, in_flight: bound, bytes: 0 };
-            let mut open = [0_u64; 3];
-            for (source, ends) in steps {
+            let bounds = Bounds { rps: 0.0, in_flight: bound, bytes: most };
+            let mut open: [Vec<u64>; 3] = Default::default();
+            for (source, step) in steps {
                 let has = &mut open[usize::from(source)];
-                if ends {
-                    *has = has.saturating_sub(1);
+                let Some(bytes) = step else {
+                    has.pop();
                     continue;
-                }
-                let usage = Usage { tasks: *has, bytes: 0 };
-                let taken = meter.take(Duration::ZERO, Key::Bridge(source.to_string()), &bounds, usage);
-                prop_assert_eq!(taken.is_ok(), *has < bound);
-                *has += u64::from(taken.is_ok());
+                };
+                let usage = Usage { tasks: has.len() as u64, bytes: has.iter().sum() };
+                let taken = meter.take(Duration::ZERO, Key::Bridge(source.to_string()), &bounds, usage, bytes);
+                let fits = most == 0 || usage.bytes + bytes <= most;
+                prop_assert_eq!(taken.is_ok(), usage.tasks < bound && fits);
+                has.extend(taken.is_ok().then_some(bytes));
             }
-            prop_assert!(open.iter().all(|has| *has <= bound));
+            for has in open {
+                prop_assert!(has.len() as u64 <= bound);
+                prop_assert!(most == 0 || has.iter().sum::<u64>() <= most);
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ fn policy(settings: &config::Policy) -> Policy {
 }
 
 fn ask(policy: &mut Policy, source: Source<'_>, skill: &str) -> Decision {
-    policy.decide(Duration::from_secs(9), source, skill, Usage::default())
+    policy.decide(Duration::from_secs(9), source, skill, Usage::default(), 0)
 }
 
 fn allows(policy: &mut Policy, source: Source<'_>, skill: &str) -> bool {

@@ -72,6 +72,7 @@ impl Face {
         let look = self.0.engine.call(|core, _| {
             Ok(EngineFigures {
                 tally: core.tally().clone(),
+                takes_tasks: !core.is_blocked(),
                 open_tasks: core.open_tasks(),
                 depths: core.depths(),
             })
@@ -136,6 +137,7 @@ async fn metrics(State(face): State<Face>) -> Response {
     let figures = Figures {
         engine: face.engine().await,
         store_works: parts.engine.failure().is_none(),
+        problems: parts.wellbeing.problems().len(),
         chunks_sent: parts.engine.chunks_sent(),
         peers: face.peers(),
         transports: parts.net.transports(),
@@ -182,10 +184,11 @@ async fn ready(State(face): State<Face>) -> Response {
     let figures = face.engine().await;
     let peers = face.peers();
     let listens = !parts.net.listen_addrs().is_empty();
-    let is_ready = figures.is_some() && listens;
+    let accepts = figures.as_ref().is_some_and(|figures| figures.takes_tasks);
+    let is_ready = accepts && listens;
     let body = json!({
         "ready": is_ready,
-        "accepts_tasks": figures.is_some(),
+        "accepts_tasks": accepts,
         "listens_for_peers": listens,
         "agent_listens": *parts.engine.listening().borrow(),
         "connected_peers": { "direct": peers.direct, "relayed": peers.relayed },

@@ -24,6 +24,8 @@ pub(super) struct Figures {
     /// None: the engine does not answer.
     pub(super) engine: Option<EngineFigures>,
     pub(super) store_works: bool,
+    /// What does not work as the settings say.
+    pub(super) problems: usize,
     pub(super) chunks_sent: u64,
     pub(super) peers: Peers,
     pub(super) transports: BTreeMap<&'static str, usize>,
@@ -37,6 +39,8 @@ pub(super) struct Figures {
 #[derive(Debug)]
 pub(super) struct EngineFigures {
     pub(super) tally: Tally,
+    /// New tasks are taken: their decisions can be written down, or need not be.
+    pub(super) takes_tasks: bool,
     pub(super) open_tasks: usize,
     pub(super) depths: Depths,
 }
@@ -104,7 +108,10 @@ impl Figures {
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let out = &mut encoder;
-        let info = [("version", env!("CARGO_PKG_VERSION"))];
+        let info = [
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("revision", agentanycast_program::REVISION),
+        ];
         let mut metric = out.encode_descriptor("build", "What runs here", None, MetricType::Info)?;
         metric.encode_info(&info)?;
         gauge(
@@ -112,6 +119,12 @@ impl Collector for Figures {
             "store_works",
             "1: tasks are accepted; 0: the store has failed",
             self.store_works.into(),
+        )?;
+        gauge(
+            out,
+            "problems",
+            "What does not work as the settings say; /health names it",
+            whole(self.problems),
         )?;
         self.encode_network(out)?;
         counters(
@@ -207,6 +220,7 @@ impl Figures {
             tally,
             open_tasks,
             depths,
+            takes_tasks: _,
         } = engine;
         let statuses: Vec<_> = tally
             .tasks()
@@ -282,17 +296,7 @@ impl Figures {
                 ([("direction", "inbound")], chunks_came),
             ],
         )?;
-        counters(
-            out,
-            "refusals",
-            "Envelopes without effect",
-            [
-                ([("reason", "malformed")], tally.malformed),
-                ([("reason", "duplicate")], tally.duplicates),
-                ([("reason", "refused")], tally.refused),
-                ([("reason", "expired")], tally.expired),
-            ],
-        )?;
+        encode_refusals(out, tally)?;
         let mut metric = out.encode_descriptor(
             "store_barrier_seconds",
             "How long making writes durable takes",
@@ -301,6 +305,23 @@ impl Figures {
         )?;
         spread(&mut metric, tally.barriers())
     }
+}
+
+fn encode_refusals(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> fmt::Result {
+    counters(
+        out,
+        "refusals",
+        "Envelopes without effect, and new tasks that were not let in",
+        [
+            ([("reason", "malformed")], tally.malformed),
+            ([("reason", "duplicate")], tally.duplicates),
+            ([("reason", "refused")], tally.refused),
+            ([("reason", "denied")], tally.turned_away.denied),
+            ([("reason", "limited")], tally.turned_away.limited),
+            ([("reason", "unaudited")], tally.turned_away.unaudited),
+            ([("reason", "expired")], tally.expired),
+        ],
+    )
 }
 
 /// A label and its value.

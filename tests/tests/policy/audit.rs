@@ -14,9 +14,10 @@ use agentanycast_tests::{
     eventually, rpc,
     stranger::{Stranger, envelope, message, numbered},
 };
+use http::StatusCode;
 use rustix::process::{Signal, kill_process};
 
-use crate::scene::{Scene, audit_log, audited, ended, is_serving, lines, rejected, send};
+use crate::scene::{Scene, audit_log, audited, ended, is_serving, lines, refusals, rejected, send};
 
 fn chained(home: &Home) -> String {
     format!(
@@ -181,11 +182,19 @@ async fn a_full_disk_stops_new_tasks_and_nothing_else() {
         let refused = own.send_task(target, "x").await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::LimitExceeded, "{refused}");
         assert!(scene.guarded.log_tail().contains("No space left"));
+        // Nobody should send more here, and what was turned away is counted.
+        let watched = scene.guarded.metrics();
+        let ready = watched.get("/ready").await;
+        assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ready.body["accepts_tasks"], false);
+        assert_eq!(watched.get("/health").await.body["status"], "degraded");
+        assert!(refusals(&scene.guarded, "unaudited").await >= 2);
         // There is room again.
         fs::remove_file(&log).unwrap();
         kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
         is_serving(&scene.guarded, "audit", true).await;
         eventually("the door is open", || async { scene.ask().await.ok() }).await;
+        assert_eq!(watched.get("/ready").await.status, StatusCode::OK);
         // What was decided meanwhile is there, the first one too.
         let lines = lines(&scene.guarded, 3).await;
         assert_eq!(lines[0]["decision"], "allow");

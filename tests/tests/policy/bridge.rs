@@ -5,7 +5,7 @@ use agentanycast_tests::{Bridge, daemon::Home};
 use http::StatusCode;
 use serde_json::json;
 
-use crate::scene::{Scene, audited, ended, lines, rejected};
+use crate::scene::{Scene, audited, ended, lines, refusals, rejected};
 
 const ALICE: &str = "0123456789abcdef-alice";
 const BOB: &str = "0123456789abcdef-bob";
@@ -48,6 +48,10 @@ async fn a_caller_is_known_by_its_name() {
         limited.body
     );
 
+    // Also what came to nothing before there was a task is counted.
+    for (reason, count) in [("denied", 1), ("limited", 1), ("refused", 0)] {
+        assert_eq!(refusals(&scene.guarded, reason).await, count, "{reason}");
+    }
     let lines = lines(&scene.guarded, 3).await;
     let said: Vec<(&str, &str)> = lines
         .iter()

@@ -72,3 +72,31 @@ async fn open_tasks_of_a_peer_are_bounded_and_room_comes_back() {
     assert_eq!(ended(&fourth).await.unwrap(), "echo: hello");
     drop(agent);
 }
+
+/// A task counts for what it brings, before it is let in.
+#[tokio::test]
+async fn bytes_of_open_tasks_are_bounded_and_one_that_never_fits_is_told() {
+    let scene = Scene::new(|_, _| "[policy.rate_limit]\nmax_bytes = \"64KiB\"\n".to_owned()).await;
+    let (_asker, node, guarded) = scene.end_agent();
+    let target = || Target::Peer(guarded.peer_id().clone());
+    let ask = async |kib: usize| {
+        node.send_task(target(), "x".repeat(kib << 10).as_str())
+            .await
+            .unwrap()
+    };
+    let whole = ask(65).await;
+    assert!(rejected(ended(&whole).await).contains("alone takes more than 65536 bytes"));
+    let first = ask(40).await;
+    let second = ask(40).await;
+    assert!(rejected(ended(&second).await).contains("would take more than 65536 bytes"));
+    first.cancel().await.unwrap();
+    let third = ask(40).await;
+    let _agent = agentanycast_tests::agent::Agent::echo(&guarded.node().await);
+    ended(&third).await.unwrap();
+    // Of the node's own agent they are counted too.
+    let own = guarded.node().await;
+    let large = "x".repeat(65 << 10);
+    let refused = own.send_task(target(), large.as_str()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::LimitExceeded, "{refused}");
+    assert!(refused.to_string().contains("alone takes"), "{refused}");
+}

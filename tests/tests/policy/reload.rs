@@ -3,7 +3,7 @@
 use agentanycast_tests::eventually;
 use rustix::process::{Signal, kill_process};
 
-use crate::scene::{Scene, is_serving, rejected};
+use crate::scene::{Scene, figure, is_serving, rejected};
 
 const DENY: &str = "[[policy.acl]]\nallow = false\n";
 
@@ -42,6 +42,7 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
         })
         .await;
         is_serving(&scene.guarded, "policy", false).await;
+        assert_eq!(figure(&scene.guarded, "agentanycast_problems").await, 1);
         rejected(scene.ask().await);
     }
     scene.write("");
@@ -50,4 +51,5 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
     })
     .await;
     is_serving(&scene.guarded, "policy", true).await;
+    assert_eq!(figure(&scene.guarded, "agentanycast_problems").await, 0);
 }

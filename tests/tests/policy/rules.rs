@@ -4,7 +4,7 @@ use agentanycast::{AgentCard, Artifact, ErrorKind, Skill, Target};
 use agentanycast_identity::{PeerId, did_key_of};
 use agentanycast_tests::{Daemon, Relay, agent::Agent, ending::completed, eventually, within};
 
-use crate::scene::{Scene, audited, ended, lines, rejected, send};
+use crate::scene::{Scene, audited, ended, lines, refusals, rejected, send};
 
 fn did(daemon: &Daemon) -> String {
     let peer: PeerId = daemon.peer_id().to_string().parse().unwrap();
@@ -83,6 +83,8 @@ async fn what_no_rule_matches_is_denied_once() {
     rejected(ended(&second).await);
     let lines = lines(&scene.guarded, 2).await;
     assert_eq!((lines.len(), &lines[1]["task"]), (2, &second.id().into()));
+    assert_eq!(refusals(&scene.guarded, "denied").await, 2);
+    assert_eq!(refusals(&scene.guarded, "refused").await, 0);
     // The guarded daemon keeps nothing of it, and its own agent is under the same rules.
     let own = scene.guarded.node().await;
     let unknown = own.task_handle(handle.id()).snapshot().await.unwrap_err();

@@ -25,6 +25,7 @@ impl Scene {
         let settings = settings(&asker, &home);
         let guarded = agentanycast_tests::Builder::new(home)
             .bootstrap(asker.tcp())
+            .metrics()
             .config(&settings);
         let guarded = guarded.start().await;
         let node = asker.node().await;
@@ -121,4 +122,21 @@ pub(crate) async fn is_serving(daemon: &Daemon, service: &str, serving: bool) {
         (answer.into_inner().status() == wanted).then_some(())
     })
     .await;
+}
+
+/// A figure of a daemon, by its name and labels as they are written.
+pub(crate) async fn figure(daemon: &Daemon, series: &str) -> u64 {
+    let (_, text) = daemon.metrics().text("/metrics").await;
+    let value = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok();
+    let figure = text.lines().find_map(value);
+    figure.unwrap_or_else(|| panic!("no {series}: {text}"))
+}
+
+/// How many tasks and envelopes a daemon has refused for this reason.
+pub(crate) async fn refusals(daemon: &Daemon, reason: &str) -> u64 {
+    figure(
+        daemon,
+        &format!("agentanycast_refusals_total{{reason=\"{reason}\"}}"),
+    )
+    .await
 }

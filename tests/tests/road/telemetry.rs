@@ -100,6 +100,16 @@ async fn figures_tell_what_became_of_tasks() {
         (r#"agentanycast_connections_total{direction="outbound"}"#, 1.0),
     ];
     figures(&pair.bob, &got).await;
+    // The commit is known of programs that are handed out.
+    let (_, text) = pair.alice.metrics().text("/metrics").await;
+    let built = text
+        .lines()
+        .find(|line| line.starts_with("agentanycast_build_info{"));
+    let built = built.unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        built.contains("version=\"") && built.contains("revision=\""),
+        "{built}"
+    );
     let barriers = figure(&pair.alice, "agentanycast_store_barrier_seconds_count").await;
     assert!(barriers.is_some_and(|count| count >= 3.0), "{barriers:?}");
 

@@ -311,17 +311,20 @@ fn own_callers_are_counted_also_over_a_restart_and_new_rules() {
 fn bytes_of_open_tasks_are_bounded() {
     let mut lab = Lab::pair();
     let policy = config::Policy {
-        max_bytes: crate::config::ByteSize(1000),
+        max_bytes: crate::config::ByteSize(3000),
         ..config::Policy::default()
     };
     let (a, b) = (lab.id(A), lab.id(B));
     for node in [A, B] {
         guard(&mut lab, node, read(&policy));
     }
-    let large = || SendTask {
-        message: text("m", &"x".repeat(2000)),
+    let of = |bytes: usize| SendTask {
+        message: text("m", &"x".repeat(bytes)),
         ..SendTask::default()
     };
+    let large = || of(2000);
+    // One that never fits is refused though nothing is open.
+    assert!(matches!(lab.send(A, b, of(3000)), Err(EngineError::Exhausted(_))));
     // Both sides count what their own sources have: A its agent, B the peer.
     let first = lab.send(A, b, large()).unwrap().id;
     assert!(matches!(lab.send(A, b, large()), Err(EngineError::Exhausted(_))));
