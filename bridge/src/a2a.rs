@@ -5,7 +5,6 @@
 //! is `crate::http`.
 
 pub mod card;
-mod data;
 pub mod error;
 mod fields;
 pub mod follow;
@@ -21,9 +20,9 @@ pub mod request;
 mod scan;
 mod signature;
 pub mod task;
-mod time;
 pub mod version;
 
+use crate::{data, time};
 pub(crate) use data::{depth, from_proto, from_struct, to_proto, to_struct};
 pub(crate) use scan::Scan;
 pub(crate) use time::{read_time, rounded as now, write_time};

@@ -111,7 +111,7 @@ static PROGRAM: Program<Config> = Program {
     keys: keys::KEYS,
     defaults: Config::defaults,
     settle: |_, _| {},
-    check: |config, sources| config.front.check("", "--", keys::KEYS, config, sources),
+    check: |config, sources| config.front.check(("", "--", "listen"), keys::KEYS, config, sources),
 };
 
 /// The configuration from the arguments, environment, files and home directory of this process.
@@ -170,20 +170,23 @@ impl Settings {
     }
 
     /// Checks what goes together. For errors: what the names of these settings begin with in the program's table
-    /// `keys` and on its command line, and its configuration.
+    /// `keys` and on its command line, the name of `listen`, which may be another front's, and the configuration.
     ///
     /// # Errors
     /// The first rule that is broken.
     pub fn check<C>(
         &self,
-        prefix: &str,
-        dashes: &str,
+        (prefix, dashes, listen): (&str, &str, &str),
         keys: &'static [Key<C>],
         config: &C,
         sources: &Sources,
     ) -> Result<(), ConfigError> {
         let bad = |name: &str, allowed: String| {
-            let name = format!("{prefix}{name}");
+            let name = if name == "listen" {
+                listen.to_owned()
+            } else {
+                format!("{prefix}{name}")
+            };
             let value = settings::find(keys, &name).map(|known| known.plain(config));
             Err(ConfigError::BadValue {
                 value: quoted(&value.unwrap_or_default()),

@@ -3,16 +3,20 @@
 //! over gRPC, so that a bridge can run apart from it.
 //!
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
-//! outside protocol.
+//! outside protocol. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
+//! labelled and grouped by its caller (`labels`), how many are read at once (`reads`).
 
 mod errands;
 #[cfg(test)]
 pub(crate) mod fake;
+pub(crate) mod labels;
+pub(crate) mod reads;
 mod sdk;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use agentanycast_proto::v1;
+use agentanycast_identity::peer_of_did_key;
+use agentanycast_proto::v1::{self, TaskStatus, part::Content};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -157,8 +161,47 @@ pub trait Gateway: Send + Sync {
     /// wait. Goes on over lost connections, with all of them again.
     fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>>;
 
-    /// Agents with a skill, at most `limit`.
-    async fn discover(&self, skill: &str, limit: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError>;
+    /// Agents with a skill that has all of these tags, at most `limit`.
+    async fn discover(
+        &self,
+        skill: &str,
+        tags: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Vec<v1::DiscoveredAgent>, GatewayError>;
+}
+
+/// Whether a task in this state never changes again.
+pub fn is_terminal(status: TaskStatus) -> bool {
+    matches!(
+        status,
+        TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Canceled | TaskStatus::Rejected
+    )
+}
+
+/// Whether whoever waits has something to do now.
+pub fn is_halt(status: TaskStatus) -> bool {
+    is_terminal(status) || status == TaskStatus::InputRequired
+}
+
+/// How a node refers to content that is read apart.
+pub(crate) const REFERENCE: &str = "agentanycast-stream:";
+
+/// Whether the content of a result is elsewhere.
+pub fn is_reference(artifact: &v1::Artifact) -> bool {
+    let [part] = artifact.parts.as_slice() else {
+        return false;
+    };
+    matches!(&part.content, Some(Content::UrlPart(part)) if part.url.starts_with(REFERENCE))
+}
+
+/// The peer of a name that may be a `did:key`.
+pub(crate) fn peer(name: &str) -> String {
+    peer_of_did_key(name).map_or_else(|| name.to_owned(), |peer| peer.to_string())
+}
+
+/// Of what a caller gave, as much as an error shows.
+pub(crate) fn shorten(text: &str) -> String {
+    text.chars().take(80).collect()
 }
 
 /// Why a call failed, as far as a gateway has to tell its callers apart.

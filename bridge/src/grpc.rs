@@ -35,8 +35,8 @@ use crate::{
         version::Version,
     },
     auth::Name,
-    gateway::Target,
-    http::{FrontConfig, Host, declared, decode, front, peer, told, trace},
+    gateway::{Target, peer},
+    http::{FrontConfig, Host, declared, decode, front, told, trace},
 };
 
 /// The metadata in which a call says which version it means.

@@ -17,6 +17,7 @@ mod host;
 mod json_rpc;
 mod leaving;
 mod leftover;
+pub mod mcp;
 mod query;
 mod refusal;
 mod requests;
@@ -60,7 +61,6 @@ use leaving::leaving;
 use refusal::{Refusal, Words};
 pub use requests::Requests;
 pub(crate) use route::decode;
-pub(crate) use route::peer;
 use route::{Lost, Route, What};
 pub(crate) use told::told;
 
@@ -132,7 +132,30 @@ pub fn router(
         entry: Arc::new(entry),
         shown: Shown::default(),
         health: Health::default(),
-        cors: cors(&config.cors_origins),
+        cors: cors(
+            &config.cors_origins,
+            &[http::Method::GET, http::Method::POST, http::Method::DELETE],
+            &[
+                header::CONTENT_TYPE,
+                header::AUTHORIZATION,
+                HeaderName::from_static(VERSION),
+                HeaderName::from_static(extensions::HEADER),
+                HeaderName::from_static(extensions::OLD_HEADER),
+                header::IF_NONE_MATCH,
+                header::IF_MODIFIED_SINCE,
+            ],
+            &[
+                HeaderName::from_static(VERSION),
+                HeaderName::from_static(extensions::HEADER),
+                HeaderName::from_static(extensions::OLD_HEADER),
+                header::WWW_AUTHENTICATE,
+                header::RETRY_AFTER,
+                header::ETAG,
+                header::LAST_MODIFIED,
+                header::LOCATION,
+                header::ALLOW,
+            ],
+        ),
         config,
         requests,
         grpc,
@@ -176,33 +199,21 @@ impl Front {
     }
 }
 
-/// What browsers are told about pages of other origins. Without origins: nothing, which they take for a no.
-fn cors(origins: &[String]) -> Option<CorsLayer> {
+/// What browsers are told about pages of other origins: which methods and headers they may send, which headers read.
+/// Without origins: nothing, which they take for a no.
+fn cors(
+    origins: &[String],
+    methods: &[http::Method],
+    sent: &[HeaderName],
+    read: &[HeaderName],
+) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
     }
     let layer = CorsLayer::new()
-        .allow_methods([http::Method::GET, http::Method::POST, http::Method::DELETE])
-        .allow_headers([
-            header::CONTENT_TYPE,
-            header::AUTHORIZATION,
-            HeaderName::from_static(VERSION),
-            HeaderName::from_static(extensions::HEADER),
-            HeaderName::from_static(extensions::OLD_HEADER),
-            header::IF_NONE_MATCH,
-            header::IF_MODIFIED_SINCE,
-        ])
-        .expose_headers([
-            HeaderName::from_static(VERSION),
-            HeaderName::from_static(extensions::HEADER),
-            HeaderName::from_static(extensions::OLD_HEADER),
-            header::WWW_AUTHENTICATE,
-            header::RETRY_AFTER,
-            header::ETAG,
-            header::LAST_MODIFIED,
-            header::LOCATION,
-            header::ALLOW,
-        ]);
+        .allow_methods(methods.to_vec())
+        .allow_headers(sent.to_vec())
+        .expose_headers(read.to_vec());
     if origins.iter().any(|origin| origin == "*") {
         return Some(layer.allow_origin(Any));
     }
@@ -242,7 +253,7 @@ async fn answer(front: &Front, request: Request) -> Response {
         };
         return leaving(response, place).unwrap_or_else(|refusal| refusal.http(words));
     }
-    if !may_page_call(&front.0.config, &request) {
+    if !front.0.config.pages().may_call(&request) {
         return Refusal::foreign_page().http(words);
     }
     let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
@@ -283,33 +294,57 @@ async fn answer(front: &Front, request: Request) -> Response {
     leaving(response, place).unwrap_or_else(|refusal| refusal.http(words))
 }
 
-/// Whether the page that a browser sends a request for may call. Other clients do not say that they are pages.
-///
-/// Browsers keep answers from pages of other origins, but not requests from us. Where everybody may call, the name of
-/// the host proves nothing either: a page can have a name of its own lead to this host.
-fn may_page_call(config: &FrontConfig, request: &Request) -> bool {
-    let Some(origin) = request.headers().get(header::ORIGIN) else {
-        return true;
-    };
-    let origin = origin.to_str().unwrap_or_default();
-    if config
-        .cors_origins
-        .iter()
-        .any(|allowed| allowed == "*" || allowed == origin)
-    {
-        return true;
+/// Whose pages may call.
+struct Pages<'a> {
+    /// Origins that are listed.
+    origins: &'a [String],
+    /// Where the front is, if that is configured.
+    public_url: Option<&'a str>,
+    /// Whether callers must say who they are.
+    must_show: bool,
+}
+
+impl FrontConfig {
+    fn pages(&self) -> Pages<'_> {
+        Pages {
+            origins: &self.cors_origins,
+            public_url: self.public_url.as_deref(),
+            must_show: self.callers.must_show(),
+        }
     }
-    let public = config.public_url.as_deref();
-    if public.is_some_and(|url| url.split('/').take(3).eq(origin.split('/'))) {
-        return true;
+}
+
+impl Pages<'_> {
+    /// Whether the page that a browser sends a request for may call. Other clients do not say that they are pages.
+    ///
+    /// Browsers keep answers from pages of other origins, but not requests from us. Where everybody may call, the name of
+    /// the host proves nothing either: a page can have a name of its own lead to this host.
+    fn may_call(&self, request: &Request) -> bool {
+        let Some(origin) = request.headers().get(header::ORIGIN) else {
+            return true;
+        };
+        let origin = origin.to_str().unwrap_or_default();
+        if self
+            .origins
+            .iter()
+            .any(|allowed| allowed == "*" || allowed == origin)
+        {
+            return true;
+        }
+        if self
+            .public_url
+            .is_some_and(|url| url.split('/').take(3).eq(origin.split('/')))
+        {
+            return true;
+        }
+        let Ok(host) = Host::of(request) else {
+            return false;
+        };
+        let is_own = origin
+            .split_once("://")
+            .is_some_and(|(_, authority)| authority == host.as_str());
+        is_own && (self.must_show || host.is_literal())
     }
-    let Ok(host) = Host::of(request) else {
-        return false;
-    };
-    let is_own = origin
-        .split_once("://")
-        .is_some_and(|(_, authority)| authority == host.as_str());
-    is_own && (config.callers.must_show() || host.is_literal())
 }
 
 fn nowhere(lost: Lost) -> Response {

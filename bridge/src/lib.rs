@@ -1,7 +1,8 @@
 //! Gateways between AgentAnycast and the protocols outside.
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
-//! that its clients reach it by; `auth` says who these are.
+//! that its clients reach it by; `mcp` is the gateway for MCP, whose front is `http/mcp`; `auth` says who the clients are.
+//! `data` and `time` are JSON and points in time as the mesh has them.
 //! `fetch` gets documents that others name by their URL.
 //! `notify` tells webhooks what becomes of tasks.
 //! `reload` is what is made of files that may be renewed.
@@ -13,15 +14,18 @@
 pub mod a2a;
 pub mod auth;
 pub mod config;
+mod data;
 pub mod fetch;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod gateway;
 mod grpc;
 pub mod http;
+pub mod mcp;
 mod notify;
 mod reload;
 pub mod screen;
 mod server;
+mod time;
 
-pub use server::{Bridge, main_with_args};
+pub use server::{Bridge, Mcp, main_with_args};

@@ -24,9 +24,8 @@ use crate::{
         now,
         push::{self, NOTE, News},
         render,
-        task::is_terminal,
     },
-    gateway::{ErrorKind, Gateway, GatewayError},
+    gateway::{ErrorKind, Gateway, GatewayError, is_terminal},
     screen::Screen,
 };
 use post::{PostError, Poster};

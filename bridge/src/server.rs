@@ -1,11 +1,13 @@
 //! The bridge, wired, and as a process of its own. Up: daemon, callers, front; then it says where it is. Down: no more
 //! requests, and those that are there are answered, within five seconds.
 
+mod listening;
+mod mcp;
+
 use std::{
     ffi::OsString,
     fs::File,
-    io::{self, Read as _, Write as _},
-    net::SocketAddr,
+    io::{self, Read as _},
     path::Path,
     process::ExitCode,
     sync::Arc,
@@ -17,7 +19,7 @@ use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_program::process;
 use anyhow::Context as _;
 use serde_json::{Map, Value};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -28,14 +30,12 @@ use crate::{
     auth::Callers,
     config::{self, CardForm, Config, Settings},
     gateway::{Gateway, SdkGateway},
-    http::{
-        self, FrontConfig, Requests,
-        connection::{self, Door},
-        tls::{Files, Tls},
-    },
+    http::{self, FrontConfig, Requests},
     notify::Notifier,
     screen::Screen,
 };
+use listening::Listening;
+pub use mcp::Mcp;
 
 /// How long a stop may take (the contract's figure is 5 s).
 const STOP_WITHIN: Duration = Duration::from_secs(4);
@@ -81,7 +81,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         Arc::default(),
     )
     .await?;
-    bridge.announce()?;
+    bridge.announce(io::stdout())?;
     tokio::select! {
         () = stop.asked() => {}
         () = bridge.ended_by_itself() => anyhow::bail!("the front has ended; its last error is in the log"),
@@ -94,9 +94,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
 /// A bridge that takes requests. Dropping it leaves it running; [`Bridge::stop`] ends it.
 #[derive(Debug)]
 pub struct Bridge {
-    address: SocketAddr,
-    stop: CancellationToken,
-    front: JoinHandle<()>,
+    front: Listening,
     notifier: JoinHandle<()>,
 }
 
@@ -112,14 +110,7 @@ impl Bridge {
         requests: Arc<Requests>,
     ) -> anyhow::Result<Self> {
         let callers = Callers::read(&settings.auth)?;
-        let tls = match (&settings.tls_cert, &settings.tls_key) {
-            (Some(cert), Some(key)) => Some(Tls::read(Files {
-                cert: cert.clone(),
-                key: key.clone(),
-                client_ca: settings.auth.client_ca.clone(),
-            })?),
-            _ => None,
-        };
+        let tls = listening::tls(settings)?;
         let card_key = match &settings.key {
             Some(path) => {
                 let key = identity::load(path)?;
@@ -162,55 +153,34 @@ impl Bridge {
             extensions: extensions(settings),
             cors_origins: settings.cors_origins.clone(),
         };
-        let address = settings.listen.to_bind();
-        let listener = TcpListener::bind(&address).await.with_context(|| {
-            format!(
-                "cannot listen on {address} for HTTP clients; end what uses it, or choose another address"
-            )
-        })?;
-        if !settings.is_local() && !settings.is_protected() {
-            tracing::warn!(
-                address,
-                "listening beyond this host without TLS, or with callers that need not say who they are: others can read what passes, or call"
-            );
-        }
-        let address = listener.local_addr()?;
-        let stop = CancellationToken::new();
-        let router = http::router(handler, front, requests, stop.clone());
-        let door = Door {
-            tls,
-            connections: usize::try_from(settings.limits.connections).unwrap_or(usize::MAX),
-        };
+        let router = |stop: CancellationToken| http::router(handler, front, requests, stop);
+        let front = Listening::start(settings, tls, "HTTP clients", router).await?;
         Ok(Self {
-            address,
-            front: tokio::spawn(connection::serve(listener, door, router, stop.clone())),
-            notifier: tokio::spawn(notifier.run(stop.clone())),
-            stop,
+            notifier: tokio::spawn(notifier.run(front.stop.clone())),
+            front,
         })
     }
 
     /// The line that whoever started it waits for: requests are taken from here on.
     ///
     /// # Errors
-    /// When there is no standard output.
-    pub fn announce(&self) -> io::Result<()> {
-        let mut out = io::stdout();
-        writeln!(out, "BRIDGE_ADDR={}", self.address)?;
-        out.flush()
+    /// When it cannot be written.
+    pub fn announce(&self, out: impl io::Write) -> io::Result<()> {
+        self.front.announce("BRIDGE_ADDR", out)
     }
 
     /// Returns when it has ended though nobody has stopped it.
     pub async fn ended_by_itself(&mut self) {
         tokio::select! {
-            _ = &mut self.front => {}
+            _ = &mut self.front.task => {}
             _ = &mut self.notifier => {}
         }
     }
 
     /// Takes no more requests, and answers those that it has, within four seconds.
     pub async fn stop(self) {
-        self.stop.cancel();
-        let both = futures::future::join(self.front, self.notifier);
+        self.front.stop.cancel();
+        let both = futures::future::join(self.front.task, self.notifier);
         if tokio::time::timeout(STOP_WITHIN, both).await.is_err() {
             tracing::warn!("the bridge stopped before everything was answered");
         }

@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Cancel(CancelArgs),
     /// Show who this node is: peer id and did:key
     Id,
+    /// Serve MCP on standard input and output: the agents of the network as tools, for a desktop client or an editor
+    Mcp,
     /// Look at who may send which task, as the daemon's settings say
     #[command(subcommand)]
     Policy(PolicyCommand),

@@ -11,6 +11,7 @@ mod demo;
 mod discover;
 mod id;
 mod key;
+mod mcp;
 mod pair;
 mod peers;
 mod policy;
@@ -39,6 +40,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Cancel(cancel) => cancel::run(context, cancel).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Id => id::run(context).await,
+        Command::Mcp => mcp::run(context).await,
         Command::Policy(command) => policy::run(context, command),
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,

@@ -2,7 +2,7 @@
 //!
 //! The one rule: it makes the calls that any client makes, so a bridge beside the daemon and one in it see the same.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_bridge::gateway::{
     ErrorKind, Gateway, GatewayError, Listed, Listing, Outgoing, Target, TaskHandle, Update,
@@ -158,11 +158,16 @@ impl Gateway for LocalGateway {
         card.ok_or_else(|| incomplete("card"))
     }
 
-    async fn discover(&self, skill: &str, limit: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
+    async fn discover(
+        &self,
+        skill: &str,
+        tags: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
         let request = DiscoverRequest {
             skill_id: skill.to_owned(),
+            tags: tags.clone(),
             limit: i32::try_from(limit).unwrap_or(i32::MAX),
-            ..DiscoverRequest::default()
         };
         match self.api.discover(call(request)).await {
             Ok(found) => Ok(found.into_inner().agents),

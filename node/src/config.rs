@@ -98,7 +98,7 @@ pub struct Config {
     pub anycast: Anycast,
     /// Metrics, health and readiness over HTTP.
     pub metrics: Listener,
-    /// MCP. Not built yet.
+    /// The agents of the mesh as tools of MCP.
     pub mcp: Mcp,
     /// The ANP bridge. Not built yet.
     pub anp: Listener,
@@ -162,7 +162,7 @@ pub struct Mcp {
     pub listen: ListenOn,
     /// Flag `--mcp`: on standard input and output. Default: false.
     pub stdio: bool,
-    /// Flag `--mcp-proxy`. Default: none.
+    /// Flag `--mcp-proxy`. Not built yet. Default: none.
     pub proxy: String,
 }
 
@@ -365,6 +365,14 @@ pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded,
 }
 
 impl Config {
+    /// How MCP is served over HTTP: as the bridge, but at its own address.
+    pub fn mcp_front(&self) -> agentanycast_bridge::config::Settings {
+        agentanycast_bridge::config::Settings {
+            listen: self.mcp.listen.clone(),
+            ..self.bridge.front.clone()
+        }
+    }
+
     /// The defaults, with `home` for `~`; without one the paths keep their `~`, which no check lets pass.
     pub fn defaults(home: Option<&Path>) -> Self {
         let at_home = |text: &str| expand(text, home).unwrap_or_default();

@@ -6,16 +6,21 @@ mod parts;
 
 use std::{
     ffi::OsString,
-    io::{self, Write as _},
+    io,
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use agentanycast_bridge::{Bridge, http::Requests};
+use agentanycast_bridge::{
+    Bridge, Mcp,
+    http::Requests,
+    mcp::{self, ToolCalls, Tools},
+};
 use agentanycast_identity as identity;
 use agentanycast_program::process;
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -75,16 +80,28 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut node = Node::start(&config, args).await?;
-    node.announce()?;
+    let served = match node.stdio.take() {
+        // Standard output is for MCP alone.
+        Some(tools) => {
+            node.announce(io::stderr())?;
+            mcp::serve_stdio(tools, CancellationToken::new()).left_future()
+        }
+        None => {
+            node.announce(io::stdout())?;
+            std::future::pending().right_future()
+        }
+    };
+    let mut outcome = Ok(());
     tokio::select! {
         () = stop.asked() => {}
         part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
+        served = served => outcome = served,
     }
     tracing::info!("stopping");
     if tokio::time::timeout(STOP_WITHIN, node.stop()).await.is_err() {
         tracing::warn!("stopped before everything was drained; what was accepted is on disk");
     }
-    Ok(())
+    outcome
 }
 
 struct Node {
@@ -105,6 +122,9 @@ struct Node {
     traces_stop: CancellationToken,
     traces: tokio::task::JoinHandle<()>,
     bridge: Option<Bridge>,
+    mcp: Option<Mcp>,
+    /// What is served on standard input and output, until it is.
+    stdio: Option<Arc<Tools>>,
 }
 
 impl Node {
@@ -154,13 +174,14 @@ impl Node {
             .connections()
             .on_closed(move |connection| agents.caller_gone(connection.0));
         let requests = Arc::<Requests>::default();
+        let tool_calls = Arc::<ToolCalls>::default();
         let face_stop = CancellationToken::new();
         let face = Face::new(
             engine.clone(),
             net.clone(),
             anycast.clone(),
             health.clone(),
-            Arc::clone(&requests),
+            (Arc::clone(&requests), Arc::clone(&tool_calls)),
         );
         let shown = telemetry::bind(&config.metrics).await;
         let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
@@ -177,15 +198,26 @@ impl Node {
         let outbound = outbound::start(&engine, &config.bridge.outbound, outbound_stop.clone())?;
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
+        let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));
         let bridge = match &config.bridge {
             config::Bridge {
                 enabled: true, front, ..
             } => {
-                let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));
+                let gateway = Arc::clone(&gateway) as _;
                 Some(Bridge::start(front, gateway, Some(keypair), Arc::clone(&requests)).await?)
             }
             _ => None,
         };
+        let mcp = if config.mcp.enabled {
+            let gateway = Arc::clone(&gateway) as _;
+            Some(Mcp::start(&config.mcp_front(), gateway, Arc::clone(&tool_calls)).await?)
+        } else {
+            None
+        };
+        let stdio = config.mcp.stdio.then(|| {
+            let patience = config.bridge.front.wait_limit;
+            Arc::new(Tools::new(gateway, patience, tool_calls))
+        });
         let server = grpc::serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,
@@ -205,12 +237,13 @@ impl Node {
             traces_stop,
             traces: traces.task,
             bridge,
+            mcp,
+            stdio,
         })
     }
 
     /// The lines that whoever started the daemon waits for: calls are taken from here on.
-    fn announce(&self) -> io::Result<()> {
-        let mut out = io::stdout();
+    fn announce(&self, mut out: impl io::Write) -> io::Result<()> {
         let me = self.net.local_peer();
         writeln!(out, "PEER_ID={me}")?;
         out.flush()?;
@@ -222,7 +255,13 @@ impl Node {
             writeln!(out, "METRICS_ADDR={address}")?;
             out.flush()?;
         }
-        self.bridge.as_ref().map_or(Ok(()), Bridge::announce)
+        if let Some(bridge) = &self.bridge {
+            bridge.announce(&mut out)?;
+        }
+        match &self.mcp {
+            Some(mcp) => mcp.announce(&mut out),
+            None => Ok(()),
+        }
     }
 
     /// Returns when a part has ended that nobody has stopped: without it the daemon would look alive and
@@ -233,14 +272,24 @@ impl Node {
             _ = &mut self.net_task => "network",
             _ = &mut self.outbound => "outbound bridge",
             _ = &mut self.server => "gRPC server",
-            () = ended(&mut self.bridge) => "bridge",
+            () = ended(self.bridge.as_mut().map(Bridge::ended_by_itself)) => "bridge",
+            () = ended(self.mcp.as_mut().map(Mcp::ended_by_itself)) => "MCP server",
         }
     }
 
     async fn stop(self) {
-        if let Some(bridge) = self.bridge {
-            bridge.stop().await;
-        }
+        tokio::join!(
+            async {
+                if let Some(bridge) = self.bridge {
+                    bridge.stop().await;
+                }
+            },
+            async {
+                if let Some(mcp) = self.mcp {
+                    mcp.stop().await;
+                }
+            },
+        );
         self.server_stop.cancel();
         self.anycast_stop.cancel();
         self.outbound_stop.cancel();
@@ -259,10 +308,10 @@ impl Node {
     }
 }
 
-/// Returns when the bridge has ended though nobody has stopped it; never without one.
-async fn ended(bridge: &mut Option<Bridge>) {
-    match bridge {
-        Some(bridge) => bridge.ended_by_itself().await,
+/// Returns when a part has ended; never without one.
+async fn ended(part: Option<impl Future<Output = ()>>) {
+    match part {
+        Some(part) => part.await,
         None => std::future::pending().await,
     }
 }

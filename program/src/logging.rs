@@ -41,6 +41,9 @@ const WORDY: [&str; 5] = ["hickory", "libp2p", "multistream_select", "quinn", "r
 /// Crates that warn of what strangers do, which nobody here can mend: held two levels back.
 const ALARMED: [&str; 1] = ["libp2p_autonat"];
 
+/// Crates that log what strangers say, at any level but `error`: never beyond it.
+const QUOTING: [&str; 1] = ["rmcp"];
+
 /// Lines that are kept in memory, for whoever looks.
 const KEPT: usize = 256;
 
@@ -141,6 +144,7 @@ fn filter(level: LogLevel) -> EnvFilter {
         .chain(WORDY.map(|name| format!("{name}={wordy}")))
         .chain(CHATTY.map(|name| format!("{name}={theirs}")))
         .chain(ALARMED.map(|name| format!("{name}={alarmed}")))
+        .chain(QUOTING.map(|name| format!("{name}=error")))
         .collect();
     EnvFilter::new(directives.join(","))
 }
@@ -173,8 +177,10 @@ mod tests {
             LogLevel::Trace,
         ] {
             // A directive that is not understood is left out.
-            let count = CHATTY.len() + WORDY.len() + ALARMED.len() + 1;
-            assert_eq!(filter(level).to_string().split(',').count(), count);
+            let count = CHATTY.len() + WORDY.len() + ALARMED.len() + QUOTING.len() + 1;
+            let directives = filter(level).to_string();
+            assert_eq!(directives.split(',').count(), count);
+            assert!(directives.contains("rmcp=error"), "{directives}");
         }
         assert!(
             filter(LogLevel::Info)

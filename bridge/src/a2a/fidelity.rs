@@ -262,7 +262,7 @@ fn proto_part() -> impl Strategy<Value = v1::Part> {
     let content = prop_oneof![
         "\\PC{0,12}".prop_map(|text| Content::TextPart(TextPart { text })),
         metadata().prop_map(|value| {
-            let (data, _) = data::carry(&value, "data").unwrap();
+            let (data, _) = data::carry(&value).unwrap();
             Content::DataPart(DataPart { data: Some(data) })
         }),
         ("\\PC{0,12}", file).prop_map(|(url, filename)| Content::UrlPart(UrlPart { url, filename })),

@@ -8,13 +8,10 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use agentanycast_proto::v1::{self, MessageRole, TaskStatus, part::Content};
+use agentanycast_proto::v1::{self, MessageRole, TaskStatus};
 use prost::Message as _;
 
-use crate::gateway::Update;
-
-/// How a node refers to content that is read apart.
-const REFERENCE: &str = "agentanycast-stream:";
+use crate::gateway::{Update, is_reference, is_terminal};
 
 /// What a client of a task is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +60,7 @@ pub struct Follow {
 
 /// Whether an update may stand for a result that has begun: such a one says neither words nor results.
 pub fn is_hint(update: &Update) -> bool {
-    update.message.is_none() && update.artifacts.is_empty() && !super::task::is_terminal(update.status)
+    update.message.is_none() && update.artifacts.is_empty() && !is_terminal(update.status)
 }
 
 impl Follow {
@@ -100,7 +97,7 @@ impl Follow {
             .into_iter()
             .filter_map(|artifact| self.result(artifact))
             .collect();
-        if super::task::is_terminal(update.status) {
+        if is_terminal(update.status) {
             steps.push(Step::Finish);
         }
         if self.is_news(update.status, update.message.as_ref()) {
@@ -169,7 +166,7 @@ impl Follow {
         }
         // What was said already came with a state that the client was shown, or with a later one.
         let old = !self.ahead && (message.is_some() || rank(status) < rank(self.status));
-        status != self.status && (!old || super::task::is_terminal(status))
+        status != self.status && (!old || is_terminal(status))
     }
 
     fn result(&mut self, artifact: v1::Artifact) -> Option<Step> {
@@ -195,14 +192,6 @@ impl Follow {
             last: true,
         }))
     }
-}
-
-/// Whether the content of a result is elsewhere.
-pub fn is_reference(artifact: &v1::Artifact) -> bool {
-    let [part] = artifact.parts.as_slice() else {
-        return false;
-    };
-    matches!(&part.content, Some(Content::UrlPart(part)) if part.url.starts_with(REFERENCE))
 }
 
 /// How far a task has come; a later state never goes before an earlier one, but for questions and answers.
@@ -233,7 +222,7 @@ fn hash(artifact: &v1::Artifact) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_proto::v1::{Part, TextPart, UrlPart};
+    use agentanycast_proto::v1::{Part, TextPart, UrlPart, part::Content};
     use proptest::prelude::*;
 
     use super::*;
@@ -377,7 +366,7 @@ mod tests {
     }
 
     fn artifact(id: &str, text: &str) -> v1::Artifact {
-        let content = if text.starts_with(REFERENCE) {
+        let content = if text.starts_with(crate::gateway::REFERENCE) {
             Content::UrlPart(UrlPart {
                 url: text.to_owned(),
                 ..UrlPart::default()

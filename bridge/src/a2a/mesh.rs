@@ -7,40 +7,39 @@
 mod events;
 mod list;
 mod pieces;
-mod reads;
 mod send;
 mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_identity::{DidWeb, document_of};
-use agentanycast_proto::v1::{self, TaskStatus};
+use agentanycast_proto::v1;
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream::BoxStream};
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     card::{self, Front},
     error::{A2aError, Reason},
-    follow::{self, Event},
+    follow::Event,
     message::Place,
     render::Answer,
     request::{Call, Request},
-    task::is_terminal,
     version::Version,
 };
 use crate::{
-    gateway::{ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle},
+    gateway::{
+        self, ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle, is_terminal,
+        labels::{CALLER, TARGET, group_of},
+        reads::Reads,
+        shorten,
+    },
     screen::Screen,
 };
-use reads::Reads;
 
-/// The labels of a task that came by this gateway.
-const CALLER: &str = "a2a.caller";
+/// The label with the tenant, beside those of all gateways.
 const TENANT: &str = "a2a.tenant";
-const TARGET: &str = "a2a.target";
 
 /// Tasks that are followed or waited for at once. Each takes a stream of the connection to the daemon, which has
 /// 4 096, and other calls need some.
@@ -288,7 +287,7 @@ impl Handler for Mesh {
             Target::Own => self.own_card().await,
             Target::Peer(peer) => self.gateway.card(peer).await,
             Target::Skill(skill) => {
-                let found = self.gateway.discover(skill, ASKED_FOR_SKILL).await?;
+                let found = self.gateway.discover(skill, &BTreeMap::new(), ASKED_FOR_SKILL).await?;
                 if found.is_empty() {
                     let text = format!("no agent has the skill {}", shorten(skill));
                     return Err(A2aError::new(Reason::AgentNotFound, text));
@@ -354,11 +353,6 @@ fn no_extended_card(version: Version) -> A2aError {
     A2aError::new(reason, "this agent has no extended card; its public one says all")
 }
 
-/// Whether whoever waits has something to do now.
-pub fn is_halt(status: TaskStatus) -> bool {
-    is_terminal(status) || status == TaskStatus::InputRequired
-}
-
 /// The labels of a task that this caller sends.
 fn labels(address: &Address, tenant: &str) -> BTreeMap<String, String> {
     let target = match &address.target {
@@ -379,16 +373,7 @@ fn labels(address: &Address, tenant: &str) -> BTreeMap<String, String> {
 
 /// By what the node lists the tasks of this caller with this agent and tenant.
 fn group(address: &Address, tenant: &str) -> Group {
-    let mut hash = Sha256::new();
-    for (name, value) in labels(address, tenant) {
-        for text in [name, value] {
-            hash.update((text.len() as u64).to_be_bytes());
-            hash.update(text);
-        }
-    }
-    let digest: [u8; 32] = hash.finalize().into();
-    // Half of it is enough to tell callers apart, whatever they call themselves.
-    std::array::from_fn(|at| digest[at])
+    group_of(&labels(address, tenant))
 }
 
 /// Whether a task came from this caller, for this agent and tenant, through the node `me`. Tasks of other nodes have
@@ -407,10 +392,5 @@ pub(crate) fn finished_results(mut task: v1::Task) -> v1::Task {
 
 /// Whether a result is all there, if only by reference.
 pub(crate) fn is_finished(artifact: &v1::Artifact) -> bool {
-    !follow::is_reference(artifact) || !pieces::is_open(artifact)
-}
-
-/// Of what a caller gave, as much as an error shows.
-fn shorten(text: &str) -> String {
-    text.chars().take(80).collect()
+    !gateway::is_reference(artifact) || !pieces::is_open(artifact)
 }

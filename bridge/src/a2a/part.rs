@@ -11,7 +11,7 @@ use base64::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    data,
+    data::{self, EXACT},
     error::A2aError,
     fields::Fields,
     labels::{self, Annex, METADATA},
@@ -20,9 +20,6 @@ use super::{
 
 /// The label with what a part says besides.
 const ANNEX: &str = "a2a.part";
-
-/// The label with a data part's JSON, where the `Struct` says less.
-const EXACT: &str = "a2a.data";
 
 /// Where 0.3 has the media type of parts that are no files.
 const MEDIA_TYPE: &str = "a2a.mediaType";
@@ -139,7 +136,8 @@ impl Draft {
     }
 
     fn put_data(&mut self, value: &Value, path: &str) -> Result<(), A2aError> {
-        let (data, exact) = data::carry(value, path)?;
+        let (data, exact) =
+            data::carry(value).map_err(|error| A2aError::params(format!("{path} {error}")))?;
         self.part.content = Some(Content::DataPart(DataPart { data: Some(data) }));
         self.exact = exact;
         Ok(())

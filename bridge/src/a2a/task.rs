@@ -70,14 +70,6 @@ pub fn write_state(version: Version, status: TaskStatus) -> &'static str {
     }
 }
 
-/// Whether a task in this state never changes again.
-pub fn is_terminal(status: TaskStatus) -> bool {
-    matches!(
-        status,
-        TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Canceled | TaskStatus::Rejected
-    )
-}
-
 /// Reads a task.
 pub fn read(version: Version, value: Value) -> Result<v1::Task, A2aError> {
     let mut fields = Fields::of(value, "task")?;

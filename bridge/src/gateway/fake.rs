@@ -136,7 +136,12 @@ impl Gateway for FakeGateway {
         })
     }
 
-    async fn discover(&self, skill: &str, _: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
+    async fn discover(
+        &self,
+        skill: &str,
+        _: &BTreeMap<String, String>,
+        _: usize,
+    ) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
         let found = (skill == "echo").then(|| v1::DiscoveredAgent {
             skills: vec![v1::SkillInfo {
                 skill_id: skill.to_owned(),

@@ -106,8 +106,13 @@ impl Gateway for SdkGateway {
         Ok(self.node.card_of(&peer_id(peer)?).await?.into())
     }
 
-    async fn discover(&self, skill: &str, limit: usize) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
-        let found = self.node.discover(skill, &BTreeMap::new(), limit).await?;
+    async fn discover(
+        &self,
+        skill: &str,
+        tags: &BTreeMap<String, String>,
+        limit: usize,
+    ) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
+        let found = self.node.discover(skill, tags, limit).await?;
         let translated = found.into_iter().map(|agent| v1::DiscoveredAgent {
             peer_id: agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
             agent_name: agent.name,

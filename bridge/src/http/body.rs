@@ -5,7 +5,7 @@ use futures::StreamExt as _;
 use http::{HeaderMap, header};
 use serde_json::Value;
 
-use super::{Shared, aside, entry::Place};
+use super::{aside, entry::Place};
 use crate::a2a::{
     Scan,
     error::{A2aError, Reason},
@@ -20,22 +20,21 @@ pub(super) const MAX_VALUES: usize = 100_000;
 /// Bytes that a value takes, at least, until it is sent on.
 const VALUE: usize = 100;
 
-/// Reads a body of JSON; an empty one is `Null`.
+/// Reads a body of JSON of at most so many bytes; an empty one is `Null`.
 pub(super) async fn read(
-    shared: &Shared,
+    most: usize,
     headers: &HeaderMap,
     body: Body,
     place: Option<&Place>,
 ) -> Result<Value, A2aError> {
-    let bytes = take(shared, headers, body).await?;
+    let bytes = take(most, headers, body).await?;
     let place = place.cloned();
     aside::done(bytes.len(), move || parse(&bytes, place.as_ref())).await
 }
 
-/// Takes a body that says it is JSON.
-pub(super) async fn take(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, A2aError> {
+/// Takes a body of at most so many bytes that says it is JSON.
+pub(super) async fn take(most: usize, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, A2aError> {
     check_media_type(headers)?;
-    let most = shared.config.max_body;
     gather(body, most).await?.ok_or_else(|| {
         let text = format!("the body is larger than {most} bytes");
         A2aError::new(Reason::InvalidRequest, text)

@@ -13,7 +13,6 @@ use super::{
     Arriving, Front, FrontConfig, Host, body,
     entry::{Admitted, Peer},
     leaving::leaving,
-    may_page_call,
     refusal::Refusal,
     unfolding,
 };
@@ -60,7 +59,7 @@ pub(super) fn version(request: &Request) -> Option<Version> {
 }
 
 pub(super) async fn answer(front: &Front, version: Version, mut request: Request) -> Response {
-    if !may_page_call(&front.0.config, &request) {
+    if !front.0.config.pages().may_call(&request) {
         return Refusal::foreign_page().grpc();
     }
     let peer = request.extensions().get::<Peer>().cloned();

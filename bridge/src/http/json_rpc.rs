@@ -36,7 +36,7 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         let Failed { id, version, error } = failed;
         response(StatusCode::OK, JSON, &error_response(&id, version, &error))
     };
-    let body = match body::take(shared, &head.headers, content).await {
+    let body = match body::take(shared.config.max_body, &head.headers, content).await {
         Ok(body) => body,
         Err(error) => return failed(nameless(error)),
     };

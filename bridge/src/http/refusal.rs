@@ -7,7 +7,7 @@ use axum::{body::Body, response::Response};
 use http::{HeaderValue, header};
 use serde_json::json;
 
-use super::{JSON, entry::seconds, failed, response, status_of};
+use super::{JSON, entry::seconds, failed, mcp, response, status_of};
 use crate::{
     a2a::{
         error::{A2aError, Reason},
@@ -17,6 +17,9 @@ use crate::{
     grpc::status,
 };
 
+/// The code of a request of MCP that does not come in: the first of those that servers may give a meaning.
+const REFUSED: i64 = -32000;
+
 /// Whose words an answer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
@@ -24,6 +27,8 @@ pub(super) enum Words {
     JsonRpc,
     /// REST of this version, and what is the same in all.
     Rest(Version),
+    /// An error of MCP's JSON-RPC.
+    Mcp,
 }
 
 /// Why a request does not come in, and what helps.
@@ -85,6 +90,10 @@ impl Refusal {
                 let error = self.error.json_rpc(Version::V10);
                 let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
                 response(status_of(Version::V10, &self.error), JSON, &body)
+            }
+            Words::Mcp => {
+                let status = status_of(Version::V10, &self.error);
+                mcp::failed(status, REFUSED, self.error.to_string())
             }
         };
         let challenge = self

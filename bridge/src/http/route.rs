@@ -1,12 +1,11 @@
 //! Paths: which agent, which tenant, and what of it. PURE.
 
-use agentanycast_identity::peer_of_did_key;
 use http::Method as Verb;
 
 use super::refusal::Words;
 use crate::{
     a2a::{request::Method, version::Version},
-    gateway::Target,
+    gateway::{Target, peer},
 };
 
 /// Where agents' cards are; the first is that of the specification, the others those of older clients.
@@ -98,11 +97,6 @@ fn base_of(path: &str) -> String {
         segments.next().unwrap_or_default(),
     );
     format!("/{kind}/{name}")
-}
-
-/// The peer of a name that may be a `did:key`.
-pub(crate) fn peer(name: &str) -> String {
-    peer_of_did_key(name).map_or_else(|| name.to_owned(), |peer| peer.to_string())
 }
 
 fn what(verb: &Verb, rest: &[String]) -> Result<What, Lost> {

@@ -7,13 +7,15 @@ use futures::{Stream, StreamExt as _};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::a2a::{
-    error::{A2aError, Reason},
-    follow::Event,
-    mesh::{Followed, is_halt},
-    now, render,
-    task::is_terminal,
-    version::Version,
+use crate::{
+    a2a::{
+        error::{A2aError, Reason},
+        follow::Event,
+        mesh::Followed,
+        now, render,
+        version::Version,
+    },
+    gateway::{is_halt, is_terminal},
 };
 
 /// The events, until the last of them or a failure. Ends at `stop`, in good order: whoever reads on asks again.

@@ -43,8 +43,6 @@ impl Check<'_> {
         let foreign = !matches!(c.transport.as_str(), "" | "auto" | "libp2p");
         let nats = foreign && c.transport.starts_with("nats");
         let wanted = [
-            (c.mcp.enabled, "mcp.enabled", "MCP", HTTP),
-            (c.mcp.stdio, "mcp.stdio", "MCP", HTTP),
             (!c.mcp.proxy.is_empty(), "mcp.proxy", "the MCP proxy", HTTP),
             (c.anp.enabled, "anp.enabled", "the ANP bridge", HTTP),
             (
@@ -271,13 +269,18 @@ impl Check<'_> {
     }
 
     fn bridge(&self) -> Result<(), ConfigError> {
-        let bridge = &self.config.bridge;
-        if !bridge.enabled {
-            return Ok(());
+        let config = self.config;
+        let bridge = &config.bridge;
+        if bridge.enabled {
+            let names = ("bridge.", "--bridge-", "bridge.listen");
+            bridge.front.check(names, keys::KEYS, config, self.sources)?;
         }
-        bridge
-            .front
-            .check("bridge.", "--bridge-", keys::KEYS, self.config, self.sources)
+        if config.mcp.enabled {
+            let names = ("bridge.", "--bridge-", "mcp.listen");
+            let front = config.mcp_front();
+            front.check(names, keys::KEYS, config, self.sources)?;
+        }
+        Ok(())
     }
 
     /// The value of a setting as the user knows it, without quotes around texts.

@@ -4,9 +4,12 @@
 
 use std::{sync::Arc, time::Instant};
 
-use agentanycast_bridge::http::{
-    Requests,
-    connection::{self, Door},
+use agentanycast_bridge::{
+    http::{
+        Requests,
+        connection::{self, Door},
+    },
+    mcp::ToolCalls,
 };
 use axum::{
     Json, Router,
@@ -44,6 +47,7 @@ struct Parts {
     anycast: Anycast,
     wellbeing: Health,
     requests: Arc<Requests>,
+    tool_calls: Arc<ToolCalls>,
     started: Instant,
 }
 
@@ -54,7 +58,7 @@ impl Face {
         net: net::Handle,
         anycast: Anycast,
         wellbeing: Health,
-        requests: Arc<Requests>,
+        (requests, tool_calls): (Arc<Requests>, Arc<ToolCalls>),
     ) -> Self {
         let started = Instant::now();
         Self(Arc::new(Parts {
@@ -63,6 +67,7 @@ impl Face {
             anycast,
             wellbeing,
             requests,
+            tool_calls,
             started,
         }))
     }
@@ -144,6 +149,7 @@ async fn metrics(State(face): State<Face>) -> Response {
         net: NetFigures::from(parts.net.counters()),
         resolutions: parts.anycast.resolutions(),
         requests: parts.requests.counts(),
+        tool_calls: parts.tool_calls.counts(),
     };
     ([(CONTENT_TYPE, METRICS_TYPE)], figures.text()).into_response()
 }

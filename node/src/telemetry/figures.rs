@@ -33,6 +33,8 @@ pub(super) struct Figures {
     pub(super) resolutions: Resolutions,
     /// Answers of the bridge in this node, by status.
     pub(super) requests: Vec<(String, u64)>,
+    /// Calls of MCP tools: tool, status, how many.
+    pub(super) tool_calls: Vec<(&'static str, &'static str, u64)>,
 }
 
 /// What the engine says.
@@ -212,6 +214,14 @@ impl Figures {
             all.iter().map(|(direction, status, count)| {
                 ([("direction", *direction), ("status", status.as_str())], *count)
             }),
+        )?;
+        counters(
+            out,
+            "mcp_tool_calls",
+            "Calls of MCP tools that have ended",
+            self.tool_calls
+                .iter()
+                .map(|(tool, status, count)| ([("tool", *tool), ("status", *status)], *count)),
         )
     }
 

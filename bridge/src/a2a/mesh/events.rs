@@ -10,14 +10,13 @@ use futures::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{finished_results, pieces, reads::Reads};
+use super::{finished_results, pieces};
 use crate::{
     a2a::{
         error::A2aError,
         follow::{self, Event, Follow, Step},
-        task::is_terminal,
     },
-    gateway::{GatewayError, TaskHandle, Update},
+    gateway::{GatewayError, TaskHandle, Update, is_terminal, reads::Reads},
 };
 
 /// The events of a task that is shown as it stands and then followed.

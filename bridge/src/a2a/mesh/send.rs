@@ -11,9 +11,8 @@ use crate::{
     a2a::{
         error::{A2aError, Reason},
         request::Send,
-        task::is_terminal,
     },
-    gateway::{ErrorKind, Outgoing, TaskHandle},
+    gateway::{ErrorKind, Outgoing, TaskHandle, is_terminal},
 };
 
 /// The label with the extensions that the client has activated, as a JSON list.

@@ -22,10 +22,7 @@ use super::{
     progress::Progress,
     remote::Remote,
 };
-use crate::{
-    a2a::task::is_terminal,
-    gateway::{Errand, ErrorKind, GatewayError, Report},
-};
+use crate::gateway::{Errand, ErrorKind, GatewayError, Report, is_terminal};
 
 /// How long an agent may be out of reach that has not been given anything yet: whoever sends to a wrong address wants
 /// to know it.

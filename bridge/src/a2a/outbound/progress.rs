@@ -12,7 +12,7 @@ use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, TaskStatus};
 use prost::Message as _;
 
 use super::{fault::Fault, heard::What};
-use crate::{a2a::task::is_terminal, gateway::Report};
+use crate::gateway::{Report, is_terminal};
 
 /// Most bytes of what comes out of one task: it is held in memory while it comes.
 const MAX_RESULTS_BYTES: usize = 64 << 20;

@@ -8,11 +8,13 @@ use std::collections::BTreeSet;
 use agentanycast_proto::v1::{self, MessageRole, TaskStatus};
 use serde::{Deserialize, Serialize};
 
-use crate::a2a::{
-    follow::Event,
-    mesh::{finished_results, is_finished},
-    task::is_terminal,
-    version::Version,
+use crate::{
+    a2a::{
+        follow::Event,
+        mesh::{finished_results, is_finished},
+        version::Version,
+    },
+    gateway::is_terminal,
 };
 
 /// How far a webhook was told. Messages and results of a task keep their places.

@@ -133,6 +133,7 @@ const NOT_ALLOWED: &str = r#"
     --namespace=A_b                     | namespace             | "A_b"         | flag --namespace    | a-z
     --bridge-listen=here                | bridge.listen         | "here"        | flag --bridge-listen | HOST:PORT
     --bridge-listen=:8080               | bridge.listen         | ":8080"       | flag --bridge-listen | --bridge-allow-remote
+    --mcp-listen=:8080                  | mcp.listen            | ":8080"       | flag --mcp-listen   | --bridge-allow-remote
     [bridge];enabled = true;tls_key = '/k' | bridge.tls_cert    | ""            | default             | the other half
     --listen=/ip4/1.2.3.4               | listen_addrs          | "/ip4/1.2.3.4" | flag --listen      | tcp/PORT
     --listen=/ip4/0.0.0.0/tcp/1,x       | listen_addrs          | "x"           | flag --listen       | multiaddr
@@ -195,8 +196,6 @@ const NOT_ALLOWED: &str = r#"
 #[rustfmt::skip] // A table.
 const NOT_BUILT: &str = "
     -anp-listen=:8080                    | anp.enabled            | flag --anp-listen
-    --mcp-listen=:8080                   | mcp.enabled            | flag --mcp-listen
-    --mcp                                | mcp.stdio              | flag --mcp
     --mcp-proxy                          | mcp.proxy              | flag --mcp-proxy
     --mcp-proxy http://x                 | mcp.proxy              | flag --mcp-proxy
     --nats-broker=nats://x               | transport.nats.enabled | flag --nats-broker

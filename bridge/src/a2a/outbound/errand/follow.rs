@@ -17,10 +17,9 @@ use crate::{
             progress::{Due, Progress},
             remote::{Events, Remote},
         },
-        task::is_terminal,
         version::Version,
     },
-    gateway::Errand,
+    gateway::{Errand, is_terminal},
 };
 
 /// How long a result may have grown before its reader is told.

@@ -14,10 +14,7 @@ use lru::LruCache;
 use prost::Message as _;
 use tokio::sync::{AcquireError, Semaphore};
 
-use crate::{
-    a2a::task::is_terminal,
-    gateway::{ErrorKind, GatewayError, TaskHandle},
-};
+use super::{ErrorKind, GatewayError, TaskHandle, is_terminal};
 
 /// What all tasks that are being read may have, in KiB, and those of one caller.
 const ALL: u32 = 768 << 10;
@@ -30,7 +27,7 @@ const UNKNOWN: u32 = 8 << 10;
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 /// The room for tasks that are being read.
-pub(super) struct Reads {
+pub(crate) struct Reads {
     all: Semaphore,
     most_of_each: u32,
     unknown: u32,
@@ -60,7 +57,7 @@ impl Reads {
     ///
     /// # Errors
     /// Those of the read.
-    pub(super) async fn of(&self, caller: &str, task: &dyn TaskHandle) -> Result<v1::Task, GatewayError> {
+    pub(crate) async fn of(&self, caller: &str, task: &dyn TaskHandle) -> Result<v1::Task, GatewayError> {
         let known = lock(&self.sizes).get(task.id()).copied();
         let size = known.unwrap_or(self.unknown).min(self.most_of_each);
         let own = self.of_caller(caller);

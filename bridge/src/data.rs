@@ -7,8 +7,6 @@
 use prost_types::{ListValue, Struct, Value as ProtoValue, value::Kind};
 use serde_json::{Map, Number, Value};
 
-use super::error::A2aError;
-
 /// Deepest nesting taken: protobuf decoders give up at 100 messages, and each level of JSON costs up to three
 /// (value, struct, map entry). The SDKs have the same bound.
 const MAX_DEPTH: usize = 30;
@@ -19,12 +17,18 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 /// The field that holds JSON that is no object.
 const WRAPPED: &str = "value";
 
+/// The label of a part with its JSON, where the `Struct` says less.
+pub(crate) const EXACT: &str = "a2a.data";
+
+/// JSON that is nested too deep to travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is nested more than {MAX_DEPTH} levels deep")]
+pub(crate) struct TooDeep;
+
 /// The `Struct`, and the exact text if the `Struct` says less.
-pub(crate) fn carry(value: &Value, path: &str) -> Result<(Struct, Option<String>), A2aError> {
+pub(crate) fn carry(value: &Value) -> Result<(Struct, Option<String>), TooDeep> {
     if depth(value) > MAX_DEPTH {
-        return Err(A2aError::params(format!(
-            "{path} is nested more than {MAX_DEPTH} levels deep"
-        )));
+        return Err(TooDeep);
     }
     let data = wrap(value.clone());
     let exact = Value::Object(from_struct(&data)) == *value;
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn ordinary_objects_need_no_text() {
         let value = json!({"n": 42, "f": 1.5, "s": "ü", "l": [1, {"deep": null}], "e": {}});
-        let (data, text) = carry(&value, "data").unwrap();
+        let (data, text) = carry(&value).unwrap();
         assert_eq!((restore(&data, None), text), (value, None));
     }
 
@@ -135,7 +139,7 @@ mod tests {
             json!([{"value": 1}]),
             json!({"f": 42.0}),
         ] {
-            let (data, text) = carry(&value, "data").unwrap();
+            let (data, text) = carry(&value).unwrap();
             let back = restore(&data, text.as_deref());
             assert_eq!(back.to_string(), value.to_string());
         }
@@ -143,15 +147,15 @@ mod tests {
 
     #[test]
     fn changed_data_is_heard() {
-        let (_, text) = carry(&json!({"id": 9_007_199_254_740_993_i64}), "data").unwrap();
-        let (changed, _) = carry(&json!({"id": 1}), "data").unwrap();
+        let (_, text) = carry(&json!({"id": 9_007_199_254_740_993_i64})).unwrap();
+        let (changed, _) = carry(&json!({"id": 1})).unwrap();
         assert_eq!(restore(&changed, text.as_deref()), json!({"id": 1}));
     }
 
     #[test]
     fn nesting_is_bounded() {
         let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        assert!(carry(&nested(MAX_DEPTH), "data").is_ok());
-        assert!(carry(&nested(MAX_DEPTH + 1), "data").is_err());
+        assert!(carry(&nested(MAX_DEPTH)).is_ok());
+        assert!(carry(&nested(MAX_DEPTH + 1)).is_err());
     }
 }

@@ -1,0 +1,278 @@
+//! The HTTP front of the MCP gateway: Streamable HTTP at `/mcp`, without sessions.
+//!
+//! Callers come in as they do to the A2A front, by the same code. The official SDK speaks the protocol behind it. The one
+//! rule: a body is bounded and read here before the SDK sees it, and the SDK is given none of its arguments, which may be
+//! large: the call that they are goes around it.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{Router, body::Body, extract::Request, response::Response};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http_body_util::Full;
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower_http::cors::CorsLayer;
+
+use super::{
+    Arriving, JSON, Pages, aside, body,
+    entry::{Admitted, Entry, Peer, Place},
+    leaving::leaving,
+    leftover,
+    refusal::{Refusal, Words},
+    response, trace,
+};
+use crate::{
+    a2a::error::A2aError,
+    auth::Callers,
+    config::Limits,
+    mcp::{Asked, Caller, Guest, Server, Tools, call, tools::ToolName},
+};
+
+/// Where it is.
+const PATH: &str = "/mcp";
+
+/// Largest body that holds no message for an agent, in bytes.
+const CONTROL: usize = 64 << 10;
+
+/// How often a silent stream says that it is alive, so that nobody on the way takes it for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Errors of JSON-RPC.
+const PARSE_ERROR: i64 = -32700;
+const INVALID_REQUEST: i64 = -32600;
+
+/// How the front is to behave.
+#[derive(Clone, Debug)]
+pub struct McpConfig {
+    /// Who may call.
+    pub callers: Callers,
+    /// How much each of them may have.
+    pub limits: Limits,
+    /// Largest body that is read, in bytes.
+    pub max_body: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// Origins whose pages may call; `*` for any. Pages of the front's own origin always may.
+    pub cors_origins: Vec<String>,
+}
+
+/// What all requests share.
+#[derive(Clone)]
+struct Front(Arc<Shared>);
+
+struct Shared {
+    config: McpConfig,
+    entry: Arc<Entry>,
+    cors: Option<CorsLayer>,
+    sdk: StreamableHttpService<Server, NeverSessionManager>,
+}
+
+/// The front before these tools. Streams end at `stop`.
+pub fn router(tools: Arc<Tools>, config: McpConfig, stop: CancellationToken) -> Router {
+    let server = Server::for_guests(tools);
+    // Where requests may come from is checked here. Without sessions there are none to bound.
+    let sdk = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_legacy_session_mode(false)
+        .with_sse_keep_alive(Some(KEEP_ALIVE))
+        .with_sse_retry(None)
+        .with_max_request_body_bytes(config.max_body)
+        .with_cancellation_token(stop);
+    let entry = Entry::new(config.callers.clone(), config.limits.clone(), config.max_body);
+    let front = Front(Arc::new(Shared {
+        entry: Arc::new(entry),
+        cors: super::cors(
+            &config.cors_origins,
+            &[Method::POST],
+            &[
+                header::CONTENT_TYPE,
+                header::AUTHORIZATION,
+                HeaderName::from_static("mcp-protocol-version"),
+                HeaderName::from_static("mcp-method"),
+                HeaderName::from_static("mcp-name"),
+            ],
+            &[header::WWW_AUTHENTICATE, header::RETRY_AFTER, header::ALLOW],
+        ),
+        sdk: StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), sdk),
+        config,
+    }));
+    Router::new().fallback_service(service_fn(move |request: Request| {
+        let front = front.clone();
+        async move { Ok::<_, Infallible>(front.serve(request).await) }
+    }))
+}
+
+impl Front {
+    async fn serve(&self, request: Request) -> Response {
+        leftover::answer(request, async |request| match &self.0.cors {
+            None => answer(&self.0, request).await,
+            Some(cors) => {
+                let inner = service_fn(|request: Request| async move {
+                    Ok::<_, Infallible>(answer(&self.0, request).await)
+                });
+                let Ok(response) = cors.layer(inner).oneshot(request).await;
+                response
+            }
+        })
+        .await
+    }
+}
+
+async fn answer(front: &Shared, request: Request) -> Response {
+    if request.uri().path() != PATH {
+        let text = format!("there is nothing at this path; MCP is at {PATH}");
+        return failed(StatusCode::NOT_FOUND, INVALID_REQUEST, text);
+    }
+    if request.method() != Method::POST {
+        let text = "this path takes POST; there are no sessions, so there is no stream to GET and nothing to DELETE";
+        let mut response = failed(StatusCode::METHOD_NOT_ALLOWED, INVALID_REQUEST, text);
+        let verbs = HeaderValue::from_static("POST");
+        response.headers_mut().insert(header::ALLOW, verbs);
+        return response;
+    }
+    let config = &front.config;
+    let pages = Pages {
+        origins: &config.cors_origins,
+        public_url: None,
+        must_show: config.callers.must_show(),
+    };
+    if !pages.may_call(&request) {
+        return Refusal::foreign_page().http(Words::Mcp);
+    }
+    let peer = request.extensions().get::<Peer>().cloned();
+    let Admitted { caller, place } = match front.entry.admit(request.headers(), peer.as_ref()).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refusal.http(Words::Mcp),
+    };
+    let caller = Caller {
+        name: Some(caller.as_str().to_owned()),
+        is_known: !caller.is_anonymous(),
+        trace: trace::of(request.headers()),
+    };
+    let within = config.body_timeout;
+    let request = request.map(|body| Body::new(Arriving::new(body, &place, within)));
+    let (mut head, content) = request.into_parts();
+    let bytes = match body::take(config.max_body, &head.headers, content).await {
+        Ok(bytes) => bytes,
+        Err(error) => return unreadable(&error),
+    };
+    let held = place.clone();
+    let Letter { asked, rest } = match aside::done(bytes.len(), move || read(bytes, &held)).await {
+        Ok(letter) => letter,
+        Err(response) => return *response,
+    };
+    head.extensions.insert(Guest {
+        caller,
+        asked: Arc::new(Mutex::new(asked)),
+    });
+    let request = http::Request::from_parts(head, Full::new(rest));
+    let response = front.sdk.handle(request).await.map(Body::new);
+    leaving(response, place).unwrap_or_else(|refusal| refusal.http(Words::Mcp))
+}
+
+/// A request that was read.
+struct Letter {
+    /// The call of a tool in it.
+    asked: Option<Asked>,
+    /// What of it is the SDK's matter.
+    rest: Bytes,
+}
+
+/// The room of a body in memory, until it is dropped.
+struct Held(Place);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.forget_body();
+    }
+}
+
+/// Reads a body.
+fn read(bytes: Vec<u8>, place: &Place) -> Result<Letter, Box<Response>> {
+    let length = bytes.len();
+    let parsed = body::parse(&bytes, Some(place));
+    drop(bytes);
+    let held = Held(place.clone());
+    let value = parsed.map_err(|error| Box::new(unreadable(&error)))?;
+    let invalid = |text: &str| {
+        let text = text.to_owned();
+        Box::new(failed(StatusCode::BAD_REQUEST, INVALID_REQUEST, text))
+    };
+    let mut message = match value {
+        Value::Object(message) => message,
+        Value::Array(_) => return Err(invalid("batches are not taken; send one message at a time")),
+        _ => return Err(invalid("a message of JSON-RPC is an object")),
+    };
+    if message.get("jsonrpc") != Some(&json!("2.0")) {
+        return Err(invalid("jsonrpc must be \"2.0\""));
+    }
+    let call = take_call(&mut message);
+    let is_large = length > CONTROL;
+    if is_large && !call.as_ref().is_some_and(|(tool, _)| tool.takes_message()) {
+        let text = format!(
+            "the body has {length} bytes; only ask_agent and reply_to_task take more than {CONTROL}"
+        );
+        return Err(Box::new(failed(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            INVALID_REQUEST,
+            text,
+        )));
+    }
+    let rest = Bytes::from(Value::Object(message).to_string());
+    let asked = call.map(|(tool, arguments)| Asked {
+        call: arguments.and_then(|arguments| call::read(tool, arguments)),
+        held: Box::new(held),
+    });
+    Ok(Letter { asked, rest })
+}
+
+/// The call of a tool in a message, if there is one, without which the message stays.
+type Taken = (ToolName, Result<Map<String, Value>, String>);
+
+fn take_call(message: &mut Map<String, Value>) -> Option<Taken> {
+    if message.get("method") != Some(&json!("tools/call")) {
+        return None;
+    }
+    let params = message.get_mut("params")?.as_object_mut()?;
+    let tool = ToolName::named(params.get("name")?.as_str()?)?;
+    let arguments = match params.remove("arguments") {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(arguments)) => Ok(arguments),
+        Some(_) => Err("arguments must be an object".to_owned()),
+    };
+    Some((tool, arguments))
+}
+
+/// A body that cannot be read.
+fn unreadable(error: &A2aError) -> Response {
+    use crate::a2a::error::Reason;
+    let code = match error.reason() {
+        Reason::ParseError => PARSE_ERROR,
+        _ => INVALID_REQUEST,
+    };
+    let status = match error.reason() {
+        Reason::ContentTypeNotSupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Reason::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    failed(status, code, error.to_string())
+}
+
+/// An error of the protocol, before it is known of which request.
+pub(super) fn failed(status: StatusCode, code: i64, text: impl Into<String>) -> Response {
+    let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": text.into()}});
+    response(status, JSON, &body)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! The tools: their names, and what clients and their models are told of them. PURE.
+//!
+//! The one rule: a schema says what `call` takes and no more, with the same bounds; its tests check both against each
+//! other.
+
+use std::sync::{Arc, LazyLock};
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use super::call::{
+    AGENTS, DEFAULT_AGENTS, DEFAULT_LISTED, DEFAULT_WAIT, LISTED, MAX_FILES, MAX_ID, MAX_NAME, MAX_TAGS,
+    MAX_TEXT, MAX_URL, MAX_WAIT, STATES,
+};
+
+/// What there is to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToolName {
+    /// Find agents by skill.
+    DiscoverAgents,
+    /// What an agent says of itself.
+    GetAgentCard,
+    /// Begin a task.
+    AskAgent,
+    /// Look at a task.
+    GetTask,
+    /// Answer a question.
+    ReplyToTask,
+    /// End a task.
+    CancelTask,
+    /// The caller's tasks.
+    ListTasks,
+}
+
+impl ToolName {
+    /// All of them, in the order in which clients list them.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::DiscoverAgents,
+        Self::GetAgentCard,
+        Self::AskAgent,
+        Self::GetTask,
+        Self::ReplyToTask,
+        Self::CancelTask,
+        Self::ListTasks,
+    ];
+
+    /// The tool of that name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::DiscoverAgents => "discover_agents",
+            Self::GetAgentCard => "get_agent_card",
+            Self::AskAgent => "ask_agent",
+            Self::GetTask => "get_task",
+            Self::ReplyToTask => "reply_to_task",
+            Self::CancelTask => "cancel_task",
+            Self::ListTasks => "list_tasks",
+        }
+    }
+
+    /// Whether its arguments hold a message, which may be large.
+    pub(crate) fn takes_message(self) -> bool {
+        matches!(self, Self::AskAgent | Self::ReplyToTask)
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::DiscoverAgents => "Find agents by skill",
+            Self::GetAgentCard => "Read an agent's card",
+            Self::AskAgent => "Ask an agent",
+            Self::GetTask => "Look at a task",
+            Self::ReplyToTask => "Answer an agent's question",
+            Self::CancelTask => "Cancel a task",
+            Self::ListTasks => "List your tasks",
+        }
+    }
+
+    fn description(self) -> String {
+        match self {
+            Self::DiscoverAgents => "Finds agents of the network that have a skill. Returns each agent's peer_id, which \
+                ask_agent and get_agent_card take as `agent`, with its name and skills."
+                .to_owned(),
+            Self::GetAgentCard => "Reads what an agent says of itself: name, description, and its skills with what they \
+                take. Use it before ask_agent when it is not clear how to ask."
+                .to_owned(),
+            Self::AskAgent => format!(
+                "Gives an agent a task and waits for its end, at most wait_seconds (default {DEFAULT_WAIT}). Say who is \
+                 asked by exactly one of agent, skill and url. The result has the task's task_id and state. completed: \
+                 the results are there. input_required: the agent asks something; answer with reply_to_task. working or \
+                 submitted: it goes on; call get_task with the task_id. Each call begins a new task; do not call again \
+                 to wait longer."
+            ),
+            Self::GetTask => "Shows a task that ask_agent began: state, question, results. With wait_seconds it waits so \
+                long for the task to end or to ask something."
+                .to_owned(),
+            Self::ReplyToTask => "Answers a task whose state is input_required, and waits as ask_agent does.".to_owned(),
+            Self::CancelTask => "Ends a task that has not ended. What its agent has done already stays done.".to_owned(),
+            Self::ListTasks => "Lists the tasks that you began, the newest change first, without their content. Give \
+                `next` of a page as `after` to get the page behind it."
+                .to_owned(),
+        }
+    }
+
+    fn annotations(self) -> ToolAnnotations {
+        let (read_only, destructive, idempotent, open) = match self {
+            Self::DiscoverAgents | Self::GetAgentCard => (true, false, true, true),
+            // An agent may do anything with what it is told.
+            Self::AskAgent | Self::ReplyToTask => (false, true, false, true),
+            Self::GetTask | Self::ListTasks => (true, false, true, false),
+            Self::CancelTask => (false, true, true, true),
+        };
+        ToolAnnotations::with_title(self.title())
+            .read_only(read_only)
+            .destructive(destructive)
+            .idempotent(idempotent)
+            .open_world(open)
+    }
+
+    fn input(self) -> Value {
+        match self {
+            Self::DiscoverAgents => object(
+                json!({
+                    "skill": text(MAX_ID, "The skill's id, such as translate"),
+                    "tags": {"type": "object", "additionalProperties": text(MAX_ID, "The tag's value"),
+                        "maxProperties": MAX_TAGS, "description": "Only agents whose skill has all of these tags"},
+                    "limit": number(AGENTS, DEFAULT_AGENTS, "At most so many agents"),
+                }),
+                &["skill"],
+            ),
+            Self::GetAgentCard => object(
+                json!({"agent": text(MAX_ID, "Peer id or did:key of the agent; without it, the agent beside this node")}),
+                &[],
+            ),
+            Self::AskAgent => {
+                let mut schema = object(with_message(json!({
+                    "agent": text(MAX_ID, "Ask the agent with this peer id or did:key"),
+                    "skill": text(MAX_ID, "Ask any agent that has this skill"),
+                    "url": text(MAX_URL, "Ask the A2A agent at this URL, outside the network"),
+                    "context_id": text(MAX_ID, "The context_id of an earlier task, to go on with that conversation"),
+                    "wait_seconds": wait(DEFAULT_WAIT),
+                })), &["message"]);
+                schema["oneOf"] = json!([{"required": ["agent"]}, {"required": ["skill"]}, {"required": ["url"]}]);
+                schema
+            }
+            Self::GetTask => object(json!({"task_id": task_id(), "wait_seconds": wait(0)}), &["task_id"]),
+            Self::ReplyToTask => object(
+                with_message(json!({"task_id": task_id(), "wait_seconds": wait(DEFAULT_WAIT)})),
+                &["task_id", "message"],
+            ),
+            Self::CancelTask => object(json!({"task_id": task_id()}), &["task_id"]),
+            Self::ListTasks => object(
+                json!({
+                    "limit": number(LISTED, DEFAULT_LISTED, "At most so many tasks"),
+                    "status": {"type": "string", "enum": states(), "description": "Only tasks in this state"},
+                    "after": text(MAX_NAME, "The `next` of the page before"),
+                }),
+                &[],
+            ),
+        }
+    }
+
+    fn output(self) -> Value {
+        match self {
+            Self::DiscoverAgents => result(
+                json!({"agents": list(&result(
+                    json!({"peer_id": string(), "name": string(), "description": string(), "skills": list(&skill())}),
+                    &["peer_id", "name", "skills"],
+                )), "left_out": {"type": "string", "description": "What is not here, and why"}}),
+                &["agents"],
+            ),
+            Self::GetAgentCard => result(
+                json!({"peer_id": string(), "name": string(), "description": string(), "version": string(),
+                    "skills": list(&skill())}),
+                &["name", "skills"],
+            ),
+            Self::AskAgent | Self::GetTask | Self::ReplyToTask | Self::CancelTask => result(
+                json!({
+                    "task_id": string(),
+                    "state": state(),
+                    "context_id": string(),
+                    "agent": string(),
+                    "message": {"type": "string", "description": "What the agent said with the state: a question, a reason"},
+                    "results": list(&result(
+                        json!({"name": string(), "parts": list(&result(
+                            json!({
+                                "type": {"enum": ["text", "data", "file", "link"]},
+                                "text": string(),
+                                "data": {},
+                                "url": string(),
+                                "name": string(),
+                                "media_type": string(),
+                                "size": {"type": "integer"},
+                                "left_out": {"type": "string", "description": "What of it is not here, and why"},
+                            }),
+                            &["type"],
+                        ))}),
+                        &["parts"],
+                    )),
+                    "left_out": {"type": "string", "description": "What else is not here, and why"},
+                }),
+                &["task_id", "state", "results"],
+            ),
+            Self::ListTasks => result(
+                json!({
+                    "tasks": list(&result(
+                        json!({"task_id": string(), "state": state(), "context_id": string(), "agent": string(),
+                            "updated_at": string()}),
+                        &["task_id", "state"],
+                    )),
+                    "total": {"type": "integer"},
+                    "next": {"type": "string", "description": "Give it as `after` for the next page; not there on the last"},
+                }),
+                &["tasks", "total"],
+            ),
+        }
+    }
+
+    fn described(self) -> Tool {
+        Tool::new(self.name(), self.description(), schema(self.input()))
+            .with_title(self.title())
+            .with_raw_output_schema(schema(self.output()))
+            .with_annotations(self.annotations())
+    }
+}
+
+/// All tools, as clients are told of them.
+pub(super) fn all() -> &'static [Tool] {
+    static TOOLS: LazyLock<Vec<Tool>> =
+        LazyLock::new(|| ToolName::ALL.into_iter().map(ToolName::described).collect());
+    &TOOLS
+}
+
+fn schema(value: Value) -> Arc<JsonObject> {
+    match value {
+        Value::Object(schema) => Arc::new(schema),
+        _ => Arc::default(),
+    }
+}
+
+/// Arguments, and nothing else.
+fn object(properties: Value, required: &[&str]) -> Value {
+    let mut schema = result(properties, required);
+    schema["additionalProperties"] = false.into();
+    schema
+}
+
+/// What comes back: there may come to be more in it.
+fn result(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn with_message(mut properties: Value) -> Value {
+    let file = object(
+        json!({
+            "name": text(MAX_NAME, "The file's name"),
+            "media_type": text(MAX_NAME, "Such as image/png"),
+            "text": text(MAX_TEXT, "Its content, if it is text"),
+            "base64": text(MAX_TEXT, "Its content in base64"),
+            "url": text(MAX_URL, "Where the agent gets it"),
+        }),
+        &[],
+    );
+    properties["message"] = text(MAX_TEXT, "What to tell the agent. A message has at most 16 MiB in all");
+    properties["data"] = json!({"type": "object", "description": "JSON for the agent, as its skill wants it"});
+    properties["files"] = json!({"type": "array", "items": file, "maxItems": MAX_FILES,
+        "description": "Files for the agent, each with exactly one of text, base64 and url"});
+    properties
+}
+
+fn text(most: usize, description: &str) -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": most, "description": description})
+}
+
+fn number(range: std::ops::RangeInclusive<u64>, default: u64, description: &str) -> Value {
+    json!({"type": "integer", "minimum": range.start(), "maximum": range.end(), "default": default,
+        "description": description})
+}
+
+fn wait(default: u64) -> Value {
+    number(
+        0..=MAX_WAIT,
+        default,
+        "Wait so long at most, then show the task as it stands; it goes on",
+    )
+}
+
+fn task_id() -> Value {
+    text(MAX_ID, "The task_id that ask_agent returned")
+}
+
+fn string() -> Value {
+    json!({"type": "string"})
+}
+
+fn list(items: &Value) -> Value {
+    json!({"type": "array", "items": items})
+}
+
+fn skill() -> Value {
+    result(
+        json!({"id": string(), "description": string(),
+            "tags": {"type": "object", "additionalProperties": string()},
+            "input_schema": string(), "output_schema": string()}),
+        &["id"],
+    )
+}
+
+fn states() -> Vec<&'static str> {
+    STATES.into_iter().map(|(word, _)| word).collect()
+}
+
+fn state() -> Value {
+    json!({"enum": states()})
+}
