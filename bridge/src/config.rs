@@ -52,6 +52,8 @@ pub struct Config {
     pub daemon: String,
     /// What a bridge does, wherever it runs.
     pub front: Settings,
+    /// Where MCP clients connect. Default: nowhere.
+    pub mcp_listen: ListenOn,
     /// How much is logged. Default: info.
     pub log_level: LogLevel,
     /// How log lines look. Default: json.
@@ -111,7 +113,14 @@ static PROGRAM: Program<Config> = Program {
     keys: keys::KEYS,
     defaults: Config::defaults,
     settle: |_, _| {},
-    check: |config, sources| config.front.check(("", "--", "listen"), keys::KEYS, config, sources),
+    check: |config, sources| {
+        let front = &config.front;
+        front.check(("", "--", "listen"), keys::KEYS, config, sources)?;
+        match config.mcp_front() {
+            Some(mcp) => mcp.check(("", "--", "mcp.listen"), keys::KEYS, config, sources),
+            None => Ok(()),
+        }
+    },
 };
 
 /// The configuration from the arguments, environment, files and home directory of this process.
@@ -120,11 +129,21 @@ pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded,
 }
 
 impl Config {
+    /// How MCP is served, if it is: as A2A, but at its own address.
+    pub fn mcp_front(&self) -> Option<Settings> {
+        let listen = self.mcp_listen.clone();
+        (!listen.0.is_empty()).then(|| Settings {
+            listen,
+            ..self.front.clone()
+        })
+    }
+
     /// The defaults.
     pub fn defaults(_: Option<&Path>) -> Self {
         Self {
             daemon: "unix://~/.agentanycast/daemon.sock".to_owned(),
             front: Settings::default(),
+            mcp_listen: ListenOn::default(),
             log_level: LogLevel::Info,
             log_format: LogFormat::Json,
         }
@@ -321,6 +340,13 @@ mod tests {
             let error = load(&[&listen]).unwrap_err().to_string();
             assert!(error.contains("--allow-remote"), "{error}");
             assert!(load(&[&listen, "--allow-remote"]).is_ok());
+            let mcp = format!("--mcp-listen={remote}");
+            let error = load(&[&mcp]).unwrap_err().to_string();
+            assert!(
+                error.contains("mcp.listen") && error.contains("--allow-remote"),
+                "{error}"
+            );
+            assert!(load(&[&mcp, "--allow-remote"]).is_ok());
             let tls = ["--tls-cert=/c", "--tls-key=/k"];
             assert!(load(&[&listen, tls[0], tls[1]]).is_err());
             for auth in ["--tokens-file=/t", "--client-ca=/c"] {

@@ -4,11 +4,14 @@
 
 use serde_json::Value;
 
-use crate::a2a::{
-    card, message, old, outbound,
-    request::{self, Method},
-    task,
-    version::Version,
+use crate::{
+    a2a::{
+        card, message, old, outbound,
+        request::{self, Method},
+        task,
+        version::Version,
+    },
+    mcp::{call, tools::ToolName},
 };
 
 /// The methods of JSON-RPC, of both versions.
@@ -73,6 +76,20 @@ pub fn a2a(data: &[u8]) {
     }
 }
 
+/// What a client of MCP sends: a byte that says which tool, and its arguments as JSON. They are read, or refused in one line.
+pub fn mcp(data: &[u8]) {
+    let Some((which, json)) = data.split_first() else {
+        return;
+    };
+    let Ok(Value::Object(arguments)) = serde_json::from_slice(json) else {
+        return;
+    };
+    let tool = ToolName::ALL[usize::from(*which) % ToolName::ALL.len()];
+    if let Err(wrong) = call::read(tool, arguments) {
+        assert!(!wrong.is_empty() && !wrong.contains('\n'), "{wrong}");
+    }
+}
+
 /// What an agent outside answers: a byte that says how it comes, and the rest. A card, a task, an event, a stream of events
 /// in pieces: read or refused.
 pub fn a2a_answer(data: &[u8]) {
@@ -114,5 +131,6 @@ mod tests {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         replay(&top, "a2a", super::a2a);
         replay(&top, "a2a_answer", super::a2a_answer);
+        replay(&top, "mcp", super::mcp);
     }
 }

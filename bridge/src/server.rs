@@ -74,20 +74,34 @@ async fn run(config: Config) -> anyhow::Result<()> {
         .connect(&config.daemon)
         .await
         .with_context(|| format!("no daemon at {}; start one, or set --daemon", config.daemon))?;
-    let mut bridge = Bridge::start(
-        &config.front,
-        Arc::new(SdkGateway::new(node)),
-        None,
-        Arc::default(),
-    )
-    .await?;
+    let gateway = Arc::new(SdkGateway::new(node));
+    let mut bridge = Bridge::start(&config.front, Arc::clone(&gateway) as _, None, Arc::default()).await?;
+    let mut mcp = match config.mcp_front() {
+        Some(settings) => Some(Mcp::start(&settings, gateway, Arc::default()).await?),
+        None => None,
+    };
     bridge.announce(io::stdout())?;
+    if let Some(mcp) = &mcp {
+        mcp.announce(io::stdout())?;
+    }
+    let mcp_ended = async {
+        match &mut mcp {
+            Some(mcp) => mcp.ended_by_itself().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = stop.asked() => {}
         () = bridge.ended_by_itself() => anyhow::bail!("the front has ended; its last error is in the log"),
+        () = mcp_ended => anyhow::bail!("the front for MCP has ended; its last error is in the log"),
     }
     tracing::info!("stopping");
-    bridge.stop().await;
+    let mcp = async {
+        if let Some(mcp) = mcp {
+            mcp.stop().await;
+        }
+    };
+    tokio::join!(bridge.stop(), mcp);
     Ok(())
 }
 

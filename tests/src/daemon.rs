@@ -133,6 +133,8 @@ pub struct Builder {
     user: Option<u32>,
     /// Where its bridge listens: a free port until it has announced one.
     bridge: Option<SocketAddr>,
+    /// Where it serves MCP: a free port until it has announced one.
+    mcp: Option<SocketAddr>,
     /// Where it shows its metrics: a free port until it has announced one.
     metrics: Option<SocketAddr>,
 }
@@ -156,6 +158,7 @@ impl Builder {
             program: None,
             user: None,
             bridge: None,
+            mcp: None,
             metrics: None,
         }
     }
@@ -169,6 +172,12 @@ impl Builder {
     /// With a bridge in it, on a free port of the loopback.
     pub fn bridge(mut self) -> Self {
         self.bridge = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        self
+    }
+
+    /// With MCP over HTTP, on a free port of the loopback.
+    pub fn mcp(mut self) -> Self {
+        self.mcp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         self
     }
 
@@ -266,6 +275,9 @@ impl Builder {
         }
         if let Some(bridge) = self.bridge {
             command.arg(format!("--bridge-listen={bridge}"));
+        }
+        if let Some(mcp) = self.mcp {
+            command.arg(format!("--mcp-listen={mcp}"));
         }
         if let Some(metrics) = self.metrics {
             command.arg(format!("--metrics-listen={metrics}"));
@@ -376,11 +388,13 @@ impl Daemon {
     /// Whether the peer id and an address for each listener came before the output ended.
     async fn read_announcement(&mut self, mut lines: mpsc::UnboundedReceiver<String>) -> bool {
         let mut bridge = self.spec.bridge.is_none();
+        let mut mcp = self.spec.mcp.is_none();
         let is_free = |address: Option<SocketAddr>| address.is_some_and(|address| address.port() == 0);
         while self.peer_id.is_none()
             || self.addresses.len() < self.spec.listen.len()
             || is_free(self.spec.metrics)
             || !bridge
+            || !mcp
         {
             let Some(line) = lines.recv().await else {
                 return false;
@@ -398,6 +412,9 @@ impl Daemon {
             } else if let Some(address) = line.strip_prefix("BRIDGE_ADDR=") {
                 self.spec.bridge = Some(address.parse().expect("the bridge's address"));
                 bridge = true;
+            } else if let Some(address) = line.strip_prefix("MCP_ADDR=") {
+                self.spec.mcp = Some(address.parse().expect("the address of MCP"));
+                mcp = true;
             } else {
                 panic!("the daemon announced {line:?}");
             }
@@ -431,12 +448,33 @@ impl Daemon {
         self.spec.metrics.expect("a daemon that shows metrics")
     }
 
+    /// One of its figures, by its name and labels as they are written.
+    ///
+    /// # Panics
+    /// When it shows none.
+    pub async fn figure(&self, series: &str) -> Option<f64> {
+        let (status, text) = self.metrics().text("/metrics").await;
+        assert!(status.is_success() && text.ends_with("# EOF\n"), "{status} {text}");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+        Some(line.parse().expect("a figure is a number"))
+    }
+
     /// Where the bridge in it listens.
     ///
     /// # Panics
     /// When there is none.
     pub fn bridge(&self) -> SocketAddr {
         self.spec.bridge.expect("a daemon with a bridge")
+    }
+
+    /// Where it serves MCP over HTTP.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn mcp(&self) -> SocketAddr {
+        self.spec.mcp.expect("a daemon that serves MCP")
     }
 
     /// Its home.

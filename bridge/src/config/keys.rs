@@ -59,6 +59,7 @@ macro_rules! setting {
 #[rustfmt::skip] // A table.
 const OWN: &[Key] = &[
     key!(Config, "daemon", daemon).variable("DAEMON").flag("daemon", "ADDR", "The daemon, unix://PATH or tcp://HOST:PORT"),
+    key!(Config, "mcp.listen", mcp_listen).variable("MCP_LISTEN").flag("mcp-listen", "ADDR", "Where MCP clients connect over HTTP, HOST:PORT; who may call is as for A2A"),
     key!(Config, "log_level", log_level).variable("LOG_LEVEL").flag("log-level", "LEVEL", "error, warn, info, debug or trace"),
     key!(Config, "log_format", log_format).variable("LOG_FORMAT").flag("log-format", "FORMAT", "json or text"),
 ];

@@ -148,7 +148,7 @@ fn calls() -> Vec<(&'static str, Value)> {
 }
 
 /// Something else, of any type.
-fn other() -> impl Strategy<Value = Value> {
+pub(super) fn other() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -166,7 +166,7 @@ fn other() -> impl Strategy<Value = Value> {
 }
 
 /// Changes the value at one place of a document, the `at`-th of all.
-fn change(value: &mut Value, at: &mut usize, to: &Value) {
+pub(super) fn change(value: &mut Value, at: &mut usize, to: &Value) {
     if *at == 0 {
         *value = to.clone();
         *at = usize::MAX;

@@ -15,38 +15,63 @@ use crate::{
     time::write_time,
 };
 
-/// What texts and data of a task may have in one answer, in bytes. More than any model reads.
-const TEXT: usize = 1 << 20;
+/// What one answer may have as JSON, in bytes: clients take 1 MiB at a time (the official SDKs, desktop applications), and
+/// some of it is for the rest of the answer. More than most models read.
+const ANSWER: usize = 900 << 10;
 
-/// What its files may have, in bytes.
-const FILES: usize = 8 << 20;
+/// What a part has besides its content, in bytes: its place, and marks of JSON.
+const BESIDES: usize = 512;
 
 /// Most parts of a task in one answer.
 const PARTS: usize = 256;
 
-/// Most of what an agent calls something, in characters.
+/// Most of what an agent calls something, and of what it says of itself, in characters.
 const NAME: usize = 256;
+const ABOUT: usize = 8000;
 
 /// Agents that were found, as many as an answer holds.
 pub(super) fn found(agents: &[v1::DiscoveredAgent]) -> CallToolResult {
-    let mut bytes = 0;
-    let mut shown = Vec::new();
-    for agent in agents {
-        let json = json!({"peer_id": agent.peer_id, "name": agent.agent_name,
-            "description": agent.agent_description,
-            "skills": agent.skills.iter().map(skill_found).collect::<Vec<_>>()});
-        bytes += json.to_string().len();
-        if bytes > TEXT {
-            break;
-        }
-        shown.push(json);
-    }
-    let over = agents.len() - shown.len();
+    let of = |agent: &v1::DiscoveredAgent| {
+        json!({"peer_id": agent.peer_id, "name": agent.agent_name, "description": agent.agent_description,
+            "skills": agent.skills.iter().map(skill_found).collect::<Vec<_>>()})
+    };
+    let (shown, over) = as_many(agents.iter().map(of));
     let mut json = json!({ "agents": shown });
     if over > 0 {
-        json["left_out"] = format!("{over} more agents are left out, which say too much of themselves").into();
+        json["left_out"] = format!("{over} more agents are left out, since this answer is full").into();
     }
     as_json(&json)
+}
+
+/// As many of these as an answer holds, and how many are left.
+fn as_many(all: impl Iterator<Item = Value>) -> (Vec<Value>, usize) {
+    let mut room = ANSWER;
+    let (mut shown, mut over) = (Vec::new(), 0);
+    for json in all {
+        let text = json.to_string();
+        // It is there as text and as JSON.
+        let cost = text.len() + escaped(&text);
+        if over == 0 && cost <= room {
+            room -= cost;
+            shown.push(json);
+        } else {
+            over += 1;
+        }
+    }
+    (shown, over)
+}
+
+/// How many bytes a text has within JSON, at most.
+fn escaped(text: &str) -> usize {
+    text.chars().map(escaped_letter).sum()
+}
+
+fn escaped_letter(letter: char) -> usize {
+    match letter {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        letter if letter.is_control() => 6,
+        letter => letter.len_utf8(),
+    }
 }
 
 fn skill_found(skill: &SkillInfo) -> Value {
@@ -55,10 +80,14 @@ fn skill_found(skill: &SkillInfo) -> Value {
 
 /// What an agent says of itself.
 pub(super) fn card(card: &v1::AgentCard) -> CallToolResult {
-    let mut json = json!({"name": card.name, "description": card.description, "version": card.version,
-        "skills": card.skills.iter().map(skill).collect::<Vec<_>>()});
+    let (skills, over) = as_many(card.skills.iter().map(skill));
+    let mut json = json!({"name": short(&card.name), "description": clipped(&card.description, ABOUT),
+        "version": short(&card.version), "skills": skills});
     if let Some(reached) = &card.p2p_extension {
         json["peer_id"] = reached.peer_id.as_str().into();
+    }
+    if over > 0 {
+        json["left_out"] = format!("{over} more skills are left out, since this answer is full").into();
     }
     as_json(&json)
 }
@@ -214,9 +243,8 @@ struct Cut {
 struct Page<'a> {
     id: &'a str,
     content: Vec<ContentBlock>,
-    /// Bytes that texts and files may still have, and how many parts there may be.
-    text: usize,
-    files: usize,
+    /// Bytes that there may still be, and parts.
+    room: usize,
     parts: usize,
     /// Parts beyond those.
     over: usize,
@@ -227,8 +255,7 @@ impl<'a> Page<'a> {
         Self {
             id,
             content: Vec::new(),
-            text: TEXT,
-            files: FILES,
+            room: ANSWER,
             parts: PARTS,
             over: 0,
         }
@@ -250,6 +277,8 @@ impl<'a> Page<'a> {
                 continue;
             }
             self.parts -= 1;
+            let besides = BESIDES + 2 * (escaped(&short(&part.media_type)) + escaped(&short(filename(part))));
+            self.room = self.room.saturating_sub(besides);
             let place = format!("agentanycast://tasks/{}/results/{at}/{number}", uri_safe(self.id));
             parts.extend(self.part(artifact, part, place));
         }
@@ -271,7 +300,7 @@ impl<'a> Page<'a> {
                 let exact = part.metadata.get(EXACT).map(String::as_str);
                 let data = data::restore(&data.data.clone().unwrap_or_default(), exact);
                 let text = data.to_string();
-                if self.take(text.len()) {
+                if self.take(text.len() + escaped(&text)) {
                     self.content.push(ContentBlock::text(text));
                     json!({"type": "data", "data": data})
                 } else {
@@ -284,9 +313,12 @@ impl<'a> Page<'a> {
             Content::RawPart(raw) => {
                 let mut json = json!({"type": "file", "size": raw.data.len()});
                 put(&mut json, "name", &raw.filename);
-                if raw.data.len() <= self.files {
-                    self.files -= raw.data.len();
-                    self.content.push(file(&raw.data, &part.media_type, place));
+                let (file, cost) = match raw.data.len() {
+                    bytes if bytes <= self.room => file(&raw.data, &part.media_type, place),
+                    bytes => (ContentBlock::text(""), bytes),
+                };
+                if self.take(cost) {
+                    self.content.push(file);
                 } else {
                     let what = format!("file {:?}", short(&raw.filename));
                     let note = self.too_large(&what, raw.data.len());
@@ -320,10 +352,17 @@ impl<'a> Page<'a> {
         Some(json)
     }
 
-    /// As much of a text as there is room for.
+    /// As much of a text as there is room for, which is there as text and as JSON.
     fn cut(&mut self, text: &str) -> Cut {
-        let shown = text.floor_char_boundary(self.text);
-        self.text -= shown;
+        let mut shown = 0;
+        for letter in text.chars() {
+            let cost = 2 * escaped_letter(letter);
+            if cost > self.room {
+                break;
+            }
+            self.room -= cost;
+            shown += letter.len_utf8();
+        }
         let left_out = (shown < text.len()).then(|| {
             format!(
                 "cut: these are the first {shown} of {} bytes; {}",
@@ -337,11 +376,11 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Whether there is room for so much text.
+    /// Takes so much room, if there is that.
     fn take(&mut self, bytes: usize) -> bool {
-        let fits = bytes <= self.text;
+        let fits = bytes <= self.room;
         if fits {
-            self.text -= bytes;
+            self.room -= bytes;
         }
         fits
     }
@@ -359,26 +398,40 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A file, as what its media type says it is.
-fn file(bytes: &[u8], media_type: &str, place: String) -> ContentBlock {
+/// A file, as what its media type says it is, and how many bytes that has.
+fn file(bytes: &[u8], media_type: &str, place: String) -> (ContentBlock, usize) {
     let media_type = short(media_type);
-    if media_type.starts_with("image/") {
-        return ContentBlock::image(STANDARD.encode(bytes), media_type);
-    }
-    if media_type.starts_with("audio/") {
-        return ContentBlock::audio(STANDARD.encode(bytes), media_type);
-    }
     let is_text = media_type.starts_with("text/") || media_type == "application/json";
-    let content = match std::str::from_utf8(bytes) {
-        Ok(text) if is_text => ResourceContents::text(text, place),
-        _ => ResourceContents::blob(STANDARD.encode(bytes), place),
-    };
-    let usual = if media_type.is_empty() {
-        "application/octet-stream".to_owned()
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && is_text
+    {
+        let content = ResourceContents::text(text, place).with_mime_type(media_type);
+        return (ContentBlock::resource(content), escaped(text));
+    }
+    let base64 = STANDARD.encode(bytes);
+    let cost = base64.len();
+    let block = if media_type.starts_with("image/") {
+        ContentBlock::image(base64, media_type)
+    } else if media_type.starts_with("audio/") {
+        ContentBlock::audio(base64, media_type)
     } else {
-        media_type
+        let usual = if media_type.is_empty() {
+            "application/octet-stream".to_owned()
+        } else {
+            media_type
+        };
+        ContentBlock::resource(ResourceContents::blob(base64, place).with_mime_type(usual))
     };
-    ContentBlock::resource(content.with_mime_type(usual))
+    (block, cost)
+}
+
+/// What a file is called.
+fn filename(part: &Part) -> &str {
+    match &part.content {
+        Some(Content::RawPart(raw)) => &raw.filename,
+        Some(Content::UrlPart(link)) => &link.filename,
+        _ => "",
+    }
 }
 
 /// A field that is left out when it says nothing.
@@ -390,8 +443,13 @@ fn put(json: &mut Value, name: &str, text: &str) {
 
 /// What an agent calls something, and not more.
 fn short(text: &str) -> String {
+    clipped(text, NAME)
+}
+
+/// At most so many characters; an ellipsis stands for more.
+fn clipped(text: &str, most: usize) -> String {
     let mut letters = text.chars();
-    let mut short: String = letters.by_ref().take(NAME).collect();
+    let mut short: String = letters.by_ref().take(most).collect();
     if letters.next().is_some() {
         short.push('…');
     }

@@ -169,12 +169,12 @@ impl ToolName {
                 json!({"agents": list(&result(
                     json!({"peer_id": string(), "name": string(), "description": string(), "skills": list(&skill())}),
                     &["peer_id", "name", "skills"],
-                )), "left_out": {"type": "string", "description": "What is not here, and why"}}),
+                )), "left_out": left_out()}),
                 &["agents"],
             ),
             Self::GetAgentCard => result(
                 json!({"peer_id": string(), "name": string(), "description": string(), "version": string(),
-                    "skills": list(&skill())}),
+                    "skills": list(&skill()), "left_out": left_out()}),
                 &["name", "skills"],
             ),
             Self::AskAgent | Self::GetTask | Self::ReplyToTask | Self::CancelTask => result(
@@ -194,13 +194,13 @@ impl ToolName {
                                 "name": string(),
                                 "media_type": string(),
                                 "size": {"type": "integer"},
-                                "left_out": {"type": "string", "description": "What of it is not here, and why"},
+                                "left_out": left_out(),
                             }),
                             &["type"],
                         ))}),
                         &["parts"],
                     )),
-                    "left_out": {"type": "string", "description": "What else is not here, and why"},
+                    "left_out": left_out(),
                 }),
                 &["task_id", "state", "results"],
             ),
@@ -290,6 +290,10 @@ fn wait(default: u64) -> Value {
 
 fn task_id() -> Value {
     text(MAX_ID, "The task_id that ask_agent returned")
+}
+
+fn left_out() -> Value {
+    json!({"type": "string", "description": "What is not here, and why"})
 }
 
 fn string() -> Value {

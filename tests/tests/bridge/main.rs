@@ -1,4 +1,4 @@
-//! HTTP clients of A2A before a bridge, agents behind another node. One file per matter; real processes, and an HTTP
+//! HTTP clients of A2A before a bridge, and of MCP beside it, agents behind another node. One file per matter; real processes, and an HTTP
 //! client that hides nothing.
 
 #![allow(
@@ -17,6 +17,7 @@ mod hostile;
 mod issuer;
 mod life;
 mod load;
+mod mcp;
 mod more;
 mod old;
 mod push;

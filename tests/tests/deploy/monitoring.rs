@@ -10,7 +10,7 @@ use agentanycast_tests::{
     lacking,
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -191,7 +191,7 @@ async fn every_expression_finds_its_figures() {
     let relay = Relay::builder().start().await;
     let through = |daemon: Builder| daemon.metrics().bootstrap(relay.addresses[0].clone());
     let pair = Pair::of(
-        through(Daemon::builder().listen([Transport::Tcp.listen()])),
+        through(Daemon::builder().listen([Transport::Tcp.listen()]).mcp()),
         through(Daemon::builder().listen([Transport::Tcp.listen()])),
     )
     .await;
@@ -204,6 +204,14 @@ async fn every_expression_finds_its_figures() {
         .await
         .unwrap();
     completed(&task).await;
+    let listed = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "list_tasks", "arguments": {}}});
+    let mcp = Client::new(format!("http://{}", pair.alice.mcp()));
+    mcp.header("accept", "application/json, text/event-stream")
+        .events(http::Method::POST, "/mcp", &listed)
+        .await
+        .event()
+        .await;
     let question = DiscoverBySkillRequest {
         skill_id: "watch".to_owned(),
         ..DiscoverBySkillRequest::default()

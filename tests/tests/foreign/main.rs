@@ -1,9 +1,9 @@
 //! Clients and peers that we did not write, as they are published: the Python and the TypeScript SDK on our
 //! daemon, js-libp2p against our wire protocol, the published descriptors against our own, the official
-//! A2A SDKs before our bridge, and as agents that our daemon calls.
+//! A2A SDKs before our bridge, and as agents that our daemon calls, the official MCP SDK as client of our tools.
 //!
 //! Needs what `tests/foreign/setup` makes, or what `AGENTANYCAST_TEST_PYTHON`, `AGENTANYCAST_TEST_A2A_1_0_PYTHON`,
-//! `AGENTANYCAST_TEST_A2A_0_3_PYTHON` (each the python of a venv), `AGENTANYCAST_TEST_RUST_A2A` and
+//! `AGENTANYCAST_TEST_A2A_0_3_PYTHON`, `AGENTANYCAST_TEST_MCP_PYTHON` (each the python of a venv), `AGENTANYCAST_TEST_RUST_A2A` and
 //! `AGENTANYCAST_TEST_NODE_MODULES` name.
 
 #![allow(
@@ -21,6 +21,7 @@ mod descriptors;
 mod hostile;
 mod kills;
 mod libp2p;
+mod mcp;
 mod outbound;
 mod peer;
 mod python;

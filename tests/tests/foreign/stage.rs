@@ -39,6 +39,11 @@ pub(crate) fn a2a_python(version: &str) -> PathBuf {
     )
 }
 
+/// The Python of the venv with the official MCP SDK.
+pub(crate) fn mcp_python() -> PathBuf {
+    named("AGENTANYCAST_TEST_MCP_PYTHON", scripts().join("mcp/.venv/bin/python"))
+}
+
 /// The client on the A2A project's Rust crate.
 pub(crate) fn rust_a2a() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust-a2a/target/debug/rust-a2a");

@@ -13,21 +13,10 @@ use agentanycast_tests::{
 use http::StatusCode;
 use serde_json::json;
 
-/// A figure by its name and labels as they are written.
-async fn figure(daemon: &Daemon, series: &str) -> Option<f64> {
-    let (status, text) = daemon.metrics().text("/metrics").await;
-    assert_eq!(status, StatusCode::OK);
-    assert!(text.ends_with("# EOF\n"), "{text}");
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
-    Some(line.parse().unwrap())
-}
-
 async fn figures(daemon: &Daemon, expected: &[(&str, f64)]) {
     for (series, value) in expected {
         eventually(&format!("{series} is {value}"), || async {
-            (figure(daemon, series).await == Some(*value)).then_some(())
+            (daemon.figure(series).await == Some(*value)).then_some(())
         })
         .await;
     }
@@ -110,7 +99,7 @@ async fn figures_tell_what_became_of_tasks() {
         built.contains("version=\"") && built.contains("revision=\""),
         "{built}"
     );
-    let barriers = figure(&pair.alice, "agentanycast_store_barrier_seconds_count").await;
+    let barriers = pair.alice.figure("agentanycast_store_barrier_seconds_count").await;
     assert!(barriers.is_some_and(|count| count >= 3.0), "{barriers:?}");
 
     drop(agent);

@@ -1,1 +1,130 @@
+use serde_json::{Value, json};
 
+use super::*;
+use crate::{
+    gateway::fake::FakeGateway,
+    mcp::{call, tools::ToolName},
+};
+
+fn tools() -> Tools {
+    Tools::new(
+        Arc::new(FakeGateway::default()),
+        Duration::from_secs(10),
+        Arc::default(),
+    )
+}
+
+fn caller(name: &str) -> Caller {
+    Caller {
+        name: Some(name.to_owned()),
+        is_known: true,
+        trace: Vec::new(),
+    }
+}
+
+async fn made(tools: &Tools, caller: &Caller, tool: ToolName, arguments: Value) -> (Outcome, Value) {
+    let call = call::read(tool, arguments.as_object().cloned().unwrap()).unwrap();
+    let done = tools.carry_out(caller, call, Waiting::default()).await;
+    (done.outcome, serde_json::to_value(&done.shown).unwrap())
+}
+
+#[tokio::test]
+async fn a_question_is_answered() {
+    let (tools, alice) = (tools(), caller("alice"));
+    let ask = json!({"message": "ask", "skill": "echo"});
+    let (outcome, asked) = made(&tools, &alice, ToolName::AskAgent, ask).await;
+    let asked = &asked["structuredContent"];
+    assert_eq!((outcome, &asked["state"]), (Outcome::Ok, &json!("input_required")));
+    let id = &asked["task_id"];
+    let reply = json!({"task_id": id, "message": "this"});
+    let (outcome, replied) = made(&tools, &alice, ToolName::ReplyToTask, reply.clone()).await;
+    assert_eq!(outcome, Outcome::Ok);
+    assert_eq!(replied["structuredContent"]["results"][0]["parts"][0]["text"], "this");
+    let (outcome, again) = made(&tools, &alice, ToolName::ReplyToTask, reply).await;
+    assert_eq!((outcome, &again["isError"]), (Outcome::Refused, &json!(true)));
+    let (outcome, canceled) = made(&tools, &alice, ToolName::CancelTask, json!({ "task_id": id })).await;
+    assert_eq!(outcome, Outcome::Refused, "{canceled}");
+}
+
+#[tokio::test]
+async fn a_caller_sees_its_own_tasks_alone() {
+    let tools = tools();
+    let callers = [caller("alice"), caller("bob"), Caller::local()];
+    let mut ids = Vec::new();
+    for caller in &callers {
+        let ask = json!({"message": "hi", "skill": "echo"});
+        let (_, asked) = made(&tools, caller, ToolName::AskAgent, ask).await;
+        ids.push(asked["structuredContent"]["task_id"].clone());
+    }
+    for (at, caller) in callers.iter().enumerate() {
+        let (_, listed) = made(&tools, caller, ToolName::ListTasks, json!({})).await;
+        let listed = listed["structuredContent"]["tasks"].as_array().unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0]["task_id"], ids[at]);
+        for (other, id) in ids.iter().enumerate() {
+            for tool in [ToolName::GetTask, ToolName::CancelTask] {
+                let (outcome, shown) = made(&tools, caller, tool, json!({ "task_id": id })).await;
+                let is_hidden = shown["content"][0]["text"].as_str().unwrap().contains("no task");
+                assert_eq!(is_hidden, at != other, "{shown}");
+                assert!(at == other || outcome == Outcome::Refused);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_nodes_credentials_are_not_for_nobody() {
+    let tools = tools();
+    let anonymous = Caller {
+        is_known: false,
+        ..caller("anonymous")
+    };
+    let ask = json!({"message": "hi", "url": "https://agent.example"});
+    let (outcome, shown) = made(&tools, &anonymous, ToolName::AskAgent, ask.clone()).await;
+    assert_eq!(outcome, Outcome::Refused, "{shown}");
+    for known in [caller("alice"), Caller::local()] {
+        let (outcome, shown) = made(&tools, &known, ToolName::AskAgent, ask.clone()).await;
+        assert_eq!(outcome, Outcome::Ok, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn agents_are_found_and_shown() {
+    let (tools, alice) = (tools(), caller("alice"));
+    let (_, found) = made(&tools, &alice, ToolName::DiscoverAgents, json!({"skill": "echo"})).await;
+    assert_eq!(found["structuredContent"]["agents"][0]["skills"][0]["id"], "echo");
+    let (_, own) = made(&tools, &alice, ToolName::GetAgentCard, json!({})).await;
+    assert_eq!(own["structuredContent"]["name"], "Fake");
+    let (outcome, shown) = made(&tools, &alice, ToolName::GetAgentCard, json!({"agent": "x"})).await;
+    assert_eq!(outcome, Outcome::Refused);
+    assert_eq!(shown["content"][0]["text"], "no such peer");
+}
+
+#[tokio::test]
+async fn the_trace_goes_with_the_task() {
+    let gateway = FakeGateway::default();
+    let tools = Tools::new(Arc::new(gateway.clone()), Duration::from_secs(1), Arc::default());
+    let alice = Caller {
+        trace: vec![("traceparent", "00-x".to_owned())],
+        ..caller("alice")
+    };
+    let ask = json!({"message": "hi", "skill": "echo"});
+    let (_, asked) = made(&tools, &alice, ToolName::AskAgent, ask).await;
+    let id = asked["structuredContent"]["task_id"].as_str().unwrap();
+    let task = gateway.task(id).snapshot().await.unwrap();
+    assert_eq!(task.metadata["traceparent"], "00-x");
+    assert_eq!(task.metadata[CALLER], "alice");
+}
+
+#[tokio::test]
+async fn whoever_gives_up_is_not_answered() {
+    let tools = tools();
+    let waiting = Waiting::default();
+    waiting.over.cancel();
+    let arguments = json!({"message": "hi", "skill": "echo"});
+    let call = call::read(ToolName::AskAgent, arguments.as_object().cloned().unwrap()).unwrap();
+    let done = tools.carry_out(&caller("alice"), call, waiting).await;
+    assert_eq!(done.outcome, Outcome::Cancelled);
+    let (_, listed) = made(&tools, &caller("alice"), ToolName::ListTasks, json!({})).await;
+    assert_eq!(listed["structuredContent"]["total"], 1, "the task goes on");
+}

@@ -1,0 +1,314 @@
+//! MCP over HTTP in a daemon, and on standard input and output before one: agents of another node as tools.
+
+use std::{fs, process::Stdio};
+
+use agentanycast::TaskFilter;
+use agentanycast_tests::{
+    Daemon, Pair, Transport, agent::Agent, command, eventually, http::Client, within,
+};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use crate::scene::talk;
+
+/// Two connected daemons: the agent is on the first, MCP in the second.
+struct Scene {
+    pair: Pair,
+    _agent: Agent,
+}
+
+impl Scene {
+    async fn new(args: &[&str]) -> Self {
+        let daemon = || Daemon::builder().listen([Transport::Tcp.listen()]);
+        let pair = Pair::of(daemon(), daemon().mcp().metrics().args(args)).await;
+        let agent = Agent::serve(&pair.alice.node_named("Alice").await, talk);
+        Self { pair, _agent: agent }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(format!("http://{}", self.pair.bob.mcp()))
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2025-06-18")
+    }
+
+    /// Arguments that tell the agent something.
+    fn tell(&self, message: &str) -> Value {
+        json!({"agent": self.pair.alice.peer_id().to_string(), "message": message})
+    }
+
+    /// How many calls of a tool ended so.
+    async fn counted(&self, tool: &str, status: &str) -> f64 {
+        let series = format!("agentanycast_mcp_tool_calls_total{{tool=\"{tool}\",status=\"{status}\"}}");
+        self.pair.bob.figure(&series).await.unwrap_or_default()
+    }
+}
+
+fn call(tool: &str, arguments: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+}
+
+/// A call of a tool: what came of it.
+async fn called(client: &Client, tool: &str, arguments: Value) -> Value {
+    let mut events = client.events(Method::POST, "/mcp", &call(tool, &arguments)).await;
+    let mut answer = events.event().await;
+    assert_eq!(answer["id"], 7, "{answer}");
+    answer["result"].take()
+}
+
+#[tokio::test]
+async fn agents_are_tools() {
+    let scene = Scene::new(&[]).await;
+    let client = scene.client();
+    let me = scene.pair.alice.peer_id().to_string();
+    let card = called(&client, "get_agent_card", json!({ "agent": me })).await;
+    assert_eq!(card["structuredContent"]["name"], "Alice", "{card}");
+
+    let done = called(&client, "ask_agent", scene.tell("echo hello")).await;
+    let shown = &done["structuredContent"];
+    assert_eq!((&shown["state"], &shown["agent"]), (&json!("completed"), &json!(me)), "{done}");
+    assert_eq!(shown["results"][1]["parts"][0]["text"], "hello");
+
+    let failed = called(&client, "ask_agent", scene.tell("fail no such thing")).await;
+    assert_eq!(failed["isError"], true);
+    assert!(failed["content"][0]["text"].as_str().unwrap().contains("no such thing"), "{failed}");
+
+    let asked = called(&client, "ask_agent", scene.tell("ask me")).await;
+    let asked = &asked["structuredContent"];
+    assert_eq!((&asked["state"], &asked["message"]), (&json!("input_required"), &json!("Which one?")));
+    let answer = json!({"task_id": asked["task_id"], "message": "this one"});
+    let answered = called(&client, "reply_to_task", answer).await;
+    let answered = &answered["structuredContent"];
+    assert_eq!(answered["results"][0]["parts"][0]["text"], "You said this one", "{answered}");
+
+    let mut tell = scene.tell("wait");
+    tell["wait_seconds"] = 0.into();
+    let begun = called(&client, "ask_agent", tell).await;
+    let id = &begun["structuredContent"]["task_id"];
+    eventually("the agent has begun", || async {
+        let task = called(&client, "get_task", json!({"task_id": id, "wait_seconds": 0})).await;
+        (task["structuredContent"]["state"] == "working").then_some(())
+    })
+    .await;
+    let soon = called(&client, "get_task", json!({"task_id": id, "wait_seconds": 1})).await;
+    assert_eq!(soon["structuredContent"]["state"], "working", "it goes on");
+    let ended = called(&client, "cancel_task", json!({ "task_id": id })).await;
+    assert_eq!(ended["structuredContent"]["state"], "canceled", "{ended}");
+
+    let page = called(&client, "list_tasks", json!({"limit": 3})).await;
+    let page = &page["structuredContent"];
+    assert_eq!((page["tasks"].as_array().unwrap().len(), &page["total"]), (3, &json!(4)));
+    assert_eq!(&page["tasks"][0]["task_id"], id);
+    let rest = called(&client, "list_tasks", json!({"after": page["next"]})).await;
+    assert_eq!(rest["structuredContent"]["tasks"].as_array().unwrap().len(), 1);
+
+    for (status, count) in [("ok", 3.0), ("task_failed", 1.0)] {
+        assert_eq!(scene.counted("ask_agent", status).await, count, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn progress_is_told_before_the_result() {
+    let scene = Scene::new(&[]).await;
+    let mut message = call("ask_agent", &scene.tell("steps"));
+    message["params"]["_meta"] = json!({"progressToken": "p"});
+    let mut events = scene.client().events(Method::POST, "/mcp", &message).await;
+    let (mut told, mut last) = (Vec::new(), 0.0);
+    let result = loop {
+        let event = events.event().await;
+        if event["method"] != "notifications/progress" {
+            break event["result"].clone();
+        }
+        let params = &event["params"];
+        assert_eq!(params["progressToken"], "p");
+        assert!(params["progress"].as_f64().unwrap() > last, "it grows: {event}");
+        last = params["progress"].as_f64().unwrap();
+        told.push(params["message"].as_str().unwrap().to_owned());
+    };
+    assert!(told.iter().any(|said| said.starts_with("working: step")), "{told:?}");
+    assert_eq!(result["structuredContent"]["message"], "That was all.");
+}
+
+#[tokio::test]
+async fn whoever_goes_away_stops_waiting_and_the_task_goes_on() {
+    let scene = Scene::new(&[]).await;
+    let client = scene.client();
+    let mut message = call("ask_agent", &scene.tell("wait"));
+    message["params"]["_meta"] = json!({"progressToken": 1});
+    let mut events = client.events(Method::POST, "/mcp", &message).await;
+    events.event().await;
+    drop(events);
+    eventually("the wait is over", || async {
+        (scene.counted("ask_agent", "cancelled").await == 1.0).then_some(())
+    })
+    .await;
+    let listed = called(&client, "list_tasks", json!({})).await;
+    let task = &listed["structuredContent"]["tasks"][0];
+    assert!(["submitted", "working"].contains(&task["state"].as_str().unwrap()), "{task}");
+}
+
+#[tokio::test]
+async fn callers_are_told_apart_and_others_kept_out() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = home.path().join("tokens");
+    fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
+    let tokens = format!("--bridge-tokens-file={}", tokens.display());
+    let scene = Scene::new(&[&tokens]).await;
+    let [alice, bob] = ["aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"].map(|token| scene.client().token(token));
+    let begun = called(&alice, "ask_agent", scene.tell("echo hello")).await;
+    let id = &begun["structuredContent"]["task_id"];
+    for tool in ["get_task", "cancel_task"] {
+        let refused = called(&bob, tool, json!({ "task_id": id })).await;
+        assert_eq!(refused["isError"], true, "{refused}");
+        assert!(refused["content"][0]["text"].as_str().unwrap().contains("there is no task"));
+    }
+    let refused = called(&bob, "reply_to_task", json!({"task_id": id, "message": "x"})).await;
+    assert_eq!(refused["isError"], true);
+    let listed = called(&bob, "list_tasks", json!({})).await;
+    assert_eq!(listed["structuredContent"]["total"], 0);
+    assert_eq!(called(&alice, "list_tasks", json!({})).await["structuredContent"]["total"], 1);
+
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    for client in [scene.client(), scene.client().token("cccccccccccccccc")] {
+        let answer = client.post("/mcp", &ping).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        assert!(answer.headers["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
+        assert!(answer.body["error"]["message"].is_string(), "{}", answer.body);
+    }
+    let page = alice.clone().header("origin", "https://evil.example");
+    assert_eq!(page.post("/mcp", &ping).await.status, StatusCode::FORBIDDEN);
+
+    // The policy knows the caller; the agent's node does not.
+    let node = scene.pair.bob.node().await;
+    let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
+    assert_eq!(tasks[0].metadata["a2a.caller"], "alice");
+    let theirs = scene.pair.alice.node().await;
+    let theirs = theirs.tasks(&TaskFilter::default()).await.unwrap();
+    assert!(!theirs[0].metadata.contains_key("a2a.caller"), "{:?}", theirs[0].metadata);
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_before_it_is_kept() {
+    let scene = Scene::new(&["--bridge-max-body=1MiB"]).await;
+    let client = scene.client();
+    let large = call("ask_agent", &scene.tell(&"x".repeat(1 << 20)));
+    let answer = client.post("/mcp", &large).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.body["error"]["message"].as_str().unwrap().contains("1048576"), "{}", answer.body);
+    let control = call("get_task", &json!({"task_id": "x".repeat(100_000)}));
+    assert_eq!(client.post("/mcp", &control).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let unknown = call("format_disk", &json!({}));
+    let mut events = client.events(Method::POST, "/mcp", &unknown).await;
+    assert_eq!(events.event().await["error"]["code"], -32602);
+    assert_eq!(scene.counted("unknown", "refused").await, 1.0);
+}
+
+/// A process that speaks MCP on its standard input and output.
+struct Piped {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Piped {
+    async fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut piped = Self {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+        };
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+        let told = piped.asked(&hello).await;
+        assert_eq!(told["result"]["serverInfo"]["name"], "agentanycast", "{told}");
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        piped.say(&ready).await;
+        piped
+    }
+
+    async fn say(&mut self, message: &Value) {
+        let line = format!("{message}\n");
+        self.input.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Value {
+        let line = within("a line comes", self.output.next_line()).await.unwrap();
+        serde_json::from_str(&line.expect("the output goes on")).expect("nothing but MCP is on standard output")
+    }
+
+    async fn asked(&mut self, message: &Value) -> Value {
+        self.say(message).await;
+        self.next().await
+    }
+
+    /// Closes its input, and checks that it ends well.
+    async fn end(mut self) {
+        self.input = None;
+        let status = within("it ends with its input", self.child.wait()).await.unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_command_serves_a_desktop_client() {
+    let scene = Scene::new(&[]).await;
+    let mut command = Command::new(command::program());
+    command.args(["--daemon", scene.pair.bob.grpc(), "mcp"]).env_clear();
+    let mut client = Piped::start(command).await;
+    let done = client.asked(&call("ask_agent", &scene.tell("echo hello"))).await;
+    let shown = &done["result"]["structuredContent"];
+    assert_eq!(shown["results"][1]["parts"][0]["text"], "hello", "{done}");
+    // Who uses the daemon itself is no caller of a bridge.
+    let node = scene.pair.bob.node().await;
+    let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
+    assert!(!tasks[0].metadata.contains_key("a2a.caller"));
+    let over_http = called(&scene.client(), "list_tasks", json!({})).await;
+    assert_eq!(over_http["structuredContent"]["total"], 0, "callers over HTTP do not see it");
+
+    // A call that is cancelled is not answered, and its task goes on.
+    client.say(&call("ask_agent", &scene.tell("wait"))).await;
+    eventually("the task has begun", || async {
+        (node.tasks(&TaskFilter::default()).await.unwrap().len() == 2).then_some(())
+    })
+    .await;
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    client.say(&cancelled).await;
+    let mut list = call("list_tasks", &json!({}));
+    list["id"] = 8.into();
+    let listed = client.asked(&list).await;
+    assert_eq!((&listed["id"], &listed["result"]["structuredContent"]["total"]), (&json!(8), &json!(2)));
+    client.end().await;
+}
+
+#[tokio::test]
+async fn without_a_daemon_the_command_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().display().to_string();
+    let said = tokio::task::spawn_blocking(move || command::anycast(["--home", &path, "mcp"]))
+        .await
+        .unwrap();
+    assert_eq!(said.status.code(), Some(3), "{}", said.said);
+    assert!(said.said.contains("start one with"), "{}", said.said);
+}
+
+#[tokio::test]
+async fn a_daemon_serves_who_started_it_and_ends_with_it() {
+    let command = Daemon::builder()
+        .listen([Transport::Tcp.listen()])
+        .args(["--mcp"])
+        .command();
+    let mut client = Piped::start(command).await;
+    let listed = client.asked(&call("list_tasks", &json!({}))).await;
+    assert_eq!(listed["result"]["structuredContent"]["total"], 0, "{listed}");
+    client.end().await;
+}
