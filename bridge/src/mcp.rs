@@ -17,7 +17,7 @@ pub(crate) mod tools;
 
 pub(crate) use mesh::Caller;
 pub use mesh::Tools;
-pub(crate) use server::{Asked, Guest};
 pub use server::Server;
+pub(crate) use server::{Asked, Guest};
 pub use stdio::serve as serve_stdio;
 pub use tally::ToolCalls;

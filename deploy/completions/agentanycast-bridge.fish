@@ -1,5 +1,6 @@
 complete -c agentanycast-bridge -l config -d 'Configuration in TOML' -r
 complete -c agentanycast-bridge -l daemon -d 'The daemon, unix://PATH or tcp://HOST:PORT [default: "unix://~/.agentanycast/daemon.sock"]' -r
+complete -c agentanycast-bridge -l mcp-listen -d 'Where MCP clients connect over HTTP, HOST:PORT; who may call is as for A2A' -r
 complete -c agentanycast-bridge -l log-level -d 'error, warn, info, debug or trace [default: "info"]' -r
 complete -c agentanycast-bridge -l log-format -d 'json or text [default: "json"]' -r
 complete -c agentanycast-bridge -l listen -d 'Where HTTP clients of A2A connect, HOST:PORT [default: "127.0.0.1:8090"]' -r

@@ -1,26 +1,14 @@
 //! The node as a process: wiring and order. Up: store, engine, network (whose events the engine
 //! already awaits), gRPC, the bridge. Down in reverse: no new requests and calls, drain the engine, let the network go.
 
+mod fronts;
 mod grpc;
 mod parts;
 
-use std::{
-    ffi::OsString,
-    io,
-    net::SocketAddr,
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
-use agentanycast_bridge::{
-    Bridge, Mcp,
-    http::Requests,
-    mcp::{self, ToolCalls, Tools},
-};
 use agentanycast_identity as identity;
 use agentanycast_program::process;
-use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -33,8 +21,9 @@ use crate::{
     names, net, outbound,
     policy::audit::Audit,
     reload::{Health, Reload},
-    telemetry::{self, Face},
+    telemetry::{self, Counted, Face},
 };
+use fronts::Fronts;
 
 /// Events of the network that wait for the engine.
 const EVENTS: usize = 1024;
@@ -80,17 +69,12 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut node = Node::start(&config, args).await?;
-    let served = match node.stdio.take() {
-        // Standard output is for MCP alone.
-        Some(tools) => {
-            node.announce(io::stderr())?;
-            mcp::serve_stdio(tools, CancellationToken::new()).left_future()
-        }
-        None => {
-            node.announce(io::stdout())?;
-            std::future::pending().right_future()
-        }
-    };
+    if node.fronts.take_stdout() {
+        node.announce(io::stderr())?;
+    } else {
+        node.announce(io::stdout())?;
+    }
+    let served = node.fronts.stdio();
     let mut outcome = Ok(());
     tokio::select! {
         () = stop.asked() => {}
@@ -121,10 +105,7 @@ struct Node {
     face: tokio::task::JoinHandle<()>,
     traces_stop: CancellationToken,
     traces: tokio::task::JoinHandle<()>,
-    bridge: Option<Bridge>,
-    mcp: Option<Mcp>,
-    /// What is served on standard input and output, until it is.
-    stdio: Option<Arc<Tools>>,
+    fronts: Fronts,
 }
 
 impl Node {
@@ -173,15 +154,14 @@ impl Node {
         listener
             .connections()
             .on_closed(move |connection| agents.caller_gone(connection.0));
-        let requests = Arc::<Requests>::default();
-        let tool_calls = Arc::<ToolCalls>::default();
+        let counted = Counted::default();
         let face_stop = CancellationToken::new();
         let face = Face::new(
             engine.clone(),
             net.clone(),
             anycast.clone(),
             health.clone(),
-            (Arc::clone(&requests), Arc::clone(&tool_calls)),
+            counted.clone(),
         );
         let shown = telemetry::bind(&config.metrics).await;
         let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
@@ -199,25 +179,7 @@ impl Node {
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
         let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));
-        let bridge = match &config.bridge {
-            config::Bridge {
-                enabled: true, front, ..
-            } => {
-                let gateway = Arc::clone(&gateway) as _;
-                Some(Bridge::start(front, gateway, Some(keypair), Arc::clone(&requests)).await?)
-            }
-            _ => None,
-        };
-        let mcp = if config.mcp.enabled {
-            let gateway = Arc::clone(&gateway) as _;
-            Some(Mcp::start(&config.mcp_front(), gateway, Arc::clone(&tool_calls)).await?)
-        } else {
-            None
-        };
-        let stdio = config.mcp.stdio.then(|| {
-            let patience = config.bridge.front.wait_limit;
-            Arc::new(Tools::new(gateway, patience, tool_calls))
-        });
+        let fronts = Fronts::start(config, gateway, keypair, counted).await?;
         let server = grpc::serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,
@@ -236,9 +198,7 @@ impl Node {
             face,
             traces_stop,
             traces: traces.task,
-            bridge,
-            mcp,
-            stdio,
+            fronts,
         })
     }
 
@@ -255,13 +215,7 @@ impl Node {
             writeln!(out, "METRICS_ADDR={address}")?;
             out.flush()?;
         }
-        if let Some(bridge) = &self.bridge {
-            bridge.announce(&mut out)?;
-        }
-        match &self.mcp {
-            Some(mcp) => mcp.announce(&mut out),
-            None => Ok(()),
-        }
+        self.fronts.announce(&mut out)
     }
 
     /// Returns when a part has ended that nobody has stopped: without it the daemon would look alive and
@@ -272,24 +226,12 @@ impl Node {
             _ = &mut self.net_task => "network",
             _ = &mut self.outbound => "outbound bridge",
             _ = &mut self.server => "gRPC server",
-            () = ended(self.bridge.as_mut().map(Bridge::ended_by_itself)) => "bridge",
-            () = ended(self.mcp.as_mut().map(Mcp::ended_by_itself)) => "MCP server",
+            front = self.fronts.ended_by_itself() => front,
         }
     }
 
     async fn stop(self) {
-        tokio::join!(
-            async {
-                if let Some(bridge) = self.bridge {
-                    bridge.stop().await;
-                }
-            },
-            async {
-                if let Some(mcp) = self.mcp {
-                    mcp.stop().await;
-                }
-            },
-        );
+        self.fronts.stop().await;
         self.server_stop.cancel();
         self.anycast_stop.cancel();
         self.outbound_stop.cancel();
@@ -305,14 +247,6 @@ impl Node {
         self.traces_stop.cancel();
         let _ = self.face.await;
         let _ = self.traces.await;
-    }
-}
-
-/// Returns when a part has ended; never without one.
-async fn ended(part: Option<impl Future<Output = ()>>) {
-    match part {
-        Some(part) => part.await,
-        None => std::future::pending().await,
     }
 }
 

@@ -3,4 +3,5 @@
 mod face;
 mod figures;
 
+pub(crate) use face::Counted;
 pub use face::{Face, bind, serve};

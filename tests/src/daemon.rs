@@ -454,7 +454,10 @@ impl Daemon {
     /// When it shows none.
     pub async fn figure(&self, series: &str) -> Option<f64> {
         let (status, text) = self.metrics().text("/metrics").await;
-        assert!(status.is_success() && text.ends_with("# EOF\n"), "{status} {text}");
+        assert!(
+            status.is_success() && text.ends_with("# EOF\n"),
+            "{status} {text}"
+        );
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;

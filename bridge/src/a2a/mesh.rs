@@ -287,7 +287,10 @@ impl Handler for Mesh {
             Target::Own => self.own_card().await,
             Target::Peer(peer) => self.gateway.card(peer).await,
             Target::Skill(skill) => {
-                let found = self.gateway.discover(skill, &BTreeMap::new(), ASKED_FOR_SKILL).await?;
+                let found = self
+                    .gateway
+                    .discover(skill, &BTreeMap::new(), ASKED_FOR_SKILL)
+                    .await?;
                 if found.is_empty() {
                     let text = format!("no agent has the skill {}", shorten(skill));
                     return Err(A2aError::new(Reason::AgentNotFound, text));

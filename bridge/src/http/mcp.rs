@@ -134,7 +134,8 @@ async fn answer(front: &Shared, request: Request) -> Response {
         return failed(StatusCode::NOT_FOUND, INVALID_REQUEST, text);
     }
     if request.method() != Method::POST {
-        let text = "this path takes POST; there are no sessions, so there is no stream to GET and nothing to DELETE";
+        let text =
+            "this path takes POST; there are no sessions, so there is no stream to GET and nothing to DELETE";
         let mut response = failed(StatusCode::METHOD_NOT_ALLOWED, INVALID_REQUEST, text);
         let verbs = HeaderValue::from_static("POST");
         response.headers_mut().insert(header::ALLOW, verbs);
@@ -219,9 +220,8 @@ fn read(bytes: Vec<u8>, place: &Place) -> Result<Letter, Box<Response>> {
     let call = take_call(&mut message);
     let is_large = length > CONTROL;
     if is_large && !call.as_ref().is_some_and(|(tool, _)| tool.takes_message()) {
-        let text = format!(
-            "the body has {length} bytes; only ask_agent and reply_to_task take more than {CONTROL}"
-        );
+        let text =
+            format!("the body has {length} bytes; only ask_agent and reply_to_task take more than {CONTROL}");
         return Err(Box::new(failed(
             StatusCode::PAYLOAD_TOO_LARGE,
             INVALID_REQUEST,

@@ -55,7 +55,13 @@ async fn carry_out(
         Verb::POST => match params(
             version,
             method,
-            body::read(shared.config.max_body, &head.headers, content, head.extensions.get()).await?,
+            body::read(
+                shared.config.max_body,
+                &head.headers,
+                content,
+                head.extensions.get(),
+            )
+            .await?,
         )? {
             Value::Object(params) => params,
             Value::Null => Map::new(),

@@ -144,7 +144,10 @@ pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<Call
         }
         ToolName::GetTask => {
             let task = given.needed("task_id", MAX_ID)?;
-            (Call::Get(task, wait(&mut given, 0)?), &["task_id", "wait_seconds"])
+            (
+                Call::Get(task, wait(&mut given, 0)?),
+                &["task_id", "wait_seconds"],
+            )
         }
         ToolName::ReplyToTask => {
             let task = given.needed("task_id", MAX_ID)?;
@@ -192,10 +195,10 @@ fn message(given: &mut Arguments) -> Result<v1::Message, Wrong> {
     match given.any("data") {
         None => {}
         Some(value @ Value::Object(_)) => {
-            let (data, exact) = data::carry(&value).map_err(|deep| format!("data {deep}; give less deep JSON"))?;
+            let (data, exact) =
+                data::carry(&value).map_err(|deep| format!("data {deep}; give less deep JSON"))?;
             let mut data = part(Content::DataPart(DataPart { data: Some(data) }), String::new());
-            data.metadata
-                .extend(exact.map(|text| (EXACT.to_owned(), text)));
+            data.metadata.extend(exact.map(|text| (EXACT.to_owned(), text)));
             parts.push(data);
         }
         Some(other) => return Err(given.wrong("data", &other, "an object")),

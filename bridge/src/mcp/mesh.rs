@@ -96,7 +96,7 @@ pub(super) struct Waiting {
 /// What came of a call.
 pub(super) struct Done {
     pub(super) outcome: Outcome,
-    pub(super) shown: CallToolResult,
+    pub(super) shown: Box<CallToolResult>,
 }
 
 impl From<GatewayError> for Done {
@@ -112,34 +112,42 @@ impl From<GatewayError> for Done {
         };
         Self {
             outcome,
-            shown: shown::refused(error.to_string()),
+            shown: Box::new(shown::refused(error.to_string())),
         }
     }
 }
 
 impl Done {
     fn ok(shown: CallToolResult) -> Self {
-        let outcome = Outcome::Ok;
-        Self { outcome, shown }
+        Self {
+            outcome: Outcome::Ok,
+            shown: Box::new(shown),
+        }
     }
 
     fn task(task: &v1::Task) -> Self {
-        let outcome = if shown::is_failure(task) { Outcome::TaskFailed } else { Outcome::Ok };
-        let shown = shown::task(task);
+        let outcome = if shown::is_failure(task) {
+            Outcome::TaskFailed
+        } else {
+            Outcome::Ok
+        };
+        let shown = Box::new(shown::task(task));
         Self { outcome, shown }
     }
 
     pub(super) fn refused(text: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::Refused,
-            shown: shown::refused(text),
+            shown: Box::new(shown::refused(text)),
         }
     }
 
     fn over() -> Self {
         Self {
             outcome: Outcome::Cancelled,
-            shown: shown::refused("nobody waits for this call any more; its task, if it began one, goes on"),
+            shown: Box::new(shown::refused(
+                "nobody waits for this call any more; its task, if it began one, goes on",
+            )),
         }
     }
 }
@@ -336,7 +344,9 @@ impl Tools {
     async fn task(&self, caller: &Caller, id: &str) -> Result<(Arc<dyn TaskHandle>, v1::Task), Done> {
         let unknown = || {
             let id = shorten(id);
-            Done::refused(format!("there is no task {id} of yours; list_tasks shows those that there are"))
+            Done::refused(format!(
+                "there is no task {id} of yours; list_tasks shows those that there are"
+            ))
         };
         let handle = self.gateway.task(id);
         let task = match self.reads.of(caller.share(), &*handle).await {

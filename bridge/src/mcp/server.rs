@@ -138,6 +138,6 @@ impl ServerHandler for Server {
             Err(wrong) => Done::refused(wrong),
         };
         tally.count(Some(tool), done.outcome);
-        Ok(done.shown.into())
+        Ok((*done.shown).into())
     }
 }

@@ -202,7 +202,13 @@ pub(super) fn task(task: &v1::Task) -> CallToolResult {
 /// What a model has to know first.
 fn summary(task: &v1::Task, said: &str) -> String {
     let id = &task.task_id;
-    let behind = |words: &str| if said.is_empty() { String::new() } else { format!("{words}{said}") };
+    let behind = |words: &str| {
+        if said.is_empty() {
+            String::new()
+        } else {
+            format!("{words}{said}")
+        }
+    };
     match task.status() {
         TaskStatus::Completed => format!("Task {id} is completed.{}", behind(" The agent says: ")),
         TaskStatus::Failed => format!("Task {id} failed{}", behind(": ")),
@@ -339,7 +345,11 @@ impl<'a> Page<'a> {
             }
             Content::UrlPart(link) => {
                 let Cut { text: url, left_out } = self.cut(&link.url);
-                let named = if link.filename.is_empty() { String::new() } else { format!(" ({})", short(&link.filename)) };
+                let named = if link.filename.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", short(&link.filename))
+                };
                 self.content
                     .push(ContentBlock::text(format!("Link{named}: {url}")));
                 let mut json = json!({"type": "link", "url": url});
@@ -386,7 +396,10 @@ impl<'a> Page<'a> {
     }
 
     fn too_large(&self, what: &str, bytes: usize) -> String {
-        format!("left out: {what} of {bytes} bytes, more than one answer holds; {}", self.elsewhere())
+        format!(
+            "left out: {what} of {bytes} bytes, more than one answer holds; {}",
+            self.elsewhere()
+        )
     }
 
     /// Says that something is not here, if it is not.

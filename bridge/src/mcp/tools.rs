@@ -81,12 +81,16 @@ impl ToolName {
 
     fn description(self) -> String {
         match self {
-            Self::DiscoverAgents => "Finds agents of the network that have a skill. Returns each agent's peer_id, which \
+            Self::DiscoverAgents => {
+                "Finds agents of the network that have a skill. Returns each agent's peer_id, which \
                 ask_agent and get_agent_card take as `agent`, with its name and skills."
-                .to_owned(),
-            Self::GetAgentCard => "Reads what an agent says of itself: name, description, and its skills with what they \
+                    .to_owned()
+            }
+            Self::GetAgentCard => {
+                "Reads what an agent says of itself: name, description, and its skills with what they \
                 take. Use it before ask_agent when it is not clear how to ask."
-                .to_owned(),
+                    .to_owned()
+            }
             Self::AskAgent => format!(
                 "Gives an agent a task and waits for its end, at most wait_seconds (default {DEFAULT_WAIT}). Say who is \
                  asked by exactly one of agent, skill and url. The result has the task's task_id and state. completed: \
@@ -94,14 +98,22 @@ impl ToolName {
                  submitted: it goes on; call get_task with the task_id. Each call begins a new task; do not call again \
                  to wait longer."
             ),
-            Self::GetTask => "Shows a task that ask_agent began: state, question, results. With wait_seconds it waits so \
+            Self::GetTask => {
+                "Shows a task that ask_agent began: state, question, results. With wait_seconds it waits so \
                 long for the task to end or to ask something."
-                .to_owned(),
-            Self::ReplyToTask => "Answers a task whose state is input_required, and waits as ask_agent does.".to_owned(),
-            Self::CancelTask => "Ends a task that has not ended. What its agent has done already stays done.".to_owned(),
-            Self::ListTasks => "Lists the tasks that you began, the newest change first, without their content. Give \
+                    .to_owned()
+            }
+            Self::ReplyToTask => {
+                "Answers a task whose state is input_required, and waits as ask_agent does.".to_owned()
+            }
+            Self::CancelTask => {
+                "Ends a task that has not ended. What its agent has done already stays done.".to_owned()
+            }
+            Self::ListTasks => {
+                "Lists the tasks that you began, the newest change first, without their content. Give \
                 `next` of a page as `after` to get the page behind it."
-                .to_owned(),
+                    .to_owned()
+            }
         }
     }
 
@@ -136,17 +148,24 @@ impl ToolName {
                 &[],
             ),
             Self::AskAgent => {
-                let mut schema = object(with_message(json!({
-                    "agent": text(MAX_ID, "Ask the agent with this peer id or did:key"),
-                    "skill": text(MAX_ID, "Ask any agent that has this skill"),
-                    "url": text(MAX_URL, "Ask the A2A agent at this URL, outside the network"),
-                    "context_id": text(MAX_ID, "The context_id of an earlier task, to go on with that conversation"),
-                    "wait_seconds": wait(DEFAULT_WAIT),
-                })), &["message"]);
-                schema["oneOf"] = json!([{"required": ["agent"]}, {"required": ["skill"]}, {"required": ["url"]}]);
+                let mut schema = object(
+                    with_message(json!({
+                        "agent": text(MAX_ID, "Ask the agent with this peer id or did:key"),
+                        "skill": text(MAX_ID, "Ask any agent that has this skill"),
+                        "url": text(MAX_URL, "Ask the A2A agent at this URL, outside the network"),
+                        "context_id": text(MAX_ID, "The context_id of an earlier task, to go on with that conversation"),
+                        "wait_seconds": wait(DEFAULT_WAIT),
+                    })),
+                    &["message"],
+                );
+                schema["oneOf"] =
+                    json!([{"required": ["agent"]}, {"required": ["skill"]}, {"required": ["url"]}]);
                 schema
             }
-            Self::GetTask => object(json!({"task_id": task_id(), "wait_seconds": wait(0)}), &["task_id"]),
+            Self::GetTask => object(
+                json!({"task_id": task_id(), "wait_seconds": wait(0)}),
+                &["task_id"],
+            ),
             Self::ReplyToTask => object(
                 with_message(json!({"task_id": task_id(), "wait_seconds": wait(DEFAULT_WAIT)})),
                 &["task_id", "message"],
@@ -250,7 +269,9 @@ fn object(properties: Value, required: &[&str]) -> Value {
 
 /// What comes back: there may come to be more in it.
 fn result(properties: Value, required: &[&str]) -> Value {
-    json!({"type": "object", "properties": properties, "required": required})
+    let mut schema = json!({"type": "object", "required": required});
+    schema["properties"] = properties;
+    schema
 }
 
 fn with_message(mut properties: Value) -> Value {
@@ -264,8 +285,12 @@ fn with_message(mut properties: Value) -> Value {
         }),
         &[],
     );
-    properties["message"] = text(MAX_TEXT, "What to tell the agent. A message has at most 16 MiB in all");
-    properties["data"] = json!({"type": "object", "description": "JSON for the agent, as its skill wants it"});
+    properties["message"] = text(
+        MAX_TEXT,
+        "What to tell the agent. A message has at most 16 MiB in all",
+    );
+    properties["data"] =
+        json!({"type": "object", "description": "JSON for the agent, as its skill wants it"});
     properties["files"] = json!({"type": "array", "items": file, "maxItems": MAX_FILES,
         "description": "Files for the agent, each with exactly one of text, base64 and url"});
     properties

@@ -1,9 +1,6 @@
 //! A front that listens, and how it ends.
 
-use std::{
-    io,
-    net::SocketAddr,
-};
+use std::{io, net::SocketAddr};
 
 use anyhow::Context as _;
 use axum::Router;
@@ -52,9 +49,7 @@ impl Listening {
     ) -> anyhow::Result<Self> {
         let address = settings.listen.to_bind();
         let listener = TcpListener::bind(&address).await.with_context(|| {
-            format!(
-                "cannot listen on {address} for {clients}; end what uses it, or choose another address"
-            )
+            format!("cannot listen on {address} for {clients}; end what uses it, or choose another address")
         })?;
         if !settings.is_local() && !settings.is_protected() {
             tracing::warn!(

@@ -37,6 +37,13 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Connections from one address to where figures and health are shown; a site watches from one.
 const WATCHERS: usize = 256;
 
+/// How requests and calls went at what outside protocols reach the node by.
+#[derive(Clone, Default)]
+pub(crate) struct Counted {
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) tool_calls: Arc<ToolCalls>,
+}
+
 /// What is looked at.
 #[derive(Clone)]
 pub struct Face(Arc<Parts>);
@@ -58,7 +65,7 @@ impl Face {
         net: net::Handle,
         anycast: Anycast,
         wellbeing: Health,
-        (requests, tool_calls): (Arc<Requests>, Arc<ToolCalls>),
+        Counted { requests, tool_calls }: Counted,
     ) -> Self {
         let started = Instant::now();
         Self(Arc::new(Parts {

@@ -3,9 +3,7 @@
 use std::{fs, process::Stdio};
 
 use agentanycast::TaskFilter;
-use agentanycast_tests::{
-    Daemon, Pair, Transport, agent::Agent, command, eventually, http::Client, within,
-};
+use agentanycast_tests::{Daemon, Pair, Transport, agent::Agent, command, eventually, http::Client, within};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::{
@@ -69,20 +67,36 @@ async fn agents_are_tools() {
 
     let done = called(&client, "ask_agent", scene.tell("echo hello")).await;
     let shown = &done["structuredContent"];
-    assert_eq!((&shown["state"], &shown["agent"]), (&json!("completed"), &json!(me)), "{done}");
+    assert_eq!(
+        (&shown["state"], &shown["agent"]),
+        (&json!("completed"), &json!(me)),
+        "{done}"
+    );
     assert_eq!(shown["results"][1]["parts"][0]["text"], "hello");
 
     let failed = called(&client, "ask_agent", scene.tell("fail no such thing")).await;
     assert_eq!(failed["isError"], true);
-    assert!(failed["content"][0]["text"].as_str().unwrap().contains("no such thing"), "{failed}");
+    assert!(
+        failed["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("no such thing"),
+        "{failed}"
+    );
 
     let asked = called(&client, "ask_agent", scene.tell("ask me")).await;
     let asked = &asked["structuredContent"];
-    assert_eq!((&asked["state"], &asked["message"]), (&json!("input_required"), &json!("Which one?")));
+    assert_eq!(
+        (&asked["state"], &asked["message"]),
+        (&json!("input_required"), &json!("Which one?"))
+    );
     let answer = json!({"task_id": asked["task_id"], "message": "this one"});
     let answered = called(&client, "reply_to_task", answer).await;
     let answered = &answered["structuredContent"];
-    assert_eq!(answered["results"][0]["parts"][0]["text"], "You said this one", "{answered}");
+    assert_eq!(
+        answered["results"][0]["parts"][0]["text"], "You said this one",
+        "{answered}"
+    );
 
     let mut tell = scene.tell("wait");
     tell["wait_seconds"] = 0.into();
@@ -100,7 +114,10 @@ async fn agents_are_tools() {
 
     let page = called(&client, "list_tasks", json!({"limit": 3})).await;
     let page = &page["structuredContent"];
-    assert_eq!((page["tasks"].as_array().unwrap().len(), &page["total"]), (3, &json!(4)));
+    assert_eq!(
+        (page["tasks"].as_array().unwrap().len(), &page["total"]),
+        (3, &json!(4))
+    );
     assert_eq!(&page["tasks"][0]["task_id"], id);
     let rest = called(&client, "list_tasks", json!({"after": page["next"]})).await;
     assert_eq!(rest["structuredContent"]["tasks"].as_array().unwrap().len(), 1);
@@ -128,7 +145,10 @@ async fn progress_is_told_before_the_result() {
         last = params["progress"].as_f64().unwrap();
         told.push(params["message"].as_str().unwrap().to_owned());
     };
-    assert!(told.iter().any(|said| said.starts_with("working: step")), "{told:?}");
+    assert!(
+        told.iter().any(|said| said.starts_with("working: step")),
+        "{told:?}"
+    );
     assert_eq!(result["structuredContent"]["message"], "That was all.");
 }
 
@@ -147,7 +167,10 @@ async fn whoever_goes_away_stops_waiting_and_the_task_goes_on() {
     .await;
     let listed = called(&client, "list_tasks", json!({})).await;
     let task = &listed["structuredContent"]["tasks"][0];
-    assert!(["submitted", "working"].contains(&task["state"].as_str().unwrap()), "{task}");
+    assert!(
+        ["submitted", "working"].contains(&task["state"].as_str().unwrap()),
+        "{task}"
+    );
 }
 
 #[tokio::test]
@@ -163,19 +186,32 @@ async fn callers_are_told_apart_and_others_kept_out() {
     for tool in ["get_task", "cancel_task"] {
         let refused = called(&bob, tool, json!({ "task_id": id })).await;
         assert_eq!(refused["isError"], true, "{refused}");
-        assert!(refused["content"][0]["text"].as_str().unwrap().contains("there is no task"));
+        assert!(
+            refused["content"][0]["text"]
+                .as_str()
+                .unwrap()
+                .contains("there is no task")
+        );
     }
     let refused = called(&bob, "reply_to_task", json!({"task_id": id, "message": "x"})).await;
     assert_eq!(refused["isError"], true);
     let listed = called(&bob, "list_tasks", json!({})).await;
     assert_eq!(listed["structuredContent"]["total"], 0);
-    assert_eq!(called(&alice, "list_tasks", json!({})).await["structuredContent"]["total"], 1);
+    assert_eq!(
+        called(&alice, "list_tasks", json!({})).await["structuredContent"]["total"],
+        1
+    );
 
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     for client in [scene.client(), scene.client().token("cccccccccccccccc")] {
         let answer = client.post("/mcp", &ping).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
-        assert!(answer.headers["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
+        assert!(
+            answer.headers["www-authenticate"]
+                .to_str()
+                .unwrap()
+                .starts_with("Bearer")
+        );
         assert!(answer.body["error"]["message"].is_string(), "{}", answer.body);
     }
     let page = alice.clone().header("origin", "https://evil.example");
@@ -187,7 +223,11 @@ async fn callers_are_told_apart_and_others_kept_out() {
     assert_eq!(tasks[0].metadata["a2a.caller"], "alice");
     let theirs = scene.pair.alice.node().await;
     let theirs = theirs.tasks(&TaskFilter::default()).await.unwrap();
-    assert!(!theirs[0].metadata.contains_key("a2a.caller"), "{:?}", theirs[0].metadata);
+    assert!(
+        !theirs[0].metadata.contains_key("a2a.caller"),
+        "{:?}",
+        theirs[0].metadata
+    );
 }
 
 #[tokio::test]
@@ -197,9 +237,19 @@ async fn what_is_too_large_is_refused_before_it_is_kept() {
     let large = call("ask_agent", &scene.tell(&"x".repeat(1 << 20)));
     let answer = client.post("/mcp", &large).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-    assert!(answer.body["error"]["message"].as_str().unwrap().contains("1048576"), "{}", answer.body);
+    assert!(
+        answer.body["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("1048576"),
+        "{}",
+        answer.body
+    );
     let control = call("get_task", &json!({"task_id": "x".repeat(100_000)}));
-    assert_eq!(client.post("/mcp", &control).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        client.post("/mcp", &control).await.status,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
     let unknown = call("format_disk", &json!({}));
     let mut events = client.events(Method::POST, "/mcp", &unknown).await;
     assert_eq!(events.event().await["error"]["code"], -32602);
@@ -238,12 +288,18 @@ impl Piped {
 
     async fn say(&mut self, message: &Value) {
         let line = format!("{message}\n");
-        self.input.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
+        self.input
+            .as_mut()
+            .unwrap()
+            .write_all(line.as_bytes())
+            .await
+            .unwrap();
     }
 
     async fn next(&mut self) -> Value {
         let line = within("a line comes", self.output.next_line()).await.unwrap();
-        serde_json::from_str(&line.expect("the output goes on")).expect("nothing but MCP is on standard output")
+        serde_json::from_str(&line.expect("the output goes on"))
+            .expect("nothing but MCP is on standard output")
     }
 
     async fn asked(&mut self, message: &Value) -> Value {
@@ -263,7 +319,9 @@ impl Piped {
 async fn the_command_serves_a_desktop_client() {
     let scene = Scene::new(&[]).await;
     let mut command = Command::new(command::program());
-    command.args(["--daemon", scene.pair.bob.grpc(), "mcp"]).env_clear();
+    command
+        .args(["--daemon", scene.pair.bob.grpc(), "mcp"])
+        .env_clear();
     let mut client = Piped::start(command).await;
     let done = client.asked(&call("ask_agent", &scene.tell("echo hello"))).await;
     let shown = &done["result"]["structuredContent"];
@@ -273,7 +331,10 @@ async fn the_command_serves_a_desktop_client() {
     let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
     assert!(!tasks[0].metadata.contains_key("a2a.caller"));
     let over_http = called(&scene.client(), "list_tasks", json!({})).await;
-    assert_eq!(over_http["structuredContent"]["total"], 0, "callers over HTTP do not see it");
+    assert_eq!(
+        over_http["structuredContent"]["total"], 0,
+        "callers over HTTP do not see it"
+    );
 
     // A call that is cancelled is not answered, and its task goes on.
     client.say(&call("ask_agent", &scene.tell("wait"))).await;
@@ -281,12 +342,16 @@ async fn the_command_serves_a_desktop_client() {
         (node.tasks(&TaskFilter::default()).await.unwrap().len() == 2).then_some(())
     })
     .await;
-    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
     client.say(&cancelled).await;
     let mut list = call("list_tasks", &json!({}));
     list["id"] = 8.into();
     let listed = client.asked(&list).await;
-    assert_eq!((&listed["id"], &listed["result"]["structuredContent"]["total"]), (&json!(8), &json!(2)));
+    assert_eq!(
+        (&listed["id"], &listed["result"]["structuredContent"]["total"]),
+        (&json!(8), &json!(2))
+    );
     client.end().await;
 }
 

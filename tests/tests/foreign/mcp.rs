@@ -17,13 +17,7 @@ const SCENARIOS: [&str; 8] = [
 /// What only callers over HTTP meet.
 const OVER_HTTP: [&str; 2] = ["other", "refusals"];
 
-async fn run(
-    stage: &Stage,
-    mode: &str,
-    peer: &str,
-    scenarios: &[&str],
-    environment: &[(&str, String)],
-) {
+async fn run(stage: &Stage, mode: &str, peer: &str, scenarios: &[&str], environment: &[(&str, String)]) {
     let mut command = stage.command(mcp_python());
     command
         .arg(scripts().join("mcp/client.py"))
@@ -65,7 +59,11 @@ async fn on_stdio(mode: &str) {
     let program = command::program();
     let command = format!("{} --daemon {} mcp", program.display(), pair.bob.grpc());
     let environment = [("MCP_COMMAND", command)];
-    within("the scenarios end", run(&stage, mode, &peer, &SCENARIOS, &environment)).await;
+    within(
+        "the scenarios end",
+        run(&stage, mode, &peer, &SCENARIOS, &environment),
+    )
+    .await;
     agent.succeed().await;
 }
 

@@ -41,7 +41,10 @@ pub(crate) fn a2a_python(version: &str) -> PathBuf {
 
 /// The Python of the venv with the official MCP SDK.
 pub(crate) fn mcp_python() -> PathBuf {
-    named("AGENTANYCAST_TEST_MCP_PYTHON", scripts().join("mcp/.venv/bin/python"))
+    named(
+        "AGENTANYCAST_TEST_MCP_PYTHON",
+        scripts().join("mcp/.venv/bin/python"),
+    )
 }
 
 /// The client on the A2A project's Rust crate.

@@ -46,7 +46,10 @@ async fn sent(front: &Router, request: Request) -> (StatusCode, HeaderMap, Vec<V
     let (head, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
-    let media_type = head.headers.get("content-type").map(|value| value.to_str().unwrap());
+    let media_type = head
+        .headers
+        .get("content-type")
+        .map(|value| value.to_str().unwrap());
     let documents = match media_type {
         Some("text/event-stream") => text
             .lines()
@@ -77,7 +80,10 @@ async fn a_client_is_told_what_there_is() {
         let mut request = post("localhost", hello.to_string());
         request.headers_mut().remove("mcp-protocol-version");
         let (_, headers, documents) = sent(&front, request).await;
-        assert_eq!(documents[0]["result"]["protocolVersion"], version, "{documents:?}");
+        assert_eq!(
+            documents[0]["result"]["protocolVersion"], version,
+            "{documents:?}"
+        );
         assert!(!headers.contains_key("mcp-session-id"));
     }
     let list = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/list"});
@@ -116,17 +122,27 @@ async fn calls_are_answered_and_counted() {
     let front = front_of(Arc::clone(&tally));
     let ask = call("ask_agent", &json!({"message": "hi", "skill": "echo"}));
     let (_, asked) = answer_to(&front, &ask).await;
-    assert_eq!(asked["result"]["structuredContent"]["results"][0]["parts"][0]["text"], "hi");
+    assert_eq!(
+        asked["result"]["structuredContent"]["results"][0]["parts"][0]["text"],
+        "hi"
+    );
     assert_eq!(asked["result"]["isError"], false);
     let (_, refused) = answer_to(&front, &call("ask_agent", &json!({"message": "hi"}))).await;
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     let (_, refused) = answer_to(&front, &call("ask_agent", &json!([1]))).await;
-    assert_eq!(refused["result"]["content"][0]["text"], "arguments must be an object");
+    assert_eq!(
+        refused["result"]["content"][0]["text"],
+        "arguments must be an object"
+    );
     let (_, unknown) = answer_to(&front, &call("rm", &json!({"rf": "/"}))).await;
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     assert_eq!(
         tally.counts(),
-        [("ask_agent", "ok", 1), ("ask_agent", "refused", 2), ("unknown", "refused", 1)]
+        [
+            ("ask_agent", "ok", 1),
+            ("ask_agent", "refused", 2),
+            ("unknown", "refused", 1)
+        ]
     );
 }
 
@@ -135,8 +151,16 @@ async fn bodies_have_bounds() {
     let front = front();
     let large = "x".repeat(CONTROL + 1);
     for (tool, arguments, expected) in [
-        ("ask_agent", json!({"message": large, "skill": "echo"}), StatusCode::OK),
-        ("get_task", json!({"task_id": large}), StatusCode::PAYLOAD_TOO_LARGE),
+        (
+            "ask_agent",
+            json!({"message": large, "skill": "echo"}),
+            StatusCode::OK,
+        ),
+        (
+            "get_task",
+            json!({"task_id": large}),
+            StatusCode::PAYLOAD_TOO_LARGE,
+        ),
         ("paint", json!({"message": large}), StatusCode::PAYLOAD_TOO_LARGE),
         (
             "ask_agent",
@@ -148,9 +172,23 @@ async fn bodies_have_bounds() {
         assert_eq!(status, expected, "{tool}");
         assert!(status == StatusCode::OK || answer["error"]["message"].is_string());
     }
-    let deep = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{}1{}}}"#, "[".repeat(101), "]".repeat(101));
-    let many = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":[{}1]}}"#, "1,".repeat(100_001));
-    for body in [deep, many, "{".to_owned(), "[]".to_owned(), String::new(), "7".to_owned()] {
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{}1{}}}"#,
+        "[".repeat(101),
+        "]".repeat(101)
+    );
+    let many = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":[{}1]}}"#,
+        "1,".repeat(100_001)
+    );
+    for body in [
+        deep,
+        many,
+        "{".to_owned(),
+        "[]".to_owned(),
+        String::new(),
+        "7".to_owned(),
+    ] {
         let (status, _, documents) = sent(&front, post("localhost", body)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(documents[0]["error"]["code"].as_i64().unwrap() <= -32600);
@@ -174,7 +212,11 @@ async fn pages_of_other_origins_cannot_make_others_call() {
             request.headers_mut().insert("origin", origin.parse().unwrap());
         }
         let (status, headers, _) = sent(&front(), request).await;
-        let expected = if allowed { StatusCode::OK } else { StatusCode::FORBIDDEN };
+        let expected = if allowed {
+            StatusCode::OK
+        } else {
+            StatusCode::FORBIDDEN
+        };
         assert_eq!(status, expected, "{host} {origin:?}");
         let told = headers.get("access-control-allow-origin");
         assert_eq!(told.is_some(), origin == Some("https://ui.example"));
@@ -205,11 +247,15 @@ async fn there_is_nothing_else() {
 
 /// Messages of every kind, all well-formed.
 fn messages() -> Vec<Value> {
-    let message = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let message =
+        |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let file = json!({"name": "n", "media_type": "text/plain", "text": "x"});
     vec![
-        message("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {},
-            "clientInfo": {"name": "x", "version": "1"}})),
+        message(
+            "initialize",
+            json!({"protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"}}),
+        ),
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "r"}}),
         json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
@@ -218,14 +264,26 @@ fn messages() -> Vec<Value> {
         message("prompts/list", json!({})),
         message("logging/setLevel", json!({"level": "debug"})),
         message("server/discover", json!({})),
-        message("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})),
-        message("tools/call", json!({"name": "ask_agent", "_meta": {"progressToken": "p"}, "arguments":
-            {"message": "hi", "skill": "echo", "data": {"k": [1]}, "files": [file], "wait_seconds": 1}})),
+        message(
+            "subscriptions/listen",
+            json!({"notifications": {"toolsListChanged": true}}),
+        ),
+        message(
+            "tools/call",
+            json!({"name": "ask_agent", "_meta": {"progressToken": "p"}, "arguments":
+            {"message": "hi", "skill": "echo", "data": {"k": [1]}, "files": [file], "wait_seconds": 1}}),
+        ),
         call("get_task", &json!({"task_id": "t0", "wait_seconds": 0})),
         call("reply_to_task", &json!({"task_id": "t0", "message": "x"})),
         call("cancel_task", &json!({"task_id": "t0"})),
-        call("list_tasks", &json!({"limit": 1, "status": "completed", "after": "1:t0"})),
-        call("discover_agents", &json!({"skill": "echo", "tags": {"a": "b"}, "limit": 1})),
+        call(
+            "list_tasks",
+            &json!({"limit": 1, "status": "completed", "after": "1:t0"}),
+        ),
+        call(
+            "discover_agents",
+            &json!({"skill": "echo", "tags": {"a": "b"}, "limit": 1}),
+        ),
         call("get_agent_card", &json!({"agent": "me"})),
     ]
 }

@@ -3,11 +3,11 @@ use serde_json::json;
 
 use super::*;
 
-fn asked(arguments: Value) -> Result<Call, Wrong> {
+fn asked(arguments: &Value) -> Result<Call, Wrong> {
     read(ToolName::AskAgent, arguments.as_object().cloned().unwrap())
 }
 
-fn ask(arguments: Value) -> Ask {
+fn ask(arguments: &Value) -> Ask {
     match asked(arguments).unwrap() {
         Call::Ask(ask) => *ask,
         other => panic!("{other:?}"),
@@ -21,85 +21,109 @@ fn exactly_one_is_asked() {
         ("skill", Target::Skill("12D3KooWx".to_owned())),
         ("url", Target::Url("12D3KooWx".to_owned())),
     ] {
-        let ask = ask(json!({"message": "hi", name: "12D3KooWx"}));
+        let ask = ask(&json!({"message": "hi", name: "12D3KooWx"}));
         assert_eq!(ask.target, target);
-        assert_eq!(ask.wait, Duration::from_secs(60));
+        assert_eq!(ask.wait, Duration::from_mins(1));
     }
     for wrong in [
         json!({"message": "hi"}),
         json!({"message": "hi", "agent": ""}),
         json!({"message": "hi", "agent": "a", "skill": "b"}),
     ] {
-        let error = asked(wrong).unwrap_err();
+        let error = asked(&wrong).unwrap_err();
         assert!(error.contains("exactly one of agent, skill and url"), "{error}");
     }
 }
 
+/// Refused in one short line that names this.
+fn is_refused(tool: ToolName, arguments: &Value, named: &str) {
+    let error = read(tool, arguments.as_object().cloned().unwrap()).unwrap_err();
+    assert!(error.contains(named), "{error}: {named}");
+    assert!(!error.contains('\n') && error.len() < 300, "{error}");
+}
+
 #[test]
-fn what_is_wrong_is_named_in_one_line() {
-    let ask = |more: Value| {
-        let mut arguments = json!({"message": "hi", "skill": "s"});
-        arguments
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().cloned().unwrap());
-        arguments
-    };
+fn what_is_wrong_with_a_message_is_named() {
     let deep = (0..31).fold(json!(1), |inner, _| json!({ "x": inner }));
-    for (tool, arguments, named) in [
-        (ToolName::AskAgent, ask(json!({"message": 7})), "message is 7"),
-        (ToolName::AskAgent, ask(json!({"message": ""})), "message is missing"),
-        (ToolName::AskAgent, ask(json!({"wait_seconds": 601})), "from 0 to 600"),
-        (ToolName::AskAgent, ask(json!({"wait_seconds": -1})), "wait_seconds is -1"),
-        (ToolName::AskAgent, ask(json!({"wait_seconds": 1.5})), "1.5"),
-        (ToolName::AskAgent, ask(json!({"data": [1]})), "data is [1]; give an object"),
-        (ToolName::AskAgent, ask(json!({ "data": deep })), "data is nested"),
-        (ToolName::AskAgent, ask(json!({"files": 1})), "files is 1"),
-        (ToolName::AskAgent, ask(json!({"files": [1]})), "files[0] is 1"),
-        (ToolName::AskAgent, ask(json!({"files": [{}]})), "files[0] has not exactly one"),
+    let files = |files: Value| json!({ "files": files });
+    for (more, named) in [
+        (json!({"message": 7}), "message is 7"),
+        (json!({"message": ""}), "message is missing"),
+        (json!({"wait_seconds": 601}), "from 0 to 600"),
+        (json!({"wait_seconds": -1}), "wait_seconds is -1"),
+        (json!({"wait_seconds": 1.5}), "1.5"),
+        (json!({"data": [1]}), "data is [1]; give an object"),
+        (json!({ "data": deep }), "data is nested"),
+        (json!({"context_id": "x".repeat(257)}), "257 bytes"),
+        (json!({"contxt_id": "x"}), "\"contxt_id\""),
+        (files(json!(1)), "files is 1"),
+        (files(json!([1])), "files[0] is 1"),
+        (files(json!([{}])), "files[0] has not exactly one"),
         (
-            ToolName::AskAgent,
-            ask(json!({"files": [{"text": "a", "url": "b"}]})),
-            "exactly one of text, base64 and url",
+            files(json!([{"text": "a", "url": "b"}])),
+            "one of text, base64 and url",
         ),
         (
-            ToolName::AskAgent,
-            ask(json!({"files": [{"text": "a"}, {"base64": "%"}]})),
+            files(json!([{"text": "a"}, {"base64": "%"}])),
             "files[1].base64 is not base64",
         ),
         (
-            ToolName::AskAgent,
-            ask(json!({"files": [{"text": "a", "nmae": "b"}]})),
+            files(json!([{"text": "a", "nmae": "b"}])),
             "no argument \"files[0].nmae\"",
         ),
-        (
-            ToolName::AskAgent,
-            ask(json!({"files": vec![json!({"text": "a"}); 65]})),
-            "65 files",
-        ),
-        (ToolName::AskAgent, ask(json!({"context_id": "x".repeat(257)})), "257 bytes"),
-        (ToolName::AskAgent, ask(json!({"contxt_id": "x"})), "\"contxt_id\""),
-        (ToolName::GetTask, json!({}), "task_id is missing"),
-        (ToolName::GetTask, json!({"task_id": "t", "line\nbreak": 1}), "line\\nbreak"),
-        (ToolName::DiscoverAgents, json!({"skill": "s", "limit": 0}), "from 1 to 100"),
-        (ToolName::DiscoverAgents, json!({"skill": "s", "tags": {"a": 1}}), "tags is 1"),
-        (ToolName::ListTasks, json!({"status": "busy"}), "submitted, working"),
-        (ToolName::ListTasks, json!({"after": "x:y"}), "the `next` of a page"),
+        (files(json!(vec![json!({"text": "a"}); 65])), "65 files"),
     ] {
-        let error = read(tool, arguments.as_object().cloned().unwrap()).unwrap_err();
-        assert!(error.contains(named), "{error}: {named}");
-        assert!(!error.contains('\n') && error.len() < 300, "{error}");
+        let mut arguments = json!({"message": "hi", "skill": "s"});
+        let more = more.as_object().cloned().unwrap();
+        arguments.as_object_mut().unwrap().extend(more);
+        is_refused(ToolName::AskAgent, &arguments, named);
+    }
+}
+
+#[test]
+fn what_is_wrong_otherwise_is_named() {
+    for (tool, arguments, named) in [
+        (ToolName::GetTask, json!({}), "task_id is missing"),
+        (
+            ToolName::GetTask,
+            json!({"task_id": "t", "line\nbreak": 1}),
+            "line\\nbreak",
+        ),
+        (
+            ToolName::DiscoverAgents,
+            json!({"skill": "s", "limit": 0}),
+            "from 1 to 100",
+        ),
+        (
+            ToolName::DiscoverAgents,
+            json!({"skill": "s", "tags": {"a": 1}}),
+            "tags is 1",
+        ),
+        (
+            ToolName::ListTasks,
+            json!({"status": "busy"}),
+            "submitted, working",
+        ),
+        (
+            ToolName::ListTasks,
+            json!({"after": "x:y"}),
+            "the `next` of a page",
+        ),
+    ] {
+        is_refused(tool, &arguments, named);
     }
 }
 
 #[test]
 fn a_message_has_all_that_was_given() {
-    let ask = ask(json!({"message": "hi", "agent": "did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH",
+    let ask = ask(
+        &json!({"message": "hi", "agent": "did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH",
         "data": {"n": 9_007_199_254_740_993_u64}, "context_id": "c", "wait_seconds": 0.0, "files": [
             {"name": "a.txt", "text": "ä"},
             {"name": "b.png", "base64": "AAEC", "media_type": "image/png"},
             {"url": "https://example.org/c"},
-        ]}));
+        ]}),
+    );
     assert!(matches!(&ask.target, Target::Peer(peer) if peer.starts_with("12D3KooW")));
     assert_eq!((ask.context_id.as_str(), ask.wait), ("c", Duration::ZERO));
     let [text, data, letter, picture, link] = ask.message.parts.as_slice() else {
@@ -112,7 +136,11 @@ fn a_message_has_all_that_was_given() {
     };
     let exact = data.metadata.get(EXACT).map(String::as_str);
     let back = data::restore(part.data.as_ref().unwrap(), exact);
-    assert_eq!(back, json!({"n": 9_007_199_254_740_993_u64}), "no integer is rounded");
+    assert_eq!(
+        back,
+        json!({"n": 9_007_199_254_740_993_u64}),
+        "no integer is rounded"
+    );
     assert_eq!(letter.media_type, "text/plain");
     assert!(matches!(&letter.content, Some(Content::RawPart(part)) if part.data == "ä".as_bytes()));
     assert!(matches!(&picture.content, Some(Content::RawPart(part)) if part.data == [0, 1, 2]));
@@ -129,8 +157,16 @@ fn property(tool: ToolName, name: &str) -> Value {
 #[test]
 fn schemas_and_calls_have_the_same_bounds() {
     for (tool, name, arguments) in [
-        (ToolName::AskAgent, "wait_seconds", json!({"message": "m", "skill": "s"})),
-        (ToolName::ReplyToTask, "wait_seconds", json!({"message": "m", "task_id": "t"})),
+        (
+            ToolName::AskAgent,
+            "wait_seconds",
+            json!({"message": "m", "skill": "s"}),
+        ),
+        (
+            ToolName::ReplyToTask,
+            "wait_seconds",
+            json!({"message": "m", "task_id": "t"}),
+        ),
         (ToolName::GetTask, "wait_seconds", json!({"task_id": "t"})),
         (ToolName::DiscoverAgents, "limit", json!({"skill": "s"})),
         (ToolName::ListTasks, "limit", json!({})),
@@ -162,7 +198,11 @@ fn every_argument_of_a_schema_is_known() {
             }
         }
         let required = tool.input_schema["required"].as_array().unwrap();
-        assert!(required.iter().all(|name| properties.contains_key(name.as_str().unwrap())));
+        assert!(
+            required
+                .iter()
+                .all(|name| properties.contains_key(name.as_str().unwrap()))
+        );
         assert_eq!(tool.input_schema["additionalProperties"], json!(false));
         assert!(tool.title.is_some() && tool.output_schema.is_some());
         let hints = tool.annotations.as_ref().unwrap();
@@ -194,8 +234,23 @@ fn anything() -> impl Strategy<Value = Value> {
 
 fn name() -> impl Strategy<Value = String> {
     const KNOWN: [&str; 17] = [
-        "message", "agent", "skill", "url", "context_id", "data", "files", "wait_seconds", "task_id", "tags", "limit",
-        "status", "after", "name", "media_type", "text", "base64",
+        "message",
+        "agent",
+        "skill",
+        "url",
+        "context_id",
+        "data",
+        "files",
+        "wait_seconds",
+        "task_id",
+        "tags",
+        "limit",
+        "status",
+        "after",
+        "name",
+        "media_type",
+        "text",
+        "base64",
     ];
     prop_oneof![9 => proptest::sample::select(&KNOWN[..]).prop_map(str::to_owned), 1 => "\\PC{0,6}"]
 }

@@ -34,12 +34,18 @@ async fn a_question_is_answered() {
     let ask = json!({"message": "ask", "skill": "echo"});
     let (outcome, asked) = made(&tools, &alice, ToolName::AskAgent, ask).await;
     let asked = &asked["structuredContent"];
-    assert_eq!((outcome, &asked["state"]), (Outcome::Ok, &json!("input_required")));
+    assert_eq!(
+        (outcome, &asked["state"]),
+        (Outcome::Ok, &json!("input_required"))
+    );
     let id = &asked["task_id"];
     let reply = json!({"task_id": id, "message": "this"});
     let (outcome, replied) = made(&tools, &alice, ToolName::ReplyToTask, reply.clone()).await;
     assert_eq!(outcome, Outcome::Ok);
-    assert_eq!(replied["structuredContent"]["results"][0]["parts"][0]["text"], "this");
+    assert_eq!(
+        replied["structuredContent"]["results"][0]["parts"][0]["text"],
+        "this"
+    );
     let (outcome, again) = made(&tools, &alice, ToolName::ReplyToTask, reply).await;
     assert_eq!((outcome, &again["isError"]), (Outcome::Refused, &json!(true)));
     let (outcome, canceled) = made(&tools, &alice, ToolName::CancelTask, json!({ "task_id": id })).await;

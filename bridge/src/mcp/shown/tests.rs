@@ -50,8 +50,16 @@ fn a_failure_is_an_error_with_its_reason() {
         (TaskStatus::Rejected, true, "was rejected: because"),
         (TaskStatus::Canceled, false, "was canceled: because"),
         (TaskStatus::Completed, false, "The agent says: because"),
-        (TaskStatus::InputRequired, false, "asks for input: because\nAnswer with reply_to_task"),
-        (TaskStatus::Working, false, "is working and goes on. The agent says: because Call get_task"),
+        (
+            TaskStatus::InputRequired,
+            false,
+            "asks for input: because\nAnswer with reply_to_task",
+        ),
+        (
+            TaskStatus::Working,
+            false,
+            "is working and goes on. The agent says: because Call get_task",
+        ),
         (TaskStatus::Unspecified, false, "is submitted and goes on"),
     ] {
         let json = written(&task(&task_with(status, "because", Vec::new())));
@@ -85,10 +93,16 @@ fn every_part_is_what_it_is() {
     let content = &json["content"];
     assert_eq!(content[1]["text"], "hello");
     assert_eq!(content[2]["text"], r#"{"n":1}"#);
-    assert_eq!((&content[3]["type"], &content[3]["data"]), (&json!("image"), &json!("AQI=")));
+    assert_eq!(
+        (&content[3]["type"], &content[3]["data"]),
+        (&json!("image"), &json!("AQI="))
+    );
     assert_eq!(content[4]["type"], "audio");
     assert_eq!(content[5]["resource"]["text"], "ä");
-    assert_eq!(content[5]["resource"]["uri"], "agentanycast://tasks/t/results/0/4");
+    assert_eq!(
+        content[5]["resource"]["uri"],
+        "agentanycast://tasks/t/results/0/4"
+    );
     assert_eq!(content[6]["resource"]["blob"], "/w==");
     assert_eq!(content[7]["resource"]["mimeType"], "application/octet-stream");
     assert_eq!(content[8]["text"], "Link (x): not a url");
@@ -100,28 +114,56 @@ fn every_part_is_what_it_is() {
         .iter()
         .map(|part| part["type"].as_str().unwrap())
         .collect();
-    assert_eq!(types, ["text", "data", "file", "file", "file", "file", "file", "link"]);
+    assert_eq!(
+        types,
+        ["text", "data", "file", "file", "file", "file", "file", "link"]
+    );
     assert_eq!(shown["parts"][1]["data"], json!({"n": 1}));
-    assert_eq!((&shown["parts"][2]["size"], &shown["parts"][2]["name"]), (&json!(2), &json!("p.png")));
+    assert_eq!(
+        (&shown["parts"][2]["size"], &shown["parts"][2]["name"]),
+        (&json!(2), &json!("p.png"))
+    );
 }
 
 #[test]
 fn what_does_not_fit_is_said() {
     let long = "ä".repeat(ANSWER);
-    let json = written(&task(&task_with(TaskStatus::Completed, "", vec![text(&long), text("more")])));
+    let json = written(&task(&task_with(
+        TaskStatus::Completed,
+        "",
+        vec![text(&long), text("more")],
+    )));
     let first = &json["structuredContent"]["results"][0]["parts"][0];
     let note = first["left_out"].as_str().unwrap();
     let shown = first["text"].as_str().unwrap().len();
-    assert!(note.contains(&format!("first {shown} of {} bytes", long.len())), "{note}");
+    assert!(
+        note.contains(&format!("first {shown} of {} bytes", long.len())),
+        "{note}"
+    );
     assert_eq!(json["content"][2]["text"], format!("[{note}]"));
     let file = raw(&vec![0; ANSWER], "image/png", "big.png");
-    let json = written(&task(&task_with(TaskStatus::Completed, "", vec![file, text("after")])));
+    let json = written(&task(&task_with(
+        TaskStatus::Completed,
+        "",
+        vec![file, text("after")],
+    )));
     let note = json["content"][1]["text"].as_str().unwrap();
-    assert!(note.contains("left out: file \"big.png\" of 921600 bytes"), "{note}");
-    assert_eq!(json["content"][2]["text"], "after", "what comes after it has room");
+    assert!(
+        note.contains("left out: file \"big.png\" of 921600 bytes"),
+        "{note}"
+    );
+    assert_eq!(
+        json["content"][2]["text"], "after",
+        "what comes after it has room"
+    );
     let many = vec![text("x"); PARTS + 5];
     let json = written(&task(&task_with(TaskStatus::Completed, "", many)));
-    assert!(json["structuredContent"]["left_out"].as_str().unwrap().starts_with("5 more parts"));
+    assert!(
+        json["structuredContent"]["left_out"]
+            .as_str()
+            .unwrap()
+            .starts_with("5 more parts")
+    );
 }
 
 #[test]
@@ -143,8 +185,24 @@ fn a_result_elsewhere_is_said_to_be_there() {
 }
 
 fn any_part() -> impl Strategy<Value = Part> {
-    let media = proptest::sample::select(&["", "text/plain", "image/png", "application/json", "audio/x", "\u{1}\""][..]);
-    let wide = prop_oneof![Just('a'), Just('"'), Just('\u{1}'), Just('\u{85}'), Just('ä'), Just('\u{1F600}')];
+    let media = proptest::sample::select(
+        &[
+            "",
+            "text/plain",
+            "image/png",
+            "application/json",
+            "audio/x",
+            "\u{1}\"",
+        ][..],
+    );
+    let wide = prop_oneof![
+        Just('a'),
+        Just('"'),
+        Just('\u{1}'),
+        Just('\u{85}'),
+        Just('ä'),
+        Just('\u{1F600}')
+    ];
     let long = (wide, 0..400_000_usize).prop_map(|(letter, count)| letter.to_string().repeat(count));
     let content = prop_oneof![
         long.clone().prop_map(|text| Content::TextPart(TextPart { text })),
