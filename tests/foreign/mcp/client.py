@@ -92,7 +92,8 @@ async def progress(mcp):
 
 async def question(mcp):
     result, shown = await ask(mcp, "ask one")
-    assert shown["state"] == "input_required" and shown["message"] == "what else?", result
+    # What it asks, this agent's SDK keeps to itself.
+    assert shown["state"] == "input_required" and "reply_to_task" in words(result), result
     result, shown = await call(mcp, "reply_to_task", task_id=shown["task_id"], message="two")
     assert shown["results"][0]["parts"][0]["text"] == "ask one | two", result
 
