@@ -14,8 +14,8 @@ complete -c agentanycastd -l log-level -d 'error, warn, info, debug or trace [de
 complete -c agentanycastd -l transport -d 'auto or libp2p [default: "auto"]' -r
 complete -c agentanycastd -l namespace -d 'default [default: "default"]' -r
 complete -c agentanycastd -l metrics-listen -d 'Show metrics, health and readiness over HTTP at HOST:PORT [default: "127.0.0.1:9464"]' -r
-complete -c agentanycastd -l mcp-listen -d 'Turn on MCP over HTTP at HOST:PORT (not available yet)' -r
-complete -c agentanycastd -l mcp -d 'Turn on MCP on standard input and output (not available yet)' -r
+complete -c agentanycastd -l mcp-listen -d 'Turn on MCP over HTTP at HOST:PORT; who may call is as for the bridge' -r
+complete -c agentanycastd -l mcp -d 'Serve MCP on standard input and output too; the start-up lines go to standard error, and the end of the input ends the daemon' -r
 complete -c agentanycastd -l mcp-proxy -d 'Turn on the MCP proxy (not available yet)' -r
 complete -c agentanycastd -l anp-listen -d 'Turn on the ANP bridge at HOST:PORT (not available yet)' -r
 complete -c agentanycastd -l did-web -d 'The did:web of this node, whose document its bridge has' -r

@@ -46,6 +46,9 @@ _anycast() {
             anycast,key)
                 cmd="anycast__subcmd__key"
                 ;;
+            anycast,mcp)
+                cmd="anycast__subcmd__mcp"
+                ;;
             anycast,peers)
                 cmd="anycast__subcmd__peers"
                 ;;
@@ -139,6 +142,9 @@ _anycast() {
             anycast__subcmd__help,key)
                 cmd="anycast__subcmd__help__subcmd__key"
                 ;;
+            anycast__subcmd__help,mcp)
+                cmd="anycast__subcmd__help__subcmd__mcp"
+                ;;
             anycast__subcmd__help,peers)
                 cmd="anycast__subcmd__help__subcmd__peers"
                 ;;
@@ -224,7 +230,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id policy audit key credential daemon help"
+            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -676,7 +682,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="demo send status peers discover relays card tasks task trace top cancel id policy audit key credential daemon help"
+            opts="demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -888,6 +894,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__key__subcmd__rotate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__mcp)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1150,6 +1170,28 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__mcp)
+            opts="-h --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
