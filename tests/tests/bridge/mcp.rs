@@ -39,9 +39,9 @@ impl Scene {
     }
 
     /// How many calls of a tool ended so.
-    async fn counted(&self, tool: &str, status: &str) -> f64 {
+    async fn counted(&self, tool: &str, status: &str) -> u64 {
         let series = format!("agentanycast_mcp_tool_calls_total{{tool=\"{tool}\",status=\"{status}\"}}");
-        self.pair.bob.figure(&series).await.unwrap_or_default()
+        self.pair.bob.figure(&series).await.unwrap_or_default() as u64
     }
 }
 
@@ -122,7 +122,7 @@ async fn agents_are_tools() {
     let rest = called(&client, "list_tasks", json!({"after": page["next"]})).await;
     assert_eq!(rest["structuredContent"]["tasks"].as_array().unwrap().len(), 1);
 
-    for (status, count) in [("ok", 3.0), ("task_failed", 1.0)] {
+    for (status, count) in [("ok", 3), ("task_failed", 1)] {
         assert_eq!(scene.counted("ask_agent", status).await, count, "{status}");
     }
 }
@@ -162,7 +162,7 @@ async fn whoever_goes_away_stops_waiting_and_the_task_goes_on() {
     events.event().await;
     drop(events);
     eventually("the wait is over", || async {
-        (scene.counted("ask_agent", "cancelled").await == 1.0).then_some(())
+        (scene.counted("ask_agent", "cancelled").await == 1).then_some(())
     })
     .await;
     let listed = called(&client, "list_tasks", json!({})).await;
@@ -253,7 +253,7 @@ async fn what_is_too_large_is_refused_before_it_is_kept() {
     let unknown = call("format_disk", &json!({}));
     let mut events = client.events(Method::POST, "/mcp", &unknown).await;
     assert_eq!(events.event().await["error"]["code"], -32602);
-    assert_eq!(scene.counted("unknown", "refused").await, 1.0);
+    assert_eq!(scene.counted("unknown", "refused").await, 1);
 }
 
 /// A process that speaks MCP on its standard input and output.
