@@ -99,7 +99,10 @@ async fn figures_tell_what_became_of_tasks() {
         built.contains("version=\"") && built.contains("revision=\""),
         "{built}"
     );
-    let barriers = pair.alice.figure("agentanycast_store_barrier_seconds_count").await;
+    let barriers = pair
+        .alice
+        .figure("agentanycast_store_barrier_seconds_count")
+        .await;
     assert!(barriers.is_some_and(|count| count >= 3.0), "{barriers:?}");
 
     drop(agent);
