@@ -410,9 +410,9 @@ impl Core {
                 Role::Assignee(peer) => self.peers.card(&*self.store, peer)?,
                 _ => self.peers.own().cloned(),
             };
-            let is_new_from_peer = task.role.peer().is_some() && task.status == Status::Submitted;
+            let is_new = task.status == Status::Submitted;
             // What was handed over before it goes first.
-            let is_early = is_new_from_peer && self.last_late <= self.durable;
+            let is_early = is_new && self.last_late <= self.durable;
             let incoming = Effect::Incoming {
                 listener,
                 task,
@@ -420,7 +420,8 @@ impl Core {
             };
             if is_early {
                 // It need not wait: whoever acts on it makes calls whose answers wait for what came before. A crash
-                // in between loses a task that nobody was told is here, and it is sent again.
+                // in between loses a task of which nobody was told that it is here; who sent it has no answer, and
+                // sends it again.
                 self.turn.early.push(incoming);
             } else {
                 self.last_late = self.commit();

@@ -14,7 +14,7 @@
 //! open, 100 of which nobody reads; the 99th percentile to that without them.
 //!
 //! `-- --check` ends with exit code 1 when a target is missed, or cannot be compared since that venv is not there.
-//! Sizes come from the environment: `AGENTANYCAST_SECONDS` (2), `AGENTANYCAST_ROUNDS` (3), `AGENTANYCAST_CONNECTIONS`
+//! Sizes come from the environment: `AGENTANYCAST_SLICE_MS` (2000), `AGENTANYCAST_ROUNDS` (7), `AGENTANYCAST_CONNECTIONS`
 //! (1,16,128).
 
 #![allow(
@@ -85,8 +85,8 @@ fn multi_thread() -> tokio::runtime::Runtime {
 }
 
 async fn run(verdict: &mut Verdict) {
-    let seconds = Duration::from_secs(setting("SECONDS", "2")[0]);
-    let rounds: usize = setting("ROUNDS", "3")[0];
+    let slice = Duration::from_millis(setting("SLICE_MS", "2000")[0]);
+    let rounds: usize = setting("ROUNDS", "7")[0];
     let daemon = Daemon::builder().start().await;
     let node = daemon.node_named("Echo").await;
     let _agent = Agent::serve_many(&node, 512, |task| async move {
@@ -111,18 +111,18 @@ async fn run(verdict: &mut Verdict) {
     for connections in setting::<usize>("CONNECTIONS", "1,16,128") {
         let mut turns: [Vec<Turn>; 5] = Default::default();
         for _ in 0..rounds {
-            turns[0].push(load::turn(&bare, connections, seconds).await);
-            let bridge = load::turn(&ours, connections, seconds).await;
+            turns[0].push(load::turn(&bare, connections, slice).await);
+            let bridge = load::turn(&ours, connections, slice).await;
             turns[1].push(bridge);
-            turns[2].push(caller::turn(&caller, connections, seconds).await);
-            turns[3].push(load::turn_at(&bare, connections, seconds, bridge.rate).await);
+            turns[2].push(caller::turn(&caller, connections, slice).await);
+            turns[3].push(load::turn_at(&bare, connections, slice, bridge.rate).await);
             if let Some(python) = &python {
-                turns[4].push(load::turn(python, connections, seconds).await);
+                turns[4].push(load::turn(python, connections, slice).await);
             }
         }
         report(connections, &turns, verdict);
     }
-    beside::measure(&ours, rounds, seconds, verdict).await;
+    beside::measure(&ours, rounds, slice, verdict).await;
 }
 
 fn report(connections: usize, turns: &[Vec<Turn>; 5], verdict: &mut Verdict) {
