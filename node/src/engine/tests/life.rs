@@ -13,7 +13,7 @@ use crate::{
     delivery::outbox::LAST_CHANCE,
     engine::{
         originate::SendTask,
-        turn::{EngineError, Limits},
+        turn::{Effect, EngineError, Limits},
     },
     task::{Output, Status},
 };
@@ -191,6 +191,35 @@ fn a_claimed_task_is_not_handed_over_again() {
     lab.restart(B);
     lab.listen(B);
     assert_eq!(lab.handed_over(B, &id), [Submitted]);
+}
+
+/// Its agent begins while the barrier is passed; what it calls for is behind it.
+#[test]
+fn a_new_task_of_the_same_node_is_handed_over_before_it_is_durable() {
+    let mut lab = Lab::new();
+    let listener = lab.listen(A);
+    let (me, now) = (lab.id(A), lab.now);
+    let core = &mut lab.nodes[A].core;
+    let request = SendTask {
+        peer: Some(me),
+        message: text("m1", "do it"),
+        ..SendTask::default()
+    };
+    let sent = core.send_task(now, request).unwrap();
+    let early = core.take_early();
+    let [
+        Effect::Incoming {
+            listener: to, task, ..
+        },
+    ] = &early[..]
+    else {
+        panic!("{early:?}");
+    };
+    assert_eq!((*to, &task.id), (listener, &sent.id));
+    // Before the crash nobody was answered; after it there is no such task for its agent either.
+    lab.nodes[A].crash(now, 0, false);
+    let claimed = lab.update(A, &sent.id, Working);
+    assert!(matches!(claimed, Err(EngineError::NotFound(_))), "{claimed:?}");
 }
 
 #[test]

@@ -173,22 +173,25 @@ impl World {
             ..SendTask::default()
         };
         let mut sent = None;
-        let call = self.call(at, What::Send { errand: number }, |core, now| {
+        let (call, taken) = self.begin_call(at, What::Send { errand: number }, |core, now| {
             let task = core.send_task(now, request)?;
             sent = Some(task.clone());
             Ok(Given::Task(Box::new(task)))
         });
-        let Some(task) = sent else { return };
-        self.note(|| format!("node {at}: sends {} to {target}", task.id));
-        if self.ledger.stories.contains_key(&task.id) {
-            self.ledger.say(&task.id, ORIGIN, &message, call);
-        } else {
-            let hours = [at, target].map(|host| self.hour_at(host));
-            self.ledger.tell(&task.id, [at, target], hours, &message, call);
-            if let Some(story) = self.ledger.stories.get_mut(&task.id) {
-                story.deadline = deadline;
+        // An agent here is handed the task at once, so what was sent has to be known before.
+        if let Some(task) = sent {
+            self.note(|| format!("node {at}: sends {} to {target}", task.id));
+            if self.ledger.stories.contains_key(&task.id) {
+                self.ledger.say(&task.id, ORIGIN, &message, call);
+            } else {
+                let hours = [at, target].map(|host| self.hour_at(host));
+                self.ledger.tell(&task.id, [at, target], hours, &message, call);
+                if let Some(story) = self.ledger.stories.get_mut(&task.id) {
+                    story.deadline = deadline;
+                }
             }
         }
+        self.end_call(at, call, taken);
     }
 
     fn cancel(&mut self, at: usize, number: usize, id: &str) {

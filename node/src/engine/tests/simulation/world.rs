@@ -242,17 +242,35 @@ impl World {
 
     /// Somebody calls a node.
     pub(super) fn call(&mut self, at: usize, what: What, f: impl FnOnce(&mut Core, Now) -> Answer) -> CallId {
+        let (id, taken) = self.begin_call(at, what, f);
+        self.end_call(at, id, taken);
+        id
+    }
+
+    /// Its first half, and whether the node took it: nothing of what comes of it is let out.
+    pub(super) fn begin_call(
+        &mut self,
+        at: usize,
+        what: What,
+        f: impl FnOnce(&mut Core, Now) -> Answer,
+    ) -> (CallId, bool) {
         self.moves += 1;
         let id = self.ledger.ask();
         let works = self.nodes[at].machine.works();
         self.calls.insert(id, (at, what));
         if works {
             self.nodes[at].machine.call(self.time, id, f);
+        }
+        (id, works)
+    }
+
+    /// Its second half.
+    pub(super) fn end_call(&mut self, at: usize, id: CallId, taken: bool) {
+        if taken {
             self.after_input(at);
         } else {
             self.lose(id, Fate::Refused);
         }
-        id
     }
 
     fn after_input(&mut self, at: usize) {
