@@ -7,7 +7,7 @@
 //! only when it is acknowledged, expires, or (ephemeral ones) is given up.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -322,21 +322,39 @@ impl Outbox {
     }
 
     /// Takes out what has expired at `unix_ms` and had its last chance since that was first seen. `now` is
-    /// the clock of [`Outbox::poll`].
-    pub fn expire(&mut self, now: Duration, unix_ms: u64, last_chance: Duration) -> Vec<Entry> {
+    /// the clock of [`Outbox::poll`]. The envelopes of a task expire together, with the last of them: a
+    /// deployed peer takes no later step of a task without the earlier ones. True with an entry: the peer may
+    /// have it all the same, for it was written to a stream.
+    pub fn expire(&mut self, now: Duration, unix_ms: u64, last_chance: Duration) -> Vec<(Entry, bool)> {
         for waiting in &mut self.waiting {
             let overdue = waiting.entry.expires_at.is_some_and(|at| at <= unix_ms);
             waiting.overdue_since = overdue.then(|| waiting.overdue_since.unwrap_or(now));
         }
-        let is_due = |since: Duration| now.saturating_sub(since) >= last_chance;
-        let due: Vec<u64> = self
+        let is_due = |waiting: &Waiting| {
+            let since = waiting.overdue_since;
+            since.is_some_and(|since| now.saturating_sub(since) >= last_chance)
+        };
+        if !self.waiting.iter().any(is_due) {
+            return Vec::new();
+        }
+        let goes_on: HashSet<&str> = self
             .waiting
             .iter()
-            .filter(|waiting| waiting.overdue_since.is_some_and(is_due))
-            .map(|waiting| waiting.entry.sequence)
+            .filter(|waiting| waiting.entry.expires_at.is_some() && !is_due(waiting))
+            .map(|waiting| waiting.entry.task_id.as_str())
+            .collect();
+        let task_goes_on = |waiting: &Waiting| {
+            let task = waiting.entry.task_id.as_str();
+            !task.is_empty() && goes_on.contains(task)
+        };
+        let due: Vec<(u64, bool)> = self
+            .waiting
+            .iter()
+            .filter(|waiting| is_due(waiting) && !task_goes_on(waiting))
+            .map(|waiting| (waiting.entry.sequence, waiting.exposed))
             .collect();
         due.into_iter()
-            .filter_map(|sequence| self.remove(sequence))
+            .filter_map(|(sequence, exposed)| Some((self.remove(sequence)?, exposed)))
             .collect()
     }
 

@@ -422,6 +422,7 @@ impl Core {
                     now,
                     peer,
                     &entry.task_id,
+                    false,
                     &format!("refused by the assignee: {reason}"),
                 )?;
             }
@@ -453,27 +454,55 @@ impl Core {
         Ok(())
     }
 
-    /// An envelope was not delivered in its time.
-    pub(super) fn on_expired(&mut self, now: Now, peer: PeerId, entry: &Entry) -> Result<(), StoreError> {
+    /// An envelope was not acknowledged in its time. `exposed`: the peer may have it all the same.
+    pub(super) fn on_expired(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        entry: &Entry,
+        exposed: bool,
+    ) -> Result<(), StoreError> {
         self.tally.expired += 1;
         tracing::warn!(%peer, task = entry.task_id, envelope = entry.id, "an envelope expired undelivered");
         let ttl = self.limits.offline_ttl.unwrap_or_default();
         let reason = format!("not delivered within {}", super::human(ttl));
         match entry.kind {
-            Kind::SendTask => self.give_up(now, peer, &entry.task_id, &reason),
-            Kind::Durable => self.confirmation_failed(now, peer, &entry.task_id, &reason),
+            Kind::SendTask => self.give_up(now, peer, &entry.task_id, exposed, &reason),
+            Kind::Durable => {
+                self.question_expired(now, &entry.task_id, &reason)?;
+                self.confirmation_failed(now, peer, &entry.task_id, &reason)
+            }
             Kind::Ephemeral => Ok(()),
         }
     }
 
+    /// A question that its originator never got has no answer to wait for.
+    fn question_expired(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        let waits = self
+            .tasks
+            .indexed(id)
+            .is_some_and(|known| known.is_assignee && known.status == Status::InputRequired);
+        if waits {
+            self.abandon(now, id, &format!("its question was {reason}"))?;
+        }
+        Ok(())
+    }
+
     /// Ends a task as FAILED at the originator. When the assignee has it (only a further message got
-    /// lost or was refused), it is told, so that it does not wait for ever.
-    fn give_up(&mut self, now: Now, peer: PeerId, id: &str, reason: &str) -> Result<(), StoreError> {
+    /// lost or was refused) or may have it, it is told, so that it does not wait for ever.
+    fn give_up(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        may_be_there: bool,
+        reason: &str,
+    ) -> Result<(), StoreError> {
         let Some(task) = self.tasks.read(id)? else {
             return Ok(());
         };
-        let assignee_has_it = task.status != Status::Submitted;
-        if self.end(now, id, Status::Failed, reason)? && assignee_has_it {
+        let is_there = may_be_there || task.status != Status::Submitted;
+        if self.end(now, id, Status::Failed, reason)? && is_there {
             self.send_cancel(now, peer, id, Trace::of(&task.metadata))?;
         }
         Ok(())

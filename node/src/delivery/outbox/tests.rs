@@ -263,6 +263,33 @@ fn an_entry_expires_in_its_millisecond_and_not_before() {
     assert_eq!(outbox.on_ack("e1"), None);
 }
 
+/// A deployed peer refuses COMPLETED of a task that it never saw WORKING.
+#[test]
+fn the_envelopes_of_a_task_expire_together() {
+    let mut outbox = Outbox::new(7, DELAYS.to_vec());
+    for (sequence, task, at) in [
+        (1, "a", 100),
+        (2, "b", 100),
+        (3, "a", 200),
+        (4, "", 100),
+        (5, "", 200),
+    ] {
+        outbox.push(Entry {
+            task_id: task.into(),
+            expires_at: Some(at),
+            ..entry(sequence, Kind::Durable, 10)
+        });
+    }
+    let mut expire = |now, unix| {
+        let gone = outbox.expire(Duration::from_secs(now), unix, LAST_CHANCE);
+        gone.iter().map(|(entry, _)| entry.sequence).collect::<Vec<_>>()
+    };
+    assert_eq!(expire(0, 150), [0; 0]);
+    assert_eq!(expire(40, 150), [2, 4], "the first of task a waits for its last");
+    assert_eq!(expire(50, 200), [0; 0]);
+    assert_eq!(expire(90, 200), [1, 3, 5]);
+}
+
 #[test]
 fn a_stream_wanted_for_something_else_is_opened_once() {
     let mut outbox = Outbox::new(7, DELAYS.to_vec());

@@ -540,6 +540,54 @@ fn a_further_message_that_expires_ends_the_task_on_both_sides() {
     assert_eq!(lab.status(B, &id), Canceled, "its agent does not wait for ever");
 }
 
+/// What was written to a stream may have come, though nobody said so.
+#[test]
+fn a_task_that_may_have_come_before_it_expired_is_canceled_there() {
+    let peer = stranger();
+    for was_there in [true, false] {
+        let mut lab = Lab::with(&Limits {
+            offline_ttl: Some(Duration::from_mins(1)),
+            ..limits()
+        });
+        if was_there {
+            lab.join(A, peer);
+        }
+        let id = lab.send(A, peer, SendTask::default()).unwrap().id;
+        lab.part(A, peer);
+        lab.advance(Duration::from_secs(62) + LAST_CHANCE);
+        assert_eq!(lab.status(A, &id), Failed);
+        lab.join(A, peer);
+        let types = lab.types_to(peer);
+        assert_eq!(types.contains(&EnvelopeType::TaskCancel), was_there, "{types:?}");
+    }
+}
+
+#[test]
+fn a_question_that_its_originator_never_got_ends_the_task() {
+    let mut lab = Lab::with(&Limits {
+        offline_ttl: Some(Duration::from_mins(1)),
+        ..limits()
+    });
+    let peer = stranger();
+    lab.listen(A);
+    lab.join(A, peer);
+    lab.receive(A, peer, send_task("t"));
+    lab.part(A, peer);
+    lab.update(A, "t", InputRequired).unwrap();
+    lab.advance(Duration::from_secs(58) + LAST_CHANCE);
+    assert_eq!(lab.status(A, "t"), InputRequired);
+    lab.advance(Duration::from_secs(4));
+    assert_eq!(
+        (lab.status(A, "t"), lab.reason(A, "t")),
+        (Failed, "its question was not delivered within 1 min".into())
+    );
+    assert_eq!(
+        lab.handed_over(A, "t"),
+        [Submitted, Failed],
+        "its agent hears of it"
+    );
+}
+
 #[test]
 fn a_task_whose_agent_is_gone_fails_though_another_agent_listens() {
     let mut lab = Lab::pair();

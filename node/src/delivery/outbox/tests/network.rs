@@ -197,7 +197,7 @@ impl World {
     fn pass(&mut self, ms: u64) {
         self.now += Duration::from_millis(ms);
         let unix = self.unix();
-        for entry in self.outbox.expire(self.now, unix, Duration::ZERO) {
+        for (entry, _) in self.outbox.expire(self.now, unix, Duration::ZERO) {
             assert!(entry.expires_at.is_some_and(|at| at <= unix));
             self.expired.insert(entry.sequence);
             self.forget(Some(entry));

@@ -220,6 +220,12 @@ impl World {
             let (id, status) = (&task.id, task.status);
             format!("node {at}: {id}, {status}, goes to listener {listener}")
         });
+        let story = self.ledger.stories.get(&task.id);
+        if story.is_some_and(|story| story.begun_again && story.claim.is_none()) {
+            for agent in &mut self.nodes[at].agents {
+                agent.jobs.remove(&task.id); // It is another task for them, too.
+            }
+        }
         self.ledger.hand_over(at, &task);
         let agents = &mut self.nodes[at].agents;
         if let Some(agent) = agents.iter_mut().find(|agent| agent.listener == Some(listener)) {
@@ -357,6 +363,9 @@ impl World {
         };
         if matches!(step, Step::Progress | Step::Ask | Step::Complete) {
             self.ledger.say(task, TARGET, message, call);
+        }
+        if ends.is_none() {
+            self.ledger.claims(task, call);
         }
         if let (Some(status), Some(story)) = (ends, self.ledger.stories.get_mut(task)) {
             story.endings.push(Ending {

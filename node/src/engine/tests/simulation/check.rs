@@ -146,6 +146,9 @@ impl World {
         }
         for id in self.ledger.stories.keys().cloned().collect::<Vec<_>>() {
             let story = &self.ledger.stories[&id];
+            if story.begun_again {
+                continue;
+            }
             let (origin, target, own) = (story.origin, story.target, story.is_own());
             let at_origin = if own { None } else { self.end_at(origin, &id) };
             let at_target = self.end_at(target, &id);
@@ -283,7 +286,7 @@ impl World {
                 by_agent
                     || story.crossed
                     || self.time_ran_out(story, ORIGIN)
-                    || (same && self.time_ran_out(story, TARGET))
+                    || (same && (self.time_ran_out(story, TARGET) || self.ttl_passed(story, TARGET)))
                     || (same && story.abandoned)
                     || self.plan.tight
                     || (self.plan.forgetful && at_target.is_none())
@@ -318,6 +321,7 @@ impl World {
             Status::Failed => {
                 self.was_ended(story, TARGET, Status::Failed)
                     || story.abandoned
+                    || self.ttl_passed(story, TARGET) // A question that nobody got.
                     || story
                         .deadline
                         .is_some_and(|deadline| story.hours[TARGET].1 >= deadline)
@@ -346,8 +350,13 @@ impl World {
                 .core
                 .as_ref()
                 .is_some_and(|core| core.queued() > 0);
-        let excused =
-            self.was_ended(story, ORIGIN, Status::Canceled) || self.ttl_passed(story, TARGET) || on_its_way;
+        // What was refused leaves no mark: after a crash the same envelope may be let in (`Core::mark`).
+        let refused_before_crash =
+            self.plan.tight && end.status == Status::Rejected && self.ledger.has_crashed(story.target);
+        let excused = self.was_ended(story, ORIGIN, Status::Canceled)
+            || self.ttl_passed(story, TARGET)
+            || on_its_way
+            || refused_before_crash;
         (!same && !excused).then(|| {
             format!(
                 "a deployed originator sees {}; {}",

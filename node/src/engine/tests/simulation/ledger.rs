@@ -85,10 +85,14 @@ pub(super) struct Story {
     /// The earliest and the latest hour that each side's calendar has shown since it was sent.
     pub(super) hours: [(u64, u64); 2],
     pub(super) claim: Option<Claim>,
+    /// Calls that claim it if they are answered OK.
+    pub(super) claiming: Vec<CallId>,
     /// Since when an agent may have claimed it that got no answer.
     pub(super) doubtful: Option<Duration>,
     /// At some time its agent was away for longer than the grace time.
     pub(super) abandoned: bool,
+    /// A deployed originator's further message came when its task was collected: nothing tells it from a new task.
+    pub(super) begun_again: bool,
     /// An agent went on without waiting for the answer to its question.
     pub(super) crossed: bool,
     /// Artifacts that were streamed: id, all bytes, and the call that kept the end if it came so far.
@@ -110,6 +114,8 @@ pub(super) struct Ledger {
     pub(super) stories: BTreeMap<String, Story>,
     pub(super) wrong: Option<String>,
     grace: Duration,
+    /// The deployed peer, where nodes collect early: what it says further of a task may come too late.
+    forgotten: Option<usize>,
     /// Since when nobody listens at a node.
     idle: Vec<Option<Duration>>,
     /// Connections that are gone, since when.
@@ -121,12 +127,13 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(hosts: usize, grace: Duration) -> Self {
+    pub(super) fn new(hosts: usize, grace: Duration, forgotten: Option<usize>) -> Self {
         Self {
             fates: Vec::new(),
             stories: BTreeMap::new(),
             wrong: None,
             grace,
+            forgotten,
             idle: vec![Some(Duration::ZERO); hosts],
             gone: BTreeMap::new(),
             messages: 0,
@@ -139,11 +146,20 @@ impl Ledger {
         self.crashes[host] += 1;
     }
 
+    pub(super) fn has_crashed(&self, host: usize) -> bool {
+        self.crashes[host] > 0
+    }
+
     /// A node let a task in: once, and once more for each crash that may have taken the first time back.
     pub(super) fn decided(&mut self, host: usize, entry: &Entry) {
+        self.begin_again(&entry.task);
+        let begun_again = self
+            .stories
+            .get(&entry.task)
+            .is_some_and(|story| story.begun_again);
         let times = self.decided.entry((host, entry.task.clone())).or_default();
         *times += 1;
-        if *times > 1 + self.crashes[host] {
+        if *times > 1 + self.crashes[host] && !begun_again {
             let (times, task) = (*times, &entry.task);
             self.wrong(format!("node {host} decided on {task} {times} times"));
         }
@@ -152,6 +168,19 @@ impl Ledger {
                 "node {host} did not let {} in, and has no rule against it",
                 entry.task
             ));
+        }
+    }
+
+    /// A node lets a task in that may have ended there before.
+    fn begin_again(&mut self, task: &str) {
+        let Some(story) = self.stories.get_mut(task) else {
+            return;
+        };
+        let had_ended = story.sights[TARGET].status.is_some_and(Status::is_terminal);
+        if had_ended && self.forgotten == Some(story.origin) {
+            story.begun_again = true;
+            story.sights[TARGET] = Sight::default();
+            (story.claim, story.doubtful) = (None, None);
         }
     }
 
@@ -238,8 +267,10 @@ impl Ledger {
             sights: Default::default(),
             hours: hours.map(|hour| (hour, hour)),
             claim: None,
+            claiming: Vec::new(),
             doubtful: None,
             abandoned: false,
+            begun_again: false,
             crossed: false,
             streams: Vec::new(),
         };
@@ -264,7 +295,7 @@ impl Ledger {
 
     fn problem_with(&self, story: &Story, side: usize, new: &Sight) -> Option<String> {
         let old = &story.sights[side];
-        let status = new.status?;
+        let status = new.status.filter(|_| !story.begun_again)?;
         if let Some(problem) = follows(old.status, status) {
             return Some(problem);
         }
@@ -320,8 +351,15 @@ impl Ledger {
         let side = story.side_of(host);
         let problem = follows(story.sights[side].status, change.status);
         story.sights[side].status = Some(change.status);
-        if let Some(problem) = problem {
+        if let Some(problem) = problem.filter(|_| !story.begun_again) {
             self.wrong(format!("{} at node {host}: {problem}", change.task_id));
+        }
+    }
+
+    /// An agent calls to say that it works on a task: the node may know it long before the agent is answered.
+    pub(super) fn claims(&mut self, task: &str, call: CallId) {
+        if let Some(story) = self.stories.get_mut(task) {
+            story.claiming.push(call);
         }
     }
 
@@ -426,7 +464,9 @@ impl Ledger {
         let long = |since: Option<Duration>| since.is_some_and(|since| time.saturating_sub(since) >= grace);
         let idle = long(self.idle[host]);
         for story in self.stories.values_mut().filter(|story| story.target == host) {
-            let lost = story.claim.is_some_and(|claim| idle || long(claim.lost_since));
+            story.claiming.retain(|call| self.fates[*call] == Fate::Asked);
+            let claimed = story.claim.is_some() || !story.claiming.is_empty();
+            let lost = story.claim.is_some_and(|claim| long(claim.lost_since)) || (idle && claimed);
             story.abandoned |= lost || story.doubtful.is_some_and(|since| idle || long(Some(since)));
         }
     }

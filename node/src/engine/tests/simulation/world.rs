@@ -71,7 +71,11 @@ impl World {
             })
             .collect();
         let deployed = plan.deployed.then(|| Deployed::new(&mut dice, plan.nodes));
-        let ledger = Ledger::new(hosts, plan.limits.agent_grace);
+        let ledger = Ledger::new(
+            hosts,
+            plan.limits.agent_grace,
+            (plan.forgetful || plan.tight).then_some(plan.nodes),
+        );
         let mut world = Self {
             dice,
             time: Duration::ZERO,
@@ -86,6 +90,14 @@ impl World {
             trace: tracing.then(Vec::new),
             plan,
         };
+        let Plan {
+            tight,
+            forgetful,
+            deployed,
+            agents,
+            ..
+        } = world.plan;
+        world.note(|| format!("tight {tight}, forgetful {forgetful}, deployed {deployed}, {agents} agents"));
         for at in 0..world.plan.nodes {
             world.boot(at);
         }
