@@ -396,7 +396,8 @@ fn say_when(response: &mut Response, reason: Reason) {
 
 /// A response of JSON.
 fn response(status: StatusCode, media_type: &'static str, body: &Value) -> Response {
-    let mut response = Response::new(Body::from(body.to_string()));
+    // Not by `Display`, which has each piece pass through a formatter. A `Value` is always JSON.
+    let mut response = Response::new(Body::from(serde_json::to_vec(body).unwrap_or_default()));
     *response.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
     response.headers_mut().insert(header::CONTENT_TYPE, media_type);

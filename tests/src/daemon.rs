@@ -1,45 +1,29 @@
 //! A real daemon in a temporary home: started, announced, killed, stopped, started again. The binary is
 //! the `agentanycastd` beside the test executable. Its log is shown when a test fails.
 
+mod builder;
+mod home;
+
 use std::{
-    ffi::OsString,
-    fs::File,
-    io::{Read as _, Seek as _, SeekFrom},
-    net::SocketAddr,
-    os::unix::process::ExitStatusExt as _,
-    path::{Path, PathBuf},
-    process::{ExitStatus, Output, Stdio},
-    sync::Arc,
+    net::SocketAddr, os::unix::process::ExitStatusExt as _, path::PathBuf, process::ExitStatus,
     time::Duration,
 };
 
 use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-    sync::mpsc,
-};
+use tokio::{process::Child, sync::mpsc};
+
+pub use builder::Builder;
+pub use home::Home;
 
 use crate::{
     http::Client,
-    lab::Namespace,
     rpc::{self, Rpc},
-    wait::{LIMIT, eventually, within},
+    wait::{eventually, within},
 };
 
 /// How long a daemon may take to drain after SIGTERM; the contract's figure.
 const DRAIN: Duration = Duration::from_secs(5);
-
-/// Longest path of a Unix socket, in bytes: 108 with the final NUL, less what other platforms take off.
-const MAX_SOCKET_PATH: usize = 103;
-
-/// How much of the log's end is shown when a test fails, in bytes.
-const SHOWN_LOG: u64 = 2560 << 10;
-
-/// The variables of the daemon begin with this; those of whoever runs the tests are taken away.
-const PREFIX: &str = "AGENTANYCAST_";
 
 /// The daemon's program: built by `cargo test --workspace`, beside the test executables.
 ///
@@ -60,305 +44,6 @@ pub fn program() -> PathBuf {
         program.display()
     );
     program
-}
-
-/// Where a daemon keeps its files; removed with the last daemon that uses it.
-#[derive(Clone, Debug)]
-pub struct Home(Arc<TempDir>);
-
-impl Home {
-    /// A new, empty one.
-    ///
-    /// # Panics
-    /// When it cannot be made, or is so deep that no socket fits.
-    pub fn new() -> Self {
-        let directory = tempfile::Builder::new()
-            .prefix("aa")
-            .tempdir()
-            .expect("a temporary home");
-        let socket = directory.path().join("daemon.sock");
-        assert!(
-            socket.as_os_str().len() <= MAX_SOCKET_PATH,
-            "{} is too long for a socket; set TMPDIR to a shorter path",
-            socket.display()
-        );
-        Self(Arc::new(directory))
-    }
-
-    /// The directory.
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// The default socket.
-    pub fn socket(&self) -> PathBuf {
-        self.path().join("daemon.sock")
-    }
-
-    /// The end of a log in it.
-    fn log_tail(&self) -> String {
-        let mut tail = Vec::new();
-        if let Ok(mut file) = File::open(self.log()) {
-            let length = file.metadata().map_or(0, |metadata| metadata.len());
-            let _ = file.seek(SeekFrom::Start(length.saturating_sub(SHOWN_LOG)));
-            let _ = file.read_to_end(&mut tail);
-        }
-        String::from_utf8_lossy(&tail).into_owned()
-    }
-
-    fn log(&self) -> PathBuf {
-        self.path().join("daemon.err")
-    }
-}
-
-impl Default for Home {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// How a daemon is to be started.
-#[derive(Clone, Debug)]
-#[must_use = "a daemon is started by `start`"]
-pub struct Builder {
-    home: Home,
-    namespace: Option<Namespace>,
-    grpc: String,
-    listen: Vec<String>,
-    bootstrap: Vec<String>,
-    mdns: bool,
-    args: Vec<OsString>,
-    env: Vec<(String, OsString)>,
-    program: Option<PathBuf>,
-    user: Option<u32>,
-    /// Where its bridge listens: a free port until it has announced one.
-    bridge: Option<SocketAddr>,
-    /// Where it serves MCP: a free port until it has announced one.
-    mcp: Option<SocketAddr>,
-    /// Where it shows its metrics: a free port until it has announced one.
-    metrics: Option<SocketAddr>,
-}
-
-impl Builder {
-    /// In this home, on TCP and QUIC of the loopback, without mDNS.
-    pub fn new(home: Home) -> Self {
-        let grpc = format!("unix://{}", home.socket().display());
-        Self {
-            home,
-            namespace: None,
-            grpc,
-            listen: vec![
-                "/ip4/127.0.0.1/tcp/0".to_owned(),
-                "/ip4/127.0.0.1/udp/0/quic-v1".to_owned(),
-            ],
-            bootstrap: Vec::new(),
-            mdns: false,
-            args: Vec::new(),
-            env: Vec::new(),
-            program: None,
-            user: None,
-            bridge: None,
-            mcp: None,
-            metrics: None,
-        }
-    }
-
-    /// With metrics, health and readiness shown on a free port of the loopback.
-    pub fn metrics(mut self) -> Self {
-        self.metrics = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        self
-    }
-
-    /// With a bridge in it, on a free port of the loopback.
-    pub fn bridge(mut self) -> Self {
-        self.bridge = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        self
-    }
-
-    /// With MCP over HTTP, on a free port of the loopback.
-    pub fn mcp(mut self) -> Self {
-        self.mcp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        self
-    }
-
-    /// Runs this program, such as a copy that another user may read, instead of the one beside the test.
-    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
-        self.program = Some(program.into());
-        self
-    }
-
-    /// Runs it in this network namespace. Agents reach it as ever, since its socket is a file.
-    pub fn in_namespace(mut self, namespace: &Namespace) -> Self {
-        self.namespace = Some(namespace.clone());
-        self
-    }
-
-    /// Runs as this user, of the group of the same number.
-    pub fn user(mut self, user: u32) -> Self {
-        self.user = Some(user);
-        self
-    }
-
-    /// Adds arguments.
-    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
-        self.args.extend(args.into_iter().map(Into::into));
-        self
-    }
-
-    /// Sets a variable.
-    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
-        self.env.push((name.to_owned(), value.into()));
-        self
-    }
-
-    /// Adds a bootstrap peer.
-    pub fn bootstrap(mut self, multiaddr: impl Into<String>) -> Self {
-        self.bootstrap.push(multiaddr.into());
-        self
-    }
-
-    /// Forgets the bootstrap peers.
-    pub fn without_bootstrap(mut self) -> Self {
-        self.bootstrap.clear();
-        self
-    }
-
-    /// The multiaddrs to listen on, instead of the default ones.
-    pub fn listen<A: Into<String>>(mut self, multiaddrs: impl IntoIterator<Item = A>) -> Self {
-        self.listen = multiaddrs.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Where agents connect, instead of the socket in the home.
-    pub fn grpc(mut self, address: impl Into<String>) -> Self {
-        self.grpc = address.into();
-        self
-    }
-
-    /// Turns mDNS on.
-    pub fn mdns(mut self) -> Self {
-        self.mdns = true;
-        self
-    }
-
-    /// Writes the file `config.toml` in the home, and passes it.
-    pub fn config(self, toml: &str) -> Self {
-        let path = self.home.path().join("config.toml");
-        std::fs::write(&path, toml).expect("the configuration is written");
-        let mut flag = OsString::from("--config=");
-        flag.push(path);
-        self.args([flag])
-    }
-
-    /// The command, to be run as it is.
-    pub fn command(&self) -> Command {
-        let home = self.home.path();
-        let program = self.program.clone().unwrap_or_else(program);
-        let mut command = match &self.namespace {
-            Some(namespace) => Command::from(namespace.command(&program)),
-            None => Command::new(program),
-        };
-        if let Some(user) = self.user {
-            command.uid(user).gid(user);
-        }
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with(PREFIX) {
-                command.env_remove(name);
-            }
-        }
-        command
-            .arg(format!("--key={}", home.join("key").display()))
-            .arg(format!("--grpc-listen={}", self.grpc))
-            .arg(format!("--listen={}", self.listen.join(",")));
-        if !self.bootstrap.is_empty() {
-            command.arg(format!("--bootstrap-peers={}", self.bootstrap.join(",")));
-        }
-        if let Some(bridge) = self.bridge {
-            command.arg(format!("--bridge-listen={bridge}"));
-        }
-        if let Some(mcp) = self.mcp {
-            command.arg(format!("--mcp-listen={mcp}"));
-        }
-        if let Some(metrics) = self.metrics {
-            command.arg(format!("--metrics-listen={metrics}"));
-        }
-        command
-            .args(&self.args)
-            .env("HOME", home)
-            .env("AGENTANYCAST_STORE_PATH", home.join("data"))
-            .env("AGENTANYCAST_ENABLE_MDNS", self.mdns.to_string())
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
-
-    /// Runs a daemon that is expected to end by itself.
-    ///
-    /// # Panics
-    /// When it does not end.
-    pub async fn run_to_end(&self) -> Output {
-        within("the daemon ends by itself", self.command().output())
-            .await
-            .expect("the daemon can be run")
-    }
-
-    /// Starts the daemon and waits until it has announced itself.
-    ///
-    /// # Panics
-    /// When it ends instead, or announces nothing.
-    pub async fn start(self) -> Daemon {
-        match self.try_start().await {
-            Ok(daemon) => daemon,
-            Err(Ended { status, log }) => panic!("the daemon ended with {status}; its log:\n{log}"),
-        }
-    }
-
-    /// As [`Builder::start`], where ending by itself is a result.
-    ///
-    /// # Panics
-    /// When it neither announces itself nor ends.
-    pub async fn try_start(self) -> Result<Daemon, Ended> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.home.log())
-            .expect("a log file");
-        let mut child = self
-            .command()
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the daemon can be run");
-        let stdout = child.stdout.take().expect("its output is piped");
-        let (sender, lines) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            let mut read = BufReader::new(stdout).lines();
-            while let Ok(Some(line)) = read.next_line().await {
-                // Whoever no longer listens has what it wanted; the pipe has to be kept empty all the same.
-                let _ = sender.send(line);
-            }
-        });
-        let mut daemon = Daemon {
-            spec: self,
-            child,
-            peer_id: None,
-            addresses: Vec::new(),
-        };
-        let outcome = tokio::time::timeout(LIMIT, daemon.read_announcement(lines)).await;
-        match outcome {
-            Ok(true) => Ok(daemon),
-            Ok(false) => {
-                let status = daemon.ended(LIMIT).await;
-                let log = daemon.log_tail();
-                Err(Ended { status, log })
-            }
-            Err(late) => panic!(
-                "the daemon did not announce itself ({late}); so far: {:?} at {:?}",
-                daemon.peer_id, daemon.addresses
-            ),
-        }
-    }
 }
 
 /// A daemon that ended instead of announcing itself.

@@ -132,9 +132,14 @@ impl Reason {
         }
     }
 
-    /// When it may be over, if waiting helps: a node is there some seconds after it was started.
+    /// When it may be over, if waiting helps: a node is there some seconds after it was started, and a limit of rate
+    /// lets something through each second, unless it is a very low one.
     pub fn again(self) -> Option<Duration> {
-        (self == Self::Unavailable).then_some(Duration::from_secs(5))
+        match self {
+            Self::Unavailable => Some(Duration::from_secs(5)),
+            Self::ResourceExhausted => Some(Duration::from_secs(1)),
+            _ => None,
+        }
     }
 
     /// The status of HTTP.

@@ -28,12 +28,14 @@ impl Requests {
         let failed = failed
             .map(|code| Code::from_bytes(code.as_bytes()))
             .filter(|code| *code != Code::Ok);
-        let status = match failed {
-            Some(code) => format!("{code:?}"),
-            None => response.status().as_u16().to_string(),
-        };
+        let name = failed.map(|code| format!("{code:?}"));
+        let status = response.status();
+        let status = name.as_deref().unwrap_or_else(|| status.as_str());
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry(status).or_default() += 1;
+        match counts.get_mut(status) {
+            Some(count) => *count += 1,
+            None => drop(counts.insert(status.to_owned(), 1)),
+        }
     }
 }
 

@@ -1,27 +1,25 @@
-//! What the originator does: sends tasks, answers questions, cancels, and learns what became of
-//! its envelopes.
+//! What the originator does: sends tasks, answers questions, cancels.
 
 use std::collections::BTreeMap;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    AckOutcome, AckPayload, Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus,
-    TaskStatusUpdatePayload, a2a_envelope::Payload,
+    Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus, TaskStatusUpdatePayload,
+    a2a_envelope::Payload,
 };
 use prost::Message as _;
 
 use super::{
     core::{Core, MAX_ENVELOPE},
-    lines,
     notes::Note,
     table::Slot,
     trace::Trace,
-    turn::{Effect, EngineError, Now, RouteNews},
+    turn::{Effect, EngineError, Now},
 };
 use crate::{
     delivery::{
         inbox::{self, MAX_METADATA, MAX_METADATA_KEY},
-        outbox::{Entry, Kind},
+        outbox::Kind,
     },
     store::StoreError,
     task::{Group, MAX_ID, MAX_URL, Outside, Role, Route, Status, Task},
@@ -29,9 +27,6 @@ use crate::{
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
 const ENVELOPE_OVERHEAD: usize = 1024;
-
-/// Most bytes of messages and whole results of one task: it is read whole whenever it is needed.
-const MAX_TASK_BYTES: u64 = 256 << 20;
 
 /// Labels by which a bridge here knows its tasks again: who called it is none of the peers' business.
 const STAYS: [&str; 2] = ["a2a.caller", "a2a.target"];
@@ -370,201 +365,6 @@ impl Core {
             task_id: id.to_owned(),
         });
         self.send(now, peer, id, Kind::Durable, payload, trace)
-    }
-
-    /// A peer acknowledged something.
-    pub(super) fn on_ack(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Result<(), StoreError> {
-        let entry = self
-            .queues
-            .get_mut(&peer)
-            .and_then(|queue| queue.outbox.on_ack(&ack.acknowledged_envelope_id));
-        let Some(entry) = entry else {
-            self.effect(Effect::StreamAck { peer, ack });
-            return Ok(());
-        };
-        self.left_queue(peer, &entry);
-        lines::acknowledged(peer, &entry);
-        let refused = (ack.outcome == AckOutcome::Rejected as i32).then_some(ack.reason.as_str());
-        self.trace_ack(now, &entry.task_id, refused)?;
-        if refused.is_some() {
-            self.on_refused(now, peer, &entry, &ack.reason)?;
-        } else if entry.kind == Kind::SendTask {
-            self.tasks.note_arrival(&entry.task_id, peer, now.unix);
-            self.on_taken(now, peer, &entry.task_id, ack.held)?;
-        }
-        Ok(())
-    }
-
-    fn on_refused(&mut self, now: Now, peer: PeerId, entry: &Entry, reason: &str) -> Result<(), StoreError> {
-        let reason: String = reason.chars().take(1000).collect();
-        self.refusals
-            .note(now.unix, Some(peer), true, &entry.task_id, &reason);
-        tracing::info!(%peer, task = entry.task_id, envelope = entry.id, reason, "the peer refused an envelope");
-        // Only the other side of a task has a say in it, whatever else was sent to this peer.
-        let known = self
-            .tasks
-            .indexed(&entry.task_id)
-            .filter(|known| known.peer == Some(peer));
-        let Some(task) = known else { return Ok(()) };
-        let (is_assignee, status) = (task.is_assignee, task.status);
-        if task.seeks && entry.kind == Kind::SendTask && status == Status::Submitted {
-            self.effect(Effect::Routed(RouteNews::Refused(peer)));
-            if self.move_on(now, &entry.task_id, &format!("refused it: {reason}"))? {
-                return Ok(());
-            }
-        }
-        match (is_assignee, entry.kind, status) {
-            (false, Kind::SendTask, Status::Submitted) => {
-                self.end(now, &entry.task_id, Status::Rejected, &reason)?;
-            }
-            (false, Kind::SendTask, _) => {
-                self.give_up(
-                    now,
-                    peer,
-                    &entry.task_id,
-                    false,
-                    &format!("refused by the assignee: {reason}"),
-                )?;
-            }
-            (false, Kind::Ephemeral, _) => {
-                self.end(
-                    now,
-                    &entry.task_id,
-                    Status::Failed,
-                    &format!("lost by the assignee: {reason}"),
-                )?;
-            }
-            (false, Kind::Durable, _) => {
-                self.confirmation_failed(
-                    now,
-                    peer,
-                    &entry.task_id,
-                    &format!("lost by the assignee: {reason}"),
-                )?;
-            }
-            (true, ..) => {
-                self.end(
-                    now,
-                    &entry.task_id,
-                    Status::Canceled,
-                    &format!("refused by the originator: {reason}"),
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    /// An envelope was not acknowledged in its time. `exposed`: the peer may have it all the same.
-    pub(super) fn on_expired(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        entry: &Entry,
-        exposed: bool,
-    ) -> Result<(), StoreError> {
-        self.tally.expired += 1;
-        tracing::warn!(%peer, task = entry.task_id, envelope = entry.id, "an envelope expired undelivered");
-        let ttl = self.limits.offline_ttl.unwrap_or_default();
-        let reason = format!("not delivered within {}", super::human(ttl));
-        match entry.kind {
-            Kind::SendTask => self.give_up(now, peer, &entry.task_id, exposed, &reason),
-            Kind::Durable => {
-                self.question_expired(now, &entry.task_id, &reason)?;
-                self.confirmation_failed(now, peer, &entry.task_id, &reason)
-            }
-            Kind::Ephemeral => Ok(()),
-        }
-    }
-
-    /// A question that its originator never got has no answer to wait for.
-    fn question_expired(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
-        let waits = self
-            .tasks
-            .indexed(id)
-            .is_some_and(|known| known.is_assignee && known.status == Status::InputRequired);
-        if waits {
-            self.abandon(now, id, &format!("its question was {reason}"))?;
-        }
-        Ok(())
-    }
-
-    /// Ends a task as FAILED at the originator. When the assignee has it (only a further message got
-    /// lost or was refused) or may have it, it is told, so that it does not wait for ever.
-    fn give_up(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        id: &str,
-        may_be_there: bool,
-        reason: &str,
-    ) -> Result<(), StoreError> {
-        let Some(task) = self.tasks.read(id)? else {
-            return Ok(());
-        };
-        let is_there = may_be_there || task.status != Status::Submitted;
-        if self.end(now, id, Status::Failed, reason)? && is_there {
-            self.send_cancel(now, peer, id, Trace::of(&task.metadata))?;
-        }
-        Ok(())
-    }
-
-    /// Refuses more progress than a task may hold, or than the store has room for. Ends are never
-    /// refused for that.
-    pub(super) fn room_in_task(&self, task: &Task, bytes: usize) -> Result<(), EngineError> {
-        let streamed: u64 = task.results.iter().map(|result| result.streamed_bytes()).sum();
-        let kept = self
-            .tasks
-            .indexed(&task.id)
-            .map_or(0, |known| known.bytes)
-            .saturating_sub(streamed);
-        if kept + bytes as u64 > MAX_TASK_BYTES {
-            return Err(EngineError::Exhausted(format!(
-                "the messages of task {} take {kept} bytes, the most one task may have is {MAX_TASK_BYTES}",
-                task.id
-            )));
-        }
-        self.room_in_store()
-    }
-
-    fn room_in_store(&self) -> Result<(), EngineError> {
-        // What has ended is collected within a second and need not be waited for.
-        if self.tasks.open_bytes() >= self.limits.quota {
-            return Err(EngineError::Exhausted(format!(
-                "open tasks take {} bytes, the limit of this node (store_quota)",
-                self.limits.quota
-            )));
-        }
-        Ok(())
-    }
-
-    /// Refuses a task of another node when it has its share of the open tasks already, so that one
-    /// peer cannot shut out the local agent and the other peers.
-    pub(super) fn room_for_task_from(&self, peer: PeerId) -> Result<(), EngineError> {
-        let share = (self.limits.max_open_tasks / 2).max(1);
-        let (tasks, bytes) = self.tasks.open_from(peer);
-        if tasks >= share {
-            return Err(EngineError::Exhausted(format!(
-                "this peer has {share} open tasks here, its share of what this node takes; wait until some have ended"
-            )));
-        }
-        let share = self.limits.quota / 2;
-        if bytes >= share {
-            return Err(EngineError::Exhausted(format!(
-                "open tasks of this peer take {bytes} bytes here, its share of what this node keeps is {share}; \
-                 wait until some have ended"
-            )));
-        }
-        self.room_for_task()
-    }
-
-    pub(super) fn room_for_task(&self) -> Result<(), EngineError> {
-        let most = self.limits.max_open_tasks;
-        if self.tasks.open() >= most {
-            return Err(EngineError::Exhausted(format!(
-                "this node has {most} open tasks, its limit (max_open_tasks); wait until some have ended"
-            )));
-        }
-        self.room_in_store()
     }
 
     /// Fills in what a message of the local agent may leave out.

@@ -1,0 +1,155 @@
+//! What became of envelopes: the peer took one, refused it, or did not answer in its time; and what that means
+//! for its task.
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{AckOutcome, AckPayload};
+
+use super::{
+    core::Core,
+    lines,
+    trace::Trace,
+    turn::{Effect, Now, RouteNews},
+};
+use crate::{
+    delivery::outbox::{Entry, Kind},
+    store::StoreError,
+    task::Status,
+};
+
+impl Core {
+    /// A peer acknowledged something.
+    pub(super) fn on_ack(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Result<(), StoreError> {
+        let entry = self
+            .queues
+            .get_mut(&peer)
+            .and_then(|queue| queue.outbox.on_ack(&ack.acknowledged_envelope_id));
+        let Some(entry) = entry else {
+            self.effect(Effect::StreamAck { peer, ack });
+            return Ok(());
+        };
+        self.left_queue(peer, &entry);
+        lines::acknowledged(peer, &entry);
+        let refused = (ack.outcome == AckOutcome::Rejected as i32).then_some(ack.reason.as_str());
+        self.trace_ack(now, &entry.task_id, refused)?;
+        if refused.is_some() {
+            self.on_refused(now, peer, &entry, &ack.reason)?;
+        } else if entry.kind == Kind::SendTask {
+            self.tasks.note_arrival(&entry.task_id, peer, now.unix);
+            self.on_taken(now, peer, &entry.task_id, ack.held)?;
+        }
+        Ok(())
+    }
+
+    fn on_refused(&mut self, now: Now, peer: PeerId, entry: &Entry, reason: &str) -> Result<(), StoreError> {
+        let reason: String = reason.chars().take(1000).collect();
+        self.refusals
+            .note(now.unix, Some(peer), true, &entry.task_id, &reason);
+        tracing::info!(%peer, task = entry.task_id, envelope = entry.id, reason, "the peer refused an envelope");
+        // Only the other side of a task has a say in it, whatever else was sent to this peer.
+        let known = self
+            .tasks
+            .indexed(&entry.task_id)
+            .filter(|known| known.peer == Some(peer));
+        let Some(task) = known else { return Ok(()) };
+        let (is_assignee, status) = (task.is_assignee, task.status);
+        if task.seeks && entry.kind == Kind::SendTask && status == Status::Submitted {
+            self.effect(Effect::Routed(RouteNews::Refused(peer)));
+            if self.move_on(now, &entry.task_id, &format!("refused it: {reason}"))? {
+                return Ok(());
+            }
+        }
+        match (is_assignee, entry.kind, status) {
+            (false, Kind::SendTask, Status::Submitted) => {
+                self.end(now, &entry.task_id, Status::Rejected, &reason)?;
+            }
+            (false, Kind::SendTask, _) => {
+                self.give_up(
+                    now,
+                    peer,
+                    &entry.task_id,
+                    false,
+                    &format!("refused by the assignee: {reason}"),
+                )?;
+            }
+            (false, Kind::Ephemeral, _) => {
+                self.end(
+                    now,
+                    &entry.task_id,
+                    Status::Failed,
+                    &format!("lost by the assignee: {reason}"),
+                )?;
+            }
+            (false, Kind::Durable, _) => {
+                self.confirmation_failed(
+                    now,
+                    peer,
+                    &entry.task_id,
+                    &format!("lost by the assignee: {reason}"),
+                )?;
+            }
+            (true, ..) => {
+                self.end(
+                    now,
+                    &entry.task_id,
+                    Status::Canceled,
+                    &format!("refused by the originator: {reason}"),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An envelope was not acknowledged in its time. `exposed`: the peer may have it all the same.
+    pub(super) fn on_expired(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        entry: &Entry,
+        exposed: bool,
+    ) -> Result<(), StoreError> {
+        self.tally.expired += 1;
+        tracing::warn!(%peer, task = entry.task_id, envelope = entry.id, "an envelope expired undelivered");
+        let ttl = self.limits.offline_ttl.unwrap_or_default();
+        let reason = format!("not delivered within {}", super::human(ttl));
+        match entry.kind {
+            Kind::SendTask => self.give_up(now, peer, &entry.task_id, exposed, &reason),
+            Kind::Durable => {
+                self.question_expired(now, &entry.task_id, &reason)?;
+                self.confirmation_failed(now, peer, &entry.task_id, &reason)
+            }
+            Kind::Ephemeral => Ok(()),
+        }
+    }
+
+    /// A question that its originator never got has no answer to wait for.
+    fn question_expired(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        let waits = self
+            .tasks
+            .indexed(id)
+            .is_some_and(|known| known.is_assignee && known.status == Status::InputRequired);
+        if waits {
+            self.abandon(now, id, &format!("its question was {reason}"))?;
+        }
+        Ok(())
+    }
+
+    /// Ends a task as FAILED at the originator. When the assignee has it (only a further message got
+    /// lost or was refused) or may have it, it is told, so that it does not wait for ever.
+    fn give_up(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        may_be_there: bool,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        let is_there = may_be_there || task.status != Status::Submitted;
+        if self.end(now, id, Status::Failed, reason)? && is_there {
+            self.send_cancel(now, peer, id, Trace::of(&task.metadata))?;
+        }
+        Ok(())
+    }
+}
