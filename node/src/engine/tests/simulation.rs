@@ -35,7 +35,7 @@ use crate::engine::wire;
 const LINES: usize = 60;
 
 /// Seeds within which a deliberate fault has to show.
-const PATIENCE: u64 = 20_000;
+const PATIENCE: u64 = 1000;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable)

@@ -1,6 +1,9 @@
 //! Faults that a correct node does not have, put in on purpose: what proves that the checker can see.
 
-use crate::{engine::records::tag, store::Batch};
+use crate::{
+    engine::records::{self, OutboxRecord, tag},
+    store::Batch,
+};
 
 /// One deliberate fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,8 +16,8 @@ pub(super) enum Sabotage {
     NoMarks,
     /// A crash leaves a part of a batch.
     SplitBatch,
-    /// The numbers of the outboxes are not written down.
-    NoSequence,
+    /// The numbers of the outboxes that are written down do not grow: after a restart they are given again.
+    StaleNumbers,
     /// The entries of the outboxes are not written down.
     ForgottenQueue,
 }
@@ -25,7 +28,7 @@ impl Sabotage {
         Self::EarlyEffects,
         Self::NoMarks,
         Self::SplitBatch,
-        Self::NoSequence,
+        Self::StaleNumbers,
         Self::ForgottenQueue,
     ];
 
@@ -33,8 +36,8 @@ impl Sabotage {
     pub(super) fn of_batch(self, batch: &mut Batch) {
         let dropped: &[u8] = match self {
             Self::NoMarks => &[tag::SEEN, tag::SEEN_ID, tag::SEEN_SLOT],
-            Self::NoSequence => &[tag::OUTBOX],
             Self::ForgottenQueue => &[tag::ENTRY],
+            Self::StaleNumbers => return forget_numbers(batch),
             _ => return,
         };
         batch
@@ -57,5 +60,19 @@ impl Sabotage {
         Batch {
             changes: batch.changes[..kept].to_vec(),
         }
+    }
+}
+
+fn forget_numbers(batch: &mut Batch) {
+    let numbers = batch
+        .changes
+        .iter_mut()
+        .filter(|(key, _)| key.first() == Some(&tag::OUTBOX));
+    for (_, value) in numbers {
+        let Some(mut record) = value.as_deref().and_then(records::decode::<OutboxRecord>) else {
+            continue;
+        };
+        record.next_sequence = 1;
+        *value = Some(records::encode(&record).into());
     }
 }
