@@ -23,7 +23,8 @@ pub mod task;
 pub mod version;
 
 use crate::{data, time};
-pub(crate) use data::{depth, from_proto, from_struct, to_proto, to_struct};
+pub(crate) use agentanycast_proto::json::{from_proto, from_struct, to_proto, to_struct};
+pub(crate) use data::depth;
 pub(crate) use scan::Scan;
 pub(crate) use time::{read_time, rounded as now, write_time};
 

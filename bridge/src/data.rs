@@ -4,15 +4,13 @@
 //! beyond 2^53, travels a second time as text ([`carry`]); the text counts on the other side as long as it
 //! still says what the `Struct` says ([`restore`]), so an agent that changes the data is heard.
 
-use prost_types::{ListValue, Struct, Value as ProtoValue, value::Kind};
-use serde_json::{Map, Number, Value};
+use agentanycast_proto::json::{from_struct, to_struct};
+use prost_types::Struct;
+use serde_json::{Map, Value};
 
 /// Deepest nesting taken: protobuf decoders give up at 100 messages, and each level of JSON costs up to three
 /// (value, struct, map entry). The SDKs have the same bound.
 const MAX_DEPTH: usize = 30;
-
-/// Every integer up to here has an exact 64-bit floating point form.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The field that holds JSON that is no object.
 const WRAPPED: &str = "value";
@@ -52,57 +50,6 @@ fn wrap(value: Value) -> Struct {
         other => Map::from_iter([(WRAPPED.to_owned(), other)]),
     };
     to_struct(object)
-}
-
-pub(crate) fn to_struct(object: Map<String, Value>) -> Struct {
-    Struct {
-        fields: object
-            .into_iter()
-            .map(|(name, value)| (name, to_proto(value)))
-            .collect(),
-    }
-}
-
-pub(crate) fn to_proto(value: Value) -> ProtoValue {
-    let kind = match value {
-        Value::Null => Kind::NullValue(0),
-        Value::Bool(flag) => Kind::BoolValue(flag),
-        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or(f64::NAN)),
-        Value::String(text) => Kind::StringValue(text),
-        Value::Array(items) => Kind::ListValue(ListValue {
-            values: items.into_iter().map(to_proto).collect(),
-        }),
-        Value::Object(fields) => Kind::StructValue(to_struct(fields)),
-    };
-    ProtoValue { kind: Some(kind) }
-}
-
-pub(crate) fn from_struct(data: &Struct) -> Map<String, Value> {
-    let fields = data.fields.iter();
-    fields
-        .map(|(name, value)| (name.clone(), from_proto(value)))
-        .collect()
-}
-
-pub(crate) fn from_proto(value: &ProtoValue) -> Value {
-    match &value.kind {
-        None | Some(Kind::NullValue(_)) => Value::Null,
-        Some(Kind::BoolValue(flag)) => Value::Bool(*flag),
-        Some(Kind::NumberValue(float)) => from_float(*float),
-        Some(Kind::StringValue(text)) => Value::String(text.clone()),
-        Some(Kind::ListValue(list)) => Value::Array(list.values.iter().map(from_proto).collect()),
-        Some(Kind::StructValue(fields)) => Value::Object(from_struct(fields)),
-    }
-}
-
-/// Whole numbers become JSON integers again; what JSON cannot write (NaN, infinities) becomes null.
-fn from_float(float: f64) -> Value {
-    let minus_zero = float == 0.0 && float.is_sign_negative();
-    if float.fract() == 0.0 && float.abs() <= MAX_EXACT && !minus_zero {
-        Value::from(float as i64)
-    } else {
-        Number::from_f64(float).map_or(Value::Null, Value::Number)
-    }
 }
 
 /// How deep lists and objects are inside each other; 0 for what is neither.

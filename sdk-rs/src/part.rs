@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use agentanycast_proto::v1;
+use agentanycast_proto::{
+    json::{from_struct, to_struct},
+    v1,
+};
 use serde_json::{Map, Value};
 
 use crate::json::{self, InvalidData};
@@ -165,7 +168,7 @@ impl From<Part> for v1::Part {
         let content = match part.content {
             Content::Text(text) => Some(Proto::TextPart(v1::TextPart { text })),
             Content::Data(object) => Some(Proto::DataPart(v1::DataPart {
-                data: Some(json::to_struct(object)),
+                data: Some(to_struct(object)),
             })),
             Content::Url { url, filename } => Some(Proto::UrlPart(v1::UrlPart { url, filename })),
             Content::Raw { data, filename } => Some(Proto::RawPart(v1::RawPart { data, filename })),
@@ -185,7 +188,7 @@ impl From<v1::Part> for Part {
         let content = match part.content {
             Some(Proto::TextPart(part)) => Content::Text(part.text),
             Some(Proto::DataPart(part)) => {
-                Content::Data(part.data.map(json::from_struct).unwrap_or_default())
+                Content::Data(part.data.as_ref().map(from_struct).unwrap_or_default())
             }
             Some(Proto::UrlPart(part)) => Content::Url {
                 url: part.url,

@@ -73,7 +73,7 @@ fn a_failure_is_an_error_with_its_reason() {
 
 #[test]
 fn every_part_is_what_it_is() {
-    let data = data::to_struct(json!({"n": 1}).as_object().cloned().unwrap());
+    let data = agentanycast_proto::json::to_struct(json!({"n": 1}).as_object().cloned().unwrap());
     let link = UrlPart {
         url: "not a url".to_owned(),
         filename: "x".to_owned(),
@@ -212,7 +212,7 @@ fn any_part() -> impl Strategy<Value = Part> {
         })),
         (long.clone(), "\\PC{0,9}").prop_map(|(url, filename)| Content::UrlPart(UrlPart { url, filename })),
         long.prop_map(|text| {
-            let data = data::to_struct([("k".to_owned(), Value::from(text))].into_iter().collect());
+            let data = agentanycast_proto::json::to_struct([("k".to_owned(), Value::from(text))].into_iter().collect());
             Content::DataPart(DataPart { data: Some(data) })
         }),
     ];
