@@ -35,15 +35,27 @@ pub fn forget_peak_rss(pid: Pid) {
 /// # Panics
 /// When the process is gone.
 pub fn cpu_time(pid: Pid) -> Duration {
+    let (user, system) = cpu_times(pid);
+    user + system
+}
+
+/// The same in user and in system mode.
+///
+/// # Panics
+/// When the process is gone.
+pub fn cpu_times(pid: Pid) -> (Duration, Duration) {
     /// The unit of times in `stat`: 100 a second on every Linux there is.
     const TICKS_PER_SECOND: u32 = 100;
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     let stat = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     // The name, in parentheses, may hold anything; user and system time are the 12th and 13th after it.
     let (_, rest) = stat.rsplit_once(')').expect("a name in parentheses");
-    let ticks = rest.split_whitespace().skip(11).take(2);
-    let ticks: u64 = ticks.map(|field| field.parse::<u64>().expect("ticks")).sum();
-    Duration::from_secs(ticks) / TICKS_PER_SECOND
+    let mut times = rest.split_whitespace().skip(11).map(|field| {
+        let ticks = field.parse().expect("ticks");
+        Duration::from_secs(ticks) / TICKS_PER_SECOND
+    });
+    let mut time = || times.next().expect("a time");
+    (time(), time())
 }
 
 /// Number of threads.

@@ -1,13 +1,11 @@
-//! What a process has used: processor time and memory, as the kernel counts them in /proc. Processor time
-//! comes in ticks of 10 ms, so it says little about less than a second.
+//! What the nodes and the ends have used: processor time and memory. Processor time comes in ticks of 10 ms, so it
+//! says little about less than a second.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
+use agentanycast_tests::process;
 use rustix::process::Pid;
 use serde_json::{Value, json};
-
-/// The kernel counts processor time for programs in hundredths of a second, on every architecture.
-const TICK: Duration = Duration::from_millis(10);
 
 /// Processor time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,19 +17,8 @@ pub(crate) struct Cpu {
 impl Cpu {
     /// Of a process and its threads, since it started.
     fn of(pid: Pid) -> Self {
-        let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
-        let stat = fs::read_to_string(path).expect("the process runs");
-        // The name in parentheses may hold anything; the state is the first field behind it.
-        let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
-        let ticks = |field: usize| -> u64 {
-            let text = fields.split(' ').nth(field).expect("a field");
-            text.parse().expect("a number")
-        };
-        let time = |ticks: u64| TICK * u32::try_from(ticks).expect("less than a year");
-        Self {
-            user: time(ticks(11)),
-            system: time(ticks(12)),
-        }
+        let (user, system) = process::cpu_times(pid);
+        Self { user, system }
     }
 
     fn add(&mut self, other: Self) {
@@ -117,16 +104,9 @@ struct Rss {
 
 impl Rss {
     fn of(pid: Pid) -> Self {
-        let path = format!("/proc/{}/status", pid.as_raw_nonzero());
-        let status = fs::read_to_string(path).expect("the process runs");
-        let bytes = |key: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(key));
-            let text = line.and_then(|line| line.split_whitespace().next());
-            text.and_then(|text| text.parse::<u64>().ok()).expect("kB") << 10
-        };
         Self {
-            now: bytes("VmRSS:"),
-            peak: bytes("VmHWM:"),
+            now: process::rss_bytes(pid),
+            peak: process::peak_rss_bytes(pid),
         }
     }
 }

@@ -212,7 +212,9 @@ fn any_part() -> impl Strategy<Value = Part> {
         })),
         (long.clone(), "\\PC{0,9}").prop_map(|(url, filename)| Content::UrlPart(UrlPart { url, filename })),
         long.prop_map(|text| {
-            let data = agentanycast_proto::json::to_struct([("k".to_owned(), Value::from(text))].into_iter().collect());
+            let data = agentanycast_proto::json::to_struct(
+                [("k".to_owned(), Value::from(text))].into_iter().collect(),
+            );
             Content::DataPart(DataPart { data: Some(data) })
         }),
     ];
