@@ -15,8 +15,9 @@ pub const WINDOW: u64 = 65_536;
 /// Ids remembered per deployed peer in memory, in front of the disk.
 pub const IN_MEMORY: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// Epochs remembered per peer: a peer draws a new one only when it lost its queue.
-pub const EPOCHS: usize = 8;
+/// Epochs remembered per peer, those of which something came last: a peer draws a new one each time that it starts. What
+/// waits for its acknowledgement comes again before anything of a new epoch.
+pub const EPOCHS: usize = 16;
 
 /// Reasons of refusals remembered per peer, to answer a re-sent envelope as the first time: a window of them.
 pub const REFUSALS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
@@ -27,7 +28,7 @@ pub const MAX_REASON: usize = 512;
 /// Ids and refusals kept in memory of a peer that is away: of each of them there are many.
 pub const WHILE_AWAY: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// Highest applied sequence of each of a peer's epochs, newest epoch last.
+/// Highest applied sequence of each of a peer's epochs, the one of which something came last at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     epochs: VecDeque<(u64, u64)>,
@@ -47,22 +48,30 @@ impl Applied {
     }
 
     /// True when the envelope was applied before.
-    pub fn contains(&self, epoch: u64, sequence: u64) -> bool {
-        self.epochs
-            .iter()
-            .any(|&(known, highest)| known == epoch && sequence <= highest)
+    pub fn contains(&mut self, epoch: u64, sequence: u64) -> bool {
+        self.touch(epoch).is_some_and(|(_, highest)| sequence <= *highest)
     }
 
     /// Marks the envelope as applied.
     pub fn insert(&mut self, epoch: u64, sequence: u64) {
-        if let Some(known) = self.epochs.iter_mut().find(|(known, _)| *known == epoch) {
-            known.1 = known.1.max(sequence);
+        if let Some((_, highest)) = self.touch(epoch) {
+            *highest = sequence.max(*highest);
             return;
         }
         if self.epochs.len() == EPOCHS {
             self.epochs.pop_front();
         }
         self.epochs.push_back((epoch, sequence));
+    }
+
+    /// The epoch, at the end from now on.
+    fn touch(&mut self, epoch: u64) -> Option<&mut (u64, u64)> {
+        let at = self.epochs.iter().rposition(|(known, _)| *known == epoch)?;
+        if at + 1 < self.epochs.len() {
+            let known = self.epochs.remove(at)?;
+            self.epochs.push_back(known);
+        }
+        self.epochs.back_mut()
     }
 }
 

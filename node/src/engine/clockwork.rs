@@ -341,13 +341,11 @@ impl Core {
             let kept = self.store.get(&records::key(tag::OUTBOX, &peer.to_bytes()))?;
             let kept: Option<OutboxRecord> = kept.and_then(|bytes| records::decode(&bytes));
             let last = waiting.last().map_or(0, |entry| entry.sequence);
-            let epoch = match &kept {
-                Some(record) => record.epoch,
-                None => self.new_epoch(),
-            };
+            // Another run has other numbers, see `Queue::load`; what waits has those that it was given.
+            let epoch = self.new_epoch();
             let next = kept.map_or(0, |record| record.next_sequence).max(last + 1);
             let outbox = Outbox::restore(epoch, next, waiting, self.limits.retry_delays.clone());
-            self.queues.insert(peer, Queue::around(outbox));
+            self.queues.insert(peer, Queue::around(outbox, self.run));
         }
         Ok(())
     }

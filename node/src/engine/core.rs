@@ -90,6 +90,8 @@ pub struct Core {
     durable: u64,
     /// The last turn that hands something over only when it is durable.
     last_late: u64,
+    /// Names this run, so that a queue's record of another one is known: see [`Queue::load`].
+    pub(super) run: u64,
 }
 
 impl Core {
@@ -142,9 +144,11 @@ impl Core {
             turns: 0,
             durable: 0,
             last_late: 0,
+            run: 0,
             limits,
             store,
         };
+        core.run = core.new_epoch();
         core.load_queues()?;
         core.forget_old_ids(now)?;
         core.resume(now)?;

@@ -29,24 +29,31 @@ pub(super) struct Queue {
     bodies_bytes: usize,
     /// The last batch that wrote an envelope of this queue.
     pub(super) commit: u64,
+    /// This run of the daemon.
+    run: u64,
 }
 
 impl Queue {
-    /// An empty queue; `kept` is its record in the store, `epoch` for a new one.
-    pub(super) fn load(kept: Option<&[u8]>, epoch: u64, retry_delays: Vec<Duration>) -> Self {
+    /// An empty queue; `kept` is its record in the store. `epoch` is for a new one, and for one of another run: the
+    /// store may be a copy of earlier, and numbers that were given since must not be given again.
+    pub(super) fn load(kept: Option<&[u8]>, run: u64, epoch: u64, retry_delays: Vec<Duration>) -> Self {
         let kept: Option<OutboxRecord> = kept.and_then(records::decode);
-        let (epoch, next) = kept.map_or((epoch, 1), |record| (record.epoch, record.next_sequence.max(1)));
-        Self::around(Outbox::restore(epoch, next, Vec::new(), retry_delays))
+        let next = kept.as_ref().map_or(1, |record| record.next_sequence.max(1));
+        let epoch = kept
+            .filter(|record| record.run == run)
+            .map_or(epoch, |record| record.epoch);
+        Self::around(Outbox::restore(epoch, next, Vec::new(), retry_delays), run)
     }
 
     /// A queue around an outbox whose bytes are all in the store.
-    pub(super) fn around(outbox: Outbox) -> Self {
+    pub(super) fn around(outbox: Outbox, run: u64) -> Self {
         Self {
             outbox,
             stream: 0,
             bodies: BTreeMap::new(),
             bodies_bytes: 0,
             commit: 0,
+            run,
         }
     }
 
@@ -101,6 +108,7 @@ impl Queue {
             epoch: self.outbox.epoch(),
             next_sequence: sequence + 1,
             at,
+            run: self.run,
         };
         batch.put(records::key(tag::OUTBOX, &name), records::encode(&record));
         self.bodies_bytes += frame.len();

@@ -220,6 +220,9 @@ pub(super) struct OutboxRecord {
     /// When it was written, Unix milliseconds.
     #[prost(uint64, tag = "3")]
     pub(super) at: u64,
+    /// The run of the daemon that wrote it; 0: one of 0.1.0.
+    #[prost(fixed64, tag = "4")]
+    pub(super) run: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

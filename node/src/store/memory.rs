@@ -30,6 +30,16 @@ impl MemoryStore {
         state.now = state.durable.clone();
     }
 
+    /// What a backup of this moment would hold.
+    pub fn copy(&self) -> Self {
+        let durable = self.lock().durable.clone();
+        let copy = Self::default();
+        let mut state = copy.lock();
+        (state.now, state.durable) = (durable.clone(), durable);
+        drop(state);
+        copy
+    }
+
     /// Makes every write and barrier from now on fail like this; None mends it.
     pub fn fail_with(&self, error: Option<StoreError>) {
         self.lock().failing = error;

@@ -28,6 +28,19 @@ fn the_oldest_epoch_goes_when_there_are_too_many() {
 }
 
 #[test]
+fn an_epoch_of_which_something_comes_again_outlives_others() {
+    let mut applied = Applied::default();
+    applied.insert(1, 5);
+    for epoch in 2..3 * EPOCHS as u64 {
+        assert!(
+            applied.contains(1, 5),
+            "it was sent again before anything of {epoch}"
+        );
+        applied.insert(epoch, 1);
+    }
+}
+
+#[test]
 fn restoring_keeps_no_more_than_the_bound() {
     let applied = Applied::restore((1..100).map(|epoch| (epoch, 1)));
     assert_eq!(applied.epochs().count(), EPOCHS);

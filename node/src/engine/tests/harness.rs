@@ -153,6 +153,16 @@ impl<R> Node<R> {
             self.store.barrier().unwrap();
         }
         self.store.crash();
+        self.start(now);
+    }
+
+    /// The node goes on with a backup.
+    pub(super) fn put_back(&mut self, now: Now, backup: MemoryStore) {
+        self.store = Arc::new(backup);
+        self.start(now);
+    }
+
+    fn start(&mut self, now: Now) {
         self.boots += 1;
         let seed = self.seed ^ (self.boots << 32);
         self.core = Core::load(self.me, self.limits.clone(), self.store.clone(), now, seed).unwrap();

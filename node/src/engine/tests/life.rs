@@ -540,6 +540,36 @@ fn a_further_message_that_expires_ends_the_task_on_both_sides() {
     assert_eq!(lab.status(B, &id), Canceled, "its agent does not wait for ever");
 }
 
+/// Else its peers would take what is new for what they had before the backup was put back.
+#[test]
+fn a_store_of_earlier_gives_no_number_twice() {
+    for restored in [A, B] {
+        let mut lab = Lab::pair();
+        let before = lab.task();
+        lab.complete(B, &before, "r").unwrap();
+        let backup = lab.nodes[restored].store.copy();
+        for _ in 0..3 {
+            let id = lab.task();
+            lab.update(B, &id, Working).unwrap();
+            lab.complete(B, &id, "r").unwrap();
+            assert_eq!(lab.status(A, &id), Completed);
+        }
+        lab.disconnect();
+        let now = lab.now;
+        lab.nodes[restored].put_back(now, backup);
+        lab.listen(B);
+        lab.connect();
+        lab.advance(Duration::from_secs(1));
+        for _ in 0..5 {
+            let id = lab.task();
+            lab.update(B, &id, Working).unwrap();
+            lab.complete(B, &id, "r").unwrap();
+            lab.advance(Duration::from_secs(1));
+            assert_eq!(lab.status(A, &id), Completed, "node {restored}");
+        }
+    }
+}
+
 /// What was written to a stream may have come, though nobody said so.
 #[test]
 fn a_task_that_may_have_come_before_it_expired_is_canceled_there() {

@@ -1,9 +1,6 @@
 //! Faults that a correct node does not have, put in on purpose: what proves that the checker can see.
 
-use crate::{
-    engine::records::{self, OutboxRecord, tag},
-    store::Batch,
-};
+use crate::{engine::records::tag, store::Batch};
 
 /// One deliberate fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,19 +13,16 @@ pub(super) enum Sabotage {
     NoMarks,
     /// A crash leaves a part of a batch.
     SplitBatch,
-    /// The numbers of the outboxes that are written down do not grow: after a restart they are given again.
-    StaleNumbers,
     /// The entries of the outboxes are not written down.
     ForgottenQueue,
 }
 
 impl Sabotage {
     /// All of them.
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 4] = [
         Self::EarlyEffects,
         Self::NoMarks,
         Self::SplitBatch,
-        Self::StaleNumbers,
         Self::ForgottenQueue,
     ];
 
@@ -37,7 +31,6 @@ impl Sabotage {
         let dropped: &[u8] = match self {
             Self::NoMarks => &[tag::SEEN, tag::SEEN_ID, tag::SEEN_SLOT],
             Self::ForgottenQueue => &[tag::ENTRY],
-            Self::StaleNumbers => return forget_numbers(batch),
             _ => return,
         };
         batch
@@ -60,19 +53,5 @@ impl Sabotage {
         Batch {
             changes: batch.changes[..kept].to_vec(),
         }
-    }
-}
-
-fn forget_numbers(batch: &mut Batch) {
-    let numbers = batch
-        .changes
-        .iter_mut()
-        .filter(|(key, _)| key.first() == Some(&tag::OUTBOX));
-    for (_, value) in numbers {
-        let Some(mut record) = value.as_deref().and_then(records::decode::<OutboxRecord>) else {
-            continue;
-        };
-        record.next_sequence = 1;
-        *value = Some(records::encode(&record).into());
     }
 }
