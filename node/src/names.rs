@@ -44,7 +44,7 @@ pub struct Asks {
 enum News {
     /// A peer has shown its card, with these claims.
     Card(PeerId, Box<Claims>),
-    /// The engine would deny a task of a peer that has not shown its card yet.
+    /// The engine could decide otherwise on a task of a peer that has not shown its card yet.
     Doubt(PeerId),
 }
 
@@ -92,7 +92,7 @@ impl Ear {
         says_something && sent.is_ok()
     }
 
-    /// A task of a peer would be denied by its key alone.
+    /// A task of a peer could be decided otherwise than by its key alone.
     pub fn doubt(&self, peer: PeerId) {
         // If it is not heard, the engine decides by itself when it has waited.
         let _ = self.news.try_send(News::Doubt(peer));

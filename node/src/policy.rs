@@ -19,9 +19,9 @@ use agentanycast_identity::{PeerId, did_key_of};
 use lru::LruCache;
 
 use self::{
-    acl::{Acl, Ruling},
+    acl::{Acl, Group, Ruling},
     glob::Glob,
-    limits::{Bounds, Full, Key, Limits, Meter, Usage},
+    limits::{Bounds, Full, Key, Limits, Meter, Override, Usage},
 };
 use crate::names::Asks;
 pub use read::BadRule;
@@ -216,6 +216,25 @@ impl Rules {
         }
     }
 
+    /// Patterns that let in by a domain of the web or of DNS, and by each that only begins so.
+    pub fn loose_names(&self) -> Vec<&str> {
+        let members = self.acl.groups.iter().flat_map(|group| &group.members);
+        let allowing = self
+            .acl
+            .rules
+            .iter()
+            .filter(|rule| rule.allow)
+            .map(|rule| &rule.source);
+        let trusted = match &self.trust {
+            Trust::Known(patterns) => patterns.as_slice(),
+            _ => &[],
+        };
+        let all = trusted.iter().chain(members).chain(allowing);
+        all.map(Glob::as_str)
+            .filter(|pattern| is_loose(pattern))
+            .collect()
+    }
+
     /// Whether there is a skill that this node's own agent may use, also of another node.
     pub fn may_local_send(&self) -> bool {
         let names = self.acl.with_groups(&[LOCAL]);
@@ -255,6 +274,46 @@ impl Rules {
         };
         (Decision { outcome, by }, bounds)
     }
+
+    /// Whether this source could be told otherwise once more names of it are proven: it is denied now, a rule before the
+    /// one that decides says the opposite, or an override before the one that counts has other limits.
+    pub fn may_turn(&self, asker: Asker<'_>, skill: &str) -> bool {
+        let (decision, _) = self.judge(asker, skill);
+        if decision.outcome != Outcome::Allow {
+            return true;
+        }
+        let groups = || self.acl.groups.iter();
+        let may_be = |pattern: &Glob| {
+            let of = |group: &Group| group.members.iter().any(may_be_proven) && pattern.matches(&group.name);
+            may_be_proven(pattern) || groups().any(of)
+        };
+        let before = match decision.by {
+            By::Rule(number) => number - 1,
+            _ => 0,
+        };
+        let mut rules = self.acl.rules.iter().take(before);
+        let names = self.acl.with_groups(asker.names);
+        let is_other = |one: &&Override| !names.iter().any(|name| one.source.matches(name));
+        let mut overrides = self.limits.overrides.iter().take_while(is_other);
+        rules.any(|rule| !rule.allow && rule.skill.matches(skill) && may_be(&rule.source))
+            || overrides.any(|one| may_be(&one.source))
+    }
+}
+
+/// Whether a star stands where the domain of a DID would end.
+fn is_loose(pattern: &str) -> bool {
+    let domain = ["did:web:", "did:dns:"]
+        .iter()
+        .find_map(|method| pattern.strip_prefix(method));
+    let domain = domain.and_then(|rest| rest.split(':').next());
+    domain.is_some_and(|domain| domain.len() > 1 && domain.ends_with('*'))
+}
+
+/// Whether a pattern may match a name that a peer proves after it has come: a DID, or the id of a key that it had before.
+fn may_be_proven(pattern: &Glob) -> bool {
+    ["did:", "12D3KooW", "16Uiu2HA", "Qm"]
+        .iter()
+        .any(|head| pattern.may_begin(head))
 }
 
 fn any_matches(patterns: &[Glob], names: &[&str]) -> bool {
@@ -296,10 +355,9 @@ impl Policy {
         self.standings.put(peer, standing);
     }
 
-    /// Whether a peer would be denied by what is known of it now, whatever it has here.
-    pub fn would_deny(&mut self, peer: PeerId, skill: &str) -> bool {
-        let (decision, _) = self.judge(Source::Peer(peer), skill);
-        decision.outcome == Outcome::Deny
+    /// Whether the decision on a peer could become another one when more is known of it, whatever it has here.
+    pub fn may_turn(&mut self, peer: PeerId, skill: &str) -> bool {
+        self.ask_of(peer, |rules, asker| rules.may_turn(asker, skill))
     }
 
     /// Whether a source that has so much here may send a task for this skill, whose message has `bytes`; `now` is since any
@@ -326,11 +384,14 @@ impl Policy {
     }
 
     fn judge(&mut self, source: Source<'_>, skill: &str) -> (Decision, Bounds) {
-        let peer = match source {
-            Source::Peer(peer) => peer,
-            Source::Bridge(caller) => return self.rules.judge_caller(&format!("{HTTP}{caller}"), skill),
-            Source::Local => return self.rules.judge_caller(LOCAL, skill),
-        };
+        match source {
+            Source::Peer(peer) => self.ask_of(peer, |rules, asker| rules.judge(asker, skill)),
+            Source::Bridge(caller) => self.rules.judge_caller(&format!("{HTTP}{caller}"), skill),
+            Source::Local => self.rules.judge_caller(LOCAL, skill),
+        }
+    }
+
+    fn ask_of<T>(&mut self, peer: PeerId, question: impl FnOnce(&Rules, Asker<'_>) -> T) -> T {
         let standing = self.standings.get(&peer);
         let mut keys = vec![peer];
         keys.extend(standing.into_iter().flat_map(|known| &known.former));
@@ -346,7 +407,7 @@ impl Policy {
             is_remote: true,
             vouched: standing.is_some_and(|known| known.vouched),
         };
-        self.rules.judge(asker, skill)
+        question(&self.rules, asker)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The rules while the daemon runs: read again on SIGHUP and when the file has changed, checked, and only then put in
 //! place of the old ones. A file that is wrong changes nothing, and says so in the log and in the health of `policy`.
+//! Neither does one that is gone, or from which everything is gone that kept anybody out, unless SIGHUP says that it is
+//! meant: a file that is being written may look so.
 //!
 //! Everything else in the file takes effect at the next start.
 
@@ -19,7 +21,7 @@ use tokio::{
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
-    config::{self, Config, Loaded},
+    config::{self, Config, Loaded, TrustMode},
     engine::Engine,
     names::Ear,
     policy::{
@@ -35,6 +37,15 @@ const LOOK: Duration = Duration::from_secs(1);
 const POLICY: &str = "policy";
 const AUDIT: &str = "audit";
 
+/// Why the file is read again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// It has changed.
+    Changed,
+    /// By SIGHUP.
+    Asked,
+}
+
 /// What tells one version of a file from another.
 type Stamp = (u64, u64, i64, i64);
 
@@ -44,7 +55,9 @@ pub(crate) struct Reload {
     args: Vec<OsString>,
     hangup: Signal,
     file: Option<PathBuf>,
+    /// The file that was read, and the one at the last look.
     seen: Option<Stamp>,
+    looked_at: Option<Stamp>,
     /// The settings that are in force, and those that took effect at the start.
     policy: config::Policy,
     audit: Option<Reopen>,
@@ -59,10 +72,12 @@ impl Reload {
     /// The system's.
     pub(crate) fn new(args: Vec<OsString>, config: &Config, audit: Option<Reopen>) -> std::io::Result<Self> {
         let (file, _) = config::load_again(&args);
+        let seen = file.as_deref().and_then(stamp);
         Ok(Self {
             args,
             hangup: signal(SignalKind::hangup())?,
-            seen: file.as_deref().and_then(stamp),
+            seen,
+            looked_at: seen,
             file,
             policy: config.policy.clone(),
             audit,
@@ -85,25 +100,30 @@ impl Reload {
                         audit.reopen();
                     }
                     self.seen = self.file.as_deref().and_then(stamp);
-                    self.read(&engine, &ear).await;
+                    self.read(&engine, &ear, Cause::Asked).await;
                 }
                 _ = look.tick() => {
                     let now = self.file.as_deref().and_then(stamp);
-                    if now != self.seen {
+                    // The same at two looks: nobody is writing it.
+                    if now != self.seen && now == self.looked_at {
                         self.seen = now;
-                        self.read(&engine, &ear).await;
+                        self.read(&engine, &ear, Cause::Changed).await;
                     }
+                    self.looked_at = now;
                 }
                 () = engine.stopped() => return,
             }
         }
     }
 
-    async fn read(&mut self, engine: &Engine, ear: &Ear) {
+    async fn read(&mut self, engine: &Engine, ear: &Ear, cause: Cause) {
         let (file, loaded) = config::load_again(&self.args);
         self.file = file;
         let trouble = match loaded {
-            Ok(Loaded::Run { config, .. }) => self.put(engine, ear, config.policy).await.err(),
+            Ok(Loaded::Run { config, .. }) => match self.doubt(&config.policy, cause) {
+                Some(doubt) => Some(doubt),
+                None => self.put(engine, ear, config.policy).await.err(),
+            },
             Ok(_) => return, // The process was not started to run.
             Err(error) => Some(error.to_string()),
         };
@@ -113,13 +133,35 @@ impl Reload {
         self.trouble.send_replace(trouble);
     }
 
+    /// Why a file that has changed is not believed to say what is meant.
+    fn doubt(&self, policy: &config::Policy, cause: Cause) -> Option<String> {
+        if cause == Cause::Asked {
+            return None;
+        }
+        let file = self.file.as_deref()?.display();
+        if self.seen.is_none() {
+            return Some(format!(
+                "{file} is gone; put it back, or send SIGHUP if that is meant"
+            ));
+        }
+        let is_open = |policy: &config::Policy| policy.trust == TrustMode::Open;
+        let what = if policy.acl.is_empty() && !self.policy.acl.is_empty() {
+            "has no rules any more"
+        } else if is_open(policy) && !is_open(&self.policy) {
+            "trusts everybody now, by policy.trust"
+        } else {
+            return None;
+        };
+        Some(format!("{file} {what}; send SIGHUP if that is meant"))
+    }
+
     async fn put(&mut self, engine: &Engine, ear: &Ear, policy: config::Policy) -> Result<(), String> {
         if at_start(&policy) != at_start(&self.policy) {
             tracing::warn!("settings of the audit log have changed; they take effect at the next start");
         }
         let rules =
             Rules::read(&policy).map_err(|bad| format!("{}: {:?} is not allowed", bad.key, bad.value))?;
-        warn_of_silence(&rules);
+        warn_of_mistakes(&rules);
         let (count, asks) = (rules.acl.rules.len(), rules.asks());
         engine.set_rules(rules).await.map_err(|error| error.to_string())?;
         ear.ask_for(asks);
@@ -199,8 +241,15 @@ fn at_start(policy: &config::Policy) -> (&Option<PathBuf>, bool, bool, bool) {
     (audit_log_path, *audit_chain, *audit_sync, *audit_required)
 }
 
-/// Says so when the rules leave this node's own agent nothing to send.
-pub(crate) fn warn_of_silence(rules: &Rules) {
+/// Says so when the rules hardly mean what they say: this node's own agent may send nothing, or a pattern takes in
+/// domains of strangers.
+pub(crate) fn warn_of_mistakes(rules: &Rules) {
+    for pattern in rules.loose_names() {
+        tracing::warn!(
+            "the pattern {pattern:?} of the policy also stands for domains that only begin so, which anybody may have; \
+             name the domain, and in a pattern of its own what is below it, with \":*\""
+        );
+    }
     if !rules.may_local_send() {
         tracing::warn!(
             "no rule lets this node's own agent send tasks; add one with source = \"local\" if it shall"

@@ -25,7 +25,7 @@ use crate::{
         Rules,
         audit::{self, Audit},
     },
-    reload::warn_of_silence,
+    reload::warn_of_mistakes,
     spool::Spool,
     store::disk::DiskStore,
 };
@@ -77,7 +77,7 @@ pub(super) fn open_audit(policy: &config::Policy) -> anyhow::Result<Option<Audit
 /// Whom the settings let in.
 pub(super) fn read_rules(policy: &config::Policy) -> anyhow::Result<Rules> {
     let rules = Rules::read(policy).map_err(|bad| anyhow::anyhow!("{} must be {}", bad.key, bad.allowed))?;
-    warn_of_silence(&rules);
+    warn_of_mistakes(&rules);
     Ok(rules)
 }
 

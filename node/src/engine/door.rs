@@ -125,22 +125,22 @@ impl Core {
         std::mem::take(&mut self.doubted)
     }
 
-    /// Whether this envelope would be denied, of a peer that may prove more than is known: a task by the rules, anything
-    /// else since it is of another one's task.
+    /// Whether this envelope could be decided otherwise, of a peer that may prove more than is known: a task by the rules,
+    /// anything else since it is of another one's task.
     pub(super) fn is_doubtful(&mut self, peer: PeerId, inbound: &Inbound) -> Result<bool, StoreError> {
         if !self.open.contains(&peer) {
             return Ok(false);
         }
-        let would_be_denied = self.may_be_inherited(peer, inbound) || self.would_deny(peer, inbound);
-        Ok(would_be_denied && !self.is_duplicate(peer, inbound)?)
+        let may_turn = self.may_be_inherited(peer, inbound) || self.may_turn(peer, inbound);
+        Ok(may_turn && !self.is_duplicate(peer, inbound)?)
     }
 
-    fn would_deny(&mut self, peer: PeerId, inbound: &Inbound) -> bool {
+    fn may_turn(&mut self, peer: PeerId, inbound: &Inbound) -> bool {
         let (Some(door), Payload::SendTask(send)) = (&mut self.door, &inbound.payload) else {
             return false;
         };
         let is_new = !send.further && self.tasks.indexed(&send.task_id).is_none();
-        is_new && door.policy.would_deny(peer, &send.target_skill_id)
+        is_new && door.policy.may_turn(peer, &send.target_skill_id)
     }
 
     /// Whether new tasks are refused since their decisions cannot be written down.

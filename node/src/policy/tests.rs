@@ -127,6 +127,85 @@ fn trust_is_asked_first_and_of_peers_only() {
     assert!(allows(&mut pinned, Source::Local, "x"));
 }
 
+proptest! {
+    /// Whatever is proven later: what was decided without waiting for it stands.
+    #[test]
+    fn nothing_that_is_proven_turns_what_cannot_turn(
+        written in proptest::collection::vec((0_usize..8, any::<bool>(), any::<bool>()), 0..5),
+        overridden in proptest::collection::vec(0_usize..8, 0..3),
+        proven in proptest::sample::subsequence(vec!["did:web:a", "did:web:a:b", "did:dns:c"], 0..=3),
+        was_another in any::<bool>(),
+    ) {
+        let own = peer(1).to_string();
+        let former = peer(2).to_string();
+        let sources = ["*", &own, &former, "did:web:a", "did:web:*", "did:dns:c", "g", "http:x"];
+        let acl = written
+            .iter()
+            .map(|(source, is_for_all, allow)| rule(sources[*source], if *is_for_all { "*" } else { "other" }, *allow));
+        let overrides = overridden.iter().map(|source| config::RateOverride {
+            source: sources[*source].to_owned(),
+            rps: Some(*source as f64 + 1.0),
+            max_in_flight: None,
+            max_bytes: None,
+        });
+        let mut policy = policy(&config::Policy {
+            acl: acl.collect(),
+            overrides: overrides.collect(),
+            groups: Groups(BTreeMap::from([("g".to_owned(), vec!["did:dns:*".to_owned()])])),
+            ..config::Policy::default()
+        });
+        let asker = Source::Peer(peer(1));
+        let (before, bounds) = policy.judge(asker, "x");
+        let may_turn = policy.may_turn(peer(1), "x");
+        let standing = Standing {
+            names: proven.iter().map(|name| (*name).to_owned()).collect(),
+            vouched: false,
+            former: if was_another { vec![peer(2)] } else { Vec::new() },
+        };
+        policy.set_standing(peer(1), standing);
+        let (after, bounds_after) = policy.judge(asker, "x");
+        if !may_turn {
+            prop_assert_eq!(before.outcome, after.outcome);
+            prop_assert_eq!(bounds, bounds_after);
+        }
+    }
+}
+
+#[test]
+fn a_pattern_that_takes_in_strangers_is_told() {
+    for (pattern, loose) in [
+        ("did:web:example.org*", true),
+        ("did:dns:a.example.*", true),
+        ("did:web:example.org", false),
+        ("did:web:example.org:*", false),
+        ("did:web:*.example.org", false),
+        ("did:web:*", false),
+        ("12D3KooW*", false),
+    ] {
+        let policy = policy(&config::Policy {
+            acl: vec![rule(pattern, "*", true)],
+            ..config::Policy::default()
+        });
+        assert_eq!(policy.rules().loose_names(), [pattern][usize::from(!loose)..]);
+    }
+}
+
+#[test]
+fn only_what_may_turn_waits() {
+    let mut policy = policy(&config::Policy {
+        acl: vec![
+            rule("did:web:bad", "a", false),
+            rule("did:web:good", "b", true),
+            rule("http:x", "c", false),
+            rule("*", "*", true),
+        ],
+        ..config::Policy::default()
+    });
+    for (skill, waits) in [("a", true), ("b", false), ("c", false), ("d", false)] {
+        assert_eq!(policy.may_turn(peer(1), skill), waits, "{skill}");
+    }
+}
+
 #[test]
 fn what_is_denied_costs_no_rate() {
     let mut policy = policy(&config::Policy {

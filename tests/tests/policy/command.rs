@@ -11,7 +11,7 @@ use serde_json::Value;
 const SETTINGS: &str = r#"
 [policy]
 trust = "known"
-trusted_peers = ["friends", "did:web:example.org*"]
+trusted_peers = ["friends", "did:web:example.org", "did:web:example.org:*"]
 [policy.groups]
 friends = ["12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"]
 [[policy.acl]]

@@ -1,7 +1,11 @@
 //! Names besides keys, between daemons: a did:web by its document, a did:dns by its record, and credentials. Each counts
 //! once it is proven, from the first task on, and as long as it is.
 
-use std::{fs, path::PathBuf, time::SystemTime};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use agentanycast::Node;
 use agentanycast_identity::{
@@ -184,6 +188,34 @@ async fn a_domain_names_its_peers() {
     names.put("_did.agents.example.org", &format!("did={own}"));
     let scene = Scene::new(asker, &settings).await;
     assert_eq!(scene.ask().await.unwrap(), "echo: hello");
+}
+
+/// What a name denies is denied from the first task on, however long it takes to prove it; nobody else waits.
+#[tokio::test]
+async fn a_name_that_is_denied_is_waited_for() {
+    let names = Names::start_slow(Duration::from_secs(1)).await;
+    let asker = Daemon::builder()
+        .args(["--did-dns=bad.example.org"])
+        .start()
+        .await;
+    let own = did_key_of(id(&asker)).unwrap();
+    names.put("_did.bad.example.org", &format!("did={own}"));
+    let settings = format!(
+        "[[policy.acl]]\nsource = \"did:dns:bad.example.org\"\nallow = false\n{}[identity]\nname_server = \"{}\"\n",
+        allows("*"),
+        names.address()
+    );
+    let scene = Scene::new(asker, &settings).await;
+    rejected(scene.ask().await);
+    let other = Daemon::builder().start().await;
+    let node = other.node().await;
+    node.connect_peer(scene.guarded.peer_id(), [scene.guarded.tcp()])
+        .await
+        .unwrap();
+    assert_eq!(
+        ended(&send(&node, &scene.guarded).await).await.unwrap(),
+        "echo: hello"
+    );
 }
 
 fn now() -> u64 {

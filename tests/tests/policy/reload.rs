@@ -45,11 +45,37 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
         assert_eq!(figure(&scene.guarded, "agentanycast_problems").await, 1);
         rejected(scene.ask().await);
     }
-    scene.write("");
+    scene.write("[[policy.acl]]\nallow = true\n");
     eventually("a file that is right is taken", || async {
         scene.ask().await.ok()
     })
     .await;
     is_serving(&scene.guarded, "policy", true).await;
     assert_eq!(figure(&scene.guarded, "agentanycast_problems").await, 0);
+}
+
+#[tokio::test]
+async fn a_file_that_opens_the_node_counts_only_when_it_is_meant() {
+    let scene = Scene::new(|_, _| format!("[policy]\ntrust = \"known\"\n{DENY}")).await;
+    let file = scene.guarded.home().path().join("config.toml");
+    let says = async |words: &str| {
+        eventually("it is in the log", || async {
+            let log = scene.guarded.log_tail();
+            let line = log.lines().rfind(|line| line.contains("the old rules stay"))?;
+            line.contains(words).then_some(())
+        })
+        .await;
+        is_serving(&scene.guarded, "policy", false).await;
+        rejected(scene.ask().await);
+    };
+    scene.write("");
+    says("has no rules any more").await;
+    scene.write("[[policy.acl]]\nallow = true\n");
+    says("trusts everybody now").await;
+    std::fs::remove_file(&file).unwrap();
+    says("is gone").await;
+    scene.write("");
+    kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+    eventually("what is meant is done", || async { scene.ask().await.ok() }).await;
+    is_serving(&scene.guarded, "policy", true).await;
 }

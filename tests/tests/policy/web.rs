@@ -9,6 +9,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use agentanycast_tests::http::Client;
@@ -155,6 +156,11 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) async fn start() -> Self {
+        Self::start_slow(Duration::ZERO).await
+    }
+
+    /// One that takes so long for each answer.
+    pub(crate) async fn start_slow(pause: Duration) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let names = Self {
             address: socket.local_addr().unwrap(),
@@ -165,6 +171,7 @@ impl Names {
             let mut query = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut query).await {
                 let answer = answer(&query[..length], &records.lock().unwrap());
+                tokio::time::sleep(pause).await;
                 let _ = socket.send_to(&answer, from).await;
             }
         });
