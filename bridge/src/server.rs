@@ -73,7 +73,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         .patience(DAEMON_WITHIN)
         .connect(&config.daemon)
         .await
-        .with_context(|| format!("no daemon at {}; start one, or set --daemon", config.daemon))?;
+        .map_err(|error| anyhow::anyhow!("{error}; start one, or set --daemon"))?;
     let gateway = Arc::new(SdkGateway::new(node));
     let mut bridge = Bridge::start(&config.front, Arc::clone(&gateway) as _, None, Arc::default()).await?;
     let mut mcp = match config.mcp_front() {

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use http::Uri;
 use opentelemetry::{
     InstrumentationScope, KeyValue, SpanId, TraceFlags, TraceId,
     trace::{SpanContext, SpanKind as Kind, Status, TraceState},
@@ -131,6 +132,12 @@ fn exporter(teller: Teller<'_>) -> Result<SpanExporter, InvalidCollector> {
         (false, true) => format!("http://{named}"),
         (false, false) => format!("https://{named}"),
     };
+    let invalid = |cause: String| InvalidCollector {
+        key: teller.key,
+        endpoint: teller.endpoint.to_owned(),
+        cause,
+    };
+    check(&endpoint).map_err(invalid)?;
     let builder = SpanExporter::builder()
         .with_tonic()
         .with_endpoint(&endpoint)
@@ -140,11 +147,47 @@ fn exporter(teller: Teller<'_>) -> Result<SpanExporter, InvalidCollector> {
     } else {
         builder
     };
-    builder.build().map_err(|error| InvalidCollector {
-        key: teller.key,
-        endpoint: teller.endpoint.to_owned(),
-        cause: error.to_string(),
-    })
+    builder.build().map_err(|error| invalid(error.to_string()))
+}
+
+/// What the exporter would find out only when it dials.
+fn check(endpoint: &str) -> Result<(), String> {
+    let url: Uri = endpoint
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| error.to_string())?;
+    if !matches!(url.scheme_str(), Some("http" | "https")) {
+        return Err("its scheme is neither http nor https".to_owned());
+    }
+    match url.port_u16() {
+        None | Some(0) => Err("it names no port, 1 to 65535".to_owned()),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_collector_is_somewhere_that_can_be_dialled() {
+        for good in [
+            "http://localhost:4317",
+            "https://[::1]:443",
+            "https://collector.example.org:4317/",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "ftp://x:1",
+            "http://x",
+            "http://x:99999",
+            "http://x:0",
+            "https://",
+            "http://a b:1",
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
 }
 
 async fn run(

@@ -97,6 +97,22 @@ pub struct Metrics {
     pub bytes: Counter<u64, AtomicU64>,
 }
 
+/// Why reservations are refused: the setting that was reached, or the status of the protocol.
+const RESERVATION_REASONS: [&str; 3] = [
+    "max_reservations",
+    "max_reservations_per_ip",
+    "ResourceLimitExceeded",
+];
+
+/// The same of circuits.
+const CIRCUIT_REASONS: [&str; 5] = [
+    "max_circuits",
+    "max_circuits_per_peer",
+    "max_circuits_per_ip",
+    "ResourceLimitExceeded",
+    "NoReservation",
+];
+
 impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
@@ -124,6 +140,17 @@ impl Default for Metrics {
             circuits_cut: Family::default(),
             bytes: Counter::default(),
         };
+        // A rate of what has never been seen is none: the first refusal would go unnoticed.
+        for (family, reasons) in [
+            (&metrics.reservations_refused, &RESERVATION_REASONS[..]),
+            (&metrics.circuits_refused, &CIRCUIT_REASONS[..]),
+        ] {
+            for reason in reasons {
+                drop(family.get_or_create(&Reason {
+                    reason: (*reason).to_owned(),
+                }));
+            }
+        }
         metrics.describe_registry();
         metrics.describe_relay();
         metrics

@@ -120,6 +120,7 @@ impl Audit {
             tell,
             buffer: Vec::new(),
             in_buffer: 0,
+            is_to_reopen: false,
         };
         let thread = std::thread::Builder::new()
             .name("audit".into())
@@ -220,6 +221,8 @@ struct Writer {
     buffer: Vec<u8>,
     /// How many there are.
     in_buffer: u64,
+    /// What is at the path could not be opened: it is tried again.
+    is_to_reopen: bool,
 }
 
 impl Writer {
@@ -227,7 +230,7 @@ impl Writer {
         loop {
             let closing = self.wait();
             let is_all = self.gather();
-            if self.shared.reopen.swap(false, Ordering::AcqRel) {
+            if self.shared.reopen.swap(false, Ordering::AcqRel) || self.is_to_reopen {
                 self.reopen();
             }
             self.write();
@@ -250,6 +253,10 @@ impl Writer {
         }
         if !self.buffer.is_empty() {
             std::thread::sleep(TRY_AGAIN);
+        } else if self.is_to_reopen {
+            if let Ok(order) = self.orders.recv_timeout(TRY_AGAIN) {
+                self.take(&order);
+            }
         } else if let Ok(order) = self.orders.recv() {
             self.take(&order);
         }
@@ -279,9 +286,19 @@ impl Writer {
 
     fn reopen(&mut self) {
         match self.file.reopen() {
-            Ok(()) => tracing::info!(path = %self.file.path().display(), "the audit log was reopened"),
+            Ok(()) => {
+                tracing::info!(path = %self.file.path().display(), "the audit log was reopened");
+                if std::mem::take(&mut self.is_to_reopen) {
+                    self.tell.send_modify(|state| state.trouble = None);
+                }
+            }
             Err(error) => {
-                tracing::error!(%error, "the audit log could not be reopened; it goes on in the file that was open");
+                self.is_to_reopen = true;
+                let path = self.file.path().display();
+                self.say(
+                    format!("the audit log {path} cannot be opened again: {error}; it goes on in the file that was open"),
+                    0,
+                );
             }
         }
     }
@@ -301,9 +318,9 @@ impl Writer {
 
     fn well(&mut self) {
         let lines = std::mem::take(&mut self.in_buffer);
-        let sync = self.sync;
+        let (sync, stays) = (self.sync, self.is_to_reopen);
         self.tell.send_if_modified(|state| {
-            let was_trouble = state.trouble.take().is_some();
+            let was_trouble = !stays && state.trouble.take().is_some();
             if was_trouble {
                 tracing::warn!("the audit log can be written again");
             }
@@ -317,6 +334,11 @@ impl Writer {
         let said = format!("the audit log {path} cannot be written: {error}");
         // What waits is waited for no longer; it is written all the same, when that is possible.
         let lines = std::mem::take(&mut self.in_buffer);
+        self.say(said, lines);
+    }
+
+    /// Says what is wrong, once, and that so many lines are not waited for.
+    fn say(&self, said: String, lines: u64) {
         self.tell.send_if_modified(|state| {
             let is_new = state.trouble.as_ref() != Some(&said);
             if is_new {

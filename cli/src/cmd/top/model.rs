@@ -90,7 +90,7 @@ impl View {
             who: refusal
                 .peer
                 .as_ref()
-                .map_or_else(|| "own agent".to_owned(), ToString::to_string),
+                .map_or_else(|| "agent or bridge".to_owned(), ToString::to_string),
             by_peer: refusal.by_peer,
             task: refusal.task_id.clone(),
             reason: refusal.reason.clone(),

@@ -3,7 +3,7 @@
 //! The rule: it ends with a whole line whenever nobody is writing. What a crash has cut off is removed at the start.
 
 use std::{
-    fs::{File, OpenOptions, Permissions},
+    fs::{File, OpenOptions, Permissions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -41,7 +41,16 @@ impl LogFile {
 
     /// Opens what is at the path now; the chain goes on.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        self.file = open(&self.path)?;
+        // It may be the same file, and is locked by this very process then.
+        let _ = self.file.unlock();
+        let opened = open(&self.path);
+        match opened {
+            Ok(file) => self.file = file,
+            Err(error) => {
+                let _ = self.file.try_lock();
+                return Err(error);
+            }
+        }
         self.mend().map(drop)
     }
 
@@ -131,6 +140,13 @@ fn open(path: &Path) -> io::Result<File> {
     // Somebody may have made it before, for everybody to read.
     if about.is_file() && about.permissions().mode() & 0o777 != MODE {
         file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    // Two writers would tear the chain. Where files cannot be locked, nobody looks after that.
+    if about.is_file()
+        && let Err(TryLockError::WouldBlock) = file.try_lock()
+    {
+        let text = format!("{} is written by another process", path.display());
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
     }
     Ok(file)
 }

@@ -121,6 +121,42 @@ fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
     assert_eq!(second.first_prev, first.last);
 }
 
+/// Where no new file can be made, lines go on into the old one, and that is told until it is mended.
+#[test]
+fn a_log_that_cannot_be_reopened_is_told_and_opened_when_it_can_be() {
+    let home = tempfile::tempdir().unwrap();
+    let (place, away) = (home.path().join("log"), home.path().join("away"));
+    fs::create_dir(&place).unwrap();
+    let path = place.join("audit.jsonl");
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    fs::rename(&place, &away).unwrap();
+    audit.reopener().unwrap().reopen();
+    wait("it is told", || audit.trouble().is_some());
+    audit.submit(entry("one"));
+    wait("it is written", || audit.passed(1));
+    let trouble = audit.trouble().unwrap();
+    assert!(trouble.contains("cannot be opened again"), "{trouble}");
+    fs::create_dir(&place).unwrap();
+    wait("it is well again", || audit.trouble().is_none());
+    audit.submit(entry("two"));
+    drop(audit);
+    assert_eq!(tasks(&away.join("audit.jsonl")), ["one"]);
+    assert_eq!(tasks(&path), ["two"]);
+}
+
+#[test]
+fn a_log_has_one_writer() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    let audit = Audit::start(&settings(&path)).unwrap();
+    let second = Audit::start(&settings(&path)).map(drop).unwrap_err();
+    assert!(second.to_string().contains("another process"), "{second}");
+    // Reopening what is still there does not meet its own lock.
+    audit.reopener().unwrap().reopen();
+    drop(audit);
+    Audit::start(&settings(&path)).unwrap();
+}
+
 /// `/dev/full` takes no byte: what is awaited passes, and the trouble is told; nothing hangs, also not the end.
 #[test]
 fn a_full_disk_is_told_and_holds_nobody_up() {
