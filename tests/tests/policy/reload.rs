@@ -1,6 +1,6 @@
 //! Rules that change while the daemon runs: by SIGHUP, by the file, and not by a file that is wrong.
 
-use agentanycast_tests::eventually;
+use agentanycast_tests::{Builder, daemon::Home, eventually};
 use rustix::process::{Signal, kill_process};
 
 use crate::scene::{Scene, figure, is_serving, rejected};
@@ -73,9 +73,24 @@ async fn a_file_that_opens_the_node_counts_only_when_it_is_meant() {
     scene.write("[[policy.acl]]\nallow = true\n");
     says("trusts everybody now").await;
     std::fs::remove_file(&file).unwrap();
-    says("is gone").await;
+    says("No such file").await;
     scene.write("");
     kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
     eventually("what is meant is done", || async { scene.ask().await.ok() }).await;
     is_serving(&scene.guarded, "policy", true).await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_from_its_usual_place_takes_no_rule_with_it() {
+    let home = Home::new();
+    let file = home.path().join(".agentanycast/config.toml");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, DENY).unwrap();
+    let daemon = Builder::new(home).start().await;
+    is_serving(&daemon, "policy", true).await;
+    std::fs::remove_file(&file).unwrap();
+    is_serving(&daemon, "policy", false).await;
+    assert!(daemon.log_tail().contains("config.toml is gone"));
+    kill_process(daemon.pid(), Signal::HUP).unwrap();
+    is_serving(&daemon, "policy", true).await;
 }
