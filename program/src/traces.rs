@@ -164,32 +164,6 @@ fn check(endpoint: &str) -> Result<(), String> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::check;
-
-    #[test]
-    fn a_collector_is_somewhere_that_can_be_dialled() {
-        for good in [
-            "http://localhost:4317",
-            "https://[::1]:443",
-            "https://collector.example.org:4317/",
-        ] {
-            assert_eq!(check(good), Ok(()), "{good}");
-        }
-        for bad in [
-            "ftp://x:1",
-            "http://x",
-            "http://x:99999",
-            "http://x:0",
-            "https://",
-            "http://a b:1",
-        ] {
-            assert!(check(bad).is_err(), "{bad}");
-        }
-    }
-}
-
 async fn run(
     exporter: SpanExporter,
     mut inbox: mpsc::Receiver<Span>,
@@ -286,5 +260,31 @@ fn data_of(span: Span) -> SpanData {
         instrumentation_scope: InstrumentationScope::builder("agentanycast")
             .with_version(env!("CARGO_PKG_VERSION"))
             .build(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_collector_is_somewhere_that_can_be_dialled() {
+        for good in [
+            "http://localhost:4317",
+            "https://[::1]:443",
+            "https://collector.example.org:4317/",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "ftp://x:1",
+            "http://x",
+            "http://x:99999",
+            "http://x:0",
+            "https://",
+            "http://a b:1",
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -31,6 +31,7 @@ impl MemoryStore {
     }
 
     /// What a backup of this moment would hold.
+    #[must_use]
     pub fn copy(&self) -> Self {
         let durable = self.lock().durable.clone();
         let copy = Self::default();
