@@ -202,17 +202,26 @@ impl Rules {
         let overrides = self.limits.overrides.iter().map(|one| &one.source);
         let members = self.acl.groups.iter().flat_map(|group| &group.members);
         let sources = self.acl.rules.iter().map(|rule| &rule.source);
-        let trusted = match &self.trust {
-            Trust::Known(patterns) => patterns.as_slice(),
-            _ => &[],
-        };
-        let mut patterns = trusted.iter().chain(overrides).chain(members).chain(sources);
+        let mut patterns = self
+            .trusted()
+            .iter()
+            .chain(overrides)
+            .chain(members)
+            .chain(sources);
         Asks {
             names: patterns.any(|pattern| pattern.may_begin("did:web:") || pattern.may_begin("did:dns:")),
             issuers: match &self.trust {
                 Trust::Known(_) => self.issuers.clone(),
                 _ => Vec::new(),
             },
+        }
+    }
+
+    /// The patterns of those that are known.
+    fn trusted(&self) -> &[Glob] {
+        match &self.trust {
+            Trust::Known(patterns) => patterns,
+            _ => &[],
         }
     }
 
@@ -225,11 +234,7 @@ impl Rules {
             .iter()
             .filter(|rule| rule.allow)
             .map(|rule| &rule.source);
-        let trusted = match &self.trust {
-            Trust::Known(patterns) => patterns.as_slice(),
-            _ => &[],
-        };
-        let all = trusted.iter().chain(members).chain(allowing);
+        let all = self.trusted().iter().chain(members).chain(allowing);
         all.map(Glob::as_str)
             .filter(|pattern| is_loose(pattern))
             .collect()
@@ -282,10 +287,9 @@ impl Rules {
         if decision.outcome != Outcome::Allow {
             return true;
         }
-        let groups = || self.acl.groups.iter();
         let may_be = |pattern: &Glob| {
             let of = |group: &Group| group.members.iter().any(may_be_proven) && pattern.matches(&group.name);
-            may_be_proven(pattern) || groups().any(of)
+            may_be_proven(pattern) || self.acl.groups.iter().any(of)
         };
         let before = match decision.by {
             By::Rule(number) => number - 1,

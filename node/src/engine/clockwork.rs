@@ -10,13 +10,13 @@ use bytes::Bytes;
 use super::{
     core::Core,
     queue::Queue,
-    records::{self, EntryRecord, OutboxRecord, tag},
+    records::{self, EntryRecord, tag},
     table::unless_damaged,
     trace::Trace,
     turn::{Effect, EngineError, Now},
 };
 use crate::{
-    delivery::outbox::{Kind, LAST_CHANCE, Outbox},
+    delivery::outbox::{Kind, LAST_CHANCE},
     store::{self, Store as _, StoreError},
     task::Status,
 };
@@ -339,13 +339,10 @@ impl Core {
                 waiting.push(entry);
             }
             let kept = self.store.get(&records::key(tag::OUTBOX, &peer.to_bytes()))?;
-            let kept: Option<OutboxRecord> = kept.and_then(|bytes| records::decode(&bytes));
-            let last = waiting.last().map_or(0, |entry| entry.sequence);
-            // Another run has other numbers, see `Queue::load`; what waits has those that it was given.
             let epoch = self.new_epoch();
-            let next = kept.map_or(0, |record| record.next_sequence).max(last + 1);
-            let outbox = Outbox::restore(epoch, next, waiting, self.limits.retry_delays.clone());
-            self.queues.insert(peer, Queue::around(outbox, self.run));
+            let retry_delays = self.limits.retry_delays.clone();
+            let queue = Queue::load(kept.as_deref(), waiting, self.run, epoch, retry_delays);
+            self.queues.insert(peer, queue);
         }
         Ok(())
     }

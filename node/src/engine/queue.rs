@@ -34,21 +34,24 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty queue; `kept` is its record in the store. `epoch` is for a new one, and for one of another run: the
-    /// store may be a copy of earlier, and numbers that were given since must not be given again.
-    pub(super) fn load(kept: Option<&[u8]>, run: u64, epoch: u64, retry_delays: Vec<Duration>) -> Self {
+    /// A queue of what waits, whose bytes are all in the store; `kept` is its record there. `epoch` is for a new one, and
+    /// for one of another run: the store may be a copy of earlier, and numbers that were given since must not be given
+    /// again. What waits has the numbers that it was given.
+    pub(super) fn load(
+        kept: Option<&[u8]>,
+        waiting: Vec<Entry>,
+        run: u64,
+        epoch: u64,
+        retry_delays: Vec<Duration>,
+    ) -> Self {
         let kept: Option<OutboxRecord> = kept.and_then(records::decode);
-        let next = kept.as_ref().map_or(1, |record| record.next_sequence.max(1));
+        let last = waiting.last().map_or(0, |entry| entry.sequence);
+        let next = kept.as_ref().map_or(0, |record| record.next_sequence);
         let epoch = kept
             .filter(|record| record.run == run)
             .map_or(epoch, |record| record.epoch);
-        Self::around(Outbox::restore(epoch, next, Vec::new(), retry_delays), run)
-    }
-
-    /// A queue around an outbox whose bytes are all in the store.
-    pub(super) fn around(outbox: Outbox, run: u64) -> Self {
         Self {
-            outbox,
+            outbox: Outbox::restore(epoch, next.max(last + 1), waiting, retry_delays),
             stream: 0,
             bodies: BTreeMap::new(),
             bodies_bytes: 0,

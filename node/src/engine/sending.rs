@@ -70,14 +70,20 @@ impl Core {
         if !self.queues.contains_key(&peer) {
             let kept = self.store.get(&records::key(tag::OUTBOX, &peer.to_bytes()))?;
             let epoch = self.new_epoch();
-            let queue = Queue::load(kept.as_deref(), self.run, epoch, self.limits.retry_delays.clone());
+            let queue = Queue::load(
+                kept.as_deref(),
+                Vec::new(),
+                self.run,
+                epoch,
+                self.limits.retry_delays.clone(),
+            );
             self.queues.insert(peer, queue);
         }
         let retry_delays = &self.limits.retry_delays;
         Ok(self
             .queues
             .entry(peer)
-            .or_insert_with(|| Queue::load(None, 0, 1, retry_delays.clone())))
+            .or_insert_with(|| Queue::load(None, Vec::new(), 0, 1, retry_delays.clone())))
     }
 
     /// Asks for a peer to be reached, or lets it go.

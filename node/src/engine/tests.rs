@@ -2,6 +2,7 @@
 //! seeded simulation of two nodes over one with all of them ([`simulation`]).
 
 mod door;
+mod expiry;
 mod failover;
 mod faults;
 mod harness;

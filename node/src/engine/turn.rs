@@ -170,7 +170,8 @@ pub type OnRoute = Arc<dyn Fn(RouteNews) + Send + Sync>;
 /// Told of the card of a peer, encoded, as it came; returns at once whether the core will be told what is proven by it.
 pub type OnCard = Arc<dyn Fn(PeerId, &[u8]) -> bool + Send + Sync>;
 
-/// Told that something of a peer could be decided otherwise when more is known of it; returns at once. The core is told what is proven of it.
+/// Told that something of a peer could be decided otherwise when more is known of it; returns at once. The core is told
+/// what is proven of it.
 pub type OnDoubt = Arc<dyn Fn(PeerId) + Send + Sync>;
 
 /// A change of a task, as its subscribers see it.

@@ -62,11 +62,12 @@ async fn a_cold_copy_is_put_back_elsewhere() {
 /// What either node has said since the copy was made, the other one remembers: it must not take what is new for that.
 #[tokio::test]
 async fn a_copy_of_earlier_takes_and_sends_new_tasks() {
-    for restored in ["sender", "agent"] {
-        let mut alice = Daemon::builder().start().await;
-        let mut bob = Daemon::builder().bootstrap(alice.tcp()).start().await;
+    for (restored, who) in ["sender", "agent"].into_iter().enumerate() {
+        let alice = Daemon::builder().start().await;
+        let bob = Daemon::builder().bootstrap(alice.tcp()).start().await;
         let peer = bob.peer_id().clone();
-        let ask = async |alice: &Daemon, bob: &Daemon, times: usize| {
+        let mut nodes = [alice, bob];
+        let ask = async |[alice, bob]: &[Daemon; 2], times: usize| {
             let sender = alice.node().await;
             let _agent = Agent::echo(&bob.node().await);
             connected(&sender, bob).await;
@@ -76,34 +77,25 @@ async fn a_copy_of_earlier_takes_and_sends_new_tasks() {
                     .await
                     .unwrap();
                 let ended = within("the task ends", sent.wait()).await.unwrap();
-                assert_eq!(ended.text_content(), "echo: hello", "{restored}");
+                assert_eq!(ended.text_content(), "echo: hello", "{who}");
             }
         };
-        ask(&alice, &bob, 1).await;
-        let one = if restored == "sender" {
-            &mut alice
-        } else {
-            &mut bob
-        };
-        one.stop().await;
-        let (data, copy) = (one.home().path().join("data"), one.home().path().join("copy"));
+        ask(&nodes, 1).await;
+        nodes[restored].stop().await;
+        let home = nodes[restored].home().path();
+        let (data, copy) = (home.join("data"), home.join("copy"));
         let copied = Command::new("cp")
             .arg("-a")
             .args([&data, &copy])
             .status()
             .unwrap();
         assert!(copied.success());
-        one.restart().await;
-        ask(&alice, &bob, 3).await;
-        let one = if restored == "sender" {
-            &mut alice
-        } else {
-            &mut bob
-        };
-        one.stop().await;
+        nodes[restored].restart().await;
+        ask(&nodes, 3).await;
+        nodes[restored].stop().await;
         std::fs::remove_dir_all(&data).unwrap();
         std::fs::rename(&copy, &data).unwrap();
-        one.restart().await;
-        ask(&alice, &bob, 5).await;
+        nodes[restored].restart().await;
+        ask(&nodes, 5).await;
     }
 }

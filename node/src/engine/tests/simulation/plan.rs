@@ -59,6 +59,18 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// For whoever reads a trace.
+    pub(super) fn text(&self) -> String {
+        let Self {
+            tight,
+            forgetful,
+            deployed,
+            agents,
+            ..
+        } = self;
+        format!("tight {tight}, forgetful {forgetful}, deployed {deployed}, {agents} agents")
+    }
+
     pub(super) fn of(dice: &mut Dice) -> Self {
         let mut sometimes = |percent: usize, value: usize| if dice.chance(percent) { value } else { 0 };
         let faults = [

@@ -90,14 +90,8 @@ impl World {
             trace: tracing.then(Vec::new),
             plan,
         };
-        let Plan {
-            tight,
-            forgetful,
-            deployed,
-            agents,
-            ..
-        } = world.plan;
-        world.note(|| format!("tight {tight}, forgetful {forgetful}, deployed {deployed}, {agents} agents"));
+        let plan = world.plan.text();
+        world.note(|| plan);
         for at in 0..world.plan.nodes {
             world.boot(at);
         }
