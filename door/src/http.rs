@@ -1,7 +1,8 @@
 //! A connection of HTTP, as a server sees it: given up when its client says nothing, reads nothing, or reads so slowly that it
 //! only holds what it was answered.
 //!
-//! The one rule: a client that is slow to ask, or slow to read, is served for a bounded time.
+//! The one rule: a client that is slow to ask, or slow to read, is served for a bounded time, and one that asks nothing
+//! keeps no place from those that do.
 
 mod impatient;
 mod observed;
@@ -37,8 +38,13 @@ use observed::Observed;
 pub use pieces::Pieces;
 use watch::{Answering, Verdict, Watch};
 
+use crate::Sitter;
+
 /// How many times each connection is looked at in the time that a reader may stand still.
 const LOOKS: u32 = 4;
+
+/// Why a connection ends that asked nothing.
+const GAVE_WAY: &str = "it asked nothing, and another one took its place";
 
 /// How long a client is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +58,8 @@ pub struct Patience {
     pub quiet: Duration,
 }
 
-/// Serves a connection to its end, or until `stop` and the last answer, or until patience is over.
+/// Serves a connection to its end, or until `stop` and the last answer, or until patience is over, or until its place was
+/// given away.
 ///
 /// # Errors
 /// What broke it off, for the log.
@@ -61,6 +68,7 @@ pub async fn serve<S, A, B>(
     stream: S,
     service: A,
     patience: Patience,
+    sitter: &Sitter,
     stop: &CancellationToken,
 ) -> Result<(), String>
 where
@@ -69,7 +77,7 @@ where
     A::Future: Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin + Send + 'static,
 {
-    let watch = Watch::new(Instant::now(), patience.reader, patience.quiet);
+    let watch = Watch::new(Instant::now(), patience.reader, patience.quiet, sitter.clone());
     let service = TowerToHyperService::new(Watched {
         service,
         watch: Arc::clone(&watch),
@@ -83,6 +91,7 @@ where
         tokio::select! {
             biased;
             ended = connection.as_mut() => return ended.map_err(|error| error.to_string()),
+            () = sitter.gone() => return Err(GAVE_WAY.to_owned()),
             () = stop.cancelled(), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();

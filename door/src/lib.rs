@@ -1,7 +1,7 @@
 //! Who may come in, and how often: what one address or caller may have of everything that is shared.
 //!
-//! `rate`, `counts`, `bulk`, `kind` and `network` are PURE: no I/O, and the time is an argument. `swarm` is the behaviour that applies
-//! them to the connections of libp2p, `http` how long a connection of HTTP is waited for.
+//! `rate`, `counts`, `bulk`, `kind`, `seats` and `network` are PURE: no I/O, and the time is an argument. `swarm` is the
+//! behaviour that applies them to the connections of libp2p, `http` how long a connection of HTTP is waited for.
 
 mod bulk;
 mod counts;
@@ -10,11 +10,13 @@ pub mod http;
 pub mod kind;
 mod network;
 pub mod rate;
+mod seats;
 #[cfg(feature = "swarm")]
 mod swarm;
 
 pub use bulk::Bulk;
 pub use counts::Counts;
 pub use network::Network;
+pub use seats::{Full, Seat, Seats, Sitter};
 #[cfg(feature = "swarm")]
 pub use swarm::{Behaviour, Limits, address};

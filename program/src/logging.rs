@@ -24,11 +24,12 @@ use crate::settings::{LogFormat, LogLevel};
 
 /// Crates below us that say at `info` what only their authors need: held one level back, and never
 /// beyond `debug`, because their traces would contain the bytes of messages.
-const CHATTY: [&str; 8] = [
+const CHATTY: [&str; 9] = [
     "h2",
     "hyper",
     "hyper_util",
     "libp2p_mdns",
+    "libp2p_swarm",
     "sled",
     "tonic",
     "tower",

@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_door::http::{self, Patience};
+use agentanycast_door::{
+    Seats,
+    http::{self, Patience},
+};
 use anyhow::Context as _;
 use axum::{
     Extension, Router,
@@ -34,7 +37,7 @@ use tower_http::{
     timeout::TimeoutLayer,
 };
 
-use crate::{federation::sync::Peers, handle::Handle, listen::Bounded, registry::Source, seats::Seats};
+use crate::{federation::sync::Peers, handle::Handle, listen::Bounded, registry::Source};
 use directory::Directory;
 use unread::Unread;
 
@@ -174,9 +177,9 @@ pub async fn serve(mut listener: Bounded, router: Router, stop: CancellationToke
         }
         let remote = ConnectInfo(Remote(address.ip().into()));
         let service = Extension(remote).layer(router.clone());
-        let (builder, stop) = (Arc::clone(&builder), stop.clone());
+        let (builder, stop, sitter) = (Arc::clone(&builder), stop.clone(), stream.sitter());
         connections.spawn(async move {
-            if let Err(error) = http::serve(&builder, stream, service, PATIENCE, &stop).await {
+            if let Err(error) = http::serve(&builder, stream, service, PATIENCE, &sitter, &stop).await {
                 tracing::debug!(%address, error, "a connection broke off");
             }
         });

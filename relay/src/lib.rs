@@ -14,7 +14,6 @@ pub mod metrics;
 pub mod net;
 pub mod proofs;
 pub mod registry;
-mod seats;
 mod seldom;
 mod server;
 pub mod store;

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_door::{Full, Seat, Seats, Sitter};
 use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -22,7 +23,6 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use crate::{
     ceilings::Places,
     metrics::{Metrics, Turned},
-    seats::{Full, Seat, Seats},
     seldom::Seldom,
 };
 
@@ -138,6 +138,11 @@ impl Connection {
             first: Some(First { bytes, until }),
             ..self
         }
+    }
+
+    /// Who has its place.
+    pub(crate) fn sitter(&self) -> Sitter {
+        self.seat.sitter().clone()
     }
 
     /// On its way to the runtime of another thread.

@@ -1,37 +1,24 @@
 //! A real bridge before a real daemon: started, announced, killed, stopped, started again. The binary is the
 //! `agentanycast-bridge` beside the test executable. Its log is shown when a test fails.
 
-use std::{fs::File, net::SocketAddr, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
+use tokio::process::{Child, Command};
 
 use crate::{
     daemon::Daemon,
     http::{Client, Stream},
+    programs,
     wait::within,
 };
 
 /// How long a bridge may take to end after SIGTERM.
 const END: Duration = Duration::from_secs(5);
 
-/// The variables of our programs begin with this; those of whoever runs the tests are taken away.
-const PREFIX: &str = "AGENTANYCAST_";
-
 fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its executable");
-    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
-    let program = profile.join("agentanycast-bridge");
-    assert!(
-        program.is_file(),
-        "{} is missing; build it with `cargo build -p agentanycast-bridge`",
-        program.display()
-    );
-    program
+    programs::beside("agentanycast-bridge", "agentanycast-bridge")
 }
 
 /// A bridge that runs, or did. Dropping it kills it, unless it is in a daemon.
@@ -132,33 +119,17 @@ fn new_home() -> Arc<TempDir> {
 }
 
 async fn run(daemon: String, args: Vec<String>, home: Arc<TempDir>, address: SocketAddr) -> Bridge {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(home.path().join("log"))
-        .expect("a log file");
+    let log = home.path().join("log");
     let mut command = Command::new(program());
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with(PREFIX) {
-            command.env_remove(name);
-        }
-    }
-    let mut child = command
+    programs::without_settings(&mut command);
+    command
         .arg(format!("--daemon={daemon}"))
         .arg(format!("--listen={address}"))
         .arg("--log-format=text")
-        .args(&args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .kill_on_drop(true)
-        .spawn()
-        .expect("the bridge can be run");
-    let stdout = child.stdout.take().expect("its output is piped");
-    let mut lines = BufReader::new(stdout).lines();
-    let line = within("the bridge announces itself", lines.next_line()).await;
-    let Some(line) = line.expect("its output") else {
-        let log = std::fs::read_to_string(home.path().join("log")).unwrap_or_default();
+        .args(&args);
+    let (child, mut lines) = programs::start(command, &log);
+    let Some(line) = within("the bridge announces itself", lines.recv()).await else {
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
         panic!("the bridge ended; its log:\n{log}")
     };
     let announced = line

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::daemon::{self, Daemon};
+use crate::{daemon::Daemon, programs};
 
 /// What the command said, and how it ended.
 #[derive(Debug)]
@@ -24,13 +24,7 @@ pub struct Said {
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    let program = daemon::program().with_file_name("anycast");
-    assert!(
-        program.is_file(),
-        "{} is missing; build it with `cargo build -p agentanycast-cli`",
-        program.display()
-    );
-    program
+    programs::beside("anycast", "agentanycast-cli")
 }
 
 /// Runs `anycast`.

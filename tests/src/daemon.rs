@@ -18,6 +18,7 @@ pub use home::Home;
 
 use crate::{
     http::Client,
+    programs,
     rpc::{self, Rpc},
     wait::{eventually, within},
 };
@@ -30,20 +31,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its executable");
-    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
-    let program = profile.join("agentanycastd");
-    let release = if profile.ends_with("release") {
-        " --release"
-    } else {
-        ""
-    };
-    assert!(
-        program.is_file(),
-        "{} is missing; build it with `cargo build{release} -p agentanycast-node`",
-        program.display()
-    );
-    program
+    programs::beside("agentanycastd", "agentanycast-node")
 }
 
 /// A daemon that ended instead of announcing itself.

@@ -27,6 +27,7 @@ pub mod names;
 pub mod nat;
 pub mod pair;
 pub mod process;
+mod programs;
 pub mod relay;
 pub mod rpc;
 pub mod stranger;

@@ -6,7 +6,7 @@ use std::{
     io::Read as _,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{ExitStatus, Output, Stdio},
+    process::{ExitStatus, Output},
     sync::Arc,
     time::Duration,
 };
@@ -17,7 +17,7 @@ use agentanycast_proto::v1::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     process::{Child, Command},
 };
@@ -25,29 +25,19 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{
     lab::Namespace,
+    programs,
     wait::{eventually, within},
 };
 
 /// How long a relay may take to end after SIGTERM; the contract's figure.
 const END: Duration = Duration::from_secs(5);
 
-/// The variables of the relay begin with this; those of whoever runs the tests are taken away.
-const PREFIX: &str = "AGENTANYCAST_";
-
 /// The relay's program: built by `cargo test --workspace`, beside the test executables.
 ///
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its executable");
-    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
-    let program = profile.join("agentanycast-relay");
-    assert!(
-        program.is_file(),
-        "{} is missing; build it with `cargo build -p agentanycast-relay`",
-        program.display()
-    );
-    program
+    programs::beside("agentanycast-relay", "agentanycast-relay")
 }
 
 /// How a relay is to be started.
@@ -144,11 +134,7 @@ impl Builder {
             }
             (None, None) => Command::new(program()),
         };
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with(PREFIX) {
-                command.env_remove(name);
-            }
-        }
+        programs::without_settings(&mut command);
         command
             .arg(format!("--key={}", self.home().join("key").display()))
             .arg(format!("--listen={listen}"))
@@ -156,9 +142,7 @@ impl Builder {
             .arg(format!("--metrics-listen={metrics}"))
             .arg(format!("--api-listen={api}"))
             .args(&self.args)
-            .env("HOME", self.home())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+            .env("HOME", self.home());
         command
     }
 
@@ -177,22 +161,11 @@ impl Builder {
     /// # Panics
     /// When it ends instead, or announces nothing.
     pub async fn start(self) -> Relay {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.home().join("relay.err"))
-            .expect("a log file");
-        let mut child = self
-            .command()
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the relay can be run");
-        let stdout = child.stdout.take().expect("its output is piped");
-        let mut lines = BufReader::new(stdout).lines();
+        let log = self.home().join("relay.err");
+        let (child, mut lines) = programs::start(self.command(), &log);
         let mut said = Vec::new();
         let reading = async {
-            while let Some(line) = lines.next_line().await.expect("its output is text") {
+            while let Some(line) = lines.recv().await {
                 let last = line.starts_with("API_ADDR=");
                 said.push(line);
                 if last {
@@ -202,7 +175,7 @@ impl Builder {
             false
         };
         let announced = within("the relay announces itself", reading).await;
-        let log = std::fs::read_to_string(self.home().join("relay.err")).unwrap_or_default();
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
         assert!(announced, "the relay ended after {said:?}; its log:\n{log}");
         let of = |name: &str| -> SocketAddr {
             let line = said.iter().find_map(|line| line.strip_prefix(name));

@@ -1,16 +1,16 @@
 //! Connections: accepted up to a bound, given up when they are slow.
 //!
 //! The one rule: a client that is slow to ask, or slow to read, costs a place for a bounded time, and one address has
-//! its share of the places.
+//! its share of the places; in it, who asks nothing gives way to who comes.
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use agentanycast_door::{
-    Counts, Network,
+    Network, Seats, Sitter,
     http::{self, Patience},
 };
 use axum::{Extension, Router};
@@ -21,7 +21,6 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Layer as _;
@@ -74,13 +73,9 @@ pub struct Door {
     pub connections: usize,
 }
 
-/// How many connections each address has.
-type Addresses = Arc<Mutex<Counts<Network>>>;
-
 /// Serves until `stop`, then answers what was asked and returns.
 pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MOST));
-    let addresses = Addresses::default();
+    let seats = Seats::new(MOST, door.connections);
     let connections = TaskTracker::new();
     let builder = Arc::new(builder());
     loop {
@@ -98,11 +93,14 @@ pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: Canc
             }
         };
         let network = Network::from(address.ip());
-        let place = Arc::clone(&places).try_acquire_owned();
-        let (Ok(place), Some(share)) = (place, Share::take(&addresses, network, door.connections)) else {
-            tracing::debug!(%network, "too many connections; one was refused");
-            continue;
+        let seat = match seats.take(network) {
+            Ok(seat) => seat,
+            Err(full) => {
+                tracing::debug!(%network, ?full, "too many connections; one was refused");
+                continue;
+            }
         };
+        seat.sitter().waits(Instant::now());
         // Without it each event of a stream waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
         let acceptor = door.tls.as_ref().map(Tls::acceptor);
@@ -111,13 +109,14 @@ pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: Canc
             builder: Arc::clone(&builder),
             stop: stop.clone(),
             network,
+            sitter: seat.sitter().clone(),
             here: stream.local_addr().ok(),
         };
         connections.spawn(async move {
             if let Err(error) = connection.run(stream, acceptor).await {
                 tracing::debug!(error, "a connection broke off");
             }
-            drop((place, share));
+            drop(seat);
         });
     }
     connections.close();
@@ -148,35 +147,13 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// A connection that counts for its address.
-struct Share {
-    addresses: Addresses,
-    network: Network,
-}
-
-impl Share {
-    fn take(addresses: &Addresses, network: Network, most: usize) -> Option<Self> {
-        let mut counts = addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.enter(network, most).then(|| Self {
-            addresses: Arc::clone(addresses),
-            network,
-        })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut counts = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.leave(&self.network);
-    }
-}
-
 /// A connection that was accepted.
 struct Connection {
     router: Router,
     builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
     network: Network,
+    sitter: Sitter,
     here: Option<SocketAddr>,
 }
 
@@ -185,7 +162,11 @@ impl Connection {
         let Some(acceptor) = acceptor else {
             return self.answer(stream, None).await;
         };
-        let greeting = tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)).await;
+        let greeting = tokio::select! {
+            biased;
+            () = self.sitter.gone() => return Err("another one took its place while it greeted".to_owned()),
+            greeting = tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)) => greeting,
+        };
         let stream = greeting
             .map_err(|late| late.to_string())?
             .map_err(|error| error.to_string())?;
@@ -205,6 +186,6 @@ impl Connection {
         };
         // It says who is there.
         let service = Extension(peer).layer(self.router);
-        http::serve(&self.builder, stream, service, PATIENCE, &self.stop).await
+        http::serve(&self.builder, stream, service, PATIENCE, &self.sitter, &self.stop).await
     }
 }

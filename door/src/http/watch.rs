@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::Sitter;
+
 /// How many bytes of an answer a reader takes in a second at least, its patience aside: a quarter of what the slowest
 /// mobile networks (2G) carry.
 const FLOOR: u32 = 4 << 10;
@@ -24,6 +26,8 @@ pub(super) struct Watch {
     patience: Duration,
     /// How long it may stand without a request.
     quiet: Duration,
+    /// Whoever has the place of this connection.
+    sitter: Sitter,
     seen: Mutex<Seen>,
 }
 
@@ -87,10 +91,12 @@ pub(super) enum Verdict {
 }
 
 impl Watch {
-    pub(super) fn new(now: Instant, patience: Duration, quiet: Duration) -> Arc<Self> {
+    pub(super) fn new(now: Instant, patience: Duration, quiet: Duration, sitter: Sitter) -> Arc<Self> {
+        sitter.waits(now);
         Arc::new(Self {
             patience,
             quiet,
+            sitter,
             seen: Mutex::new(Seen {
                 next: 0,
                 open: 0,
@@ -103,6 +109,9 @@ impl Watch {
     /// A request has come.
     pub(super) fn begin(self: &Arc<Self>) -> Answering {
         let mut seen = self.seen();
+        if seen.open == 0 {
+            self.sitter.is_served();
+        }
         seen.open += 1;
         seen.next += 1;
         Answering {
@@ -159,15 +168,19 @@ impl Drop for Answering {
         seen.open -= 1;
         if seen.open == 0 {
             seen.quiet_since = Instant::now();
+            self.watch.sitter.waits(seen.quiet_since);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Seats;
 
     const PATIENCE: Duration = Duration::from_mins(1);
     const QUIET: Duration = Duration::from_mins(2);
@@ -175,7 +188,10 @@ mod tests {
     #[test]
     fn who_does_not_read_and_who_does_not_ask() {
         let start = Instant::now();
-        let watch = Watch::new(start, PATIENCE, QUIET);
+        let seat = Seats::new(1, 1)
+            .take(IpAddr::from([192, 0, 2, 1]).into())
+            .unwrap();
+        let watch = Watch::new(start, PATIENCE, QUIET, seat.sitter().clone());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(watch.verdict(at(119)), Verdict::Fine);
         assert_eq!(watch.verdict(at(120)), Verdict::Quiet);

@@ -26,12 +26,12 @@ pub const MAX_TOKEN_LEN: usize = 4096;
 #[non_exhaustive]
 pub enum TokenError {
     /// The operating system refused.
-    #[error("token file {}: {source}", .path.display())]
+    #[error("token file {}: {cause}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Too short, too long, or with characters that a header cannot carry.
     #[error("token file {} must hold {MIN_TOKEN_LEN} to {MAX_TOKEN_LEN} visible ASCII characters on one line; \
@@ -56,9 +56,9 @@ impl RequireToken {
         let mut text = Vec::new();
         File::open(path)
             .and_then(|file| file.take(MAX_FILE_LEN).read_to_end(&mut text))
-            .map_err(|source| TokenError::Io {
+            .map_err(|cause| TokenError::Io {
                 path: path.to_owned(),
-                source,
+                cause,
             })?;
         let token = text.trim_ascii();
         let legal = (MIN_TOKEN_LEN..=MAX_TOKEN_LEN).contains(&token.len());

@@ -67,14 +67,14 @@ pub enum ListenError {
         reason: String,
     },
     /// The operating system refused.
-    #[error("cannot listen on {address}: {action}: {source}")]
+    #[error("cannot listen on {address}: {action}: {cause}")]
     Io {
         /// The address as configured.
         address: String,
         /// What was being done.
         action: &'static str,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -116,10 +116,10 @@ pub async fn bind(listen: &GrpcListen, access: &GrpcAccess) -> Result<GrpcListen
         }
         GrpcListen::Tcp { host, port } => {
             let error = |action| {
-                move |source| ListenError::Io {
+                move |cause| ListenError::Io {
                     address: listen.to_string(),
                     action,
-                    source,
+                    cause,
                 }
             };
             let listener = TcpListener::bind((host.as_str(), *port))

@@ -181,7 +181,7 @@ fn source(key: &'static str, text: &str, groups: &[Group]) -> Result<Glob, BadRu
     let glob = pattern(key, text)?;
     let can_be = !glob.is_literal()
         || text == LOCAL
-        || text.starts_with(HTTP)
+        || text.strip_prefix(HTTP).is_some_and(|caller| !caller.is_empty())
         || text.parse::<DidWeb>().is_ok_and(|did| did.to_string() == text)
         || (text.starts_with("did:dns:") && text.parse::<DidDns>().is_ok_and(|did| did.to_string() == text))
         || peer_named(text).is_some()

@@ -247,6 +247,7 @@ fn what_can_match_nobody_is_refused() {
         (acl("12D3KooWtypo", "*"), "policy.acl", "12D3KooWtypo"),
         (acl("did:key:z6Mktypo", "*"), "policy.acl", "did:key:z6Mktypo"),
         (acl("opps", "*"), "policy.acl", "opps"),
+        (acl("http:", "*"), "policy.acl", "http:"),
         (acl("", "*"), "policy.acl", ""),
         (acl("*", &long), "policy.acl", long.as_str()),
         (acl(&long, "*"), "policy.acl", long.as_str()),

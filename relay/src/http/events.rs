@@ -3,6 +3,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use agentanycast_door::{Full, Seat};
 use axum::{
     extract::{ConnectInfo, Query, State},
     response::{
@@ -18,7 +19,6 @@ use super::{
     api::{figures, none},
     error::ApiError,
 };
-use crate::seats::{Full, Seat};
 
 /// Least time between two events.
 const LEAST: Duration = Duration::from_secs(1);

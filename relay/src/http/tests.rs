@@ -383,16 +383,56 @@ async fn browsers_from_elsewhere_are_let_in_only_where_configured() {
     }
 }
 
-/// Real time passes here, 10 s of it: hyper's own clock is what is tested.
-#[tokio::test]
-async fn who_does_not_finish_asking_is_left() {
+/// A listener with so many places for one address, and where it is.
+async fn bounded(of_one_address: usize) -> (Bounded, std::net::SocketAddr) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let places = crate::ceilings::Places {
         all: 10,
-        of_one_address: 10,
+        of_one_address,
     };
-    let listener = Bounded::new(listener, "metrics", places, Arc::default());
+    (Bounded::new(listener, "metrics", places, Arc::default()), address)
+}
+
+/// Whoever holds all places of an address and asks nothing loses them to those who ask; who is being answered keeps its own.
+#[tokio::test]
+async fn who_asks_nothing_gives_way() {
+    let (listener, address) = bounded(3).await;
+    let face = face();
+    let stop = CancellationToken::new();
+    let router = api_router(&face, &[]).unwrap();
+    let served = tokio::spawn(serve(listener, router, stop.clone()));
+    let say = async |said: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        stream
+    };
+    let mut follower = say("GET /api/v1/events HTTP/1.1\r\nHost: relay\r\n\r\n").await;
+    let mut events = [0; 12];
+    follower.read_exact(&mut events).await.unwrap();
+    assert_eq!(&events, b"HTTP/1.1 200");
+    let mut silent = vec![say("").await, say("GET /api/v1/stats HTTP/1.1\r\n").await];
+    for at in 0..4 {
+        let mut asks = say("GET /api/v1/stats HTTP/1.1\r\nHost: relay\r\n\r\n").await;
+        let mut answer = [0; 12];
+        asks.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200", "{at}");
+        if at < 2 {
+            // The one that has waited longest.
+            assert_eq!(silent[at].read(&mut answer).await.unwrap_or(0), 0);
+        }
+        silent.push(asks);
+    }
+    let mut more = [0; 64];
+    follower.read_exact(&mut more).await.unwrap();
+    stop.cancel();
+    served.await.unwrap();
+}
+
+/// Real time passes here, 10 s of it: hyper's own clock is what is tested.
+#[tokio::test]
+async fn who_does_not_finish_asking_is_left() {
+    let (listener, address) = bounded(10).await;
     let stop = CancellationToken::new();
     let served = tokio::spawn(serve(listener, metrics_router(&face()), stop.clone()));
     let whole = "GET /health HTTP/1.1\r\nHost: relay\r\n\r\n";

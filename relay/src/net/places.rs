@@ -9,10 +9,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use agentanycast_door::address;
+use agentanycast_door::{Full, Seat, Seats, address};
 use libp2p::{Multiaddr, PeerId};
-
-use crate::seats::{Full, Seat, Seats};
 
 /// All places; clones share them.
 #[derive(Clone, Debug)]

@@ -1,27 +1,15 @@
 //! How a daemon of a test is started.
 
-use std::{
-    ffi::OsString,
-    fs::File,
-    net::SocketAddr,
-    path::PathBuf,
-    process::{Output, Stdio},
-};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::Output};
 
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::Command,
-    sync::mpsc,
-};
+use tokio::process::Command;
 
 use super::{Daemon, Ended, Home, program};
 use crate::{
     lab::Namespace,
+    programs,
     wait::{LIMIT, within},
 };
-
-/// The variables of the daemon begin with this; those of whoever runs the tests are taken away.
-const PREFIX: &str = "AGENTANYCAST_";
 
 /// How a daemon is to be started.
 #[derive(Clone, Debug)]
@@ -167,11 +155,7 @@ impl Builder {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with(PREFIX) {
-                command.env_remove(name);
-            }
-        }
+        programs::without_settings(&mut command);
         command
             .arg(format!("--key={}", home.join("key").display()))
             .arg(format!("--grpc-listen={}", self.grpc))
@@ -193,9 +177,7 @@ impl Builder {
             .env("HOME", home)
             .env("AGENTANYCAST_STORE_PATH", home.join("data"))
             .env("AGENTANYCAST_ENABLE_MDNS", self.mdns.to_string())
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -225,26 +207,7 @@ impl Builder {
     /// # Panics
     /// When it neither announces itself nor ends.
     pub async fn try_start(self) -> Result<Daemon, Ended> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.home.log())
-            .expect("a log file");
-        let mut child = self
-            .command()
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the daemon can be run");
-        let stdout = child.stdout.take().expect("its output is piped");
-        let (sender, lines) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            let mut read = BufReader::new(stdout).lines();
-            while let Ok(Some(line)) = read.next_line().await {
-                // Whoever no longer listens has what it wanted; the pipe has to be kept empty all the same.
-                let _ = sender.send(line);
-            }
-        });
+        let (child, lines) = programs::start(self.command(), &self.home.log());
         let mut daemon = Daemon {
             spec: self,
             child,

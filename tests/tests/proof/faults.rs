@@ -5,6 +5,7 @@
 //! Those with a disk of their own need root and loop devices, see `disk.rs` of the fixtures.
 //! `AGENTANYCAST_FAULT_SEEDS` is how many random damages are tried on each file; default 2.
 
+mod clock;
 mod damage;
 mod descriptors;
 mod disk;

@@ -12,6 +12,7 @@ use agentanycast_tests::{
 };
 use http::StatusCode;
 use serde_json::json;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 async fn figures(daemon: &Daemon, expected: &[(&str, f64)]) {
     for (series, value) in expected {
@@ -121,6 +122,22 @@ async fn figures_tell_what_became_of_tasks() {
         &[(r#"agentanycast_outbox_depth{state="queued"}"#, 1.0)],
     )
     .await;
+}
+
+/// A local user that takes every place there is does not make the daemon look dead.
+#[tokio::test]
+async fn connections_that_ask_nothing_keep_no_monitor_out() {
+    let daemon = Daemon::builder().metrics().start().await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        let mut stream = TcpStream::connect(daemon.metrics_addr()).await.unwrap();
+        stream.write_all(b"GET /health HTTP/1.1\r\n").await.unwrap();
+        silent.push(stream);
+        if silent.len() % 50 == 0 {
+            let answer = daemon.metrics().get("/health").await;
+            assert_eq!(answer.status, StatusCode::OK, "beside {}", silent.len());
+        }
+    }
 }
 
 #[tokio::test]

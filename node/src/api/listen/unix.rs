@@ -38,10 +38,10 @@ impl Drop for SocketFile {
 /// Binds `path`; makes its directory with 0700 if it is missing.
 pub(super) async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
     let error = |action: &'static str| {
-        move |source| ListenError::Io {
+        move |cause| ListenError::Io {
             address: format!("unix://{}", path.display()),
             action,
-            source,
+            cause,
         }
     };
     let too_long = |name: &Path| blocking::SocketAddr::from_pathname(name).is_err();
@@ -74,9 +74,9 @@ pub(super) async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), List
             let listener = UnixListener::from_std(listener).map_err(error("register it"))?;
             Ok((listener, file))
         }
-        Err(source) => {
+        Err(cause) => {
             let _ = fs::remove_file(&temporary);
-            Err(error("place the socket")(source))
+            Err(error("place the socket")(cause))
         }
     }
 }

@@ -137,5 +137,6 @@ pub fn hex(hash: &Hash) -> String {
 }
 
 fn time(unix_ms: u64) -> String {
-    jiff::Timestamp::from_millisecond(unix_ms as i64).map_or_else(|_| String::new(), |time| time.to_string())
+    jiff::Timestamp::from_millisecond(unix_ms as i64)
+        .map_or_else(|_| String::new(), |time| format!("{time:.3}"))
 }

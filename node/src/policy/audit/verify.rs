@@ -167,10 +167,10 @@ mod tests {
     #[test]
     fn a_line_says_what_was_decided() {
         let mut lines = Vec::new();
-        Chain(None).write(&entry(1_800_000_000_123, "a\n\"b"), &mut lines);
+        Chain(None).write(&entry(1_800_000_000_120, "a\n\"b"), &mut lines);
         assert_eq!(
             String::from_utf8(lines).unwrap(),
-            "{\"time\":\"2027-01-15T08:00:00.123Z\",\"decision\":\"deny\",\"source\":\"12D3\",\"target\":\"12D4\",\
+            "{\"time\":\"2027-01-15T08:00:00.120Z\",\"decision\":\"deny\",\"source\":\"12D3\",\"target\":\"12D4\",\
              \"skill\":\"echo\",\"task\":\"a\\n\\\"b\",\"envelope\":\"e\",\"transport\":\"p2p\",\"rule\":\"acl 2\",\
              \"reason\":\"not allowed by this node's policy (acl 2)\"}\n"
         );

@@ -1,0 +1,160 @@
+//! The system's clock is set back an hour and more: under daemons that run, and between a crash and the next start.
+//! Nothing is lost, done twice or ended early; waiting goes on in real time.
+//!
+//! Each daemon has a clock of its own, by Debian's `faketime`, which stands before the C library; the time that only goes
+//! forward is left as it is, as it is where somebody sets a clock.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+use agentanycast::{Artifact, HandlerError, IncomingTask, Target, TaskHandle};
+use agentanycast_tests::{Builder, Daemon, agent::Agent, daemon::Home, lacking, pair::connected, within};
+use tokio::sync::Semaphore;
+
+const HOUR: i64 = 3600;
+
+/// The clock of one daemon.
+struct Clock {
+    library: PathBuf,
+    home: Home,
+}
+
+impl Clock {
+    /// None, aloud, where there is no such library.
+    fn new() -> Option<Self> {
+        let above = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let named = above.map(|entry| entry.path().join("faketime/libfaketime.so.1"));
+        let Some(library) = named.into_iter().find(|library| library.is_file()) else {
+            lacking("no libfaketime here (Debian: apt install faketime)");
+            return None;
+        };
+        let clock = Self {
+            library,
+            home: Home::new(),
+        };
+        clock.set(0);
+        Some(clock)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.path().join("clock")
+    }
+
+    /// So many seconds from the right time.
+    fn set(&self, seconds: i64) {
+        // At once, or the daemon reads half of it.
+        let written = self.home.path().join("clock.new");
+        fs::write(&written, format!("{seconds:+}s\n")).unwrap();
+        fs::rename(written, self.file()).unwrap();
+    }
+
+    /// A daemon with this clock.
+    fn daemon(&self) -> Builder {
+        Builder::new(self.home.clone())
+            .env("LD_PRELOAD", &self.library)
+            .env("FAKETIME_TIMESTAMP_FILE", self.file())
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("NO_FAKE_STAT", "1")
+    }
+}
+
+/// How often each task was worked on, by what it says.
+type Runs = Arc<Mutex<BTreeMap<String, usize>>>;
+
+/// Holds back whoever says `hold`, and answers.
+async fn answer(task: IncomingTask, runs: Runs, gate: Arc<Semaphore>) -> Result<(), HandlerError> {
+    let text = task.message().text_content();
+    *runs.lock().unwrap().entry(text.clone()).or_default() += 1;
+    if text.starts_with("hold") {
+        gate.acquire().await.unwrap().forget();
+    }
+    task.complete([Artifact::text(text)]).await?;
+    Ok(())
+}
+
+/// When a task was made, by the clock of its daemon: so many seconds from the right time.
+async fn made(task: &TaskHandle) -> i64 {
+    let made = task.snapshot().await.unwrap().created_at.unwrap();
+    match made.duration_since(SystemTime::now()) {
+        Ok(later) => later.as_secs() as i64,
+        Err(earlier) => -(earlier.duration().as_secs() as i64),
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_stops_nothing() {
+    let (Some(clock), Some(other_clock)) = (Clock::new(), Clock::new()) else {
+        return;
+    };
+    let mut bob = other_clock.daemon().start().await;
+    let mut alice = clock.daemon().bootstrap(bob.tcp()).start().await;
+    let (runs, gate) = (Runs::default(), Arc::new(Semaphore::new(0)));
+    let serve = async |bob: &Daemon| {
+        let (runs, gate) = (Arc::clone(&runs), Arc::clone(&gate));
+        Agent::serve(&bob.node().await, move |task| {
+            answer(task, Arc::clone(&runs), Arc::clone(&gate))
+        })
+    };
+    let mut agent = serve(&bob).await;
+    let mut node = alice.node().await;
+    connected(&node, &bob).await;
+    let target = Target::Peer(bob.peer_id().clone());
+    let mut sent = Vec::new();
+    let mut done = async |node: &agentanycast::Node, text: &str| {
+        let task = node.send_task(target.clone(), text).await.unwrap();
+        let ended = within("the task ends", task.wait()).await.unwrap();
+        assert_eq!(ended.text_content(), text);
+        sent.push(text.to_owned());
+        task
+    };
+    let first = done(&node, "right").await;
+    assert!(made(&first).await > -HOUR / 2);
+    let held = node.send_task(target.clone(), "hold 1").await.unwrap();
+
+    // Under those who run: first one's, then the other's too.
+    clock.set(-HOUR);
+    let back = done(&node, "sender back").await;
+    assert!(made(&back).await <= -HOUR, "the clock is not what it was set to");
+    other_clock.set(-2 * HOUR);
+    done(&node, "both back").await;
+    gate.add_permits(1);
+    within("what was begun before ends", held.wait()).await.unwrap();
+
+    // Under what waits in the queue: it is not older than it may be, nor from a time that has not come.
+    drop(agent);
+    bob.kill().await;
+    let mut waiting = Vec::new();
+    for at in 0..3 {
+        let task = node.send_task(target.clone(), format!("queued {at}")).await;
+        waiting.push(task.unwrap().id().to_owned());
+    }
+    clock.set(-5 * HOUR);
+    alice.kill().await;
+    alice.restart().await;
+    node = alice.node().await;
+    other_clock.set(-9 * HOUR);
+    bob.restart().await;
+    agent = serve(&bob).await;
+    for id in &waiting {
+        let task = node.task_handle(id);
+        within("what waited ends", task.wait()).await.unwrap();
+    }
+    done(&node, "after both starts").await;
+
+    // Forward to what is right, as when the time of the network has come.
+    clock.set(0);
+    other_clock.set(0);
+    done(&node, "right again").await;
+    drop(agent);
+    let texts = ["hold 1", "queued 0", "queued 1", "queued 2"].map(str::to_owned);
+    let all: BTreeMap<String, usize> = sent.into_iter().chain(texts).map(|text| (text, 1)).collect();
+    assert_eq!(*runs.lock().unwrap(), all, "each once");
+    super::has_not_panicked(&alice.log_tail());
+    super::has_not_panicked(&bob.log_tail());
+}
