@@ -288,15 +288,15 @@ pub const MAX_URL: usize = 2 << 10;
 /// How a task that was sent by skill finds its assignee.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// Who gets it if the assignee does not take it, in this order.
+    /// Who gets it if the assignee does not take it, or gives it back, in this order.
     pub rest: Vec<PeerId>,
-    /// The assignee acknowledged it: it stays there.
+    /// The assignee acknowledged it: it stays there, unless that one gives it back.
     pub taken: bool,
     /// Who had it before, oldest first.
     pub attempts: Vec<Attempt>,
 }
 
-/// A peer that did not take a task.
+/// A peer that did not take a task, or gave it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Who.
@@ -425,6 +425,29 @@ impl Task {
         self.role = Role::Originator(next);
         self.updated_at = now;
         Some(next)
+    }
+
+    /// Whether its agent has said no more than that it works on it, so that another one may begin anew.
+    pub fn is_untold(&self) -> bool {
+        matches!(self.status, Status::Submitted | Status::Working)
+            && self.messages.len() == 1
+            && self.results.is_empty()
+    }
+
+    /// Its assignee gives it back: it is open to the next candidate again, if there is one that `is_there`. False: there
+    /// is none, or more was said of it than that somebody works on it, and nothing is changed.
+    pub fn give_back(&mut self, is_there: impl Fn(PeerId) -> bool) -> bool {
+        let is_untold = self.is_untold();
+        let Some(route) = &mut self.route else {
+            return false;
+        };
+        if !is_untold || !route.rest.iter().any(|peer| is_there(*peer)) {
+            return false;
+        }
+        route.taken = false;
+        self.status = Status::Submitted;
+        self.status_message = None;
+        true
     }
 
     /// Ends the task on a node's own authority (expiry, refusal, an agent that vanished, a cancel).

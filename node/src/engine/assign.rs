@@ -207,6 +207,19 @@ impl Core {
         message: Option<Message>,
         artifacts: Vec<Artifact>,
     ) -> Result<(), EngineError> {
+        self.report_as(now, id, next, message, artifacts, false)
+    }
+
+    /// `returned`: its originator may have another peer do it.
+    fn report_as(
+        &mut self,
+        now: Now,
+        id: &str,
+        next: Status,
+        message: Option<Message>,
+        artifacts: Vec<Artifact>,
+        returned: bool,
+    ) -> Result<(), EngineError> {
         let task = self.task_of_agent(id)?;
         self.feed.touch(now.mono);
         let again = |message: &Message| task.has_said(message);
@@ -227,7 +240,7 @@ impl Core {
             message
         });
         let artifacts = self.name_artifacts(artifacts)?;
-        self.apply_report(now, task, next, message, artifacts)
+        self.apply_report(now, task, next, message, artifacts, returned)
     }
 
     fn apply_report(
@@ -237,6 +250,7 @@ impl Core {
         next: Status,
         message: Option<Message>,
         artifacts: Vec<Artifact>,
+        returned: bool,
     ) -> Result<(), EngineError> {
         if !next.is_terminal() {
             let bytes = message.as_ref().map_or(0, Message::encoded_len);
@@ -256,7 +270,10 @@ impl Core {
                     &steps[steps.len().saturating_sub(1)..]
                 };
             }
-            let payloads = payloads_of(&task.id, steps, message, artifacts);
+            let mut payloads = payloads_of(&task.id, steps, message, artifacts);
+            if let Some(Payload::TaskFail(fail)) = payloads.last_mut() {
+                fail.returned = returned;
+            }
             for payload in &payloads {
                 fits(payload_len(payload), "result")?;
             }
@@ -342,12 +359,23 @@ impl Core {
     /// Fails a task of the local agent that went on for too long, or whose agent is gone, and tells the
     /// originator.
     pub(super) fn abandon(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        self.abandon_as(now, id, reason, false)
+    }
+
+    /// The same of one whose agent is gone. Where that has said no more than that it works on it, another peer may do it.
+    pub(super) fn abandon_claimed(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        let is_untold = self.tasks.read(id)?.is_some_and(|task| task.is_untold());
+        self.abandon_as(now, id, "agent went away", is_untold)
+    }
+
+    fn abandon_as(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> Result<(), StoreError> {
         let known = self.tasks.indexed(id);
         let (claimed, peer) = (
             known.is_some_and(|known| known.claimed),
             known.and_then(|known| known.peer),
         );
-        match self.fail(now, id, reason) {
+        let message = self.note(now, reason);
+        match self.report_as(now, id, Status::Failed, Some(message), Vec::new(), returned) {
             Ok(()) => lines::ended(id, peer, Status::Failed, reason),
             Err(error) => {
                 tracing::warn!(task = id, %error, "a task without an agent could not be failed");
@@ -559,6 +587,7 @@ fn payloads_of(
             task_id: id.to_owned(),
             error_message: message.as_ref().map(super::wire::text_of).unwrap_or_default(),
             message,
+            returned: false,
         }),
         status => update(*status, message),
     });

@@ -132,7 +132,7 @@ impl Core {
             // Whoever streams an artifact is there, listening or not.
             if known.is_some_and(|known| known.claimed && !known.status.is_terminal() && !known.open_streams)
             {
-                self.abandon(now, id, "agent went away")?;
+                self.abandon_claimed(now, id)?;
             }
         }
         Ok(())

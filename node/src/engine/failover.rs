@@ -3,7 +3,8 @@
 //! A candidate takes a task by acknowledging it. As long as there is another candidate the task is sent
 //! *tentatively*: a node of ours holds it back from its agent and says so in its ACK, and the originator, which from
 //! then on gives it to nobody else, confirms it. So no two agents work on one task, however late an ACK is: a
-//! candidate that was passed over gets a CANCEL instead (docs/protocol.md, "Anycast").
+//! candidate that was passed over gets a CANCEL instead. A node whose agent has gone away gives the task back, and the
+//! next candidate gets it (docs/protocol.md, "Anycast").
 
 use std::time::Duration;
 
@@ -78,7 +79,6 @@ impl Core {
         }
         if let Some(route) = &mut slot.task.route {
             route.taken = true;
-            route.rest.clear();
         }
         let metadata = slot.task.metadata.clone();
         self.put(slot);
@@ -134,6 +134,28 @@ impl Core {
         }
         self.begin_attempt(now, &task);
         Ok(true)
+    }
+
+    /// The agent at a task's assignee is gone, and the task comes back: another one may do it. False: there is no other,
+    /// or it is not to be done again.
+    pub(super) fn give_to_another(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        reason: &str,
+    ) -> Result<bool, StoreError> {
+        let Some(mut slot) = self.take(id)? else {
+            return Ok(false);
+        };
+        let is_there = |other| self.connected.contains(&other) && !self.attempts.is_silent(other);
+        if slot.task.role != Role::Originator(peer) || !slot.task.give_back(is_there) {
+            self.tasks.keep(slot);
+            return Ok(false);
+        }
+        self.put(slot);
+        self.effect(Effect::Routed(RouteNews::Missed(peer)));
+        self.move_on(now, id, reason)
     }
 
     /// Takes a SEND_TASK out of a peer's queue. True: the peer may have got it all the same.

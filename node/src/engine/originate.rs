@@ -300,7 +300,10 @@ impl Core {
             target_skill_id: task.skill.clone(),
             metadata: travelling(&task.metadata),
             further: task.messages.len() > 1,
-            tentative: task.route.as_ref().is_some_and(|route| !route.rest.is_empty()),
+            tentative: task
+                .route
+                .as_ref()
+                .is_some_and(|route| !route.taken && !route.rest.is_empty()),
         };
         fits(payload.encoded_len(), "message")?;
         self.send(

@@ -314,6 +314,12 @@ impl Core {
     }
 
     fn on_fail(&mut self, now: Now, peer: PeerId, fail: TaskFailPayload) -> Result<Verdict, StoreError> {
+        if fail.returned {
+            let reason: String = fail.error_message.chars().take(1000).collect();
+            if self.give_to_another(now, peer, &fail.task_id, &reason)? {
+                return Ok(Verdict::Accept);
+            }
+        }
         let message = match fail.message {
             Some(message) => message,
             None => self.note(now, fail.error_message),

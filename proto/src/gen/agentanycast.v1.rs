@@ -240,7 +240,7 @@ pub struct Task {
     /// Additive: the peer that the task was sent to.
     #[prost(string, tag = "102")]
     pub assignee_peer_id: ::prost::alloc::string::String,
-    /// Additive: the peers that the task was sent to before, oldest first, and did not take it.
+    /// Additive: the peers that the task was sent to before, oldest first, and did not take it or gave it back.
     #[prost(message, repeated, tag = "103")]
     pub attempts: ::prost::alloc::vec::Vec<TaskAttempt>,
 }
@@ -429,6 +429,10 @@ pub struct TaskFailPayload {
     pub error_message: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
     pub message: ::core::option::Option<Message>,
+    /// Additive: the agent that had claimed the task is gone, having said no more than that it works on it, and nothing
+    /// that it says later counts. An originator that knows another peer with the skill may give the task to that one.
+    #[prost(bool, tag = "100")]
+    pub returned: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskCancelPayload {

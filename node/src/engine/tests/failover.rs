@@ -1,18 +1,21 @@
 //! Tasks sent by skill: who gets them when a candidate is silent, refuses, is late, or restarts.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use agentanycast_proto::v1::{AckOutcome, AckPayload, EnvelopeType, SendTaskPayload, a2a_envelope::Payload};
 use proptest::prelude::*;
 
 use super::{
-    harness::limits,
+    harness::{limits, text},
     lab::{A, B, C, Lab, numbered, send_task, stranger},
 };
 use crate::{
     engine::{originate::SendTask, turn::EngineError},
     task::{Role, Status},
 };
+
+/// Of the agents, see [`Lab::update`].
+const CONNECTION: u64 = 1;
 
 /// Long enough for one candidate to be given up.
 const SILENCE: Duration = Duration::from_millis(3_200);
@@ -370,6 +373,92 @@ fn a_canceled_task_goes_nowhere() {
     assert!(lab.types_to(lab.id(C)).is_empty());
 }
 
+/// A task that the second node's agent has claimed; its id.
+fn claimed(lab: &mut Lab) -> String {
+    for node in [B, C] {
+        lab.listen(node);
+        join(lab, A, node);
+    }
+    let id = send(lab);
+    lab.update(B, &id, Status::Working).unwrap();
+    lab.advance(SILENCE);
+    assert_eq!(lab.status(A, &id), Status::Working);
+    id
+}
+
+/// The connection of the agent at this node is gone, for longer than it may be.
+fn lose_agent(lab: &mut Lab, node: usize) {
+    let now = lab.now;
+    lab.nodes[node].core.on_caller_gone(now, CONNECTION);
+    lab.advance(2 * limits().agent_grace);
+}
+
+#[test]
+fn an_agent_that_dies_at_its_work_is_taken_over_from() {
+    let mut lab = lab();
+    let id = claimed(&mut lab);
+    lose_agent(&mut lab, B);
+    assert_eq!(lab.status(B, &id), Status::Failed);
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+    let route = lab.view(A, &id).route.unwrap();
+    assert_eq!(
+        (route.attempts.len(), route.attempts[0].reason.as_str()),
+        (1, "agent went away")
+    );
+    // Should it come back all the same, it is told.
+    assert!(lab.complete(B, &id, "late").is_err());
+    lab.complete(C, &id, "done").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+    assert_eq!(lab.view(A, &id).role, Role::Originator(lab.id(C)));
+}
+
+#[test]
+fn an_agent_that_dies_while_the_originator_restarts_is_taken_over_from() {
+    let mut lab = lab();
+    let id = claimed(&mut lab);
+    let (a, b) = (lab.id(A), lab.id(B));
+    lab.part(B, a);
+    lab.part(A, b);
+    lose_agent(&mut lab, B);
+    lab.restart(A);
+    join(&mut lab, A, C);
+    join(&mut lab, A, B);
+    lab.advance(SILENCE);
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+    lab.complete(C, &id, "done").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+}
+
+#[test]
+fn what_an_agent_has_asked_or_made_before_it_died_is_not_begun_anew() {
+    for says in [Status::InputRequired, Status::Working] {
+        let mut lab = lab();
+        let id = claimed(&mut lab);
+        let said = text("m2", "so far");
+        lab.call(B, |core, now| core.update(now, &id, says, Some(said), CONNECTION))
+            .unwrap();
+        lose_agent(&mut lab, B);
+        assert_eq!(
+            (lab.status(A, &id), lab.reason(A, &id)),
+            (Status::Failed, "agent went away".into())
+        );
+        assert!(lab.handed_over(C, &id).is_empty());
+    }
+}
+
+#[test]
+fn with_no_other_agent_there_it_fails() {
+    let mut lab = lab();
+    let id = claimed(&mut lab);
+    let c = lab.id(C);
+    lab.part(A, c);
+    lose_agent(&mut lab, B);
+    assert_eq!(
+        (lab.status(A, &id), lab.reason(A, &id)),
+        (Status::Failed, "agent went away".into())
+    );
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send {
@@ -384,6 +473,13 @@ enum Step {
     LoseAcks(bool),
     Wait(u64),
     Restart(usize),
+    /// The agent at this node claims what it is given from now on and finishes nothing, or finishes everything at once.
+    Dawdle {
+        node: usize,
+        dawdles: bool,
+    },
+    /// The agent at this node dies, and another one comes that finishes everything at once.
+    Die(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -394,30 +490,78 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::LoseAcks),
         5 => (100..4_000_u64).prop_map(Step::Wait),
         1 => node.prop_map(Step::Restart),
+        2 => (1..3_usize, any::<bool>()).prop_map(|(node, dawdles)| Step::Dawdle { node, dawdles }),
+        1 => (1..3_usize).prop_map(Step::Die),
     ]
 }
 
-/// Agents complete what they are handed at once.
-fn work(lab: &mut Lab, read: &mut usize) {
-    while let Some((at, _, task)) = lab.incoming.get(*read).cloned() {
-        *read += 1;
-        if task.status == Status::Submitted {
-            // Handed over again after a restart it may have ended.
-            let _ = lab.complete(at, &task.id, "done");
+/// What agents do.
+#[derive(Default)]
+struct Work {
+    /// How much of what was handed over they have seen.
+    read: usize,
+    dawdling: BTreeSet<usize>,
+    /// What was claimed and not finished, and where.
+    claimed: BTreeSet<(usize, String)>,
+    /// What agents were told OK for when they completed it, and where.
+    completed: Vec<(String, usize)>,
+}
+
+impl Work {
+    fn go_on(&mut self, lab: &mut Lab) {
+        while let Some((at, _, task)) = lab.incoming.get(self.read).cloned() {
+            self.read += 1;
+            if task.status != Status::Submitted {
+                continue;
+            }
+            if self.dawdling.contains(&at) {
+                // Handed over again after a restart it may have ended; so below.
+                if lab.update(at, &task.id, Status::Working).is_ok() {
+                    self.claimed.insert((at, task.id.clone()));
+                }
+            } else {
+                self.complete(lab, at, &task.id);
+            }
         }
+    }
+
+    fn complete(&mut self, lab: &mut Lab, at: usize, id: &str) {
+        if lab.complete(at, id, "done").is_ok() {
+            self.completed.push((id.to_owned(), at));
+        }
+    }
+
+    fn finish(&mut self, lab: &mut Lab, node: usize) {
+        self.dawdling.remove(&node);
+        let (claimed, others) = std::mem::take(&mut self.claimed)
+            .into_iter()
+            .partition(|(at, _): &(usize, String)| *at == node);
+        self.claimed = others;
+        let claimed: BTreeSet<(usize, String)> = claimed;
+        for (at, id) in claimed {
+            self.complete(lab, at, &id);
+        }
+    }
+
+    /// What it had claimed is never finished by it.
+    fn die(&mut self, lab: &mut Lab, node: usize) {
+        self.dawdling.remove(&node);
+        self.claimed.retain(|(at, _)| *at != node);
+        lose_agent(lab, node);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever is lost and whoever restarts: no task is worked on at two nodes, and once all can talk, each ends.
+    /// Whatever is lost and whoever restarts or dies: no task is completed at two nodes, none is worked on at two unless an
+    /// agent died, and once all can talk, each ends, and well unless nobody else was there when its agent died.
     #[test]
     fn one_agent_works_on_each_task(steps in prop::collection::vec(step(), 1..40)) {
         let mut lab = lab();
         lab.listen(B);
         lab.listen(C);
-        let (mut ids, mut read) = (Vec::new(), 0);
+        let (mut ids, mut agents, mut died) = (Vec::new(), Work::default(), false);
         for step in steps {
             match step {
                 Step::Send { first } => {
@@ -440,8 +584,16 @@ proptest! {
                         lab.listen(node);
                     }
                 }
+                Step::Dawdle { node, dawdles: true } => {
+                    agents.dawdling.insert(node);
+                }
+                Step::Dawdle { node, dawdles: false } => agents.finish(&mut lab, node),
+                Step::Die(node) => {
+                    agents.die(&mut lab, node);
+                    died = true;
+                }
             }
-            work(&mut lab, &mut read);
+            agents.go_on(&mut lab);
         }
         lab.acks_are_lost = false;
         for (one, other) in [(A, B), (A, C)] {
@@ -452,15 +604,24 @@ proptest! {
         }
         for _ in 0..4 {
             lab.advance(Duration::from_secs(20));
-            work(&mut lab, &mut read);
+            for node in [B, C] {
+                agents.finish(&mut lab, node);
+            }
+            agents.go_on(&mut lab);
         }
         for id in ids {
             let workers: Vec<usize> = [B, C]
                 .into_iter()
                 .filter(|node| lab.handed_over(*node, &id).contains(&Status::Submitted))
                 .collect();
-            prop_assert_eq!(workers.len(), 1, "{} was given to {:?}", id, workers);
-            prop_assert_eq!(lab.status(A, &id), Status::Completed);
+            let by: Vec<usize> = agents.completed.iter().filter(|(done, _)| *done == id).map(|(_, at)| *at).collect();
+            if lab.status(A, &id) == Status::Completed {
+                prop_assert_eq!(by.len(), 1, "{} was completed at {:?}", id, by);
+            } else {
+                prop_assert!(died && by.is_empty(), "{} was completed at {:?}", id, by);
+                prop_assert_eq!((lab.status(A, &id), lab.reason(A, &id)), (Status::Failed, "agent went away".into()));
+            }
+            prop_assert!(workers.len() == 1 || died, "{} was given to {:?}", id, workers);
         }
     }
 }

@@ -38,6 +38,7 @@ fn meddling(id: &str) -> Vec<Payload> {
             task_id: task_id(),
             error_message: "forged".to_owned(),
             message: None,
+            returned: true,
         }),
         Payload::TaskCancel(TaskCancelPayload { task_id: task_id() }),
         Payload::SendTask(SendTaskPayload {
