@@ -144,6 +144,8 @@ async fn circuits_of_a_peer() {
 async fn bytes_of_a_circuit() {
     const MOST: f64 = 16_384.0;
     let stage = Stage::start(["--circuit-bytes=16KiB"]).await;
+    let carried = stage.relay.figure("relay_bytes_total").await;
+    assert_eq!(carried as u64, 0, "a place is no circuit");
     let mut dialer = peer();
     assert!(stage.reaches(&mut dialer, 0).await);
     stage.cut(&mut dialer).await;
