@@ -33,6 +33,14 @@ fn others_are_told_what_they_can_dial() {
     assert_eq!(told(std::slice::from_ref(&public), &[loopback, lan]), [public]);
 }
 
+#[test]
+fn a_ceiling_is_said_and_a_mistake_is_not() {
+    use relay::StatusCode::{NoReservation, ResourceLimitExceeded};
+    assert!(is_at_a_ceiling(Some("max_circuits"), &ResourceLimitExceeded));
+    assert!(is_at_a_ceiling(None, &ResourceLimitExceeded), "a rate");
+    assert!(!is_at_a_ceiling(None, &NoReservation));
+}
+
 fn config(listen: &[&str]) -> NetConfig {
     NetConfig {
         keypair: Keypair::generate_ed25519(),
