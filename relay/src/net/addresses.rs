@@ -52,18 +52,32 @@ fn is_loopback(address: &Multiaddr) -> bool {
     })
 }
 
-/// What others are told: without any, the relay protocol would not be offered at all. Loopback only where there is
-/// nothing else.
+/// Whether it is a link-local one of IPv6: it needs a zone, which another machine cannot know.
+fn needs_zone(address: &Multiaddr) -> bool {
+    address
+        .iter()
+        .any(|part| matches!(part, Protocol::Ip6(ip) if ip.is_unicast_link_local()))
+}
+
+/// What others are told: without any, the relay protocol would not be offered at all. Loopback, and then what nobody
+/// can dial without a zone, only where there is nothing else.
 pub(super) fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
     if !announce.is_empty() {
         return announce.to_vec();
     }
-    let others: Vec<_> = bound
-        .iter()
-        .filter(|address| !is_loopback(address))
-        .cloned()
-        .collect();
-    if others.is_empty() { bound.to_vec() } else { others }
+    let those = |are_told: &dyn Fn(&Multiaddr) -> bool| -> Vec<Multiaddr> {
+        bound
+            .iter()
+            .filter(|address| are_told(address))
+            .cloned()
+            .collect()
+    };
+    let others = those(&|address| !is_loopback(address) && !needs_zone(address));
+    if !others.is_empty() {
+        return others;
+    }
+    let here = those(&|address| !needs_zone(address));
+    if here.is_empty() { bound.to_vec() } else { here }
 }
 
 /// The addresses, TCP first and QUIC last, each with the peer id; one line of the start-up output each.

@@ -34,6 +34,17 @@ fn others_are_told_what_they_can_dial() {
 }
 
 #[test]
+fn an_address_that_needs_a_zone_is_told_to_nobody() {
+    let [link, loopback, lan] = ["/ip6/fe80::1/tcp/1", "/ip6/::1/tcp/1", "/ip6/2001:db8::1/tcp/1"].map(addr);
+    let all = [link.clone(), loopback.clone(), lan.clone()];
+    assert_eq!(told(&[], &all), std::slice::from_ref(&lan));
+    assert_eq!(told(&[], &all[..2]), std::slice::from_ref(&loopback));
+    // Whoever listens nowhere else offers its circuits there all the same.
+    assert_eq!(told(&[], &all[..1]), std::slice::from_ref(&link));
+    assert_eq!(told(std::slice::from_ref(&link), &all), [link]);
+}
+
+#[test]
 fn a_ceiling_is_said_and_a_mistake_is_not() {
     use relay::StatusCode::{NoReservation, ResourceLimitExceeded};
     assert!(is_at_a_ceiling(Some("max_circuits"), &ResourceLimitExceeded));
