@@ -30,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{metrics::Metrics, seldom::Seldom};
-use addresses::{check_free, is_wildcard, quic_beside, told};
+use addresses::{check_free, is_wildcard, quic_beside, told, with_remedy};
 use agentanycast_program::address::{port, with_port};
 use behaviour::{Behaviour, BehaviourEvent};
 use circuits::Circuits;
@@ -92,7 +92,7 @@ pub enum StartError {
     Listen {
         /// As asked for.
         address: Multiaddr,
-        /// The system's reason.
+        /// The system's reason, and what to do about it.
         cause: String,
     },
 }
@@ -191,7 +191,7 @@ impl Running {
     async fn listen(&mut self, asked: &Multiaddr) -> Result<Vec<Multiaddr>, StartError> {
         let failed = |cause: String| StartError::Listen {
             address: asked.clone(),
-            cause,
+            cause: with_remedy(&cause),
         };
         check_free(asked).map_err(|error| failed(error.to_string()))?;
         let id = self.swarm.listen_on(asked.clone()).map_err(|error| {

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, io};
 
 use agentanycast_program::address::port;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+use rustix::io::Errno;
 
 /// Fails when another process has the TCP port: the transport alone would share it with another relay of the same user.
 pub(super) fn check_free(address: &Multiaddr) -> io::Result<()> {
@@ -18,6 +19,26 @@ pub(super) fn check_free(address: &Multiaddr) -> io::Result<()> {
         Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
         _ => Ok(()),
     }
+}
+
+/// Why an address is not listened on, with what to do about it. The system's refusal is known by its text: transports wrap
+/// it in errors of their own.
+pub(super) fn with_remedy(cause: &str) -> String {
+    let remedies = [
+        (
+            Errno::ADDRINUSE,
+            "end what uses it, or choose another port for --listen",
+        ),
+        (Errno::ADDRNOTAVAIL, "--listen takes addresses of this host"),
+        (
+            Errno::ACCESS,
+            "this user may not take that port; choose one from 1024 for --listen",
+        ),
+    ];
+    let known = remedies
+        .into_iter()
+        .find(|(errno, _)| cause.contains(&io::Error::from(*errno).to_string()));
+    known.map_or_else(|| cause.to_owned(), |(_, remedy)| format!("{cause}; {remedy}"))
 }
 
 /// The QUIC address that belongs to a TCP address, with the port that was bound; none beside WebSocket.

@@ -19,6 +19,16 @@ fn quic_takes_the_port_that_tcp_was_given() {
 }
 
 #[test]
+fn a_refusal_says_what_to_do_about_it() {
+    use rustix::io::Errno;
+    let said = |errno: Errno| with_remedy(&format!("wrapped: {}", io::Error::from(errno)));
+    assert!(said(Errno::ADDRINUSE).ends_with("choose another port for --listen"));
+    assert!(said(Errno::ADDRNOTAVAIL).ends_with("addresses of this host"));
+    assert!(said(Errno::ACCESS).contains("1024"));
+    assert_eq!(with_remedy("it did not come up"), "it did not come up");
+}
+
+#[test]
 fn others_are_told_what_they_can_dial() {
     let (loopback, lan) = (addr("/ip4/127.0.0.1/tcp/1"), addr("/ip4/192.0.2.1/tcp/1"));
     let public = addr("/ip4/198.51.100.1/tcp/1");
@@ -87,7 +97,20 @@ async fn tcp_comes_first_and_quic_has_its_port() {
     assert!(net.addresses[1].to_string().ends_with("/quic-v1"));
     // A port that is taken is an error, also for another relay of the same user.
     let taken = started(&net.addresses[0].to_string()).await.0;
-    assert!(matches!(taken, Err(StartError::Listen { .. })), "{taken:?}");
+    let said = taken.unwrap_err().to_string();
+    assert!(
+        said.contains("in use") && said.contains("another port for --listen"),
+        "{said}"
+    );
+    // So is one of QUIC.
+    let taken = started(&format!(
+        "/ip4/127.0.0.1/udp/{}/quic-v1",
+        port(&net.addresses[1]).unwrap()
+    ))
+    .await
+    .0;
+    let said = taken.unwrap_err().to_string();
+    assert!(said.contains("another port for --listen"), "{said}");
     stop.cancel();
     net.task.await.unwrap();
 }
