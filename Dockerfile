@@ -19,6 +19,8 @@ LABEL org.opencontainers.image.title="AgentAnycast" \
       org.opencontainers.image.source="https://github.com/agentanycast/agentanycast" \
       org.opencontainers.image.version=$VERSION \
       org.opencontainers.image.revision=$REVISION
+# The authorities by which registries and collectors behind TLS are believed: what ca-certificates makes there.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 # One user for all: a daemon lets in only its own user, and agents in other containers share its socket.
 RUN groupadd --system --gid 10001 agentanycast && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/agentanycast agentanycast
 RUN install -d -m 0700 -o agentanycast -g agentanycast /var/lib/agentanycast /run/agentanycast

@@ -30,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{metrics::Metrics, seldom::Seldom};
-use addresses::{check_free, is_wildcard, quic_beside, told};
+use addresses::{check_free, is_wildcard, quic_beside, told, with_remedy};
 use agentanycast_program::address::{port, with_port};
 use behaviour::{Behaviour, BehaviourEvent};
 use circuits::Circuits;
@@ -92,7 +92,7 @@ pub enum StartError {
     Listen {
         /// As asked for.
         address: Multiaddr,
-        /// The system's reason.
+        /// The system's reason, and what to do about it.
         cause: String,
     },
 }
@@ -162,6 +162,9 @@ struct Running {
     circuits: Circuits,
     standing: Standing,
     refused: Seldom,
+    places_refused: Seldom,
+    circuits_refused: Seldom,
+    cut: Seldom,
     failed: Seldom,
 }
 
@@ -177,6 +180,9 @@ impl Running {
             circuits,
             standing: Standing::new(config.max_circuits, config.max_circuits_per_peer),
             refused: Seldom::default(),
+            places_refused: Seldom::default(),
+            circuits_refused: Seldom::default(),
+            cut: Seldom::default(),
             failed: Seldom::default(),
         })
     }
@@ -185,7 +191,7 @@ impl Running {
     async fn listen(&mut self, asked: &Multiaddr) -> Result<Vec<Multiaddr>, StartError> {
         let failed = |cause: String| StartError::Listen {
             address: asked.clone(),
-            cause,
+            cause: with_remedy(&cause),
         };
         check_free(asked).map_err(|error| failed(error.to_string()))?;
         let id = self.swarm.listen_on(asked.clone()).map_err(|error| {
@@ -336,7 +342,11 @@ impl Running {
                 let limit = self.places.limit(src_peer_id);
                 let reason = limit.map_or_else(|| format!("{status:?}"), ToOwned::to_owned);
                 Metrics::refused(&metrics.reservations_refused, &reason);
-                tracing::debug!(peer = %src_peer_id, reason, "a reservation was refused");
+                if !is_at_a_ceiling(limit, &status) {
+                    tracing::debug!(peer = %src_peer_id, reason, "a reservation was refused");
+                } else if let Some(unsaid) = self.places_refused.turn(Instant::now()) {
+                    tracing::warn!(peer = %src_peer_id, limit = reason, unsaid, "a reservation was refused");
+                }
             }
             // That a reservation was closed is said of every connection that ends; the places know which of them had one.
             relay::Event::ReservationTimedOut { src_peer_id } => {
@@ -363,7 +373,12 @@ impl Running {
                 });
                 let reason = limit.map_or_else(|| format!("{status:?}"), ToOwned::to_owned);
                 Metrics::refused(&metrics.circuits_refused, &reason);
-                tracing::debug!(from = %src_peer_id, to = %dst_peer_id, reason, "a circuit was refused");
+                let (from, to) = (src_peer_id, dst_peer_id);
+                if !is_at_a_ceiling(limit, &status) {
+                    tracing::debug!(%from, %to, reason, "a circuit was refused");
+                } else if let Some(unsaid) = self.circuits_refused.turn(Instant::now()) {
+                    tracing::warn!(%from, %to, limit = reason, unsaid, "a circuit was refused");
+                }
             }
             relay::Event::CircuitClosed {
                 src_peer_id,
@@ -374,12 +389,20 @@ impl Running {
                 self.standing.closed(src_peer_id, dst_peer_id);
                 if let Some(reason) = error.as_ref().and_then(cut_by) {
                     Metrics::refused(&metrics.circuits_cut, reason);
-                    tracing::debug!(from = %src_peer_id, to = %dst_peer_id, reason, "a circuit was cut");
+                    if let Some(unsaid) = self.cut.turn(Instant::now()) {
+                        tracing::warn!(from = %src_peer_id, to = %dst_peer_id, limit = reason, unsaid, "a circuit was cut");
+                    }
                 }
             }
             _ => {}
         }
     }
+}
+
+/// Whether a refusal is one for whoever sets the limits. Others are the asker's matter: who asks for a circuit to a peer
+/// without a place gets none. One without a name is that of a rate, `reservations_per_ip` or `circuits_per_ip`.
+fn is_at_a_ceiling(limit: Option<&str>, status: &relay::StatusCode) -> bool {
+    limit.is_some() || matches!(status, relay::StatusCode::ResourceLimitExceeded)
 }
 
 /// The setting by which a circuit was cut that ended with this error; none when it ended otherwise. The relay protocol

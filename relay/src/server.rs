@@ -163,7 +163,9 @@ impl Relay {
                     let bounded = Bounded::new(bound, listener, places, Arc::clone(&metrics));
                     others.push(tokio::spawn(http::serve(bounded, router, stop.clone())));
                 }
-                Err(error) => face.problem(format!("{name}: cannot listen on {address}: {error}")),
+                Err(error) => face.problem(format!(
+                    "{name}: cannot listen on {address}: {error}; end what uses it, or set --{listener}-listen"
+                )),
             }
         }
         Ok(Self {

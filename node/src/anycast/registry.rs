@@ -4,6 +4,7 @@
 //! one, which takes what is not signed. The rule: no call takes longer than [`CALL`].
 
 use std::{
+    error::Error as _,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -27,7 +28,7 @@ use prost::Message;
 use tonic::{
     Code, Request, Response, Status,
     metadata::{MetadataMap, MetadataValue},
-    transport::{Channel, Endpoint},
+    transport::{Channel, ClientTlsConfig, Endpoint},
 };
 
 use super::{
@@ -72,14 +73,29 @@ pub(super) struct Registry {
     times: Mutex<Times>,
 }
 
-/// Why a registry's address cannot be used.
+/// Why a registry cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no address of a registry; use HOST:PORT, or http://HOST:PORT")]
-pub struct InvalidRegistry(String);
+#[non_exhaustive]
+pub enum InvalidRegistry {
+    /// Its address is none.
+    #[error("{0:?} is no address of a registry; use HOST:PORT, or http(s)://HOST:PORT")]
+    Address(String),
+    /// Its certificate could not be checked.
+    #[error(
+        "the registry {address} cannot be asked over TLS: {cause}; install the certificates of authorities on this \
+         host (ca-certificates), or name a file of them in SSL_CERT_FILE"
+    )]
+    Tls {
+        /// As configured.
+        address: String,
+        /// What is missing.
+        cause: String,
+    },
+}
 
-/// The URL of a registry's address.
+/// The URL of a registry's address; without what `https` needs, see [`secured`].
 pub(crate) fn endpoint(address: &str) -> Result<Endpoint, InvalidRegistry> {
-    let invalid = || InvalidRegistry(address.to_owned());
+    let invalid = || InvalidRegistry::Address(address.to_owned());
     let url = match address.split_once("://") {
         Some(("http" | "https", _)) => address.to_owned(),
         Some(_) => return Err(invalid()),
@@ -105,10 +121,25 @@ pub(crate) fn endpoint(address: &str) -> Result<Endpoint, InvalidRegistry> {
         .keep_alive_while_idle(true))
 }
 
+/// Has an `https` registry's certificate checked against the authorities of this host. Reads files.
+fn secured(address: &str, endpoint: Endpoint) -> Result<Endpoint, InvalidRegistry> {
+    if endpoint.uri().scheme_str() != Some("https") {
+        return Ok(endpoint);
+    }
+    // Who takes the connection and says nothing is left, as who does not take it.
+    let tls = ClientTlsConfig::new().with_native_roots().timeout(CALL);
+    endpoint.tls_config(tls).map_err(|error| InvalidRegistry::Tls {
+        address: address.to_owned(),
+        cause: error
+            .source()
+            .map_or_else(|| error.to_string(), ToString::to_string),
+    })
+}
+
 impl Registry {
     /// `times` are no other registry's: two of them may be the same relay, by two names.
     pub(super) fn new(address: &str, key: Keypair, times: Times) -> Result<Self, InvalidRegistry> {
-        let channel = endpoint(address)?.connect_lazy();
+        let channel = secured(address, endpoint(address)?)?.connect_lazy();
         let client = RegistryServiceClient::new(channel.clone()).max_decoding_message_size(MAX_RECEIPT);
         Ok(Self {
             address: address.to_owned(),
@@ -330,6 +361,8 @@ mod tests {
             "[2001:db8::1]:50052",
             "http://relay.example:50052",
             "http://relay.example:50052/",
+            "https://relay.example:443",
+            "https://[2001:db8::1]:50052/",
         ] {
             assert!(endpoint(right).is_ok(), "{right}");
         }
@@ -344,8 +377,30 @@ mod tests {
             "relay example:50052",
             "user:pw@relay.example:50052",
             "http://user@relay.example:50052",
+            "https://relay.example",
         ] {
-            assert!(endpoint(wrong).is_err(), "{wrong}");
+            let error = endpoint(wrong).unwrap_err().to_string();
+            assert!(
+                error.contains("HOST:PORT, or http(s)://HOST:PORT"),
+                "{wrong}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_host_without_authorities_is_told_what_to_install() {
+        let error = InvalidRegistry::Tls {
+            address: "https://relay.example:443".to_owned(),
+            cause: "no native certs found".to_owned(),
+        };
+        let text = error.to_string();
+        for part in [
+            "https://relay.example:443",
+            "no native certs",
+            "ca-certificates",
+            "SSL_CERT_FILE",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
         }
     }
 

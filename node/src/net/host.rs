@@ -7,6 +7,7 @@ mod dialing;
 mod events;
 mod moves;
 mod reach;
+mod unresolved;
 mod upgrade;
 
 use std::{

@@ -361,6 +361,14 @@ async fn the_dashboard_comes_from_here_only() {
     }
 }
 
+#[test]
+fn the_dashboard_is_shown_in_the_order_in_which_it_is_read() {
+    let style = include_str!("../dashboard/style.css");
+    for reorders in ["grid-row", " order:", "-reverse"] {
+        assert!(!style.contains(reorders), "{reorders}");
+    }
+}
+
 #[tokio::test]
 async fn browsers_from_elsewhere_are_let_in_only_where_configured() {
     let allowed = |headers: &axum::http::HeaderMap| headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).cloned();

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, io};
 
 use agentanycast_program::address::port;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+use rustix::io::Errno;
 
 /// Fails when another process has the TCP port: the transport alone would share it with another relay of the same user.
 pub(super) fn check_free(address: &Multiaddr) -> io::Result<()> {
@@ -18,6 +19,26 @@ pub(super) fn check_free(address: &Multiaddr) -> io::Result<()> {
         Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
         _ => Ok(()),
     }
+}
+
+/// Why an address is not listened on, with what to do about it. The system's refusal is known by its text: transports wrap
+/// it in errors of their own.
+pub(super) fn with_remedy(cause: &str) -> String {
+    let remedies = [
+        (
+            Errno::ADDRINUSE,
+            "end what uses it, or choose another port for --listen",
+        ),
+        (Errno::ADDRNOTAVAIL, "--listen takes addresses of this host"),
+        (
+            Errno::ACCESS,
+            "this user may not take that port; choose one from 1024 for --listen",
+        ),
+    ];
+    let known = remedies
+        .into_iter()
+        .find(|(errno, _)| cause.contains(&io::Error::from(*errno).to_string()));
+    known.map_or_else(|| cause.to_owned(), |(_, remedy)| format!("{cause}; {remedy}"))
 }
 
 /// The QUIC address that belongs to a TCP address, with the port that was bound; none beside WebSocket.
@@ -52,18 +73,32 @@ fn is_loopback(address: &Multiaddr) -> bool {
     })
 }
 
-/// What others are told: without any, the relay protocol would not be offered at all. Loopback only where there is
-/// nothing else.
+/// Whether it is a link-local one of IPv6: it needs a zone, which another machine cannot know.
+fn needs_zone(address: &Multiaddr) -> bool {
+    address
+        .iter()
+        .any(|part| matches!(part, Protocol::Ip6(ip) if ip.is_unicast_link_local()))
+}
+
+/// What others are told: without any, the relay protocol would not be offered at all. Loopback, and then what nobody
+/// can dial without a zone, only where there is nothing else.
 pub(super) fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
     if !announce.is_empty() {
         return announce.to_vec();
     }
-    let others: Vec<_> = bound
-        .iter()
-        .filter(|address| !is_loopback(address))
-        .cloned()
-        .collect();
-    if others.is_empty() { bound.to_vec() } else { others }
+    let those = |are_told: &dyn Fn(&Multiaddr) -> bool| -> Vec<Multiaddr> {
+        bound
+            .iter()
+            .filter(|address| are_told(address))
+            .cloned()
+            .collect()
+    };
+    let others = those(&|address| !is_loopback(address) && !needs_zone(address));
+    if !others.is_empty() {
+        return others;
+    }
+    let here = those(&|address| !needs_zone(address));
+    if here.is_empty() { bound.to_vec() } else { here }
 }
 
 /// The addresses, TCP first and QUIC last, each with the peer id; one line of the start-up output each.

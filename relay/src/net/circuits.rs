@@ -1,8 +1,7 @@
 //! How many circuits each address holds, as their source: the relay protocol counts them by peer, and whoever has one
 //! address can be any number of peers.
 //!
-//! PURE but for a lock. A circuit is the stream on which it was asked for, which `meter` watches from its first bytes to its
-//! end. The one rule: it counts for as long as that stream is there, however it ends.
+//! PURE but for a lock. A circuit is the stream on which it was asked for, which `meter` watches from that message to its end. The one rule: it counts for as long as that stream is there, however it ends.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,7 +27,7 @@ struct Inner {
     refused: HashSet<PeerId>,
 }
 
-/// A stream that asks for circuits, until it is dropped.
+/// A stream that asks for a circuit, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     circuits: Circuits,

@@ -1,11 +1,12 @@
 //! Counts the bytes that circuits carry. The relay protocol's own code copies them out of sight, so the streams
-//! themselves are watched: one that agrees on the relay protocol, which it does in plain text, carries a circuit, and
-//! what is read from it is what was relayed.
+//! themselves are watched: one that agrees on the relay protocol, which it does in plain text, and whose first message is
+//! about a circuit and not about a place, carries one, and what is read from it behind that message is what was relayed.
 //!
 //! The one rule: what passes is never changed or held back, and a stream is known by what was agreed on in the end, as
 //! the side said it that was asked.
 
 mod agreement;
+mod first;
 
 use std::{
     io,
@@ -22,6 +23,7 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::circuits::{Circuits, Held};
 use agreement::{Agreed, Agreement};
+use first::First;
 
 /// A muxer whose streams are watched.
 pub(super) struct Metered {
@@ -94,6 +96,8 @@ enum Side {
 
 enum Kind {
     Agreeing(Side, Agreement),
+    /// A stream of the circuit protocol that this side opened, whose first message from the peer is being read.
+    Beginning(Side, First),
     /// With its place among those of the peer's address, where it was the peer that asked for it.
     Circuit(#[allow(dead_code, reason = "held until the stream is dropped")] Option<Held>),
     Other,
@@ -108,12 +112,26 @@ impl Watched {
         {
             bytes = after;
             self.kind = match agreed {
-                Agreed::Hop => Kind::Circuit(Some(self.meter.circuits.enter(self.remote))),
-                Agreed::Stop => Kind::Circuit(None),
+                Agreed::Hop => Kind::Beginning(Side::Peer, First::default()),
+                Agreed::Stop => Kind::Beginning(Side::Us, First::default()),
                 Agreed::Other => Kind::Other,
             };
         }
-        if side == Side::Peer && matches!(self.kind, Kind::Circuit(_)) {
+        if side == Side::Us {
+            return;
+        }
+        if let Kind::Beginning(opened_by, first) = &mut self.kind
+            && let Some((asks, after)) = first.read(bytes)
+        {
+            bytes = after;
+            self.kind = match (*opened_by, asks) {
+                // Before the relay protocol reads the end of the message, and asks whether there is room.
+                (Side::Peer, true) => Kind::Circuit(Some(self.meter.circuits.enter(self.remote))),
+                (Side::Peer, false) => Kind::Other,
+                (Side::Us, _) => Kind::Circuit(None),
+            };
+        }
+        if matches!(self.kind, Kind::Circuit(_)) {
             self.meter.bytes.inc_by(bytes.len() as u64);
         }
     }

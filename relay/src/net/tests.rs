@@ -19,6 +19,16 @@ fn quic_takes_the_port_that_tcp_was_given() {
 }
 
 #[test]
+fn a_refusal_says_what_to_do_about_it() {
+    use rustix::io::Errno;
+    let said = |errno: Errno| with_remedy(&format!("wrapped: {}", io::Error::from(errno)));
+    assert!(said(Errno::ADDRINUSE).ends_with("choose another port for --listen"));
+    assert!(said(Errno::ADDRNOTAVAIL).ends_with("addresses of this host"));
+    assert!(said(Errno::ACCESS).contains("1024"));
+    assert_eq!(with_remedy("it did not come up"), "it did not come up");
+}
+
+#[test]
 fn others_are_told_what_they_can_dial() {
     let (loopback, lan) = (addr("/ip4/127.0.0.1/tcp/1"), addr("/ip4/192.0.2.1/tcp/1"));
     let public = addr("/ip4/198.51.100.1/tcp/1");
@@ -31,6 +41,25 @@ fn others_are_told_what_they_can_dial() {
         std::slice::from_ref(&lan)
     );
     assert_eq!(told(std::slice::from_ref(&public), &[loopback, lan]), [public]);
+}
+
+#[test]
+fn an_address_that_needs_a_zone_is_told_to_nobody() {
+    let [link, loopback, lan] = ["/ip6/fe80::1/tcp/1", "/ip6/::1/tcp/1", "/ip6/2001:db8::1/tcp/1"].map(addr);
+    let all = [link.clone(), loopback.clone(), lan.clone()];
+    assert_eq!(told(&[], &all), std::slice::from_ref(&lan));
+    assert_eq!(told(&[], &all[..2]), std::slice::from_ref(&loopback));
+    // Whoever listens nowhere else offers its circuits there all the same.
+    assert_eq!(told(&[], &all[..1]), std::slice::from_ref(&link));
+    assert_eq!(told(std::slice::from_ref(&link), &all), [link]);
+}
+
+#[test]
+fn a_ceiling_is_said_and_a_mistake_is_not() {
+    use relay::StatusCode::{NoReservation, ResourceLimitExceeded};
+    assert!(is_at_a_ceiling(Some("max_circuits"), &ResourceLimitExceeded));
+    assert!(is_at_a_ceiling(None, &ResourceLimitExceeded), "a rate");
+    assert!(!is_at_a_ceiling(None, &NoReservation));
 }
 
 fn config(listen: &[&str]) -> NetConfig {
@@ -68,7 +97,20 @@ async fn tcp_comes_first_and_quic_has_its_port() {
     assert!(net.addresses[1].to_string().ends_with("/quic-v1"));
     // A port that is taken is an error, also for another relay of the same user.
     let taken = started(&net.addresses[0].to_string()).await.0;
-    assert!(matches!(taken, Err(StartError::Listen { .. })), "{taken:?}");
+    let said = taken.unwrap_err().to_string();
+    assert!(
+        said.contains("in use") && said.contains("another port for --listen"),
+        "{said}"
+    );
+    // So is one of QUIC.
+    let taken = started(&format!(
+        "/ip4/127.0.0.1/udp/{}/quic-v1",
+        port(&net.addresses[1]).unwrap()
+    ))
+    .await
+    .0;
+    let said = taken.unwrap_err().to_string();
+    assert!(said.contains("another port for --listen"), "{said}");
     stop.cancel();
     net.task.await.unwrap();
 }

@@ -8,7 +8,7 @@ mod generation;
 
 use std::{
     fs::{self, DirBuilder, File, TryLockError},
-    io,
+    io::{self, ErrorKind},
     os::unix::fs::DirBuilderExt as _,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
@@ -60,14 +60,13 @@ struct Open {
 
 impl Database {
     pub(super) fn open(directory: &Path) -> Result<Self, String> {
-        let failed = |error: io::Error| error.to_string();
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .map_err(|error| format!("{error}; give a directory that can be made or written"))?;
+            .map_err(|error| format!("{error}; set --store to a directory that can be made or written to"))?;
         let lock = lock(directory)?;
-        generation::settle(directory).map_err(failed)?;
+        generation::settle(directory).map_err(|error| refused(&error))?;
         let path = directory.join(generation::NAME);
         let open = match Open::at(&path) {
             Ok(open) => open,
@@ -77,10 +76,11 @@ impl Database {
                 | sled::Error::Unsupported(_)),
             ) => {
                 let aside = aside(directory);
-                fs::rename(&path, &aside).map_err(failed)?;
+                fs::rename(&path, &aside).map_err(|error| refused(&error))?;
                 tracing::error!(%error, aside = %aside.display(), "the registry's store was damaged and moved there");
                 Open::at(&path).map_err(|error| error.to_string())?
             }
+            Err(sled::Error::Io(error)) => return Err(refused(&error)),
             Err(error) => return Err(error.to_string()),
         };
         Ok(Self {
@@ -344,17 +344,27 @@ fn remove_half_written_snapshots(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What the system says of a directory that it lets nobody use, with what to do about it.
+fn refused(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
+            format!("{error}; set --store to a directory that this user may write to")
+        }
+        _ => error.to_string(),
+    }
+}
+
 fn lock(directory: &Path) -> Result<File, String> {
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(directory.join("registry.lock"))
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| refused(&error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err("in use by another relay; give each its own".into()),
-        Err(TryLockError::Error(error)) => Err(error.to_string()),
+        Err(TryLockError::Error(error)) => Err(refused(&error)),
     }
 }
 

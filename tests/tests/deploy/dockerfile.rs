@@ -122,6 +122,12 @@ fn every_image_is_built_apart_and_runs_without_root() {
             image.last("LABEL").contains("image.revision=$REVISION"),
             "{target}"
         );
+        assert!(
+            image
+                .all("COPY")
+                .contains(&"--from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/"),
+            "{target}: nobody behind TLS would be believed"
+        );
         let copied = image.last("COPY");
         assert!(
             copied.starts_with("--from=build ") && copied.contains(&format!("/out/{}", image.program())),

@@ -63,6 +63,18 @@ impl Stage {
         at_least(&self.relay, figure, least).await;
     }
 
+    /// Waits until the log says that at the limit of this name.
+    async fn said(&self, what: &str, limit: &str) {
+        eventually(&format!("the log names {limit}"), || async {
+            let log = self.relay.log();
+            let mut warnings = log.lines().filter(|line| line.contains("WARN"));
+            warnings
+                .any(|line| line.contains(what) && line.contains(&format!("limit=\"{limit}\"")))
+                .then_some(())
+        })
+        .await;
+    }
+
     /// Waits until the way to the first is cut; how long that took.
     async fn cut(&self, dialer: &mut Swarm<Peer>) -> Duration {
         let (begun, target) = (Instant::now(), self.served[0].id);
@@ -104,6 +116,7 @@ async fn circuits() {
     stage
         .counted("relay_circuits_refused_total{reason=\"max_circuits\"}", 1.0)
         .await;
+    stage.said("a circuit was refused", "max_circuits").await;
     assert_eq!(stage.relay.figure("relay_circuits").await as u64, 1);
     drop(first);
     eventually("there is room again", || async {
@@ -144,12 +157,15 @@ async fn circuits_of_a_peer() {
 async fn bytes_of_a_circuit() {
     const MOST: f64 = 16_384.0;
     let stage = Stage::start(["--circuit-bytes=16KiB"]).await;
+    let carried = stage.relay.figure("relay_bytes_total").await;
+    assert_eq!(carried as u64, 0, "a place is no circuit");
     let mut dialer = peer();
     assert!(stage.reaches(&mut dialer, 0).await);
     stage.cut(&mut dialer).await;
     stage
         .counted("relay_circuits_cut_total{reason=\"circuit_bytes\"}", 1.0)
         .await;
+    stage.said("a circuit was cut", "circuit_bytes").await;
     let carried = stage.relay.figure("relay_bytes_total").await;
     assert!((MOST..2.0 * MOST).contains(&carried), "{carried} bytes");
     // The place and the connection stand; the next circuit begins anew.

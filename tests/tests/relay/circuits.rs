@@ -217,6 +217,16 @@ async fn an_address_that_has_its_places_gets_no_more() {
         1.0,
     )
     .await;
+    eventually("the log names the limit", || async {
+        let log = relay.log();
+        let mut lines = log
+            .lines()
+            .filter(|line| line.contains("a reservation was refused"));
+        lines
+            .any(|line| line.contains("limit=\"max_reservations_per_ip\""))
+            .then_some(())
+    })
+    .await;
     // With its connection a place is free again.
     drop(held);
     eventually("there is a place again", || async {

@@ -73,7 +73,23 @@ async fn a_taken_port_of_the_registry_is_the_end() {
         .run_to_end()
         .await;
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains(&bare));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains(&bare) && said.contains("another port for --listen"),
+        "{said}"
+    );
+}
+
+/// Where nobody may make a file, whoever asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_may_not_be_written_says_what_to_set() {
+    let output = Relay::builder().args(["--store=/sys"]).run_to_end().await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the registry's store /sys") && said.contains("set --store to a directory"),
+        "{said}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,23 +1,12 @@
 //! Nodes whose network lets nothing through but HTTP: they reach a relay, and each other, over WebSocket, plain and in
 //! TLS that ends before the relay.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{net::SocketAddr, path::Path};
 
 use agentanycast::{Node, PlaceState, Road, Target};
 use agentanycast_tests::{Daemon, Relay, agent::Agent, ending::completed, eventually};
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    task::JoinHandle,
-};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        ServerConfig,
-        crypto::ring,
-        pki_types::{CertificateDer, PrivateKeyDer},
-    },
-};
+
+use crate::front::Front;
 
 /// Everybody stays on the road that the test is about.
 const STAY: &str = "enable_hole_punching = false\n";
@@ -73,55 +62,9 @@ async fn a_task_goes_through_a_relay_over_websocket() {
     meet(&relay, &at, STAY).await;
 }
 
-/// What stands before a relay on the web: it ends TLS and passes on what is inside.
-struct Front {
-    port: u16,
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    /// Its certificate, in PEM.
-    certificate: String,
-}
-
-impl Front {
-    async fn new() -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let chain = vec![CertificateDer::from(made.cert.der().to_vec())];
-        let key = PrivateKeyDer::try_from(made.key_pair.serialize_der()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self {
-            port: listener.local_addr().unwrap().port(),
-            listener,
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            certificate: made.cert.pem(),
-        }
-    }
-
-    fn before(self, relay: SocketAddr) -> JoinHandle<()> {
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = self.listener.accept().await {
-                let acceptor = self.acceptor.clone();
-                tokio::spawn(async move {
-                    // Whoever does not believe the certificate is gone.
-                    let Ok(mut outside) = acceptor.accept(stream).await else {
-                        return;
-                    };
-                    let mut inside = TcpStream::connect(relay).await.unwrap();
-                    let _ = copy_bidirectional(&mut outside, &mut inside).await;
-                });
-            }
-        })
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_goes_through_a_relay_behind_tls() {
-    let front = Front::new().await;
+    let front = Front::new(&[]).await;
     let announced = format!("/dns4/localhost/tcp/{}/wss", front.port);
     let relay = Relay::builder()
         .listen("/ip4/127.0.0.1/tcp/0/ws")

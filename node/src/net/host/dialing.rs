@@ -15,7 +15,7 @@ use libp2p::{
 };
 use tokio::sync::oneshot;
 
-use super::Host;
+use super::{Host, unresolved};
 use crate::net::{
     StartError,
     addresses::{MAX_ADDRESSES, Origin, is_relayed, scope, split_peer},
@@ -461,7 +461,8 @@ fn attempts(error: &swarm::DialError) -> Vec<DialAttempt> {
 
 /// The text of the error at the bottom: the layers above only say that something below failed.
 pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
-    causes(error).last().unwrap_or(error).to_string()
+    let last = causes(error).last().unwrap_or(error);
+    unresolved::in_words(last).unwrap_or_else(|| last.to_string())
 }
 
 /// An error, and what is below it, layer by layer.

@@ -3,10 +3,10 @@
 //!
 //! PURE. The one rule: it takes the same few bytes of memory whatever is said, and however often.
 
-/// The circuit protocol, as a peer asks us for a circuit.
+/// The circuit protocol, as a peer asks us for a place or a circuit.
 const HOP: &[u8] = b"/libp2p/circuit/relay/0.2.0/hop\n";
 
-/// The same as we ask the other side of one.
+/// The same as we ask the other side of a circuit.
 const STOP: &[u8] = b"/libp2p/circuit/relay/0.2.0/stop\n";
 
 /// What each side says first.
@@ -18,9 +18,9 @@ const KEPT: usize = STOP.len() + 1;
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agreed {
-    /// A circuit that the peer asks for.
+    /// The peer asks for a place or a circuit.
     Hop,
-    /// The other side of one.
+    /// The other side of a circuit.
     Stop,
     Other,
 }

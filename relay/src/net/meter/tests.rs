@@ -11,9 +11,16 @@ const HOP: &str = "/libp2p/circuit/relay/0.2.0/hop";
 const STOP: &str = "/libp2p/circuit/relay/0.2.0/stop";
 const CARRIED: usize = 10_000;
 
+/// A message that asks for a place here.
+const RESERVE: &[u8] = &[2, 0x08, 0];
+/// One that asks for a circuit, to a peer with an id of two bytes.
+const CONNECT: &[u8] = &[8, 0x08, 1, 0x12, 4, 0x0a, 2, b'i', b'd'];
+/// One that answers.
+const STATUS: &[u8] = &[4, 0x08, 1, 0x20, 100];
+
 /// What is counted of a stream that `opened_by` opens for the first of `names` that the other side knows, once the peer
-/// has said so many bytes on it: the bytes, and whether it takes one of the peer's circuits.
-async fn counted(opened_by: Side, names: Vec<String>, known: &[&'static str]) -> (u64, bool) {
+/// has said `first` and so many bytes on it: the bytes, and whether it takes one of the peer's circuits.
+async fn counted(opened_by: Side, names: Vec<String>, known: &[&'static str], first: &[u8]) -> (u64, bool) {
     let remote: Multiaddr = "/ip4/192.0.2.1/tcp/1".parse().unwrap();
     let meter = Meter {
         bytes: Counter::default(),
@@ -38,9 +45,10 @@ async fn counted(opened_by: Side, names: Vec<String>, known: &[&'static str]) ->
         Side::Peer => (asks, answers),
         Side::Us => (answers, asks),
     };
-    let mut read = [0; CARRIED];
+    let mut read = vec![0; first.len() + CARRIED];
     let (wrote, got) = join(
         async {
+            peer.write_all(first).await?;
             peer.write_all(&[b'x'; CARRIED]).await?;
             peer.flush().await
         },
@@ -66,11 +74,26 @@ async fn a_circuit_is_known_whatever_was_asked_for_before() {
             names.push(last.to_owned());
             names
         };
-        assert_eq!(counted(Side::Peer, names(HOP), &[HOP]).await, (carried, true));
-        assert_eq!(counted(Side::Us, names(STOP), &[STOP]).await, (carried, false));
+        assert_eq!(
+            counted(Side::Peer, names(HOP), &[HOP], CONNECT).await,
+            (carried, true)
+        );
+        assert_eq!(
+            counted(Side::Us, names(STOP), &[STOP], STATUS).await,
+            (carried, false)
+        );
         // Not the names that were asked for count, but the one that was agreed to.
         let mut both = names(HOP);
         both.push("/ping".to_owned());
-        assert_eq!(counted(Side::Peer, both, &["/ping"]).await, (0, false));
+        assert_eq!(counted(Side::Peer, both, &["/ping"], CONNECT).await, (0, false));
     }
+}
+
+/// Whoever reserves a place holds no circuit, whatever it says behind that.
+#[tokio::test]
+async fn a_reservation_is_no_circuit() {
+    let names = || vec![HOP.to_owned()];
+    assert_eq!(counted(Side::Peer, names(), &[HOP], RESERVE).await, (0, false));
+    // The same without any field: the type of a message that names none.
+    assert_eq!(counted(Side::Peer, names(), &[HOP], &[0]).await, (0, false));
 }
