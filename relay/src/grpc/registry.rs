@@ -121,12 +121,14 @@ async fn heartbeat(
     })
 }
 
-#[allow(clippy::unused_async, reason = "all calls have the same shape")]
+/// A search that looks at much in vain takes turns with everybody else, and each further piece of it costs as much as a
+/// request: so who asks what is hard to answer has less of his own to ask.
 async fn discover(
     handle: &Handle,
     request: Request<Whole<DiscoverBySkillRequest>>,
 ) -> Result<Encoded, Status> {
-    call::may_ask(handle, call::source(request.extensions()), 1)?;
+    let source = call::source(request.extensions());
+    call::may_ask(handle, source, 1)?;
     let message = request.into_inner().message;
     if message.skill_id.is_empty() {
         return Err(call::refusal(&Refused::Invalid("skill_id is empty".into())));
@@ -138,7 +140,14 @@ async fn discover(
         federated: message.federated,
     };
     let begun = Instant::now();
-    let found = handle.discover(&query);
+    let mut search = handle.search(query);
+    let found = loop {
+        if let Some(found) = handle.go_on(&mut search) {
+            break found;
+        }
+        call::may_ask(handle, source, 1)?;
+        tokio::task::yield_now().await;
+    };
     handle.metrics().discover.observe(seconds(begun.elapsed()));
     Ok(Encoded(found))
 }
