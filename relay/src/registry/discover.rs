@@ -28,7 +28,8 @@ const MAX_LIMIT: usize = 1000;
 /// Fewest ties that are looked at where there are as many, so that each has about the same chance to be answered.
 const TIES: usize = 16;
 
-/// What is looked at in vain in one piece of a search, in tags that were compared: some tenths of a millisecond.
+/// What is looked at in vain in one piece of a search, in entries, each as often as it has to be in a set: a tenth of a
+/// millisecond or two.
 pub(super) const PIECE: usize = 1024;
 
 /// Most bytes of agents in an answer: gRPC libraries refuse messages above 4 MiB.
@@ -120,8 +121,8 @@ impl Registry {
         }
     }
 
-    /// Goes on with a search by a piece: what [`Registry::discover`] says, or None where there is more to look at. All who
-    /// match from its beginning to its end are found, whatever changes meanwhile.
+    /// Goes on with a search by a piece: what [`Registry::discover`] says, or None where there is more to look at. Whoever
+    /// matches from its beginning to its end is among those that are chosen from, whatever changes meanwhile.
     pub fn search(&self, now: Nanos, search: &mut Search<'_>) -> Option<Vec<u8>> {
         let query = search.query;
         // So nobody makes a piece longer by tags that no agent can have.

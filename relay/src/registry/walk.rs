@@ -46,7 +46,7 @@ impl At {
     }
 }
 
-/// A walk.
+/// A walk that is under way.
 pub(super) struct Walk<'a> {
     sets: &'a [&'a Places],
     origins: Origins,
