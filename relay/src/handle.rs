@@ -27,7 +27,7 @@ use crate::{
     metrics::Metrics,
     proofs::{self, BadProof, Seen, Signature},
     registry::{
-        Agent, Caller, Figures, Kept, Limits, Merged, Page, Query, Reader, Refused, Registry, Source,
+        Agent, Caller, Figures, Kept, Limits, Merged, Page, Query, Reader, Refused, Registry, Search, Source,
     },
     store::{Store, StoreError},
 };
@@ -214,10 +214,14 @@ impl Handle {
         Ok(expires)
     }
 
-    /// See [`Registry::discover`].
-    pub fn discover(&self, query: &Query<'_>) -> Vec<u8> {
-        let seed = self.0.seed.fetch_add(1, Relaxed);
-        self.read().discover(now(), query, seed)
+    /// Begins to search, and looks at nothing yet.
+    pub fn search<'a>(&self, query: Query<'a>) -> Search<'a> {
+        Search::new(query, self.0.seed.fetch_add(1, Relaxed))
+    }
+
+    /// See [`Registry::search`].
+    pub fn go_on(&self, search: &mut Search<'_>) -> Option<Vec<u8>> {
+        self.read().search(now(), search)
     }
 
     /// Takes in what another relay says.

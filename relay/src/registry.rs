@@ -1,7 +1,7 @@
 //! The registry: which agents there are, by what they can do. Its own entries and those of other relays.
 //!
 //! PURE: the time, the seed of a shuffle and the outcome of checking a signature are arguments. `table` has the
-//! records and `names` and `places` their index; `room` says what there is room for; `federated` is what other relays
+//! records and `names`, `places` and `walk` their index; `room` says what there is room for; `federated` is what other relays
 //! bring. The one rule: a peer that has proven itself is never changed, hidden or removed by a request without proof, or by
 //! one that it signed before another that was taken.
 
@@ -16,6 +16,7 @@ mod refused;
 mod room;
 mod source;
 mod table;
+mod walk;
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use agentanycast_identity::{proof::MAX_SKEW, rotation::Rotation};
 use agentanycast_proto::v1::RegistryProof;
 
 pub use agent::{Agent, nanos_of, timestamp};
-pub use discover::{MAX_ANSWER, Query};
+pub use discover::{MAX_ANSWER, Query, Search};
 pub use federated::{Incoming, Merged, Page, Reader};
 pub use kept::Kept;
 pub use limits::Limits;
@@ -35,6 +36,7 @@ pub(crate) use agent::each_once;
 
 use crate::federation::merge::{Clock, Nanos, SECOND, Stamp, nanos};
 use agent::Answer;
+use names::sets_of_skill;
 use places::{Class, Crowd};
 use room::Wanted;
 use source::{Held, Kind};
@@ -359,7 +361,7 @@ impl Registry {
             });
         }
         room::check_proofs(&proofs, &self.limits)?;
-        let places = skills.iter().map(|skill| 1 + skill.tags.len()).sum();
+        let places = skills.iter().map(|skill| sets_of_skill(skill.tags.len())).sum();
         let wanted = Wanted {
             peer: &peer,
             origin: &origin,

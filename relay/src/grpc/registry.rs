@@ -121,12 +121,14 @@ async fn heartbeat(
     })
 }
 
-#[allow(clippy::unused_async, reason = "all calls have the same shape")]
+/// A search that looks at much in vain takes turns with everybody else, and each further piece of it costs as much as a
+/// request: so who asks what is hard to answer has less of his own to ask.
 async fn discover(
     handle: &Handle,
     request: Request<Whole<DiscoverBySkillRequest>>,
 ) -> Result<Encoded, Status> {
-    call::may_ask(handle, call::source(request.extensions()), 1)?;
+    let source = call::source(request.extensions());
+    call::may_ask(handle, source, 1)?;
     let message = request.into_inner().message;
     if message.skill_id.is_empty() {
         return Err(call::refusal(&Refused::Invalid("skill_id is empty".into())));
@@ -138,7 +140,98 @@ async fn discover(
         federated: message.federated,
     };
     let begun = Instant::now();
-    let found = handle.discover(&query);
+    let mut search = handle.search(query);
+    let found = loop {
+        if let Some(found) = handle.go_on(&mut search) {
+            break found;
+        }
+        call::may_ask(handle, source, 1)?;
+        tokio::task::yield_now().await;
+    };
     handle.metrics().discover.observe(seconds(begun.elapsed()));
     Ok(Encoded(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, sync::Arc, time::Duration};
+
+    use agentanycast_proto::v1::SkillInfo;
+    use bytes::Bytes;
+    use tonic::{Code, transport::server::TcpConnectInfo};
+
+    use super::*;
+    use crate::{
+        clock::now,
+        federation::merge::Clock,
+        registry::{Agent, Caller, Limits, Registry},
+    };
+
+    /// Agents of whom each says something else: half have the one tag, half the other, and nobody both. A source has ten
+    /// requests at once.
+    fn handle() -> Handle {
+        const AGENTS: usize = 6000;
+        let limits = Limits {
+            ttl: Duration::from_hours(1),
+            ..Limits::default()
+        };
+        let mut registry = Registry::new("me", limits, Clock::default());
+        for number in 0..AGENTS {
+            let tags = [["left", "right"][number % 2].to_owned(), format!("own-{number}")];
+            let agent = Agent {
+                peer: format!("p{number}"),
+                skills: vec![SkillInfo {
+                    skill_id: "s".to_owned(),
+                    tags: tags.into_iter().map(|tag| (tag, String::new())).collect(),
+                    ..SkillInfo::default()
+                }],
+                ..Agent::default()
+            };
+            registry.register(now(), agent, Caller::default()).unwrap();
+        }
+        Handle::new("me", registry, None, 1, Arc::default())
+    }
+
+    fn asks(last: u8, tags: &[&str]) -> Request<Whole<DiscoverBySkillRequest>> {
+        let message = DiscoverBySkillRequest {
+            skill_id: "s".to_owned(),
+            tags: tags
+                .iter()
+                .map(|tag| ((*tag).to_owned(), String::new()))
+                .collect(),
+            limit: 1,
+            ..DiscoverBySkillRequest::default()
+        };
+        let mut request = Request::new(Whole {
+            message,
+            bytes: Bytes::new(),
+        });
+        request.extensions_mut().insert(TcpConnectInfo {
+            local_addr: None,
+            remote_addr: Some(([192, 0, 2, last], 1).into()),
+        });
+        request
+    }
+
+    #[tokio::test]
+    async fn who_asks_what_is_hard_to_answer_pays_and_lets_others_pass() {
+        let handle = handle();
+        let order = RefCell::new(Vec::new());
+        let ask = async |name, last, tags: &[&str]| {
+            let found = discover(&handle, asks(last, tags)).await;
+            order.borrow_mut().push(name);
+            found.map(|found| found.0.len())
+        };
+        let (hard, easy) = tokio::join!(
+            ask("hard", 1, &["left", "right"]),
+            ask("easy", 2, &["left", "own-2"])
+        );
+        assert_eq!(hard.unwrap(), 0);
+        assert!(easy.unwrap() > 0);
+        assert_eq!(*order.borrow(), ["easy", "hard"]);
+        // Six pieces for one, so there is none left for another one, and for somebody else there is.
+        let refused = ask("hard", 1, &["left", "right"]).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        assert!(ask("easy", 2, &["left"]).await.unwrap() > 0);
+    }
 }

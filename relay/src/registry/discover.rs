@@ -1,16 +1,21 @@
 //! Discovery: who has a skill, in the order of their places, ties in random order.
 //!
-//! PURE: the seed is an argument. The one rule: it looks at hardly more entries than it answers, besides those
-//! that lack one of several tags or have expired a moment ago.
+//! PURE: the seed is an argument. The one rule: it looks at hardly more entries than it answers. What is in the way,
+//! agents that lack one of several tags where all say something else, peers that were met already, and what has expired a
+//! moment ago, is looked at in pieces, so that nobody can make others wait by what he asks.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     Registry,
     agent::Answer,
-    names::SetId,
-    places::{Class, Origins, Place, Places, Seeded},
+    names::Standing,
+    places::{Class, Origins, Place, Seeded, Slot},
     table::{Live, Record, Table},
+    walk::{Progress, Walk},
 };
 use crate::federation::merge::Nanos;
 
@@ -22,6 +27,10 @@ const MAX_LIMIT: usize = 1000;
 
 /// Fewest ties that are looked at where there are as many, so that each has about the same chance to be answered.
 const TIES: usize = 16;
+
+/// What is looked at in vain in one piece of a search, in entries, each as often as it has to be in a set: a tenth of a
+/// millisecond or two.
+pub(super) const PIECE: usize = 1024;
 
 /// Most bytes of agents in an answer: gRPC libraries refuse messages above 4 MiB.
 pub const MAX_ANSWER: usize = 7 << 19;
@@ -39,64 +48,160 @@ pub struct Query<'a> {
     pub federated: bool,
 }
 
-impl Registry {
-    /// The agents found, as an encoded `DiscoverBySkillResponse` of at most [`MAX_ANSWER`] bytes.
-    pub fn discover(&self, now: Nanos, query: &Query<'_>, seed: u64) -> Vec<u8> {
-        let Some((places, others)) = self.table.names.find(query.skill, query.tags.iter()) else {
-            return Vec::new();
-        };
+/// A question that is being answered, piece by piece; what changes between two pieces is looked at anew.
+#[derive(Debug)]
+pub struct Search<'a> {
+    query: Query<'a>,
+    limit: usize,
+    seed: u64,
+    /// See [`PIECE`].
+    pub(super) piece: usize,
+    /// None: it has not begun.
+    gathered: Option<Gathered>,
+}
+
+impl<'a> Search<'a> {
+    /// One that has not begun.
+    pub fn new(query: Query<'a>, seed: u64) -> Self {
         let limit = match usize::try_from(query.limit) {
             Ok(0) | Err(_) => DEFAULT_LIMIT,
             Ok(limit) => limit.min(MAX_LIMIT),
         };
-        let search = Search {
-            table: &self.table,
-            now,
-            places,
-            others,
+        Self {
+            query,
             limit,
-            federated: query.federated,
-        };
-        let found = search
-            .quick(Seeded::new(seed))
-            .unwrap_or_else(|| search.thorough(Seeded::new(seed)));
-        let (mut count, mut bytes) = (0, 0);
-        for answer in found.iter().take(limit) {
-            let after = bytes + answer.listed_len();
-            if after > MAX_ANSWER {
-                break;
-            }
-            (count, bytes) = (count + 1, after);
+            seed,
+            piece: PIECE,
+            gathered: None,
         }
-        let mut list = Vec::with_capacity(bytes);
-        for answer in &found[..count] {
-            answer.list(&mut list);
-        }
-        list
     }
 }
 
-/// A question, and the sets of the index that answer it.
-struct Search<'a> {
+/// What was found so far.
+#[derive(Debug)]
+struct Gathered {
+    origins: Origins,
+    /// How far the walk through the sets has come; None at its end.
+    walk: Option<Progress>,
+    /// The count of the last change that was looked at: who has moved since may stand where the walk has been.
+    since: u64,
+    found: Vec<Found>,
+    /// Peers that were found, where one may have several entries.
+    seen: HashSet<Arc<str>>,
+}
+
+impl Gathered {
+    fn new(origins: Origins, table: &Table, random: Seeded) -> Self {
+        Self {
+            origins,
+            walk: Some(Progress::new(random)),
+            since: table.last_change(),
+            found: Vec::new(),
+            seen: HashSet::new(),
+        }
+    }
+}
+
+/// An entry that matches, as it was after this change.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    class: Class,
+    slot: Slot,
+    changed: u64,
+}
+
+impl Registry {
+    /// The agents found, as an encoded `DiscoverBySkillResponse` of at most [`MAX_ANSWER`] bytes.
+    pub fn discover(&self, now: Nanos, query: &Query<'_>, seed: u64) -> Vec<u8> {
+        let mut search = Search::new(*query, seed);
+        loop {
+            if let Some(found) = self.search(now, &mut search) {
+                return found;
+            }
+        }
+    }
+
+    /// Goes on with a search by a piece: what [`Registry::discover`] says, or None where there is more to look at. Whoever
+    /// matches from its beginning to its end is among those that are chosen from, whatever changes meanwhile.
+    pub fn search(&self, now: Nanos, search: &mut Search<'_>) -> Option<Vec<u8>> {
+        let query = search.query;
+        // So nobody makes a piece longer by tags that no agent can have.
+        if query.tags.len() > self.limits.tags {
+            return Some(Vec::new());
+        }
+        let standing = self.table.names.find(query.skill, query.tags.iter());
+        let view = View {
+            table: &self.table,
+            now,
+            // Whoever was found before, and is not there any more, has changed.
+            standing: standing.unwrap_or_default(),
+            limit: search.limit,
+            federated: query.federated,
+        };
+        let random = Seeded::new(search.seed);
+        let begin = |origins| Gathered::new(origins, &self.table, random.clone());
+        let mut gathered = if let Some(gathered) = search.gathered.take() {
+            gathered
+        } else if let Some(found) = view.quick(random.clone()) {
+            return Some(listed(&found, search.limit));
+        } else if query.federated {
+            begin(Origins::All)
+        } else {
+            begin(Origins::Here)
+        };
+        let mut left = search.piece;
+        loop {
+            if !view.go_on(&mut gathered, &mut left) {
+                search.gathered = Some(gathered);
+                return None;
+            }
+            let found = view.in_order(&gathered, random.clone());
+            if !found.is_empty() || gathered.origins != Origins::Here {
+                return Some(listed(&found, search.limit));
+            }
+            gathered = begin(Origins::Elsewhere);
+        }
+    }
+}
+
+/// The first of them, encoded.
+fn listed(found: &[&Answer], limit: usize) -> Vec<u8> {
+    let (mut count, mut bytes) = (0, 0);
+    for answer in found.iter().take(limit) {
+        let after = bytes + answer.listed_len();
+        if after > MAX_ANSWER {
+            break;
+        }
+        (count, bytes) = (count + 1, after);
+    }
+    let mut list = Vec::with_capacity(bytes);
+    for answer in &found[..count] {
+        answer.list(&mut list);
+    }
+    list
+}
+
+/// The table as it is for one piece of a search.
+struct View<'a> {
     table: &'a Table,
     now: Nanos,
-    /// Everybody who matches is in here.
-    places: &'a Places,
-    /// And in each of these.
-    others: Vec<SetId>,
+    standing: Standing<'a>,
     limit: usize,
     federated: bool,
 }
 
-impl<'a> Search<'a> {
+impl<'a> View<'a> {
     /// The usual case: entries of our own that all match. Of the ties only those are read that are answered, since
     /// reading an entry costs more than finding it. None when there is more to it.
     fn quick(&self, mut random: Seeded) -> Option<Vec<&'a Answer>> {
-        if !self.others.is_empty() {
+        let [places] = self.standing.among[..] else {
+            return None;
+        };
+        if !self.standing.exact {
             return None;
         }
         let most = self.most();
-        let mut ties: Vec<Place> = Vec::with_capacity(self.places.len().min(most));
+        let mut ties: Vec<Place> = Vec::with_capacity(places.len().min(most));
         let (mut cut, mut federated) = (false, false);
         let mut pivots = random.clone();
         let origins = if self.federated {
@@ -104,7 +209,7 @@ impl<'a> Search<'a> {
         } else {
             Origins::Here
         };
-        self.places.walk(
+        places.walk(
             origins,
             || pivots.next() as u32,
             |place| {
@@ -126,49 +231,94 @@ impl<'a> Search<'a> {
         (all || found.len() == self.limit).then_some(found)
     }
 
-    /// Looks at each entry on the way.
-    fn thorough(&self, random: Seeded) -> Vec<&'a Answer> {
-        if self.federated {
-            return self.gather(Origins::All, random);
+    /// Looks at each entry on the way, until `left` is used up by those in vain; false when there is more.
+    fn go_on(&self, gathered: &mut Gathered, left: &mut usize) -> bool {
+        if let Some(progress) = gathered.walk.take() {
+            gathered.walk = self.walk(gathered, progress, left);
+            if gathered.walk.is_some() {
+                return false;
+            }
         }
-        let here = self.gather(Origins::Here, random.clone());
-        if here.is_empty() {
-            return self.gather(Origins::Elsewhere, random);
-        }
-        here
+        self.catch_up(gathered, left)
     }
 
-    fn gather(&self, origins: Origins, mut random: Seeded) -> Vec<&'a Answer> {
+    /// Walks on; None when enough are found, or at the end.
+    fn walk(&self, gathered: &mut Gathered, progress: Progress, left: &mut usize) -> Option<Progress> {
         let most = self.most();
-        let mut found: Vec<(Class, &Answer)> = Vec::with_capacity(self.places.len().min(most));
-        // Here a peer has one entry.
-        let mut seen: HashSet<&str> = HashSet::new();
-        let mut pivots = random.clone();
-        self.places.walk(
-            origins,
-            || pivots.next() as u32,
-            |place| {
-                let last = found.last().map(|last| last.0);
-                if found.len() >= self.limit && last != Some(place.class) {
-                    return false;
-                }
-                let Some((record, live)) = self.live(place) else {
-                    return true;
-                };
-                if !self.others.iter().all(|set| live.sets.binary_search(set).is_ok()) {
-                    return true;
-                }
-                if origins != Origins::Here && !seen.insert(&record.peer) {
-                    return true;
-                }
-                found.push((place.class, &live.answer));
-                found.len() < most
-            },
-        );
+        let mut walk = Walk::new(&self.standing.among, gathered.origins, progress);
+        while *left > 0 {
+            let place = walk.next()?;
+            let last = gathered.found.last().map(|last| last.class);
+            if gathered.found.len() >= self.limit && last != Some(place.class) {
+                return None;
+            }
+            // Here a peer has one entry.
+            let found = self.live(place).filter(|(record, live)| {
+                (self.standing.exact || self.matches(live))
+                    && (gathered.origins == Origins::Here || gathered.seen.insert(Arc::clone(&record.peer)))
+            });
+            match found {
+                Some((record, live)) => gathered.found.push(Found::of(record, live)),
+                None => self.in_vain(left),
+            }
+            if gathered.found.len() >= most {
+                return None;
+            }
+        }
+        Some(walk.progress())
+    }
+
+    /// Looks at what has changed since the search began; false when there is more. What nobody has changed is where it was,
+    /// so with it nobody is missed who was ahead of the walk and is behind it now.
+    fn catch_up(&self, gathered: &mut Gathered, left: &mut usize) -> bool {
+        for record in self.table.changes(gathered.since) {
+            if *left == 0 {
+                return false;
+            }
+            gathered.since = record.changed;
+            let live = record.live.as_ref().filter(|live| {
+                gathered.origins.has(live.place.class) && record.is_live(self.now) && self.matches(live)
+            });
+            match live {
+                Some(live) => gathered.found.push(Found::of(record, live)),
+                None => self.in_vain(left),
+            }
+        }
+        true
+    }
+
+    /// What is found, as far as it is still so: in order of classes, ties shuffled.
+    fn in_order(&self, gathered: &Gathered, mut random: Seeded) -> Vec<&'a Answer> {
+        let mut found: Vec<(Class, &Record, &Answer)> = gathered
+            .found
+            .iter()
+            .filter_map(|found| {
+                let record = self.table.get(found.slot)?;
+                let live = record.live.as_ref()?;
+                let stands = record.changed == found.changed && record.is_live(self.now);
+                stands.then_some((found.class, record, &live.answer))
+            })
+            .collect();
+        // In order already, but for what has changed meanwhile.
+        found.sort_by_key(|(class, ..)| *class);
+        if gathered.origins != Origins::Here {
+            let mut seen: HashSet<&str> = HashSet::new();
+            found.retain(|(_, record, _)| seen.insert(&record.peer));
+        }
         for ties in found.chunk_by_mut(|a, b| a.0 == b.0) {
             random.shuffle(ties);
         }
-        found.into_iter().map(|(_, answer)| answer).collect()
+        found.into_iter().map(|(.., answer)| answer).collect()
+    }
+
+    fn in_vain(&self, left: &mut usize) {
+        *left = left.saturating_sub(self.standing.matching.len().max(1));
+    }
+
+    /// Whether an entry stands in all sets that are asked for, of which there is one at least.
+    fn matches(&self, live: &Live) -> bool {
+        let matching = &self.standing.matching;
+        !matching.is_empty() && matching.iter().all(|set| live.sets.binary_search(set).is_ok())
     }
 
     /// Most entries that are gathered: some more than are answered, in whose place others stand when they have expired.
@@ -182,5 +332,15 @@ impl<'a> Search<'a> {
             .get(place.slot)
             .filter(|record| record.is_live(self.now))?;
         Some((record, record.live.as_ref()?))
+    }
+}
+
+impl Found {
+    fn of(record: &Record, live: &Live) -> Self {
+        Self {
+            class: live.place.class,
+            slot: live.place.slot,
+            changed: record.changed,
+        }
     }
 }

@@ -1,9 +1,13 @@
-//! The index: which set of places belongs to a skill, and which to a tag of a skill.
+//! The index: which set of places belongs to a skill, which to a tag of a skill, and which to all the tags of one.
 //!
 //! PURE. A set has a number, so that an entry keeps the numbers of its sets and a heartbeat moves it in each
 //! of them without looking any name up. A set without entries is gone, with its name.
+//!
+//! Who has several tags is in none of their sets alone, and two large sets may have nobody in common. But agents that
+//! do the same mostly say the same of it: so those with all the same tags of a skill, a kind, have a set of their own,
+//! and whoever asks for several tags is shown the kinds that have them all.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use agentanycast_proto::v1::SkillInfo;
 
@@ -11,6 +15,18 @@ use super::places::{Place, Places};
 
 /// Number of a set.
 pub(super) type SetId = u32;
+
+/// Most kinds of a skill that are gone through for a question: more are no kinds, but agents that say each something
+/// else.
+pub(super) const KINDS: usize = 256;
+
+/// Most kinds whose agents are put in one order for a question.
+pub(super) const MERGED: usize = 16;
+
+/// Sets that an entry stands in for a skill with so many tags.
+pub(super) fn sets_of_skill(tags: usize) -> usize {
+    1 + tags + usize::from(tags > 1)
+}
 
 /// All sets.
 #[derive(Debug, Default)]
@@ -27,15 +43,37 @@ struct Skill {
     all: SetId,
     /// By tag, then by its value.
     tags: HashMap<Box<str>, HashMap<Box<str>, SetId>>,
+    /// Of those with two tags at least: by the sets of their tags, in ascending order.
+    kinds: BTreeMap<Box<[SetId]>, SetId>,
 }
 
 #[derive(Debug, Default)]
 struct Set {
     places: Places,
     skill: Box<str>,
-    tag: Option<(Box<str>, Box<str>)>,
+    of: Of,
     local: u32,
     federated: u32,
+}
+
+/// Whom of a skill a set has.
+#[derive(Debug, Default)]
+enum Of {
+    #[default]
+    All,
+    Tag(Box<str>, Box<str>),
+    Kind(Box<[SetId]>),
+}
+
+/// Where those stand who are asked for; nowhere by default.
+#[derive(Debug, Default)]
+pub(super) struct Standing<'a> {
+    /// Everybody who matches is in one of these.
+    pub(super) among: Vec<&'a Places>,
+    /// Who is in each of these matches.
+    pub(super) matching: Vec<SetId>,
+    /// Whoever is among them matches.
+    pub(super) exact: bool,
 }
 
 impl Names {
@@ -44,9 +82,15 @@ impl Names {
         let mut sets = BTreeSet::new();
         for skill in skills {
             sets.insert(self.skill_set(&skill.skill_id));
-            for (tag, value) in &skill.tags {
-                sets.insert(self.tag_set(&skill.skill_id, tag, value));
+            let tags: BTreeSet<SetId> = skill
+                .tags
+                .iter()
+                .map(|(tag, value)| self.tag_set(&skill.skill_id, tag, value))
+                .collect();
+            if tags.len() > 1 {
+                sets.insert(self.kind_set(&skill.skill_id, tags.iter().copied().collect()));
             }
+            sets.extend(tags);
         }
         sets.into_iter().collect()
     }
@@ -102,29 +146,44 @@ impl Names {
         };
         let before = *entries;
         step(entries);
-        if set.tag.is_none() {
+        if matches!(set.of, Of::All) {
             *skills = (*skills + usize::from(*entries > 0)) - usize::from(before > 0);
         }
     }
 
-    /// The smallest set that holds all agents with the skill and tags, and the other sets that they are in.
+    /// Where those stand who have the skill and these tags; None where nobody does.
     pub(super) fn find<'a>(
         &'a self,
         skill: &str,
         tags: impl Iterator<Item = (&'a String, &'a String)>,
-    ) -> Option<(&'a Places, Vec<SetId>)> {
+    ) -> Option<Standing<'a>> {
         let skill = self.skills.get(skill)?;
-        let mut sets = Vec::new();
+        let mut matching = Vec::new();
         for (tag, value) in tags {
-            sets.push(*skill.tags.get(tag.as_str())?.get(value.as_str())?);
+            matching.push(*skill.tags.get(tag.as_str())?.get(value.as_str())?);
         }
-        let smallest = sets
-            .iter()
-            .copied()
-            .min_by_key(|id| self.sets[*id as usize].places.len());
-        let smallest = smallest.unwrap_or(skill.all);
-        sets.retain(|id| *id != smallest);
-        Some((&self.sets[smallest as usize].places, sets))
+        if matching.is_empty() {
+            matching.push(skill.all);
+        }
+        if matching.len() == 1 {
+            return Some(self.standing(&[matching[0]], matching, true));
+        }
+        if let Some(kinds) = skill.kinds_with(&matching) {
+            return (!kinds.is_empty()).then(|| self.standing(&kinds, matching, true));
+        }
+        // Whoever lacks one of them lacks a rare one more likely than a frequent one.
+        matching.sort_by_key(|id| self.sets[*id as usize].places.len());
+        let smallest = matching[0];
+        Some(self.standing(&[smallest], matching, false))
+    }
+
+    fn standing(&self, among: &[SetId], matching: Vec<SetId>, exact: bool) -> Standing<'_> {
+        let among = among.iter().map(|id| &self.sets[*id as usize].places);
+        Standing {
+            among: among.collect(),
+            matching,
+            exact,
+        }
     }
 
     /// Number of skills that entries registered here have, and that entries of other relays have.
@@ -136,9 +195,13 @@ impl Names {
         if let Some(known) = self.skills.get(skill) {
             return known.all;
         }
-        let all = self.new_set(skill, None);
-        let tags = HashMap::new();
-        self.skills.insert(skill.into(), Skill { all, tags });
+        let all = self.new_set(skill, Of::All);
+        let new = Skill {
+            all,
+            tags: HashMap::new(),
+            kinds: BTreeMap::new(),
+        };
+        self.skills.insert(skill.into(), new);
         all
     }
 
@@ -150,17 +213,29 @@ impl Names {
         if let Some(known) = known {
             return *known;
         }
-        let id = self.new_set(skill, Some((tag.into(), value.into())));
+        let id = self.new_set(skill, Of::Tag(tag.into(), value.into()));
         if let Some(skill) = self.skills.get_mut(skill) {
             skill.tags.entry(tag.into()).or_default().insert(value.into(), id);
         }
         id
     }
 
-    fn new_set(&mut self, skill: &str, tag: Option<(Box<str>, Box<str>)>) -> SetId {
+    fn kind_set(&mut self, skill: &str, tags: Box<[SetId]>) -> SetId {
+        let known = self.skills.get(skill).and_then(|skill| skill.kinds.get(&tags));
+        if let Some(known) = known {
+            return *known;
+        }
+        let id = self.new_set(skill, Of::Kind(tags.clone()));
+        if let Some(skill) = self.skills.get_mut(skill) {
+            skill.kinds.insert(tags, id);
+        }
+        id
+    }
+
+    fn new_set(&mut self, skill: &str, of: Of) -> SetId {
         let set = Set {
             skill: skill.into(),
-            tag,
+            of,
             ..Set::default()
         };
         if let Some(id) = self.free.pop() {
@@ -171,23 +246,44 @@ impl Names {
         (self.sets.len() - 1) as SetId
     }
 
-    /// Forgets an empty set. A skill's own set holds all agents that the sets of its tags hold, so these are
-    /// empty before it is, and forgotten in the same go.
+    /// Forgets an empty set. A skill's own set holds all agents that the sets of its tags and kinds hold, so these are
+    /// empty before it is, and forgotten in the same go; and a kind, in the same way, with the first of its tags.
     fn forget(&mut self, id: SetId) {
         let set = std::mem::take(&mut self.sets[id as usize]);
         self.free.push(id);
-        let Some((tag, value)) = set.tag else {
+        if matches!(set.of, Of::All) {
             self.skills.remove(&set.skill);
             return;
-        };
+        }
         let Some(skill) = self.skills.get_mut(&set.skill) else {
             return;
         };
-        if let Some(values) = skill.tags.get_mut(&tag) {
-            values.remove(&value);
-            if values.is_empty() {
-                skill.tags.remove(&tag);
+        match set.of {
+            Of::All => {}
+            Of::Tag(tag, value) => {
+                if let Some(values) = skill.tags.get_mut(&tag) {
+                    values.remove(&value);
+                    if values.is_empty() {
+                        skill.tags.remove(&tag);
+                    }
+                }
+            }
+            Of::Kind(tags) => {
+                skill.kinds.remove(&tags);
             }
         }
+    }
+}
+
+impl Skill {
+    /// The kinds that have all of these tags; None where there are too many kinds to go through, or to put in order.
+    fn kinds_with(&self, tags: &[SetId]) -> Option<Vec<SetId>> {
+        if self.kinds.len() > KINDS {
+            return None;
+        }
+        let has_all = |kind: &[SetId]| tags.iter().all(|tag| kind.binary_search(tag).is_ok());
+        let with = self.kinds.iter().filter(|(kind, _)| has_all(kind));
+        let with: Vec<SetId> = with.map(|(_, id)| *id).collect();
+        (with.len() <= MERGED).then_some(with)
     }
 }

@@ -4,7 +4,10 @@
 //! before stale (in whole seconds), and then by a salt that says nothing. The one rule: taking the first `n` of a set never looks at more than it takes, so
 //! a skill of 50 000 agents is answered as quickly as one of ten.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeSet, btree_set},
+    ops::{Bound, RangeBounds as _},
+};
 
 use crate::federation::merge::{Nanos, SECOND};
 
@@ -70,7 +73,7 @@ impl Class {
     }
 
     /// The first class behind those that are like it in all but age, if there is one.
-    fn next_kind(self) -> Option<Self> {
+    pub(super) fn next_kind(self) -> Option<Self> {
         (self.0 | AGE).checked_add(1).map(Self)
     }
 
@@ -87,6 +90,16 @@ impl Place {
     pub(super) fn with_class(self, class: Class) -> Self {
         Self { class, ..self }
     }
+
+    /// In front of all of a class.
+    pub(super) fn first_of(class: Class) -> Self {
+        Self::new(class, 0, 0)
+    }
+
+    /// Behind all of a class: there are not as many entries as slots have numbers.
+    pub(super) fn last_of(class: Class) -> Self {
+        Self::new(class, u32::MAX, u32::MAX)
+    }
 }
 
 /// Entries of which relays are wanted.
@@ -98,7 +111,7 @@ pub(super) enum Origins {
 }
 
 impl Origins {
-    fn has(self, class: Class) -> bool {
+    pub(super) fn has(self, class: Class) -> bool {
         match self {
             Self::All => true,
             Self::Here => !class.is_federated(),
@@ -153,6 +166,15 @@ impl Places {
         matches!(self, Self::None)
     }
 
+    /// Those between two bounds, in their order.
+    pub(super) fn between(&self, from: Bound<Place>, to: Bound<Place>) -> Between<'_> {
+        match self {
+            Self::None => Between::One(None),
+            Self::One(place) => Between::One((from, to).contains(place).then_some(*place)),
+            Self::Many(all) => Between::Many(all.range((from, to))),
+        }
+    }
+
     /// Walks in order of classes, past those of other origins; within a class from a random place on and round, so that
     /// whoever takes a few of many ties takes others each time. `random` gives the place to begin; `take` ends the walk
     /// by false.
@@ -170,6 +192,24 @@ impl Places {
                 }
             }
             Self::Many(all) => walk(all, origins, random, take),
+        }
+    }
+}
+
+/// See [`Places::between`].
+#[derive(Clone, Debug)]
+pub(super) enum Between<'a> {
+    One(Option<Place>),
+    Many(btree_set::Range<'a, Place>),
+}
+
+impl Iterator for Between<'_> {
+    type Item = Place;
+
+    fn next(&mut self) -> Option<Place> {
+        match self {
+            Self::One(place) => place.take(),
+            Self::Many(places) => places.next().copied(),
         }
     }
 }

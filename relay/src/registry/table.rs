@@ -298,6 +298,11 @@ impl Table {
         after.filter_map(|(_, slot)| self.get(*slot))
     }
 
+    /// The count of the last change.
+    pub(super) fn last_change(&self) -> u64 {
+        self.last_change
+    }
+
     /// The place of an entry. Entries of one class stand in an order that says nothing of them.
     pub(super) fn place(slot: Slot, class: Class, registered: Nanos) -> Place {
         let salt = Seeded::new(registered ^ u64::from(slot)).next() as u32;

@@ -17,6 +17,7 @@ mod model;
 mod room;
 mod signed;
 mod strangers;
+mod tags;
 
 /// A moment long after 1970.
 const START: Nanos = 1_800_000_000 * SECOND;

@@ -97,7 +97,7 @@ fn tags_count_as_what_they_take() {
     let tags: Vec<String> = (0..32).map(|n| n.to_string()).collect();
     let tags: Vec<(&str, &str)> = tags.iter().map(|tag| (tag.as_str(), "")).collect();
     let skills: Vec<_> = (0..16).map(|n| skill(&n.to_string(), &tags)).collect();
-    // A few KiB of text, and 528 places in the index.
+    // A few KiB of text, and 544 places in the index.
     let refused = registry
         .register(START, agent("p", &skills), from(1))
         .unwrap_err();
