@@ -1,7 +1,8 @@
 //! The directory as JSON, `/api/v1`. What it takes and gives is described in `openapi.json`; a test keeps both together.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
     sync::{Arc, PoisonError},
 };
 
@@ -35,6 +36,9 @@ const MAX_WORD: usize = 256;
 
 /// Most tags that are searched for.
 const MAX_TAGS: usize = 32;
+
+/// What a search takes.
+const PARAMETERS: [&str; 5] = ["skill", "tag", "q", "limit", "offset"];
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
@@ -154,11 +158,21 @@ fn everybody(face: &Face) -> Arc<Vec<Arc<Agent>>> {
 fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError> {
     let mut filter = Filter::default();
     let (mut limit, mut offset) = (DEFAULT_LIMIT, 0);
+    let mut given = BTreeSet::new();
     for (name, value) in words {
+        let Some(known) = PARAMETERS.into_iter().find(|known| *known == name) else {
+            return Err(unknown(&name, "it takes skill, tag, q, limit and offset"));
+        };
         if value.len() > MAX_WORD {
-            return Err(ApiError::invalid(format!("{name}: at most {MAX_WORD} bytes")));
+            return Err(ApiError::invalid(format!("{known}: at most {MAX_WORD} bytes")));
         }
-        match name.as_str() {
+        // Which of two was meant cannot be told.
+        if !given.insert(known) && known != "tag" {
+            return Err(ApiError::invalid(format!(
+                "{known}: given twice; only tag may be repeated"
+            )));
+        }
+        match known {
             "skill" if !value.is_empty() => filter.skill = Some(value),
             "tag" if filter.tags.len() >= MAX_TAGS => {
                 return Err(ApiError::invalid(format!("tag: at most {MAX_TAGS}")));
@@ -168,10 +182,9 @@ fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError
             }
             "tag" => filter.tags.push(value),
             "q" => filter.text = value.to_lowercase(),
-            "limit" => limit = number("limit", &value, 1, MAX_LIMIT)?,
-            "offset" => offset = number("offset", &value, 0, usize::MAX)?,
-            "skill" => {} // Empty: any.
-            _ => return Err(unknown(&name, "it takes skill, tag, q, limit and offset")),
+            "limit" => limit = number(known, &value, 1..=MAX_LIMIT)?,
+            "offset" => offset = number(known, &value, 0..=usize::MAX)?,
+            _ => {} // An empty skill: any.
         }
     }
     Ok((filter, limit, offset))
@@ -189,9 +202,13 @@ fn unknown(name: &str, allowed: &str) -> ApiError {
     ApiError::invalid(format!("{shown:?} is no parameter of this path; {allowed}"))
 }
 
-fn number(name: &str, text: &str, least: usize, most: usize) -> Result<usize, ApiError> {
-    let number = text.parse::<usize>().ok().filter(|number| *number >= least);
-    let number =
-        number.ok_or_else(|| ApiError::invalid(format!("{name}: {text:?} is not a number from {least}")))?;
-    Ok(number.min(most))
+fn number(name: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, ApiError> {
+    let number = text
+        .parse::<usize>()
+        .ok()
+        .filter(|number| allowed.contains(number));
+    number.ok_or_else(|| {
+        let (least, most) = (allowed.start(), allowed.end());
+        ApiError::invalid(format!("{name}: {text:?} is not a number from {least} to {most}"))
+    })
 }

@@ -258,6 +258,37 @@ async fn errors_are_json() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_meant_is_refused_by_its_name() {
+    let router = api_router(&face(), &[]).unwrap();
+    for (query, said) in [
+        ("limit=1001", "limit: \"1001\" is not a number from 1 to 1000"),
+        ("limit=5000", "limit: \"5000\" is not a number from 1 to 1000"),
+        ("offset=-1", "offset: \"-1\" is not a number from 0"),
+        ("q=a&q=b", "q: given twice"),
+        ("limit=1&q=a&limit=1", "limit: given twice"),
+        ("skill=&skill=echo", "skill: given twice"),
+    ] {
+        let (status, _, body) = ask(&router, "GET", &format!("/api/v1/agents?{query}")).await;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let message = body["error"]["message"].as_str().unwrap();
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query}: {message}");
+        assert!(message.starts_with(said), "{query}: {message}");
+    }
+    for query in ["limit=1000", "tag=a:b&tag=c:d", "tag=a:b&tag=a:b"] {
+        let (status, ..) = ask(&router, "GET", &format!("/api/v1/agents?{query}")).await;
+        assert_eq!(status, StatusCode::OK, "{query}");
+    }
+    let described: Value = serde_json::from_str(api::OPENAPI).unwrap();
+    let parameters = described["paths"]["/api/v1/agents"]["get"]["parameters"].as_array();
+    let limit = parameters
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "limit")
+        .unwrap();
+    assert_eq!(limit["schema"]["maximum"], 1000);
+}
+
+#[tokio::test]
 async fn a_parameter_that_is_none_is_named() {
     let router = api_router(&face(), &[]).unwrap();
     let (_, body) = json(&router, "/api/v1/agents?skill=&sort=name").await;

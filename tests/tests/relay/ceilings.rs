@@ -7,7 +7,7 @@ use agentanycast_tests::{Relay, eventually, within};
 use libp2p::{Multiaddr, PeerId, Swarm, futures::StreamExt as _, swarm::SwarmEvent};
 use tokio::task::JoinHandle;
 
-use crate::circuits::{Peer, at_least, peer, pings, reserves};
+use crate::circuits::{Peer, at_least, peer, pings, reserves, warns};
 
 /// A relay with these ceilings, and a peer that has a place there.
 struct Stage {
@@ -63,18 +63,6 @@ impl Stage {
         at_least(&self.relay, figure, least).await;
     }
 
-    /// Waits until the log says that at the limit of this name.
-    async fn said(&self, what: &str, limit: &str) {
-        eventually(&format!("the log names {limit}"), || async {
-            let log = self.relay.log();
-            let mut warnings = log.lines().filter(|line| line.contains("WARN"));
-            warnings
-                .any(|line| line.contains(what) && line.contains(&format!("limit=\"{limit}\"")))
-                .then_some(())
-        })
-        .await;
-    }
-
     /// Waits until the way to the first is cut; how long that took.
     async fn cut(&self, dialer: &mut Swarm<Peer>) -> Duration {
         let (begun, target) = (Instant::now(), self.served[0].id);
@@ -116,7 +104,7 @@ async fn circuits() {
     stage
         .counted("relay_circuits_refused_total{reason=\"max_circuits\"}", 1.0)
         .await;
-    stage.said("a circuit was refused", "max_circuits").await;
+    warns(&stage.relay, "a circuit was refused", "max_circuits").await;
     assert_eq!(stage.relay.figure("relay_circuits").await as u64, 1);
     drop(first);
     eventually("there is room again", || async {
@@ -165,7 +153,7 @@ async fn bytes_of_a_circuit() {
     stage
         .counted("relay_circuits_cut_total{reason=\"circuit_bytes\"}", 1.0)
         .await;
-    stage.said("a circuit was cut", "circuit_bytes").await;
+    warns(&stage.relay, "a circuit was cut", "circuit_bytes").await;
     let carried = stage.relay.figure("relay_bytes_total").await;
     assert!((MOST..2.0 * MOST).contains(&carried), "{carried} bytes");
     // The place and the connection stand; the next circuit begins anew.

@@ -95,6 +95,20 @@ async fn until(relay: &Relay, name: &str, is_right: impl Fn(f64) -> bool) {
     .await;
 }
 
+/// Waits until the log says that at the limit of this name.
+pub(crate) async fn warns(relay: &Relay, what: &str, limit: &str) {
+    eventually("the log names the limit", || async {
+        let log = relay.log();
+        let mut lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        lines
+            .any(|line| line["level"] == "WARN" && line["message"] == what && line["limit"] == limit)
+            .then_some(())
+    })
+    .await;
+}
+
 /// Waits until a figure has come up to `least`.
 pub(crate) async fn at_least(relay: &Relay, name: &str, least: f64) {
     until(relay, name, |figure| figure >= least).await;
@@ -217,16 +231,7 @@ async fn an_address_that_has_its_places_gets_no_more() {
         1.0,
     )
     .await;
-    eventually("the log names the limit", || async {
-        let log = relay.log();
-        let mut lines = log
-            .lines()
-            .filter(|line| line.contains("a reservation was refused"));
-        lines
-            .any(|line| line.contains("limit=\"max_reservations_per_ip\""))
-            .then_some(())
-    })
-    .await;
+    warns(&relay, "a reservation was refused", "max_reservations_per_ip").await;
     // With its connection a place is free again.
     drop(held);
     eventually("there is a place again", || async {
