@@ -299,12 +299,10 @@ impl<'a> View<'a> {
                 stands.then_some((found.class, record, &live.answer))
             })
             .collect();
-        // In order already, but for what has changed meanwhile.
+        // In order already, but for what has changed meanwhile; and that may have been met on the way too.
         found.sort_by_key(|(class, ..)| *class);
-        if gathered.origins != Origins::Here {
-            let mut seen: HashSet<&str> = HashSet::new();
-            found.retain(|(_, record, _)| seen.insert(&record.peer));
-        }
+        let mut seen: HashSet<&str> = HashSet::new();
+        found.retain(|(_, record, _)| seen.insert(&record.peer));
         for ties in found.chunk_by_mut(|a, b| a.0 == b.0) {
             random.shuffle(ties);
         }
