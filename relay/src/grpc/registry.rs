@@ -217,7 +217,7 @@ mod tests {
     async fn who_asks_what_is_hard_to_answer_pays_and_lets_others_pass() {
         let handle = handle();
         let order = RefCell::new(Vec::new());
-        let ask = async |name, last, tags: &[&str]| {
+        let ask = async |name: &'static str, last: u8, tags: &[&str]| {
             let found = discover(&handle, asks(last, tags)).await;
             order.borrow_mut().push(name);
             found.map(|found| found.0.len())

@@ -3,7 +3,8 @@
 //! One relay of the release build, a process of its own, with 1 000 and then 50 000 agents of ten skills each: registrations,
 //! heartbeats and discoveries a second, the 99th percentile, memory per entry, and how long an empty relay takes to
 //! learn it all. Beside each discovery, in the same run and turn by turn, a bare tonic service in a process of its own
-//! answers the very same bytes without looking anything up; the ratio of the two is what the registry costs.
+//! answers the very same bytes without looking anything up; the ratio of the two is what the registry costs. Questions with two
+//! tags are put to another relay (`pairs`), so that what they need is in no figure of the first one.
 //! `-- --check` ends with exit code 1 when a ratio is below its target. Sizes come from the environment: `AGENTANYCAST_ENTRIES` (50000), `AGENTANYCAST_SLICE_MS` (500),
 //! `AGENTANYCAST_ROUNDS` (15).
 
@@ -18,6 +19,7 @@
 
 mod bare;
 mod load;
+mod pairs;
 
 use std::{
     process::ExitCode,
@@ -37,6 +39,16 @@ const FLAT: f64 = 0.8;
 
 /// Skills that there are; each agent has ten of them.
 const SKILLS: usize = 100;
+
+/// Of every relay here.
+const SETTINGS: [&str; 5] = [
+    "--entries-per-ip=1000000",
+    "--entry-bytes-per-ip=1GiB",
+    "--requests-per-ip=0",
+    "--registry-ttl=1h",
+    // One origin may have a quarter of them.
+    "--federated-entries=400000",
+];
 
 fn skill(number: usize) -> String {
     format!("skill-{}", number % SKILLS)
@@ -105,15 +117,7 @@ async fn run(verdict: &mut Verdict) {
     let most = setting("ENTRIES", 50_000) as usize;
     let slice = Duration::from_millis(setting("SLICE_MS", 500));
     let rounds = setting("ROUNDS", 15) as usize;
-    let settings = [
-        "--entries-per-ip=1000000",
-        "--entry-bytes-per-ip=1GiB",
-        "--requests-per-ip=0",
-        "--registry-ttl=1h",
-        // One origin may have a quarter of them.
-        "--federated-entries=400000",
-    ];
-    let relay = Relay::builder().args(settings).start().await;
+    let relay = Relay::builder().args(SETTINGS).start().await;
     let caller = Caller::connect(relay.registry).await;
     let empty = process::rss_bytes(relay.pid());
     let mut there = 0;
@@ -135,7 +139,9 @@ async fn run(verdict: &mut Verdict) {
         println!("  heartbeat            {beats}");
         verdict.figure("heartbeats/s", beats.per_second);
         for (limit, tags) in QUESTIONS {
-            let ratio = compare(&caller, (limit, tags), slice, rounds).await;
+            let with = if tags { "with tag" } else { "no tag" };
+            let ask = move |n| question(n, limit, tags);
+            let ratio = compare(&caller, (with, limit as usize), ask, (slice, rounds)).await;
             verdict.at_least(
                 &format!("discover of {limit} at {entries} entries, tags {tags}, to bare"),
                 ratio,
@@ -154,7 +160,7 @@ async fn run(verdict: &mut Verdict) {
     verdict.figure("bytes per entry", grown as f64 / most as f64);
     let begun = Instant::now();
     let reader = Relay::builder()
-        .args(settings)
+        .args(SETTINGS)
         .federated_with([&relay])
         .start()
         .await;
@@ -168,16 +174,22 @@ async fn run(verdict: &mut Verdict) {
         "an empty relay has learned {most} entries after {:.1} s",
         begun.elapsed().as_secs_f64()
     );
+    drop((reader, relay));
+    pairs::run(verdict, most, (slice, rounds)).await;
 }
 
 /// Our registry and the bare service, in many short turns, since the machine's speed changes; the median of the ratios of
-/// their rates.
-async fn compare(ours: &Caller, (limit, tags): (i32, bool), slice: Duration, rounds: usize) -> f64 {
-    let answer = ours.once(DISCOVER, question(1, limit, tags)).await;
-    assert_eq!(answer.agents.len(), limit as usize);
+/// their rates. `found` agents are the answer to each question.
+async fn compare(
+    ours: &Caller,
+    (what, found): (&str, usize),
+    ask: impl Fn(usize) -> DiscoverBySkillRequest + Copy + Send + 'static,
+    (slice, rounds): (Duration, usize),
+) -> f64 {
+    let answer = ours.once(DISCOVER, ask(1)).await;
+    assert_eq!(answer.agents.len(), found, "{what}");
     let bare = bare::start(&answer).await;
     let theirs = Caller::connect(bare.address).await;
-    let ask = move |n| question(n, limit, tags);
     let mut ratios = Vec::new();
     let (mut our_best, mut bare_best) = (Rate::default(), Rate::default());
     for _ in 0..rounds {
@@ -188,8 +200,7 @@ async fn compare(ours: &Caller, (limit, tags): (i32, bool), slice: Duration, rou
         bare_best = bare_best.max(one);
     }
     ratios.sort_by(f64::total_cmp);
-    let with = if tags { "with tag" } else { "no tag  " };
     let ratio = ratios[ratios.len() / 2];
-    println!("  discover {limit:>2} {with} {our_best}; bare {bare_best}; ratio {ratio:.2}");
+    println!("  discover {found:>2} {what:<8} {our_best}; bare {bare_best}; ratio {ratio:.2}");
     ratio
 }
