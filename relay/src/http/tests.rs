@@ -464,6 +464,7 @@ async fn who_asks_nothing_gives_way() {
     }
     let mut more = [0; 64];
     follower.read_exact(&mut more).await.unwrap();
+    drop(follower);
     stop.cancel();
     served.await.unwrap();
 }
