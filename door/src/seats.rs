@@ -87,14 +87,15 @@ impl Seats {
     pub fn take(&self, network: Network) -> Result<Seat, Full> {
         let mut taken = lock(&self.0.taken);
         let mine = taken.networks.get(&network);
-        let full = if mine.is_some_and(|mine| mine.len() >= self.0.of_one) {
-            Some(Full::Source)
+        let has_share = mine.is_some_and(|mine| mine.len() >= self.0.of_one);
+        let full = if taken.all.len() >= self.0.all {
+            Some(Full::All)
         } else {
-            (taken.all.len() >= self.0.all).then_some(Full::All)
+            has_share.then_some(Full::Source)
         };
         if let Some(full) = full {
-            let id = match (full, mine) {
-                (Full::Source, Some(mine)) => {
+            let id = match mine {
+                Some(mine) if has_share => {
                     longest_waiting(mine.iter().filter_map(|id| Some((*id, taken.all.get(id)?))))
                 }
                 _ => longest_waiting(taken.all.iter().map(|(id, sitter)| (*id, sitter))),
@@ -237,13 +238,13 @@ mod tests {
                     _ => {
                         let mine = sitting.iter().filter(|one| one.who == who).count();
                         let full = match (sitting.len() >= ALL, mine >= SHARE) {
-                            (_, true) => Some(Full::Source),
-                            (true, false) => Some(Full::All),
+                            (true, _) => Some(Full::All),
+                            (false, true) => Some(Full::Source),
                             (false, false) => None,
                         };
-                        let goes = full.and_then(|full| {
+                        let goes = full.and_then(|_| {
                             let candidates = sitting.iter().enumerate();
-                            let candidates = candidates.filter(|(_, one)| full == Full::All || one.who == who);
+                            let candidates = candidates.filter(|(_, one)| mine < SHARE || one.who == who);
                             candidates.filter_map(|(at, one)| Some((one.waits?, at))).min()
                         });
                         match seats.take(network(who)) {

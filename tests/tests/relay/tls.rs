@@ -12,6 +12,8 @@ fn on_host(home: &TempDir, name: &str, authority: &str, registry: &str) -> Build
     std::fs::write(&path, authority).unwrap();
     Daemon::builder()
         .env("SSL_CERT_FILE", path)
+        // Where no file is named as those of authorities are.
+        .env("SSL_CERT_DIR", home.path())
         .env("AGENTANYCAST_REGISTRY_ADDRS", registry)
 }
 
