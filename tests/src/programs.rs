@@ -61,7 +61,12 @@ pub(crate) fn start(mut command: Command, log: &Path) -> (Child, mpsc::Unbounded
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
-        .unwrap_or_else(|error| panic!("{:?} cannot be run: {error}", command.as_std().get_program()));
+        .unwrap_or_else(|error| {
+            panic!(
+                "{} cannot be run: {error}",
+                command.as_std().get_program().display()
+            )
+        });
     let stdout = child.stdout.take().expect("its output is piped");
     let (sender, lines) = mpsc::unbounded_channel();
     tokio::spawn(async move {

@@ -4,7 +4,7 @@
 //! `tests/fixtures/homes-*.tar.gz` were written by older commits' daemons. To make one, build the daemon of that commit
 //! and run, with its path,
 //! `AGENTANYCAST_OLD_DAEMON=… cargo test -p agentanycast-tests --test operator -- --ignored write_a_fixture`:
-//! it writes `tests/fixtures/homes-VERSION.tar.gz`, under the version that the daemon says.
+//! it writes `tests/fixtures/homes-VERSION.tar.gz`, under the version that the daemon says; they are called after their commits.
 
 use std::{
     fs,
