@@ -476,6 +476,11 @@ pub(crate) fn timestamp(unix_ms: u64) -> prost_types::Timestamp {
     }
 }
 
+/// As much of a peer's reason as is kept and shown.
+fn short(reason: &str) -> String {
+    reason.chars().take(1000).collect()
+}
+
 /// A duration for people: the largest unit that divides it.
 pub(crate) fn human(duration: Duration) -> String {
     let seconds = duration.as_secs();

@@ -64,6 +64,27 @@ pub enum Due {
     },
 }
 
+/// What is said of a task by the local agent, or in its place.
+struct Report {
+    next: Status,
+    message: Option<Message>,
+    artifacts: Vec<Artifact>,
+    /// Its originator may have another peer do it.
+    returned: bool,
+}
+
+impl Report {
+    /// Nothing but its status.
+    fn of(next: Status) -> Self {
+        Self {
+            next,
+            message: None,
+            artifacts: Vec::new(),
+            returned: false,
+        }
+    }
+}
+
 impl Core {
     /// An agent begins to listen for tasks.
     pub fn attach(&mut self, listener: ListenerId) -> Result<(), EngineError> {
@@ -93,7 +114,11 @@ impl Core {
         connection: u64,
     ) -> Result<(), EngineError> {
         self.check_claim(id, connection)?;
-        self.report(now, id, next, message, Vec::new())?;
+        let report = Report {
+            message,
+            ..Report::of(next)
+        };
+        self.report(now, id, report)?;
         if !next.is_terminal() {
             self.claim(id, connection);
         }
@@ -116,7 +141,12 @@ impl Core {
         artifacts: Vec<Artifact>,
         message: Option<Message>,
     ) -> Result<(), EngineError> {
-        self.report(now, id, Status::Completed, message, artifacts)
+        let report = Report {
+            message,
+            artifacts,
+            ..Report::of(Status::Completed)
+        };
+        self.report(now, id, report)
     }
 
     /// CompleteTask, unless streams of the task have to go along whole.
@@ -141,8 +171,11 @@ impl Core {
 
     /// FailTask: ends a task with an error.
     pub fn fail(&mut self, now: Now, id: &str, error: &str) -> Result<(), EngineError> {
-        let message = self.note(now, error);
-        self.report(now, id, Status::Failed, Some(message), Vec::new())
+        let report = Report {
+            message: Some(self.note(now, error)),
+            ..Report::of(Status::Failed)
+        };
+        self.report(now, id, report)
     }
 
     /// While the connection of the agent that claimed a task lives, no other may move the task on.
@@ -199,34 +232,15 @@ impl Core {
             .collect()
     }
 
-    fn report(
-        &mut self,
-        now: Now,
-        id: &str,
-        next: Status,
-        message: Option<Message>,
-        artifacts: Vec<Artifact>,
-    ) -> Result<(), EngineError> {
-        self.report_as(now, id, next, message, artifacts, false)
-    }
-
-    /// `returned`: its originator may have another peer do it.
-    fn report_as(
-        &mut self,
-        now: Now,
-        id: &str,
-        next: Status,
-        message: Option<Message>,
-        artifacts: Vec<Artifact>,
-        returned: bool,
-    ) -> Result<(), EngineError> {
+    fn report(&mut self, now: Now, id: &str, mut report: Report) -> Result<(), EngineError> {
         let task = self.task_of_agent(id)?;
         self.feed.touch(now.mono);
         let again = |message: &Message| task.has_said(message);
-        if !next.is_terminal() && !task.status.is_terminal() && message.as_ref().is_some_and(again) {
+        let is_over = report.next.is_terminal() || task.status.is_terminal();
+        if !is_over && report.message.as_ref().is_some_and(again) {
             return Ok(());
         }
-        if next == Status::Completed
+        if report.next == Status::Completed
             && !task.status.is_terminal()
             && let Some(open) = task.open_streams().next()
         {
@@ -235,23 +249,20 @@ impl Core {
                 open.artifact_id
             )));
         }
-        let message = message.map(|mut message| {
-            self.complete_message(now, &mut message, MessageRole::Agent);
-            message
-        });
-        let artifacts = self.name_artifacts(artifacts)?;
-        self.apply_report(now, task, next, message, artifacts, returned)
+        if let Some(message) = &mut report.message {
+            self.complete_message(now, message, MessageRole::Agent);
+        }
+        report.artifacts = self.name_artifacts(report.artifacts)?;
+        self.apply_report(now, task, report)
     }
 
-    fn apply_report(
-        &mut self,
-        now: Now,
-        mut task: Task,
-        next: Status,
-        message: Option<Message>,
-        artifacts: Vec<Artifact>,
-        returned: bool,
-    ) -> Result<(), EngineError> {
+    fn apply_report(&mut self, now: Now, mut task: Task, report: Report) -> Result<(), EngineError> {
+        let Report {
+            next,
+            message,
+            artifacts,
+            returned,
+        } = report;
         if !next.is_terminal() {
             let bytes = message.as_ref().map_or(0, Message::encoded_len);
             self.room_in_task(&task, bytes)?;
@@ -374,8 +385,12 @@ impl Core {
             known.is_some_and(|known| known.claimed),
             known.and_then(|known| known.peer),
         );
-        let message = self.note(now, reason);
-        match self.report_as(now, id, Status::Failed, Some(message), Vec::new(), returned) {
+        let report = Report {
+            message: Some(self.note(now, reason)),
+            returned,
+            ..Report::of(Status::Failed)
+        };
+        match self.report(now, id, report) {
             Ok(()) => lines::ended(id, peer, Status::Failed, reason),
             Err(error) => {
                 tracing::warn!(task = id, %error, "a task without an agent could not be failed");
@@ -411,7 +426,7 @@ impl Core {
         }
         let is_free = self.check_claim(id, connection).is_ok();
         if task.status != Status::Working || !task.claimed {
-            self.report(now, id, Status::Working, None, Vec::new())?;
+            self.report(now, id, Report::of(Status::Working))?;
         }
         if is_free {
             self.claim(id, connection);

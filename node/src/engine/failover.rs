@@ -108,14 +108,19 @@ impl Core {
         Ok(())
     }
 
+    /// Whether a candidate is likely to take a task.
+    fn is_there(&self, peer: PeerId) -> bool {
+        self.connected.contains(&peer) && !self.attempts.is_silent(peer)
+    }
+
     /// Gives a task that its assignee has not taken to the next candidate. False: there is none.
     pub(super) fn move_on(&mut self, now: Now, id: &str, reason: &str) -> Result<bool, StoreError> {
         let Some(mut slot) = self.take(id)? else {
             return Ok(false);
         };
         let first = slot.task.role.peer();
-        let is_there = |peer| self.connected.contains(&peer) && !self.attempts.is_silent(peer);
-        let (Some(first), Some(next)) = (first, slot.task.move_on(now.unix, reason, is_there)) else {
+        let next = slot.task.move_on(now.unix, reason, |peer| self.is_there(peer));
+        let (Some(first), Some(next)) = (first, next) else {
             self.tasks.keep(slot);
             return Ok(false);
         };
@@ -148,8 +153,8 @@ impl Core {
         let Some(mut slot) = self.take(id)? else {
             return Ok(false);
         };
-        let is_there = |other| self.connected.contains(&other) && !self.attempts.is_silent(other);
-        if slot.task.role != Role::Originator(peer) || !slot.task.give_back(is_there) {
+        let is_its = slot.task.role == Role::Originator(peer);
+        if !is_its || !slot.task.give_back(|other| self.is_there(other)) {
             self.tasks.keep(slot);
             return Ok(false);
         }

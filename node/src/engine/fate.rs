@@ -41,7 +41,7 @@ impl Core {
     }
 
     fn on_refused(&mut self, now: Now, peer: PeerId, entry: &Entry, reason: &str) -> Result<(), StoreError> {
-        let reason: String = reason.chars().take(1000).collect();
+        let reason = super::short(reason);
         self.refusals
             .note(now.unix, Some(peer), true, &entry.task_id, &reason);
         tracing::info!(%peer, task = entry.task_id, envelope = entry.id, reason, "the peer refused an envelope");

@@ -315,7 +315,7 @@ impl Core {
 
     fn on_fail(&mut self, now: Now, peer: PeerId, fail: TaskFailPayload) -> Result<Verdict, StoreError> {
         if fail.returned {
-            let reason: String = fail.error_message.chars().take(1000).collect();
+            let reason = super::short(&fail.error_message);
             if self.give_to_another(now, peer, &fail.task_id, &reason)? {
                 return Ok(Verdict::Accept);
             }

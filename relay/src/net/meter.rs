@@ -7,6 +7,7 @@
 
 mod agreement;
 mod first;
+mod length;
 
 use std::{
     io,

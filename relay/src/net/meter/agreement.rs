@@ -3,6 +3,8 @@
 //!
 //! PURE. The one rule: it takes the same few bytes of memory whatever is said, and however often.
 
+use super::length::{Length, Measured};
+
 /// The circuit protocol, as a peer asks us for a place or a circuit.
 const HOP: &[u8] = b"/libp2p/circuit/relay/0.2.0/hop\n";
 
@@ -28,9 +30,8 @@ pub(super) enum Agreed {
 /// What was said so far.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
-    /// Length of the line that comes, as far as it is read, and how many bits that is.
-    length: usize,
-    bits: u32,
+    /// Of the line that comes.
+    length: Length,
     /// Bytes that the line still has; 0 while its length is read.
     left: usize,
     line: Vec<u8>,
@@ -52,18 +53,18 @@ impl Agreement {
         None
     }
 
-    /// A byte of a length: seven bits, the lowest first, and whether more follow.
     fn measure(&mut self, byte: u8) -> Option<Agreed> {
-        self.length |= usize::from(byte & 0x7f) << self.bits;
-        self.bits += 7;
-        if byte & 0x80 == 0 {
-            self.left = self.length;
-            (self.length, self.bits) = (0, 0);
-            self.line.clear();
-            return None;
+        match self.length.read(byte) {
+            Measured::On => None,
+            Measured::Is(length, _) => {
+                self.left = length;
+                self.length = Length::default();
+                self.line.clear();
+                None
+            }
+            // No line is that long; nobody agrees with whoever says so.
+            Measured::Beyond => Some(Agreed::Other),
         }
-        // No line is that long; nobody agrees with whoever says so.
-        (self.bits > 14).then_some(Agreed::Other)
     }
 
     /// A byte of a line.

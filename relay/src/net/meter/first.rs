@@ -6,8 +6,11 @@
 
 use prost::Message as _;
 
-/// Longest message that the relay protocol takes, in bytes.
+use super::length::{Length, Measured};
+
+/// Longest message that the relay protocol takes, in bytes, and how many its length takes at most.
 const MOST: usize = 4096;
+const MOST_LENGTH: u32 = 2;
 
 /// The type of a message that asks for a circuit; that of one that asks for a place is 0.
 const CONNECT: i32 = 1;
@@ -22,9 +25,7 @@ struct Asked {
 /// What was said so far.
 #[derive(Debug, Default)]
 pub(super) struct First {
-    /// Its length, as far as it is read, and how many bits that is.
-    length: usize,
-    bits: u32,
+    length: Length,
     /// Bytes that it still has; none while its length is read.
     left: Option<usize>,
     message: Vec<u8>,
@@ -38,13 +39,12 @@ impl First {
         while self.left.is_none() {
             let (byte, behind) = rest.split_first()?;
             rest = behind;
-            self.length |= usize::from(byte & 0x7f) << self.bits;
-            self.bits += 7;
-            if byte & 0x80 == 0 {
-                self.left = Some(self.length);
-            }
-            if self.bits > 14 || self.length > MOST {
-                return Some((false, rest));
+            match self.length.read(*byte) {
+                Measured::On => {}
+                Measured::Is(length, bytes) if length <= MOST && bytes <= MOST_LENGTH => {
+                    self.left = Some(length);
+                }
+                Measured::Is(..) | Measured::Beyond => return Some((false, rest)),
             }
         }
         let left = self.left.unwrap_or_default();
