@@ -29,6 +29,8 @@ struct Offer {
     holders: Vec<ListenerId>,
     /// True for a task that has ended: told once, then forgotten.
     news: bool,
+    /// A listener was sent it, whether that still listens or not.
+    told: bool,
 }
 
 #[derive(Debug)]
@@ -92,6 +94,7 @@ impl Feed {
                 weight,
                 holders: Vec::new(),
                 news,
+                told: false,
             },
         );
         self.by_task.insert(task.to_owned(), number);
@@ -140,6 +143,7 @@ impl Feed {
                 orphans.push((offer.task.clone(), offer.weight));
             }
         }
+        self.forget_told_news();
         orphans
             .iter()
             .flat_map(|(task, weight)| self.offer(task, false, *weight))
@@ -183,6 +187,7 @@ impl Feed {
                 listener.unread.push_back(offer.weight);
                 listener.unread_bytes += offer.weight;
                 offer.holders.push(id);
+                offer.told = true;
                 deliveries.push((id, offer.task.clone()));
             }
         }
@@ -203,7 +208,7 @@ impl Feed {
         let told: Vec<String> = self
             .offers
             .range(..=behind)
-            .filter(|(_, offer)| offer.news && !offer.holders.is_empty())
+            .filter(|(_, offer)| offer.news && offer.told)
             .map(|(_, offer)| offer.task.clone())
             .collect();
         for task in told {

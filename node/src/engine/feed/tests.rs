@@ -240,6 +240,24 @@ fn news_is_told_once_and_forgotten() {
     assert_eq!(feed.attach(2), []);
 }
 
+/// The one that heard it left, and whoever was behind; who came after it is not owed it.
+#[test]
+fn news_whose_hearer_left_is_forgotten() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1);
+    feed.attach(2);
+    for task in 0..CREDIT {
+        feed.offer(&task.to_string(), false, 1);
+    }
+    feed.credit(1, CREDIT);
+    assert_eq!(feed.offer("t", true, 1), [(1, "t".to_owned())]);
+    assert_eq!(feed.attach(3), []);
+    assert_eq!(feed.detach(1, NOW), []);
+    assert_eq!(feed.news, 1, "the second has not come to it");
+    assert_eq!(feed.detach(2, NOW).len(), CREDIT);
+    assert_eq!(feed.news, 0);
+}
+
 #[test]
 fn news_that_nobody_hears_has_a_bound() {
     let mut feed = Feed::new(NOW);
