@@ -19,6 +19,7 @@ mod strategy;
 use std::{
     collections::BTreeMap,
     error::Error as _,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -172,6 +173,17 @@ struct Edition {
     card: Option<Arc<AgentCard>>,
 }
 
+/// What a search has come to.
+#[derive(Debug)]
+pub struct Discovered {
+    /// Those that have proven who they are first.
+    pub agents: Vec<Found>,
+    /// Nobody answered: these were found last, and of them no more is known than that they had the skill.
+    pub remembered: bool,
+    /// The registries that did not answer in time, each with the reason; what only they list is missing.
+    pub unanswered: Vec<String>,
+}
+
 /// Why nobody was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -183,10 +195,20 @@ pub enum SearchError {
     NotConfigured,
     /// Nobody answered.
     #[error("no registry answered: {0}")]
-    NoAnswer(String),
+    NoAnswer(Failures),
     /// All answered, and none knows one.
     #[error("no agent with skill {0:?} is known")]
     Nobody(String),
+}
+
+/// Why each of the registries did not answer; shown in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failures(pub Vec<String>);
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
 }
 
 impl Routes {
@@ -293,8 +315,7 @@ impl Anycast {
         }
     }
 
-    /// Agents with a skill and all of these tags on it, at most `limit`; those that have proven who they are first. When
-    /// nobody answers, those that were found last, of which no more is known than that they had the skill.
+    /// Agents with a skill and all of these tags on it, at most `limit`; when nobody answers, those that were found last.
     ///
     /// # Errors
     /// [`SearchError::NotConfigured`], and [`SearchError::NoAnswer`] when none is known of before either; that nobody has it
@@ -304,7 +325,7 @@ impl Anycast {
         skill: &str,
         tags: &BTreeMap<String, String>,
         limit: usize,
-    ) -> Result<Vec<Found>, SearchError> {
+    ) -> Result<Discovered, SearchError> {
         let answer = self.ask(skill, tags, limit).await;
         let Err(SearchError::NoAnswer(failures)) = &answer else {
             return answer;
@@ -317,11 +338,15 @@ impl Anycast {
         let Some(known) = known else { return answer };
         tracing::warn!(
             skill,
-            failures,
+            %failures,
             "no registry answered; who was found last is told"
         );
         let known = known.agents.iter().take(limit);
-        Ok(known.map(|candidate| candidate.found(skill)).collect())
+        Ok(Discovered {
+            agents: known.map(|candidate| candidate.found(skill)).collect(),
+            remembered: true,
+            unanswered: failures.0.clone(),
+        })
     }
 
     /// Asks registries and the DHT.
@@ -330,7 +355,7 @@ impl Anycast {
         skill: &str,
         tags: &BTreeMap<String, String>,
         limit: usize,
-    ) -> Result<Vec<Found>, SearchError> {
+    ) -> Result<Discovered, SearchError> {
         // What tasks are routed by must not be what somebody wanted to see a part of.
         let most = if tags.is_empty() {
             limit.max(USUAL_FOUND)
@@ -339,10 +364,17 @@ impl Anycast {
         };
         let mut found = self.search(skill, tags, most).await?;
         if tags.is_empty() {
-            let kept = Arc::new(found.iter().take(USUAL_FOUND).map(Candidate::from).collect());
+            let kept = Arc::new(
+                found
+                    .agents
+                    .iter()
+                    .take(USUAL_FOUND)
+                    .map(Candidate::from)
+                    .collect(),
+            );
             lock(&self.inner.cache).keep(self.inner.routes.start.elapsed(), skill, kept);
         }
-        found.truncate(limit);
+        found.agents.truncate(limit);
         Ok(found)
     }
 
@@ -444,8 +476,8 @@ impl Anycast {
             (Some(kept), _) => Ok(kept),
             (None, Err(error)) => Err(error),
             // A cache that believes nothing.
-            (None, Ok(found)) if !found.is_empty() => Ok(Kept {
-                agents: Arc::new(found.iter().map(Candidate::from).collect()),
+            (None, Ok(found)) if !found.agents.is_empty() => Ok(Kept {
+                agents: Arc::new(found.agents.iter().map(Candidate::from).collect()),
                 round: 0,
                 is_new: true,
             }),
@@ -464,7 +496,7 @@ impl Anycast {
         skill: &str,
         tags: &BTreeMap<String, String>,
         limit: usize,
-    ) -> Result<Vec<Found>, SearchError> {
+    ) -> Result<Discovered, SearchError> {
         let inner = &self.inner;
         if inner.registries.is_empty() && inner.net.peers().is_empty() {
             return Err(SearchError::NotConfigured);
@@ -484,9 +516,9 @@ impl Anycast {
             failures,
         } = gather(questions, self.ask_dht(skill, limit)).await;
         if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() && !inner.guessed {
-            return Err(SearchError::NoAnswer(failures.join("; ")));
+            return Err(SearchError::NoAnswer(Failures(failures)));
         }
-        for failure in failures {
+        for failure in &failures {
             tracing::debug!(failure, "a registry did not answer");
         }
         answers.push(in_dht);
@@ -494,7 +526,12 @@ impl Anycast {
             // What others say is checked: they may be wrong, or lying.
             answer.retain(|found| found.has(skill, tags));
         }
-        Ok(found::merged(answers, limit))
+        Ok(Discovered {
+            agents: found::merged(answers, limit),
+            remembered: false,
+            // Nobody has asked for those that are guessed to be there.
+            unanswered: if inner.guessed { Vec::new() } else { failures },
+        })
     }
 
     async fn ask_dht(&self, skill: &str, limit: usize) -> Vec<Found> {

@@ -64,7 +64,7 @@ pub use node::{
     activity::{Activity, PeerQueue, Refusal, StatusCount},
     network::{Nat, Network, PeerPath, PlaceState, Relay},
     notes::TaskNote,
-    peers::{DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
+    peers::{Discovered, DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
     trace::{AuditTrail, PeerReach, QueueState, QueuedEnvelope, Side, Trace},
 };
 pub use part::{Content, Part};

@@ -30,7 +30,7 @@ pub(crate) mod trace;
 pub use builder::NodeBuilder;
 use daemon::Daemon;
 use network::Network;
-use peers::{DiscoveredAgent, NodeInfo, Peer};
+use peers::{Discovered, NodeInfo, Peer};
 
 /// Most tasks that the daemon lists in one answer.
 const TASK_PAGE: usize = 500;
@@ -153,13 +153,14 @@ impl Node {
     }
 
     /// Finds agents by skill. Only agents with all these tags; at most `limit` of them, 0 = 100.
-    /// Nobody is an empty list, not an error.
+    /// Nobody is an empty list, not an error;
+    /// no registry that answers is one, unless agents with the skill were found before.
     pub async fn discover(
         &self,
         skill: impl Into<String>,
         tags: &BTreeMap<String, String>,
         limit: usize,
-    ) -> Result<Vec<DiscoveredAgent>, Error> {
+    ) -> Result<Discovered, Error> {
         let rpc = |mut client: NodeClient, request| async move { client.discover(request).await };
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let request = v1::DiscoverRequest {
@@ -168,7 +169,7 @@ impl Node {
             limit,
         };
         let answer = self.session().call(Subject::Discovery, request, rpc).await?;
-        Ok(answer.agents.into_iter().map(DiscoveredAgent::from).collect())
+        Ok(answer.into())
     }
 
     /// Sends a task. When this returns, the task is durable: it is delivered also if the peer is

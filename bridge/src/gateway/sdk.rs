@@ -113,7 +113,7 @@ impl Gateway for SdkGateway {
         limit: usize,
     ) -> Result<Vec<v1::DiscoveredAgent>, GatewayError> {
         let found = self.node.discover(skill, tags, limit).await?;
-        let translated = found.into_iter().map(|agent| v1::DiscoveredAgent {
+        let translated = found.agents.into_iter().map(|agent| v1::DiscoveredAgent {
             peer_id: agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
             agent_name: agent.name,
             agent_description: agent.description,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agentanycast::{DiscoveredAgent, DiscoveredSkill};
+use agentanycast::{Discovered, DiscoveredAgent, DiscoveredSkill};
 use serde_json::Value;
 
 use crate::{args::DiscoverArgs, context::Context, failure::Failure, json, output};
@@ -10,7 +10,11 @@ use crate::{args::DiscoverArgs, context::Context, failure::Failure, json, output
 pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Failure> {
     let tags = once_each(args.tags)?;
     let node = context.connect().await?;
-    let found = node.discover(&args.skill, &tags, args.limit.into()).await?;
+    let answer = node.discover(&args.skill, &tags, args.limit.into()).await?;
+    if let Some(caution) = caution(&answer) {
+        output::complain(&caution)?;
+    }
+    let found = answer.agents;
     if context.json {
         return Ok(output::json(&Value::Array(
             found.iter().map(json::found).collect(),
@@ -35,6 +39,22 @@ fn once_each(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, F
         }
     }
     Ok(tags)
+}
+
+/// What is to be known of an answer that is not what all registries say.
+fn caution(answer: &Discovered) -> Option<String> {
+    let who = output::flat(&answer.unanswered.join("; "));
+    if answer.remembered {
+        Some(format!(
+            "anycast: no registry answered, so these are the agents found last, which may be gone: {who}"
+        ))
+    } else if who.is_empty() {
+        None
+    } else {
+        Some(format!(
+            "anycast: agents may be missing, not every registry answered in time: {who}"
+        ))
+    }
 }
 
 fn nobody(skill: &str, tags: &BTreeMap<String, String>) -> String {

@@ -280,7 +280,7 @@ impl NodeService for Api {
             .discover(&request.skill_id, &request.tags, limit)
             .await
             .map_err(|error| status_of_search(&error))?;
-        let agents = found.into_iter().map(|found| DiscoveredAgent {
+        let agents = found.agents.into_iter().map(|found| DiscoveredAgent {
             peer_id: found.peer.to_string(),
             agent_name: found.name,
             agent_description: found.description,
@@ -288,6 +288,8 @@ impl NodeService for Api {
         });
         Ok(Response::new(DiscoverResponse {
             agents: agents.collect(),
+            remembered: found.remembered,
+            unanswered: found.unanswered,
         }))
     }
 }

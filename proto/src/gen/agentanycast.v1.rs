@@ -2218,6 +2218,13 @@ pub struct DiscoverRequest {
 pub struct DiscoverResponse {
     #[prost(message, repeated, tag = "1")]
     pub agents: ::prost::alloc::vec::Vec<DiscoveredAgent>,
+    /// Additive: no registry answered; these are the agents that were found last, as far as that is known.
+    #[prost(bool, tag = "100")]
+    pub remembered: bool,
+    /// Additive: the registries that were asked and did not answer in time, each "ADDRESS: REASON". What only they
+    /// list is missing.
+    #[prost(string, repeated, tag = "101")]
+    pub unanswered: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DiscoveredAgent {

@@ -74,6 +74,17 @@ pub struct Peer {
     pub connected_at: Option<SystemTime>,
 }
 
+/// What discovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// Those that have proven who they are first.
+    pub agents: Vec<DiscoveredAgent>,
+    /// No registry answered: these agents were found before, and may be gone; no more is known of them than where they run.
+    pub remembered: bool,
+    /// Registries that did not answer in time, each with its address and the reason; agents that only they list are missing.
+    pub unanswered: Vec<String>,
+}
+
 /// An agent that discovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredAgent {
@@ -126,6 +137,16 @@ impl From<v1::PeerInfo> for Peer {
             addresses: peer.addresses,
             road: Road::from_daemon(peer.connection_type),
             connected_at: to_system_time(peer.connected_at),
+        }
+    }
+}
+
+impl From<v1::DiscoverResponse> for Discovered {
+    fn from(answer: v1::DiscoverResponse) -> Self {
+        Self {
+            agents: answer.agents.into_iter().map(Into::into).collect(),
+            remembered: answer.remembered,
+            unanswered: answer.unanswered,
         }
     }
 }

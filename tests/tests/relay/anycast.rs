@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast::{AgentCard, ErrorKind, Node, PeerId, Skill, Target, TaskStatus};
+use agentanycast::{AgentCard, Discovered, ErrorKind, Node, PeerId, Skill, Target, TaskStatus};
 use agentanycast_proto::v1::DiscoverBySkillRequest;
 use agentanycast_tests::{
     Daemon, Relay,
@@ -67,15 +67,17 @@ async fn a_task_goes_to_whoever_can() {
     let node = sender.node().await;
     let tags = |value: &str| [("lang".to_owned(), value.to_owned())].into();
     let found = node.discover("translate", &tags("de"), 0).await.unwrap();
-    assert_eq!(found[0].peer_id.as_ref(), Some(agent.peer_id()));
-    assert_eq!(found[0].skills[0].id, "translate");
+    assert_eq!(found.agents[0].peer_id.as_ref(), Some(agent.peer_id()));
+    assert_eq!(found.agents[0].skills[0].id, "translate");
     assert!(
         node.discover("translate", &tags("fr"), 0)
             .await
             .unwrap()
+            .agents
             .is_empty()
     );
-    assert!(node.discover("dance", &[].into(), 0).await.unwrap().is_empty());
+    let nobody = node.discover("dance", &[].into(), 0).await.unwrap();
+    assert_eq!(nobody, Discovered::default());
 
     let handle = node.send_task(Target::skill("translate"), "hello").await.unwrap();
     let task = within("the task ends", handle.wait()).await.unwrap();
@@ -374,7 +376,8 @@ async fn made_up_agents_are_no_candidates() {
     assert_eq!(found(&relay, "guess").await.len(), 1);
     let sender = daemon(&[&relay]).start().await;
     let node = sender.node().await;
-    assert!(node.discover("guess", &[].into(), 0).await.unwrap().is_empty());
+    let found = node.discover("guess", &[].into(), 0).await.unwrap();
+    assert!(found.agents.is_empty());
     let nobody = node.send_task(Target::skill("guess"), "?").await.unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::SkillNotFound);
 }
@@ -391,7 +394,7 @@ async fn without_a_registry_the_mesh_itself_knows() {
     let node = sender.node().await;
     let found = eventually("the worker is found in the DHT", || async {
         let found = node.discover("dig", &[].into(), 0).await.ok()?;
-        found.into_iter().next()
+        found.agents.into_iter().next()
     })
     .await;
     assert_eq!(

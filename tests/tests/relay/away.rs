@@ -70,11 +70,42 @@ async fn who_was_found_last_is_told() {
         "{}",
         kept.said
     );
+    let caution = "no registry answered, so these are the agents found last";
+    assert!(
+        kept.said.contains(caution) && kept.said.contains(&relay.registry.to_string()),
+        "{}",
+        kept.said
+    );
+    assert!(!found.said.contains("registry"), "{}", found.said);
     // Of tags nothing is known without a registry, nor of other skills.
     for args in [&["dig", "--tag", "depth=2"][..], &["fill"]] {
         let said = discover(&asker, args).await;
         assert_eq!(said.status.code(), Some(6), "{}", said.said);
         assert!(said.said.contains(&relay.registry.to_string()), "{}", said.said);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_some_registries_names_the_others() {
+    let relay = Relay::builder().start().await;
+    let mut away = Relay::builder().start().await;
+    let (worker, ..) = &echo_agent(&[&relay], "worker", "dig").await;
+    let asker = daemon(&[&away, &relay]).start().await;
+    away.kill().await;
+    let caution = format!(
+        "agents may be missing, not every registry answered in time: {}: ",
+        away.registry
+    );
+    for (skill, found) in [
+        ("dig", worker.peer_id().to_string()),
+        ("fill", "no agent".to_owned()),
+    ] {
+        let said = discover(&asker, &[skill]).await;
+        assert!(
+            said.status.success() && said.said.contains(&found) && said.said.contains(&caution),
+            "{}",
+            said.said
+        );
     }
 }
 

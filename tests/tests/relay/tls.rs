@@ -35,7 +35,7 @@ async fn an_agent_is_found_through_a_registry_behind_tls() {
     let asking = asker.node().await;
     let found = eventually("the agent is found through the registry", || async {
         let found = asking.discover("dig", &[].into(), 0).await.unwrap();
-        (!found.is_empty()).then_some(found)
+        (!found.agents.is_empty()).then_some(found.agents)
     })
     .await;
     assert_eq!(found[0].peer_id.as_ref(), Some(worker.peer_id()));
