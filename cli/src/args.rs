@@ -5,6 +5,9 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 /// What `--help` says about exit codes; `main.rs` says the same.
+const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25519 keys of both Ed25519 keys (libsodium: crypto_box_easy).
+It says nothing of when it was made: who must not take the same one twice has to look for that.";
+
 const EXIT_CODES: &str = "Exit codes:
   0  done
   1  the task failed, was rejected or canceled, or something else went wrong
@@ -83,6 +86,12 @@ pub(crate) enum Command {
     /// Issue and check Verifiable Credentials
     #[command(subcommand)]
     Credential(CredentialCommand),
+    /// Make a box that only one peer can open, for a way on which others can read; writes it to standard output
+    #[command(after_help = BOXES)]
+    Seal(SealArgs),
+    /// Open a box that a peer has sealed for this node; writes what is in it to standard output, or nothing
+    #[command(after_help = BOXES)]
+    Unseal(UnsealArgs),
     /// Run the daemon in the foreground; takes the options of agentanycastd
     #[command(disable_help_flag = true)]
     Daemon(DaemonArgs),
@@ -286,6 +295,32 @@ pub(crate) struct StatusListArgs {
     /// The issuer's did:web [default: the did:key of the key]
     #[arg(long, value_name = "DID")]
     pub(crate) issuer: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SealArgs {
+    /// Who can open it: peer id or did:key
+    #[arg(long = "for", value_name = "PEER")]
+    pub(crate) reader: String,
+    /// Whose box it is: a key file [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// What goes into it, at most 64 MiB; - reads standard input
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct UnsealArgs {
+    /// Whose box it has to be: peer id or did:key
+    #[arg(long = "from", value_name = "PEER")]
+    pub(crate) writer: String,
+    /// Who opens it: a key file, such as the one from before a change of keys [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The box; - reads standard input
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

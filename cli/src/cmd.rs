@@ -16,6 +16,7 @@ mod pair;
 mod peers;
 mod policy;
 mod relays;
+mod sealed;
 mod send;
 mod status;
 mod task;
@@ -45,6 +46,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,
         Command::Credential(command) => credential::run(context, command).await,
+        Command::Seal(args) => sealed::seal(context, &args),
+        Command::Unseal(args) => sealed::unseal(context, &args),
         Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),
     }
 }

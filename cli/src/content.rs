@@ -36,31 +36,42 @@ impl<'a> Source<'a> {
     pub(crate) fn message(&self) -> Result<Message, Failure> {
         match self {
             Self::Text(text) => Ok(Message::text(*text)),
-            Self::StandardInput => Ok(Message::new([part(
-                read(io::stdin().lock(), "standard input")?,
-                "",
-            )])),
+            Self::StandardInput => {
+                let bytes = read(io::stdin().lock(), "standard input", MAX_CONTENT)?;
+                Ok(Message::new([part(bytes, "")]))
+            }
             Self::File(path) => {
-                let shown = path.display().to_string();
-                let file = std::fs::File::open(path)
-                    .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                Ok(Message::new([part(read(file, &shown)?, &name)]))
+                Ok(Message::new([part(open(path, MAX_CONTENT)?, &name)]))
             }
         }
     }
 }
 
-fn read(source: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+/// What is in a file, or on standard input for `-`: at most that many bytes.
+pub(crate) fn whole(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    if path == Path::new("-") {
+        read(io::stdin().lock(), "standard input", most)
+    } else {
+        open(path, most)
+    }
+}
+
+fn open(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let shown = path.display().to_string();
+    let file =
+        std::fs::File::open(path).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    read(file, &shown, most)
+}
+
+fn read(source: impl Read, name: &str, most: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     source
-        .take(MAX_CONTENT + 1)
+        .take(most + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
-    if bytes.len() as u64 > MAX_CONTENT {
-        return Err(Failure::usage(format!(
-            "{name} has more than {MAX_CONTENT} bytes"
-        )));
+    if bytes.len() as u64 > most {
+        return Err(Failure::usage(format!("{name} has more than {most} bytes")));
     }
     Ok(bytes)
 }

@@ -1,8 +1,12 @@
 //! What all commands share: the home, the daemon's address, the way to reach or start a daemon.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use agentanycast::{AgentCard, ErrorKind, Node, NodeBuilder};
+use agentanycast_identity::{self as identity, Keypair};
 
 use crate::{
     args::Global,
@@ -53,6 +57,17 @@ impl Context {
             Err(_) => self.home.clone(),
         };
         Ok(std::path::absolute(home)?)
+    }
+
+    /// The key in a file, or the home's.
+    pub(crate) fn key(&self, path: Option<&Path>) -> Result<Keypair, Failure> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => self.directory()?.join("key"),
+        };
+        let failed = |text: String| Failure::new(Code::General, "Key", text);
+        let key = identity::load(&path).map_err(|error| failed(error.to_string()))?;
+        key.ok_or_else(|| failed(format!("there is no key {}; give one with --key", path.display())))
     }
 
     /// The daemon that runs; it is an error if none does.

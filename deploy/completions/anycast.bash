@@ -58,6 +58,9 @@ _anycast() {
             anycast,relays)
                 cmd="anycast__subcmd__relays"
                 ;;
+            anycast,seal)
+                cmd="anycast__subcmd__seal"
+                ;;
             anycast,send)
                 cmd="anycast__subcmd__send"
                 ;;
@@ -75,6 +78,9 @@ _anycast() {
                 ;;
             anycast,trace)
                 cmd="anycast__subcmd__trace"
+                ;;
+            anycast,unseal)
+                cmd="anycast__subcmd__unseal"
                 ;;
             anycast__subcmd__audit,help)
                 cmd="anycast__subcmd__audit__subcmd__help"
@@ -154,6 +160,9 @@ _anycast() {
             anycast__subcmd__help,relays)
                 cmd="anycast__subcmd__help__subcmd__relays"
                 ;;
+            anycast__subcmd__help,seal)
+                cmd="anycast__subcmd__help__subcmd__seal"
+                ;;
             anycast__subcmd__help,send)
                 cmd="anycast__subcmd__help__subcmd__send"
                 ;;
@@ -171,6 +180,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,trace)
                 cmd="anycast__subcmd__help__subcmd__trace"
+                ;;
+            anycast__subcmd__help,unseal)
+                cmd="anycast__subcmd__help__subcmd__unseal"
                 ;;
             anycast__subcmd__help__subcmd__audit,verify)
                 cmd="anycast__subcmd__help__subcmd__audit__subcmd__verify"
@@ -230,7 +242,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential daemon help"
+            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -682,7 +694,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential daemon help"
+            opts="demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -989,6 +1001,20 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__seal)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__send)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1060,6 +1086,20 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__trace)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__unseal)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1389,6 +1429,36 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__seal)
+            opts="-h --for --key --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__send)
             opts="-h --skill --url --stream --timeout --output --meta --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1538,6 +1608,36 @@ _anycast() {
                 return 0
             fi
             case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__unseal)
+            opts="-h --from --key --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

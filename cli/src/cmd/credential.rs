@@ -1,11 +1,6 @@
 //! `anycast credential`: says by a signature what an agent can do, and checks what others say. Without a daemon.
 
-use std::{
-    fs::File,
-    io::Read as _,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use agentanycast_bridge::{config::outbound::Outbound, fetch::Fetcher};
 use agentanycast_identity::{
@@ -20,6 +15,7 @@ use serde_json::json;
 
 use crate::{
     args::{CredentialCommand, IssueArgs, PolicyFile, StatusListArgs, VerifyArgs},
+    content,
     context::Context,
     failure::{Code, Failure},
     output,
@@ -44,7 +40,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 /// Signs a credential and prints it.
 fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
-    let key = key(context, args.key.as_deref())?;
+    let key = context.key(args.key.as_deref())?;
     let status = args.status_list.map(|list| Entry {
         list,
         index: args.status_index.unwrap_or_default() as usize,
@@ -66,7 +62,7 @@ fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
 
 /// Signs the list that says which credentials were taken back, and prints it.
 fn status_list(context: &Context, args: StatusListArgs) -> Result<(), Failure> {
-    let key = key(context, args.key.as_deref())?;
+    let key = context.key(args.key.as_deref())?;
     let mut list = StatusList::new("revocation");
     if let Some(beyond) = args.revoked.into_iter().find(|index| !list.set(*index)) {
         return Err(Failure::usage(format!(
@@ -80,7 +76,7 @@ fn status_list(context: &Context, args: StatusListArgs) -> Result<(), Failure> {
 
 /// Says whether a credential counts. It is an error if it does not.
 async fn verify(context: &Context, args: VerifyArgs) -> Result<(), Failure> {
-    let bytes = read(&args.file)?;
+    let bytes = content::whole(&args.file, MAX_CREDENTIAL as u64)?;
     let credential = Credential::read(&bytes).map_err(failed)?;
     let grant = credential.grant();
     if let Some(wanted) = args.issuer.filter(|wanted| *wanted != grant.issuer) {
@@ -159,16 +155,6 @@ fn subject(given: &str) -> Result<String, Failure> {
         .ok_or_else(|| Failure::usage(format!("{given:?} is no subject; give a DID or a peer id")))
 }
 
-/// The key at a path, or the home's.
-fn key(context: &Context, path: Option<&Path>) -> Result<Keypair, Failure> {
-    let path: PathBuf = match path {
-        Some(path) => path.to_owned(),
-        None => context.directory()?.join("key"),
-    };
-    let key = identity::load(&path).map_err(failed)?;
-    key.ok_or_else(|| failed(format!("there is no key {}; give one with --key", path.display())))
-}
-
 /// What the daemon's settings know of other hosts.
 fn outbound(file: &PolicyFile) -> Result<Outbound, Failure> {
     let mut args = vec!["agentanycastd".into()];
@@ -180,20 +166,6 @@ fn outbound(file: &PolicyFile) -> Result<Outbound, Failure> {
         Ok(_) => Err(Failure::usage("these are no settings of a daemon")),
         Err(error) => Err(Failure::usage(error.to_string())),
     }
-}
-
-/// A file, or standard input for `-`.
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    // One byte more than is read says that it is too long.
-    let most = MAX_CREDENTIAL as u64 + 1;
-    let done = if path == Path::new("-") {
-        std::io::stdin().take(most).read_to_end(&mut bytes)
-    } else {
-        File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes))
-    };
-    done.map_err(|error| failed(format!("{}: {error}", path.display())))?;
-    Ok(bytes)
 }
 
 fn now() -> u64 {

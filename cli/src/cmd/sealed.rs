@@ -1,0 +1,61 @@
+//! `anycast seal` and `anycast unseal`: content for one peer's eyes alone, for ways on which others can read it. Without a
+//! daemon.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use agentanycast_identity::{
+    Keypair, PeerId,
+    sealed::{self, NONCE, OVERHEAD, SealError},
+};
+
+use crate::{
+    args::{SealArgs, UnsealArgs},
+    content,
+    context::Context,
+    failure::{Code, Failure},
+    output,
+    target::PeerTarget,
+};
+
+/// Largest content of a box, in bytes: it is opened whole or not at all, so it is in memory whole.
+const MAX_CONTENT: u64 = 64 << 20;
+
+/// Writes the box to standard output.
+pub(crate) fn seal(context: &Context, args: &SealArgs) -> Result<(), Failure> {
+    let key = context.key(args.key.as_deref())?;
+    let reader = peer(&args.reader)?;
+    if io::stdout().is_terminal() {
+        let text = "a box is bytes, which a terminal cannot show; write it to a file, as with > FILE";
+        return Err(Failure::usage(text));
+    }
+    let content = content::whole(&args.file, MAX_CONTENT)?;
+    let sealed = with_new_nonce(&key, reader, &content)?;
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&sealed)?;
+    Ok(stdout.flush()?)
+}
+
+/// Writes what is in a box to standard output, or nothing.
+pub(crate) fn unseal(context: &Context, args: &UnsealArgs) -> Result<(), Failure> {
+    let key = context.key(args.key.as_deref())?;
+    let writer = peer(&args.writer)?;
+    let sealed = content::whole(&args.file, MAX_CONTENT + OVERHEAD as u64)?;
+    let content = sealed::open(&key, writer, &sealed).map_err(failed)?;
+    Ok(output::bytes(&content)?)
+}
+
+fn with_new_nonce(key: &Keypair, reader: PeerId, content: &[u8]) -> Result<Vec<u8>, Failure> {
+    // 24 random bytes do not come twice.
+    let nonce: [u8; NONCE] = rand::random();
+    sealed::seal(key, reader, nonce, content).map_err(failed)
+}
+
+fn failed(error: SealError) -> Failure {
+    Failure::new(Code::General, "Sealed", error.to_string())
+}
+
+fn peer(text: &str) -> Result<PeerId, Failure> {
+    let target = PeerTarget::parse(text)?;
+    let peer = target.peer.as_str().parse();
+    peer.map_err(|error| Failure::usage(format!("{text:?} is no peer: {error}")))
+}

@@ -1,0 +1,91 @@
+//! `anycast seal` and `unseal`: a box opens for its peer and as from its maker, or nothing of it is told.
+
+use std::{fs, path::Path};
+
+use agentanycast_identity::{PeerId, did_key_of, load_or_create, peer_id};
+use assert_cmd::{Command, assert::Assert};
+
+fn anycast(home: &Path, arguments: &[&str], input: &[u8]) -> Assert {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anycast"));
+    command.env_clear().env("HOME", home).arg("--home").arg(home);
+    command.args(arguments).write_stdin(input).assert()
+}
+
+fn home() -> (tempfile::TempDir, PeerId) {
+    let home = tempfile::tempdir().unwrap();
+    let key = load_or_create(&home.path().join("key")).unwrap();
+    (home, peer_id(&key))
+}
+
+fn written(assert: &Assert) -> Vec<u8> {
+    assert.get_output().stdout.clone()
+}
+
+fn complaint(assert: &Assert) -> String {
+    let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[test]
+fn what_is_sealed_is_opened_by_its_reader_alone() {
+    let [(a, maker), (b, reader), (c, other)] = [home(), home(), home()];
+    let content: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+    let file = a.path().join("report");
+    fs::write(&file, &content).unwrap();
+    let did = did_key_of(reader).unwrap();
+    let sealed = anycast(a.path(), &["seal", "--for", &did, file.to_str().unwrap()], b"").success();
+    let sealed = written(&sealed);
+    assert_eq!(sealed.len(), content.len() + 40);
+
+    let from = |peer: PeerId| peer.to_string();
+    let opened = anycast(b.path(), &["unseal", "--from", &from(maker)], &sealed).success();
+    assert!(written(&opened) == content);
+    // Not for that one; not from that one; changed; cut; no box at all.
+    let mut changed = sealed.clone();
+    changed[60_000] ^= 1;
+    for (home, maker, bytes) in [
+        (&c, maker, &sealed[..]),
+        (&b, other, &sealed),
+        (&b, maker, &changed),
+        (&b, maker, &sealed[..99_999]),
+        (&b, maker, b"in the clear"),
+        (&b, maker, b""),
+    ] {
+        let refused = anycast(home.path(), &["unseal", "--from", &from(maker)], bytes).code(1);
+        assert!(written(&refused).is_empty());
+        assert!(complaint(&refused).contains("the box cannot be opened"));
+    }
+    let again = anycast(a.path(), &["seal", "--for", &did], &content).success();
+    assert!(written(&again) != sealed, "each box has a nonce of its own");
+}
+
+#[test]
+fn a_box_for_the_key_before_a_change_opens_with_that() {
+    let [(a, maker), (b, reader)] = [home(), home()];
+    let sealed = anycast(a.path(), &["seal", "--for", &reader.to_string()], b"late").success();
+    anycast(b.path(), &["key", "rotate"], b"").success();
+    let from = maker.to_string();
+    let sealed = written(&sealed);
+    anycast(b.path(), &["unseal", "--from", &from], &sealed).code(1);
+    let old = b.path().join("key.old");
+    let with_old = ["unseal", "--from", &from, "--key", old.to_str().unwrap()];
+    assert_eq!(written(&anycast(b.path(), &with_old, &sealed).success()), b"late");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let (a, me) = home();
+    let me = me.to_string();
+    let nobody = anycast(a.path(), &["seal", "--for", "bob"], b"x").code(2);
+    assert!(complaint(&nobody).contains("bob"));
+    let nowhere = anycast(a.path(), &["seal", "--for", &me, "/no/such/file"], b"").code(2);
+    assert!(complaint(&nowhere).contains("/no/such/file"));
+    let empty = tempfile::tempdir().unwrap();
+    let keyless = anycast(empty.path(), &["seal", "--for", &me], b"x").code(1);
+    assert!(complaint(&keyless).contains("there is no key"));
+    let big = a.path().join("big");
+    fs::File::create(&big).unwrap().set_len((64 << 20) + 1).unwrap();
+    let too_big = anycast(a.path(), &["seal", "--for", &me, big.to_str().unwrap()], b"").code(2);
+    assert!(complaint(&too_big).contains("more than 67108864 bytes"));
+}
