@@ -192,7 +192,7 @@ pub(crate) enum AuditCommand {
         /// The log; of one that was rotated all its files, oldest first
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The last hash of the log before these files
+        /// A last hash that was shown before: its line has to be there still, or the files go on behind it
         #[arg(long, value_name = "HASH")]
         before: Option<String>,
     },

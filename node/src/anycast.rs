@@ -20,6 +20,7 @@ use std::{
     collections::BTreeMap,
     error::Error as _,
     fmt,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -122,6 +123,8 @@ struct Inner {
     routes: Routes,
     cache: Mutex<Cache>,
     searches: Semaphore,
+    /// Held while a skill is looked up for tasks; a skill has its turn at one of them.
+    looking: [tokio::sync::Mutex<()>; SEARCHES],
     /// Held while it is waited for who is there.
     dialling: tokio::sync::Mutex<()>,
     card: watch::Sender<Edition>,
@@ -178,10 +181,17 @@ struct Edition {
 pub struct Discovered {
     /// Those that have proven who they are first.
     pub agents: Vec<Found>,
-    /// Nobody answered: these were found last, and of them no more is known than that they had the skill.
+    /// No registry answered that knows one: these were found last, and of them no more is known than that they had the skill.
     pub remembered: bool,
     /// The registries that did not answer in time, each with the reason; what only they list is missing.
     pub unanswered: Vec<String>,
+}
+
+impl Discovered {
+    /// Nobody was found, and not everybody has answered.
+    fn is_in_doubt(&self) -> bool {
+        self.agents.is_empty() && !self.unanswered.is_empty()
+    }
 }
 
 /// Why nobody was found.
@@ -254,6 +264,7 @@ pub fn start(
         routes: parts.routes,
         cache: Mutex::new(Cache::new(parts.cache_ttl)),
         searches: Semaphore::new(SEARCHES),
+        looking: Default::default(),
         dialling: tokio::sync::Mutex::default(),
         card: watch::Sender::new(Edition::default()),
         presence: Mutex::new(Presence::default()),
@@ -327,8 +338,11 @@ impl Anycast {
         limit: usize,
     ) -> Result<Discovered, SearchError> {
         let answer = self.ask(skill, tags, limit).await;
-        let Err(SearchError::NoAnswer(failures)) = &answer else {
-            return answer;
+        let failures = match &answer {
+            Err(SearchError::NoAnswer(failures)) => failures.clone(),
+            // Those that did not answer may know the agents that were found last.
+            Ok(found) if found.is_in_doubt() => Failures(found.unanswered.clone()),
+            _ => return answer,
         };
         // What was kept says nothing of tags.
         let known = tags
@@ -339,13 +353,13 @@ impl Anycast {
         tracing::warn!(
             skill,
             %failures,
-            "no registry answered; who was found last is told"
+            "registries did not answer; who was found last is told"
         );
         let known = known.agents.iter().take(limit);
         Ok(Discovered {
             agents: known.map(|candidate| candidate.found(skill)).collect(),
             remembered: true,
-            unanswered: failures.0.clone(),
+            unanswered: failures.0,
         })
     }
 
@@ -362,8 +376,11 @@ impl Anycast {
         } else {
             limit
         };
-        let mut found = self.search(skill, tags, most).await?;
-        if tags.is_empty() {
+        let searched = self.search(skill, tags, most).await;
+        let is_answer = searched.as_ref().is_ok_and(|found| !found.is_in_doubt());
+        lock(&self.inner.cache).answered(self.inner.routes.start.elapsed(), is_answer);
+        let mut found = searched?;
+        if tags.is_empty() && is_answer {
             let kept = Arc::new(
                 found
                     .agents
@@ -390,13 +407,16 @@ impl Anycast {
     pub async fn candidates(&self, skill: &str) -> Result<Vec<PeerId>, SearchError> {
         let inner = &self.inner;
         let now = || inner.routes.start.elapsed();
-        let believed = lock(&inner.cache).believed(now(), skill);
-        // An answer of whom everybody is left out may be out of date.
-        let kept = if let Some(kept) = believed.filter(|kept| self.somebody_is_open(kept)) {
+        let kept = if let Some(kept) = self.known(skill) {
             inner.resolved.cached.fetch_add(1, Relaxed);
             kept
         } else {
-            let answer = self.look_again(skill).await;
+            // One task asks, and those behind it go by its answer.
+            let _turn = inner.looking[turn_of(skill)].lock().await;
+            let answer = match self.known(skill) {
+                Some(kept) => Ok(kept),
+                None => self.look_again(skill).await,
+            };
             inner.resolved.count(&answer);
             answer?
         };
@@ -470,6 +490,7 @@ impl Anycast {
         let answer = self.ask(skill, &BTreeMap::new(), USUAL_FOUND).await;
         let kept = match &answer {
             Err(SearchError::NoAnswer(_)) => lock(&inner.cache).stale(skill),
+            Ok(found) if found.is_in_doubt() => lock(&inner.cache).stale(skill),
             _ => lock(&inner.cache).believed(inner.routes.start.elapsed(), skill),
         };
         match (kept, answer) {
@@ -481,8 +502,20 @@ impl Anycast {
                 round: 0,
                 is_new: true,
             }),
+            (None, Ok(found)) if found.is_in_doubt() => {
+                Err(SearchError::NoAnswer(Failures(found.unanswered)))
+            }
             (None, Ok(_)) => Err(SearchError::Nobody(skill.to_owned())),
         }
+    }
+
+    /// What a task goes by without asking anybody.
+    fn known(&self, skill: &str) -> Option<Kept> {
+        let now = self.inner.routes.start.elapsed();
+        let believed = lock(&self.inner.cache).believed(now, skill);
+        // An answer of whom everybody is left out may be out of date.
+        let believed = believed.filter(|kept| self.somebody_is_open(kept));
+        believed.or_else(|| lock(&self.inner.cache).stale_while_away(now, skill))
     }
 
     fn somebody_is_open(&self, kept: &Kept) -> bool {
@@ -513,9 +546,15 @@ impl Anycast {
         let Gathered {
             mut answers,
             in_dht,
-            failures,
+            mut failures,
         } = gather(questions, self.ask_dht(skill, limit)).await;
-        if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() && !inner.guessed {
+        // Nobody has asked for those that are guessed to be there, until they have shown it.
+        let is_guess = |failure: &str| {
+            let mut guesses = inner.registries.iter().filter(|registry| !registry.is_there());
+            inner.guessed && guesses.any(|registry| failure.starts_with(&format!("{}: ", registry.address())))
+        };
+        failures.retain(|failure| !is_guess(failure));
+        if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() {
             return Err(SearchError::NoAnswer(Failures(failures)));
         }
         for failure in &failures {
@@ -529,8 +568,7 @@ impl Anycast {
         Ok(Discovered {
             agents: found::merged(answers, limit),
             remembered: false,
-            // Nobody has asked for those that are guessed to be there.
-            unanswered: if inner.guessed { Vec::new() } else { failures },
+            unanswered: failures,
         })
     }
 
@@ -547,6 +585,13 @@ impl Anycast {
             }
         }
     }
+}
+
+/// Which of the turns a skill waits for.
+fn turn_of(skill: &str) -> usize {
+    let mut hasher = DefaultHasher::new();
+    skill.hash(&mut hasher);
+    (hasher.finish() % SEARCHES as u64) as usize
 }
 
 /// Dials all of these at once; until one is there and others had a moment, or for [`DIALLED_WITHIN`].

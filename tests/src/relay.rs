@@ -311,6 +311,11 @@ impl Relay {
         Pid::from_raw(id as i32).expect("a process id is not 0")
     }
 
+    /// Stops it from doing anything (SIGSTOP), while its connections stay.
+    pub fn freeze(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("the relay runs");
+    }
+
     /// Ends it with SIGKILL.
     pub async fn kill(&mut self) {
         self.child.start_kill().expect("the relay ran");

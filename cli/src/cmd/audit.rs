@@ -13,16 +13,23 @@ use crate::{
 };
 
 pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failure> {
-    let AuditCommand::Verify { files, before } = command;
-    let mut before = before;
+    let AuditCommand::Verify { files, before: kept } = command;
+    let mut before = None;
     let mut whole = Verified::default();
     for path in &files {
-        let read = one(path, before.as_deref())?;
+        let read = one(path, before.as_deref(), kept.as_deref())?;
         whole.lines += read.lines;
         whole.chained += read.chained;
         whole.first_prev = whole.first_prev.or(read.first_prev);
         whole.last = read.last.or(whole.last);
-        before.clone_from(&whole.last);
+        whole.has_kept |= read.has_kept;
+        before = (whole.chained > 0).then(|| whole.last.clone()).flatten();
+    }
+    if let Some(kept) = kept.filter(|_| !whole.has_kept) {
+        let text = format!(
+            "no line has the hash {kept}, nor goes on behind it: the log was cut off or emptied, or it is another one"
+        );
+        return Err(Failure::new(Code::General, "Audit", text));
     }
     if context.json {
         return Ok(output::json(&json!({
@@ -48,9 +55,9 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
     ])?)
 }
 
-fn one(path: &PathBuf, before: Option<&str>) -> Result<Verified, Failure> {
+fn one(path: &PathBuf, before: Option<&str>, kept: Option<&str>) -> Result<Verified, Failure> {
     let shown = path.display();
     let failed = |why: String| Failure::new(Code::General, "Audit", format!("{shown}: {why}"));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    verify(BufReader::new(file), before).map_err(|broken| failed(broken.to_string()))
+    verify(BufReader::new(file), before, kept).map_err(|broken| failed(broken.to_string()))
 }

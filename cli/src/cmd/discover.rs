@@ -46,7 +46,7 @@ fn caution(answer: &Discovered) -> Option<String> {
     let who = output::flat(&answer.unanswered.join("; "));
     if answer.remembered {
         Some(format!(
-            "anycast: no registry answered, so these are the agents found last, which may be gone: {who}"
+            "anycast: these agents were found before and may be gone; registries that did not answer: {who}"
         ))
     } else if who.is_empty() {
         None

@@ -95,6 +95,8 @@ impl Entry {
 /// The bits of an issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusList {
+    /// Where it is, if it says so.
+    url: Option<String>,
     purpose: String,
     bits: Vec<u8>,
 }
@@ -103,6 +105,7 @@ impl StatusList {
     /// With no bit set; `purpose` as in [`Entry`].
     pub fn new(purpose: &str) -> Self {
         Self {
+            url: None,
             purpose: purpose.to_owned(),
             bits: vec![0; *BITS.start() / 8],
         }
@@ -185,6 +188,7 @@ impl StatusList {
         let packed = packed.and_then(|list| URL_SAFE_NO_PAD.decode(list).ok());
         let bits = unpacked(&packed.ok_or(not("its bits are not in base64url"))?);
         Ok(Self {
+            url: text(&document, "id").map(str::to_owned),
             purpose: text(subject, "statusPurpose").unwrap_or_default().to_owned(),
             bits: bits.ok_or(not("its bits cannot be unpacked, or are too few or too many"))?,
         })
@@ -195,6 +199,12 @@ impl StatusList {
     /// # Errors
     /// [`StatusError::TakenBack`], or [`StatusError::NotOne`] when the list does not say.
     pub fn check(&self, entry: &Entry) -> Result<(), StatusError> {
+        // Or whoever serves it could show another one of the same issuer.
+        if self.url.as_ref().is_some_and(|url| *url != entry.list) {
+            return Err(StatusError::NotOne(
+                "it is not the list that the credential names",
+            ));
+        }
         if self.purpose != entry.purpose {
             return Err(StatusError::NotOne("it says something else of credentials"));
         }

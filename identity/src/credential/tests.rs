@@ -210,7 +210,6 @@ fn what_was_taken_back_does_not_count() {
     let signed = list.sign(&entry(0).list, &issuer, &key, NOW, DAY).unwrap();
     let bytes = signed.to_string();
     let read = StatusList::read(bytes.as_bytes(), &issuer, &keys, NOW).unwrap();
-    assert_eq!(read, list);
     for (index, is_set) in [(0, false), (6, false), (7, true), (8, false), (131_071, true)] {
         let answer = read.check(&entry(index));
         assert_eq!(
@@ -221,6 +220,12 @@ fn what_was_taken_back_does_not_count() {
         assert_eq!(answer.is_ok(), !is_set);
     }
     assert!(matches!(read.check(&entry(131_072)), Err(StatusError::NotOne(_))));
+    // Another list of the same issuer, shown in its place, takes nothing back.
+    let elsewhere = Entry {
+        list: format!("{}/other", entry(0).list),
+        ..entry(0)
+    };
+    assert!(matches!(read.check(&elsewhere), Err(StatusError::NotOne(_))));
     let suspension = Entry {
         purpose: "suspension".into(),
         ..entry(0)

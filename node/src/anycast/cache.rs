@@ -1,7 +1,7 @@
 //! Answers to "who has this skill" that are believed for a while.
 //!
 //! PURE. The rules: an empty answer is not kept, so that the first agent is found as soon as it is there; one whose
-//! time is over is still good for when nobody can be asked.
+//! time is over is still good for when nobody can be asked. Whether somebody can is tried now and then, not by each task.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -12,10 +12,20 @@ use super::found::Candidate;
 /// Skills whose answers are kept, each of 100 agents with 4 KiB of addresses at most: 100 MiB.
 const MOST: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
+/// How long tasks go by old answers after nobody could be asked, at first and at most: it doubles each time.
+const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
+
 /// See the module's text.
 pub(super) struct Cache {
     ttl: Duration,
     answers: LruCache<String, Answer>,
+    away: Option<Away>,
+}
+
+/// Nobody could be asked.
+struct Away {
+    until: Duration,
+    pause: Duration,
 }
 
 struct Answer {
@@ -41,7 +51,23 @@ impl Cache {
         Self {
             ttl,
             answers: LruCache::new(MOST),
+            away: None,
         }
+    }
+
+    /// Registries were asked; whether what they said can be gone by.
+    pub(super) fn answered(&mut self, now: Duration, is_answer: bool) {
+        self.away = match &self.away {
+            _ if is_answer => None,
+            None => Some(*AWAY.start()),
+            // Others asked at the same time.
+            Some(away) if now < away.until => return,
+            Some(away) => Some((away.pause * 2).min(*AWAY.end())),
+        }
+        .map(|pause| Away {
+            until: now + pause,
+            pause,
+        });
     }
 
     /// Keeps an answer.
@@ -71,6 +97,12 @@ impl Cache {
     /// The last answer, however old.
     pub(super) fn stale(&mut self, skill: &str) -> Option<Kept> {
         self.last(skill, |_| true)
+    }
+
+    /// The last answer, while it is known that nobody can be asked.
+    pub(super) fn stale_while_away(&mut self, now: Duration, skill: &str) -> Option<Kept> {
+        let is_away = self.away.as_ref().is_some_and(|away| now < away.until);
+        is_away.then(|| self.stale(skill)).flatten()
     }
 
     fn last(&mut self, skill: &str, is_good: impl FnOnce(Duration) -> bool) -> Option<Kept> {
@@ -111,6 +143,30 @@ mod tests {
         assert!(cache.believed(at(30), "echo").is_none());
         assert_eq!(cache.stale("echo").unwrap().round, 1);
         assert!(cache.believed(at(0), "other").is_none() && cache.stale("other").is_none());
+    }
+
+    #[test]
+    fn while_nobody_can_be_asked_old_answers_count_for_ever_longer() {
+        let mut cache = Cache::new(Duration::ZERO);
+        let at = Duration::from_millis;
+        cache.keep(at(0), "echo", agents(2));
+        let counts = |cache: &mut Cache, ms| cache.stale_while_away(at(ms), "echo").is_some();
+        assert!(!counts(&mut cache, 0));
+        cache.answered(at(0), false);
+        cache.answered(at(500), false);
+        assert!(counts(&mut cache, 999) && !counts(&mut cache, 1000));
+        cache.answered(at(1000), false);
+        assert!(counts(&mut cache, 2999) && !counts(&mut cache, 3000));
+        let mut now = 3000;
+        for _ in 0..10 {
+            cache.answered(at(now), false);
+            now += 30_000;
+        }
+        cache.answered(at(now), false);
+        assert!(counts(&mut cache, now + 29_999) && !counts(&mut cache, now + 30_000));
+        assert!(cache.stale_while_away(at(now), "other").is_none());
+        cache.answered(at(now), true);
+        assert!(!counts(&mut cache, now));
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(super) struct Registry {
     client: RegistryServiceClient<Channel>,
     /// It did not answer the last time.
     is_late: AtomicBool,
+    /// It answered once: it is no guess any more.
+    is_there: AtomicBool,
     key: Keypair,
     me: PeerId,
     /// Its peer id, once it has said so.
@@ -146,6 +148,7 @@ impl Registry {
             channel,
             client,
             is_late: AtomicBool::new(false),
+            is_there: AtomicBool::new(false),
             me: agentanycast_identity::peer_id(&key),
             key,
             relay: Mutex::new(None),
@@ -156,6 +159,11 @@ impl Registry {
     /// As configured.
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether it has ever answered.
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there.load(Ordering::Relaxed)
     }
 
     /// Its peer id, if it has said so.
@@ -267,6 +275,7 @@ impl Registry {
         match answered {
             Err(_) => Err(late()),
             Ok(Ok(response)) => {
+                self.is_there.store(true, Ordering::Relaxed);
                 self.note_relay(response.metadata());
                 Ok(response.into_inner())
             }

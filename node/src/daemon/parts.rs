@@ -222,12 +222,11 @@ pub(super) fn anycast_parts(
     }
     let guessed = registries.is_empty();
     if guessed {
-        registries = config
-            .bootstrap_peers
-            .iter()
-            .filter_map(registry_beside)
-            .collect();
-        registries.dedup();
+        for address in config.bootstrap_peers.iter().filter_map(registry_beside) {
+            if !registries.contains(&address) {
+                registries.push(address);
+            }
+        }
     }
     anycast::Parts {
         key,

@@ -313,6 +313,14 @@ impl Reservations {
         all.sort_by_key(|(_, relay)| (!matches!(relay.phase, Phase::Held(_)), relay.rank));
         let known = all.into_iter().map(|(id, relay)| {
             let mut snapshot = relay.snapshot(*id, now, wall);
+            if matches!(relay.phase, Phase::Waiting { until } if until <= now)
+                && relay.offering
+                && self.room() == 0
+            {
+                // Its time has come, and nobody needs it.
+                snapshot.state = ReservationState::Spare;
+                snapshot.next_try = None;
+            }
             if let Some(why) = self.missing.get(&Target::Peer(*id)) {
                 snapshot.last_error = Some(why.clone());
             }

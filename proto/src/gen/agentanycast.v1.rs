@@ -2218,7 +2218,7 @@ pub struct DiscoverRequest {
 pub struct DiscoverResponse {
     #[prost(message, repeated, tag = "1")]
     pub agents: ::prost::alloc::vec::Vec<DiscoveredAgent>,
-    /// Additive: no registry answered; these are the agents that were found last, as far as that is known.
+    /// Additive: no registry answered that knows one; these are the agents that were found last.
     #[prost(bool, tag = "100")]
     pub remembered: bool,
     /// Additive: the registries that were asked and did not answer in time, each "ADDRESS: REASON". What only they

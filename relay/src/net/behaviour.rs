@@ -76,6 +76,8 @@ pub(super) fn swarm(
     let identify = identify::Config::new(PROTOCOL_VERSION.to_owned(), config.keypair.public())
         .with_agent_version(format!("agentanycast-relay/{}", env!("CARGO_PKG_VERSION")))
         .with_push_listen_addr_updates(true)
+        // Only what is announced: `tell` has it among the external addresses.
+        .with_hide_listen_addrs(true)
         .with_cache_size(0);
     let door = door::Limits {
         pending: config.pending_per_ip,

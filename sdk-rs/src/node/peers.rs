@@ -79,7 +79,7 @@ pub struct Peer {
 pub struct Discovered {
     /// Those that have proven who they are first.
     pub agents: Vec<DiscoveredAgent>,
-    /// No registry answered: these agents were found before, and may be gone; no more is known of them than where they run.
+    /// No registry answered that knows one: these agents were found before, and may be gone; no more is known of them than where they run.
     pub remembered: bool,
     /// Registries that did not answer in time, each with its address and the reason; agents that only they list are missing.
     pub unanswered: Vec<String>,

@@ -31,7 +31,7 @@ pub(crate) fn daemon(relays: &[&Relay]) -> Builder {
     Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", registries.join(","))
 }
 
-fn card(name: &str, skill: &str) -> AgentCard {
+pub(crate) fn card(name: &str, skill: &str) -> AgentCard {
     AgentCard::new(name, "an agent of a test")
         .with_skill(Skill::new(skill, "what it does").with_tag("lang", "de"))
 }

@@ -1,13 +1,19 @@
 //! What `anycast discover` says when registries are away: whom it has found before, or which were asked and what became of
 //! each.
 
+use std::time::Duration;
+
+use agentanycast::{ErrorKind, Node, Target};
 use agentanycast_tests::{
     Daemon, Relay,
+    agent::Agent,
     command::{Said, anycast},
+    daemon::Builder,
+    eventually, within,
 };
 use tokio::net::TcpListener;
 
-use crate::anycast::{daemon, echo_agent};
+use crate::anycast::{card, daemon, echo_agent};
 
 /// Runs the command beside the runtime.
 async fn discover(daemon: &Daemon, args: &[&str]) -> Said {
@@ -70,7 +76,7 @@ async fn who_was_found_last_is_told() {
         "{}",
         kept.said
     );
-    let caution = "no registry answered, so these are the agents found last";
+    let caution = "these agents were found before and may be gone; registries that did not answer: ";
     assert!(
         kept.said.contains(caution) && kept.said.contains(&relay.registry.to_string()),
         "{}",
@@ -107,6 +113,103 @@ async fn an_answer_of_some_registries_names_the_others() {
             said.said
         );
     }
+}
+
+/// A sender that believes answers for a second only.
+fn forgetful(relays: &[&Relay]) -> Builder {
+    daemon(relays).config("[anycast]\ncache_ttl = '1s'\n")
+}
+
+async fn works(node: &Node) {
+    let handle = node.send_task(Target::skill("dig"), "?").await.unwrap();
+    within("the task ends", handle.wait()).await.unwrap();
+}
+
+/// Nobody has named the registry of a bootstrap peer, but it has shown that it is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_beside_a_bootstrap_peer_is_missed_when_it_is_away() {
+    // Nobody else has port 50052 there.
+    let mut relay = Relay::builder()
+        .listen("/ip4/127.0.83.1/tcp/0")
+        .registry("127.0.83.1:50052".parse().unwrap())
+        .start()
+        .await;
+    let beside = || Daemon::builder().bootstrap(&relay.addresses[0]);
+    let worker = beside().start().await;
+    let serving = worker.node().await;
+    serving.set_card(card("worker", "dig")).await.unwrap();
+    let _agent = Agent::echo(&serving);
+    let asker = beside().config("[anycast]\ncache_ttl = '1s'\n").start().await;
+    let node = asker.node().await;
+    eventually("the worker is found", || async {
+        let found = node.discover("dig", &[].into(), 0).await.ok()?;
+        (!found.agents.is_empty()).then_some(())
+    })
+    .await;
+    works(&node).await;
+    relay.kill().await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let said = discover(&asker, &["dig"]).await;
+    let caution =
+        "these agents were found before and may be gone; registries that did not answer: 127.0.83.1:50052: ";
+    assert!(
+        said.status.success() && said.said.contains(caution),
+        "{}",
+        said.said
+    );
+    works(&node).await;
+    let said = discover(&asker, &["fill"]).await;
+    assert_eq!(said.status.code(), Some(6), "{}", said.said);
+}
+
+/// That it knows nobody does not mean that the one that is away knew nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_registry_makes_nobody_forget_what_another_said() {
+    let (empty, mut relay) = (Relay::builder().start().await, Relay::builder().start().await);
+    let _worker = echo_agent(&[&relay], "worker", "dig").await;
+    let asker = forgetful(&[&empty, &relay]).start().await;
+    let node = asker.node().await;
+    works(&node).await;
+    relay.kill().await;
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        works(&node).await;
+        assert!(node.discover("dig", &[].into(), 0).await.unwrap().remembered);
+    }
+    let unknown = node.send_task(Target::skill("fill"), "?").await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::DiscoveryUnavailable, "{unknown}");
+    // Who has never found anybody is told whose answer is missing.
+    let other = forgetful(&[&empty, &relay]).start().await;
+    let unknown = other
+        .node()
+        .await
+        .send_task(Target::skill("dig"), "?")
+        .await
+        .unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::DiscoveryUnavailable, "{unknown}");
+    assert!(
+        unknown.to_string().contains(&relay.registry.to_string()),
+        "{unknown}"
+    );
+}
+
+/// It is given 3 s to answer now and then, not by each task.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_says_nothing_does_not_hold_up_each_task() {
+    let relay = Relay::builder().start().await;
+    let _worker = echo_agent(&[&relay], "worker", "dig").await;
+    let asker = forgetful(&[&relay]).start().await;
+    let node = asker.node().await;
+    works(&node).await;
+    relay.freeze();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    // One after the other would take 96 s, if each waited.
+    let all = async {
+        for _ in 0..32 {
+            works(&node).await;
+        }
+    };
+    within("32 tasks end", all).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

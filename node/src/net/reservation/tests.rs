@@ -92,6 +92,10 @@ fn two_are_kept_and_a_spare_one_takes_over() {
     assert_eq!(states(&places, now), [Waiting, Held, Asking]);
     // When the first comes back, there is no room for it.
     assert_eq!(places.next_at(now), None);
+    assert_eq!(
+        states(&places, now + Duration::from_hours(1)),
+        [Spare, Held, Asking]
+    );
 }
 
 #[test]

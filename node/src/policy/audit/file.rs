@@ -113,6 +113,13 @@ impl LogFile {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
+        if !end[whole..].is_empty() && !is_begun_line(&end[whole..]) || !is_line(&end[..whole]) {
+            let text = format!(
+                "{} is no audit log: its last line is none; give another path",
+                self.path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         if whole < end.len() {
             let bytes = end.len() - whole;
             tracing::warn!(path = %self.path.display(), bytes, "the last line of the audit log was cut off; it is removed");
@@ -127,6 +134,27 @@ impl LogFile {
             lines[from..].to_vec()
         }))
     }
+}
+
+/// How every line begins; see `line.rs`.
+const BEGIN: &[u8] = b"{\"time\":\"";
+
+/// Whether this may be a line that was not written to its end.
+fn is_begun_line(begun: &[u8]) -> bool {
+    let known = BEGIN.len().min(begun.len());
+    begun[..known] == BEGIN[..known]
+}
+
+/// Whether the last of these whole lines, if there is one, is a line of an audit log.
+fn is_line(lines: &[u8]) -> bool {
+    let Some(lines) = lines.strip_suffix(b"\n") else {
+        return lines.is_empty();
+    };
+    let from = lines
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
+    lines[from..].starts_with(BEGIN)
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -45,7 +45,7 @@ fn entry(task: &str) -> Entry {
 /// The tasks in a log that is whole.
 fn tasks(path: &Path) -> Vec<String> {
     let text = fs::read(path).unwrap();
-    verify(&*text, None).unwrap();
+    verify(&*text, None, None).unwrap();
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines
         .map(|line| {
@@ -101,6 +101,24 @@ fn a_log_that_others_could_read_is_closed_to_them_and_a_cut_line_is_removed() {
 }
 
 #[test]
+fn a_file_that_is_no_log_is_left_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("key");
+    for bytes in [
+        &b"\x08\x01\x12\x40 a key"[..],
+        b"a list\nof names",
+        b"a list\nof names\n",
+        b"{}\n",
+        b"{\"a\":1}",
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let refused = Audit::start(&settings(&path)).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("is no audit log"), "{refused}");
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+}
+
+#[test]
 fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
     let home = tempfile::tempdir().unwrap();
     let (path, old) = (home.path().join("audit.jsonl"), home.path().join("audit.jsonl.1"));
@@ -116,8 +134,8 @@ fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
         (tasks(&old), tasks(&path)),
         (vec!["one".to_owned()], vec!["two".to_owned()])
     );
-    let first = verify(&*fs::read(&old).unwrap(), None).unwrap();
-    let second = verify(&*fs::read(&path).unwrap(), first.last.as_deref()).unwrap();
+    let first = verify(&*fs::read(&old).unwrap(), None, None).unwrap();
+    let second = verify(&*fs::read(&path).unwrap(), first.last.as_deref(), None).unwrap();
     assert_eq!(second.first_prev, first.last);
 }
 

@@ -21,6 +21,8 @@ pub struct Verified {
     pub first_prev: Option<String>,
     /// The hash of the last line, which the next one will have.
     pub last: Option<String>,
+    /// Whether the hash that was kept elsewhere is that of a line, or of the one before the first.
+    pub has_kept: bool,
 }
 
 /// Why a log is not whole.
@@ -64,12 +66,12 @@ pub enum Broken {
     },
 }
 
-/// Reads a log from its beginning to its end. `before` is the hash of the last line of the log before it, if that is
-/// known.
+/// Reads a log from its beginning to its end. `before` is the hash of the last line of the chained log before it, if there
+/// is one; `kept` a hash that was shown for a line earlier.
 ///
 /// # Errors
 /// At the first line that is not as it should be.
-pub fn verify(mut log: impl BufRead, before: Option<&str>) -> Result<Verified, Broken> {
+pub fn verify(mut log: impl BufRead, before: Option<&str>, kept: Option<&str>) -> Result<Verified, Broken> {
     let mut verified = Verified::default();
     let mut last: Option<Hash> = None;
     let mut line = Vec::new();
@@ -104,14 +106,19 @@ pub fn verify(mut log: impl BufRead, before: Option<&str>) -> Result<Verified, B
                     });
                 }
                 if number == 1 {
+                    verified.has_kept |= kept == Some(&*found);
                     verified.first_prev = Some(found);
                 }
                 verified.chained += 1;
             }
-            None if verified.chained > 0 => return Err(Broken::Unchained { line: number }),
+            None if verified.chained > 0 || number == 1 && before.is_some() => {
+                return Err(Broken::Unchained { line: number });
+            }
             None => {}
         }
-        last = Some(hash(entry));
+        let own = hash(entry);
+        verified.has_kept |= kept.is_some_and(|kept| kept == hex(&own));
+        last = Some(own);
         verified.lines = number;
     }
 }
@@ -183,7 +190,7 @@ mod tests {
         chain.write(&entry(0, "a"), &mut lines);
         chain.write_lost(0, 7, &mut lines);
         chain.write(&entry(0, "b"), &mut lines);
-        let verified = verify(&*lines, None).unwrap();
+        let verified = verify(&*lines, None, None).unwrap();
         assert_eq!((verified.lines, verified.chained), (3, 3));
         assert!(
             String::from_utf8(lines)
@@ -197,14 +204,40 @@ mod tests {
         let (mut chain, mut one, mut two) = (Chain(Some([0; 32])), Vec::new(), Vec::new());
         chain.write(&entry(0, "a"), &mut one);
         chain.write(&entry(0, "b"), &mut two);
-        let first = verify(&*one, None).unwrap();
+        let first = verify(&*one, None, None).unwrap();
         assert_eq!(first.first_prev.unwrap(), "0".repeat(64));
-        let second = verify(&*two, first.last.as_deref()).unwrap();
+        let second = verify(&*two, first.last.as_deref(), None).unwrap();
         assert_eq!(second.first_prev, first.last);
         assert!(matches!(
-            verify(&*two, Some("00")),
+            verify(&*two, Some("00"), None),
             Err(Broken::Chain { line: 1, .. })
         ));
+        let plain = b"{\"decision\":\"allow\"}\n";
+        assert!(matches!(
+            verify(&plain[..], first.last.as_deref(), None),
+            Err(Broken::Unchained { line: 1 })
+        ));
+    }
+
+    /// Whoever kept the hash of a line finds it in the log for ever, unless that line is gone.
+    #[test]
+    fn a_log_that_was_cut_off_at_its_end_lacks_the_hash_that_was_kept() {
+        let tasks = ["a", "b", "c", "d"].map(str::to_owned);
+        let (whole, cut) = (log(&tasks), log(&tasks[..2]));
+        let kept = verify(&*log(&tasks[..3]), None, None).unwrap().last;
+        let has_kept = |log: &[u8]| verify(log, None, kept.as_deref()).unwrap().has_kept;
+        assert!(has_kept(&whole), "it has grown since");
+        assert!(has_kept(&log(&tasks[..3])));
+        assert!(!has_kept(&cut) && !has_kept(b""));
+        // Rotated: the rest goes on behind the line.
+        let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+        assert!(has_kept(lines[3]));
+        let text = String::from_utf8(whole.clone()).unwrap();
+        let stripped: String = text
+            .lines()
+            .map(|line| format!("{}}}\n", line.split_once(",\"prev\"").unwrap().0))
+            .collect();
+        assert!(!has_kept(stripped.as_bytes()), "{stripped}");
     }
 
     #[test]
@@ -214,27 +247,29 @@ mod tests {
             ("{}\n", 1),
             ("{\"decision\":\"allow\",\"prev\":1}\n", 1),
         ] {
-            assert!(matches!(verify(text.as_bytes(), None), Err(Broken::NoEntry { line, .. }) if line == at));
+            assert!(
+                matches!(verify(text.as_bytes(), None, None), Err(Broken::NoEntry { line, .. }) if line == at)
+            );
         }
         let mut cut = log(&["a".to_owned(), "b".to_owned()]);
         cut.pop();
         assert!(matches!(
-            verify(&*cut, None),
+            verify(&*cut, None, None),
             Err(Broken::NoEntry { line: 2, .. })
         ));
         let endless = vec![b'x'; 3 << 20];
         assert!(matches!(
-            verify(&*endless, None),
+            verify(&*endless, None, None),
             Err(Broken::NoEntry { line: 1, .. })
         ));
         let plain = "{\"decision\":\"allow\"}\n";
-        assert_eq!(verify(plain.as_bytes(), None).unwrap().chained, 0);
+        assert_eq!(verify(plain.as_bytes(), None, None).unwrap().chained, 0);
         let mixed = [log(&["a".to_owned()]), plain.as_bytes().to_vec()].concat();
         assert!(matches!(
-            verify(&*mixed, None),
+            verify(&*mixed, None, None),
             Err(Broken::Unchained { line: 2 })
         ));
-        assert_eq!(verify(&b""[..], None).unwrap(), Verified::default());
+        assert_eq!(verify(&b""[..], None, None).unwrap(), Verified::default());
     }
 
     proptest! {
@@ -248,7 +283,7 @@ mod tests {
             how in 0..4_u8,
         ) {
             let whole = log(&tasks);
-            prop_assert_eq!(verify(&*whole, None).unwrap().lines, tasks.len() as u64);
+            prop_assert_eq!(verify(&*whole, None, None).unwrap().lines, tasks.len() as u64);
             let mut lines: Vec<Vec<u8>> = whole.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
             // Any but the last.
             let at = line.index(lines.len() - 1);
@@ -266,7 +301,7 @@ mod tests {
                 }
                 _ => lines.swap(at, at + 1),
             }
-            prop_assert!(verify(&*lines.concat(), Some(&"0".repeat(64))).is_err());
+            prop_assert!(verify(&*lines.concat(), Some(&"0".repeat(64)), None).is_err());
         }
     }
 }
