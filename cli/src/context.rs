@@ -1,6 +1,7 @@
 //! What all commands share: the home, the daemon's address, the way to reach or start a daemon.
 
 use std::{
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -86,6 +87,9 @@ impl Context {
     }
 
     fn nobody_there(&self) -> String {
+        if let Some(why) = self.of_another_user() {
+            return why;
+        }
         if let Some(address) = &self.daemon {
             return format!("no daemon is running at {address}");
         }
@@ -96,6 +100,26 @@ impl Context {
             String::new()
         };
         format!("no daemon is running at {home}; start one with `anycast {option}daemon`")
+    }
+
+    /// Why a daemon that may be running does not answer this user: it takes calls of its own alone.
+    fn of_another_user(&self) -> Option<String> {
+        let socket = match &self.daemon {
+            Some(address) => PathBuf::from(address.strip_prefix("unix://")?),
+            None => self.directory().ok()?.join("daemon.sock"),
+        };
+        let shown = socket.display();
+        match std::fs::metadata(&socket) {
+            Ok(about) if about.uid() != rustix::process::geteuid().as_raw() => Some(format!(
+                "the daemon at {shown} answers its own user alone, who has the number {uid}; run this as that user, as with \
+                 `sudo -u '#{uid}'`",
+                uid = about.uid()
+            )),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Some(format!(
+                "this user may not look for a daemon at {shown}; run this as the user whose daemon it is"
+            )),
+            _ => None,
+        }
     }
 
     /// The daemon that runs, or one that is started for as long as the node is kept.

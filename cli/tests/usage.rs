@@ -93,3 +93,24 @@ fn demo_pair_shows_a_task_answered() {
         assert!(text.contains(word), "{word:?} is missing in:\n{text}");
     }
 }
+
+/// As whoever types a command as root beside a daemon that has a user of its own.
+#[test]
+fn a_daemon_of_another_user_is_said_to_be_one() {
+    use std::os::unix::{fs::chown, net::UnixListener};
+    let home = tempfile::tempdir().unwrap();
+    let socket = home.path().join("daemon.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    if chown(&socket, Some(65_534), None).is_err() {
+        println!("NOT CHECKED: only root can give a socket to another user");
+        return;
+    }
+    let address = format!("unix://{}", socket.display());
+    for args in [
+        ["--daemon", &address, "status"],
+        ["--home", home.path().to_str().unwrap(), "status"],
+    ] {
+        let said = stderr(&anycast(&args).code(3));
+        assert!(said.contains("sudo -u '#65534'"), "{said}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentanycast_tests::{Relay, eventually, process};
+use agentanycast_tests::{Daemon, Relay, eventually, process};
 use rustix::process::{Signal, kill_process};
 use tokio::net::TcpListener;
 
@@ -102,4 +102,36 @@ async fn a_hangup_is_said_and_not_the_end() {
     }
     assert_eq!(relay.health().await["status"], "healthy");
     relay.stop().await;
+}
+
+/// It listens on QUIC too, and says so to nobody: behind a port mapping such addresses lead nowhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_are_told_nothing_but_what_is_announced() {
+    let announced = "/ip4/127.0.83.2/tcp/4001";
+    let mut relay = Relay::builder()
+        .listen(announced)
+        .args([format!("--announce={announced}")])
+        .start()
+        .await;
+    assert!(relay.addresses.iter().any(|address| address.contains("/quic-v1")));
+    let daemon = Daemon::builder()
+        .bootstrap(format!("{announced}/p2p/{}", relay.id()))
+        .start()
+        .await;
+    let node = daemon.node().await;
+    let connected = || async {
+        let peers = node.peers().await.ok()?;
+        peers.into_iter().next().map(|peer| peer.addresses)
+    };
+    // A node that knew of others would come back by one of those.
+    for _ in 0..3 {
+        let at = eventually("the daemon is at the relay", connected).await;
+        assert_eq!(at, [announced]);
+        relay.kill().await;
+        eventually("the daemon has noticed", || async {
+            connected().await.is_none().then_some(())
+        })
+        .await;
+        relay.restart().await;
+    }
 }

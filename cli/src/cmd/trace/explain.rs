@@ -58,6 +58,13 @@ fn denied_here(trace: &Trace) -> Answer {
             format!("{source} had reached a limit of this node ({rule}), so it was refused"),
             Some("send it later, or raise the limit in [policy.rate_limit]"),
         ),
+        _ if rule == "audit log" => answer(
+            "denied",
+            "its decision could not be written into the audit log, and without that nothing new is taken",
+            Some(
+                "make room on the disk of [policy] audit_log_path; /health of the daemon says what is wrong",
+            ),
+        ),
         _ => {
             let check = format!(
                 "if it should be allowed, change the rules; `anycast policy check --source {source} --skill '{skill}'` says what they do"
@@ -84,7 +91,10 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
         TaskStatus::Rejected => answer(
             "refused",
             format!("{whom} refused it: {reason}"),
-            Some("what refuses it is there: the same command on that node names the rule or the limit"),
+            Some(
+                "what refuses it is there: the same command on that node names the rule or the limit, if it keeps an audit log; \
+                 its daemon's log does in any case",
+            ),
         ),
         TaskStatus::Failed if trace.arrived_at.is_none() => answer(
             "undelivered",
