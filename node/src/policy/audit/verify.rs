@@ -233,10 +233,10 @@ mod tests {
         let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
         assert!(has_kept(lines[3]));
         let text = String::from_utf8(whole.clone()).unwrap();
-        let stripped: String = text
+        let stripped = text
             .lines()
-            .map(|line| format!("{}}}\n", line.split_once(",\"prev\"").unwrap().0))
-            .collect();
+            .map(|line| format!("{}}}\n", line.split_once(",\"prev\"").unwrap().0));
+        let stripped = stripped.collect::<Vec<_>>().concat();
         assert!(!has_kept(stripped.as_bytes()), "{stripped}");
     }
 
