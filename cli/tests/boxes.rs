@@ -1,6 +1,6 @@
 //! `anycast seal` and `unseal`: a box opens for its peer and as from its maker, or nothing of it is told.
 
-use std::{fs, path::Path};
+use std::{error::Error, fs, path::Path};
 
 use agentanycast_identity::{PeerId, did_key_of, load_or_create, peer_id};
 use assert_cmd::{Command, assert::Assert};
@@ -11,10 +11,10 @@ fn anycast(home: &Path, arguments: &[&str], input: &[u8]) -> Assert {
     command.args(arguments).write_stdin(input).assert()
 }
 
-fn home() -> (tempfile::TempDir, PeerId) {
-    let home = tempfile::tempdir().unwrap();
-    let key = load_or_create(&home.path().join("key")).unwrap();
-    (home, peer_id(&key))
+fn home() -> Result<(tempfile::TempDir, PeerId), Box<dyn Error>> {
+    let home = tempfile::tempdir()?;
+    let key = load_or_create(&home.path().join("key"))?;
+    Ok((home, peer_id(&key)))
 }
 
 fn written(assert: &Assert) -> Vec<u8> {
@@ -29,7 +29,7 @@ fn complaint(assert: &Assert) -> String {
 
 #[test]
 fn what_is_sealed_is_opened_by_its_reader_alone() {
-    let [(a, maker), (b, reader), (c, other)] = [home(), home(), home()];
+    let [(a, maker), (b, reader), (c, other)] = [home(), home(), home()].map(Result::unwrap);
     let content: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
     let file = a.path().join("report");
     fs::write(&file, &content).unwrap();
@@ -62,7 +62,7 @@ fn what_is_sealed_is_opened_by_its_reader_alone() {
 
 #[test]
 fn a_box_for_the_key_before_a_change_opens_with_that() {
-    let [(a, maker), (b, reader)] = [home(), home()];
+    let [(a, maker), (b, reader)] = [home(), home()].map(Result::unwrap);
     let sealed = anycast(a.path(), &["seal", "--for", &reader.to_string()], b"late").success();
     anycast(b.path(), &["key", "rotate"], b"").success();
     let from = maker.to_string();
@@ -75,7 +75,7 @@ fn a_box_for_the_key_before_a_change_opens_with_that() {
 
 #[test]
 fn mistakes_are_named() {
-    let (a, me) = home();
+    let (a, me) = home().unwrap();
     let me = me.to_string();
     let nobody = anycast(a.path(), &["seal", "--for", "bob"], b"x").code(2);
     assert!(complaint(&nobody).contains("bob"));
