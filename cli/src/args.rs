@@ -4,10 +4,11 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-/// What `--help` says about exit codes; `main.rs` says the same.
+/// What `--help` says about boxes.
 const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25519 keys of both Ed25519 keys (libsodium: crypto_box_easy).
 It says nothing of when it was made: who must not take the same one twice has to look for that.";
 
+/// What `--help` says about exit codes; `main.rs` says the same.
 const EXIT_CODES: &str = "Exit codes:
   0  done
   1  the task failed, was rejected or canceled, or something else went wrong

@@ -60,12 +60,17 @@ impl Context {
         Ok(std::path::absolute(home)?)
     }
 
+    /// The key file that was given, or the home's.
+    pub(crate) fn key_path(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+        match given {
+            Some(path) => Ok(path.to_owned()),
+            None => Ok(self.directory()?.join("key")),
+        }
+    }
+
     /// The key in a file, or the home's.
-    pub(crate) fn key(&self, path: Option<&Path>) -> Result<Keypair, Failure> {
-        let path = match path {
-            Some(path) => path.to_owned(),
-            None => self.directory()?.join("key"),
-        };
+    pub(crate) fn key(&self, given: Option<&Path>) -> Result<Keypair, Failure> {
+        let path = self.key_path(given)?;
         let failed = |text: String| Failure::new(Code::General, "Key", text);
         let key = identity::load(&path).map_err(|error| failed(error.to_string()))?;
         key.ok_or_else(|| failed(format!("there is no key {}; give one with --key", path.display())))

@@ -19,10 +19,7 @@ pub(crate) async fn run(context: &Context, command: KeyCommand) -> Result<(), Fa
         let text = "the daemon of this home runs with the key; stop it, change the key, and start it again";
         return Err(failed(text.to_owned()));
     }
-    let path = match key {
-        Some(path) => path,
-        None => context.directory()?.join("key"),
-    };
+    let path = context.key_path(key.as_deref())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let rotation =
         identity::rotate(&path, now.as_millis() as u64).map_err(|error| failed(error.to_string()))?;

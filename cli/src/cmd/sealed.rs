@@ -1,7 +1,7 @@
 //! `anycast seal` and `anycast unseal`: content for one peer's eyes alone, for ways on which others can read it. Without a
 //! daemon.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
 use agentanycast_identity::{
     Keypair, PeerId,
@@ -30,9 +30,7 @@ pub(crate) fn seal(context: &Context, args: &SealArgs) -> Result<(), Failure> {
     }
     let content = content::whole(&args.file, MAX_CONTENT)?;
     let sealed = with_new_nonce(&key, reader, &content)?;
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(&sealed)?;
-    Ok(stdout.flush()?)
+    Ok(output::bytes(&sealed)?)
 }
 
 /// Writes what is in a box to standard output, or nothing.
