@@ -113,7 +113,14 @@ impl LogFile {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
-        if !end[whole..].is_empty() && !is_begun_line(&end[whole..]) || !is_line(&end[..whole]) {
+        let last = end[..whole].strip_suffix(b"\n").map(|lines| {
+            let from = lines
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
+            &lines[from..]
+        });
+        if !is_begun_line(&end[whole..]) || last.is_some_and(|line| !line.starts_with(BEGIN)) {
             let text = format!(
                 "{} is no audit log: its last line is none; give another path",
                 self.path.display()
@@ -125,36 +132,17 @@ impl LogFile {
             tracing::warn!(path = %self.path.display(), bytes, "the last line of the audit log was cut off; it is removed");
             self.file.set_len(begin + whole as u64)?;
         }
-        let lines = end[..whole].strip_suffix(b"\n");
-        Ok(lines.map(|lines| {
-            let from = lines
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |at| at + 1);
-            lines[from..].to_vec()
-        }))
+        Ok(last.map(<[u8]>::to_vec))
     }
 }
 
 /// How every line begins; see `line.rs`.
 const BEGIN: &[u8] = b"{\"time\":\"";
 
-/// Whether this may be a line that was not written to its end.
+/// Whether this may be a line that was not written to its end, or nothing of one.
 fn is_begun_line(begun: &[u8]) -> bool {
     let known = BEGIN.len().min(begun.len());
     begun[..known] == BEGIN[..known]
-}
-
-/// Whether the last of these whole lines, if there is one, is a line of an audit log.
-fn is_line(lines: &[u8]) -> bool {
-    let Some(lines) = lines.strip_suffix(b"\n") else {
-        return lines.is_empty();
-    };
-    let from = lines
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |at| at + 1);
-    lines[from..].starts_with(BEGIN)
 }
 
 fn open(path: &Path) -> io::Result<File> {
