@@ -2,9 +2,12 @@
 
 #![allow(clippy::expect_used, reason = "what does not hold is told by a panic")]
 
+use std::sync::LazyLock;
+
 use agentanycast_identity::{
-    Document, PeerId, Use,
-    credential::{Credential, issuer_keys},
+    Document, Keypair, PeerId, Use,
+    credential::{Credential, Grant, issuer_keys},
+    did_key_of, peer_id,
     rotation::Rotation,
 };
 use agentanycast_program::settings::{self, Loaded};
@@ -18,6 +21,9 @@ use crate::{
     net,
     task::MAX_ID,
 };
+
+/// When it is: in milliseconds since 1970.
+const NOW: u64 = 1_800_000_000_000;
 
 /// More keys than a document may have.
 const MAX_KEYS: usize = 1_000;
@@ -77,23 +83,47 @@ pub fn did_document(data: &[u8]) {
     assert!(document.keys(Use::Assertion).count() <= MAX_KEYS);
 }
 
-/// A credential, a list of those taken back, or a rotation: nothing that was made here has a signature that counts, unless
-/// it was kept as it was signed.
+/// A credential or a rotation. A credential counts for what was really signed only, which here is what [`signed`] has.
 pub fn credential(data: &[u8]) {
-    const NOW: u64 = 1_800_000_000_000;
     if let Ok(credential) = Credential::read(data) {
         let grant = credential.grant();
         assert!(grant.subject.starts_with("did:"), "{:?}", grant.subject);
-        // Whether the issuer's own key has signed it: no input of ours is.
-        let own = credential.check(&issuer_keys(&grant.issuer, None), NOW);
-        assert!(
-            own.is_err() || data.windows(10).any(|window| window == b"proofValue"),
-            "{grant:?}"
-        );
+        let counts = credential.check(&issuer_keys(&grant.issuer, None), NOW).is_ok();
+        assert!(!counts || *grant == signed().grant, "nobody has signed {grant:?}");
     }
     if let Ok(rotation) = Rotation::read(data) {
         assert_eq!(rotation.to_bytes(), data);
     }
+}
+
+/// What a key that is the same each time has signed; the corpus has the documents.
+struct Signed {
+    #[cfg(test)]
+    key: Keypair,
+    grant: Grant,
+}
+
+fn signed() -> &'static Signed {
+    static SIGNED: LazyLock<Signed> = LazyLock::new(|| {
+        let day = 24 * 3600 * 1000;
+        let mut secret = [7; 32];
+        let key = Keypair::ed25519_from_bytes(&mut secret).expect("32 bytes are a secret key");
+        let grant = Grant {
+            id: "urn:uuid:5f0f4a6e-2d6b-4a55-9bb5-3d0cf3bfa2a1".to_owned(),
+            issuer: did_key_of(peer_id(&key)).expect("an Ed25519 key has a did:key"),
+            subject: "did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH".to_owned(),
+            capabilities: vec!["echo".to_owned()],
+            from_ms: NOW - day,
+            until_ms: Some(NOW + day),
+            status: None,
+        };
+        Signed {
+            #[cfg(test)]
+            key,
+            grant,
+        }
+    });
+    &SIGNED
 }
 
 /// A configuration file: it is taken, or refused in one line that names the file or a value; what is taken can be shown.
@@ -129,7 +159,31 @@ pub fn config(data: &[u8]) {
 mod tests {
     use std::path::Path;
 
+    use agentanycast_identity::credential::Suite;
     use agentanycast_program::corpus::replay;
+
+    /// Otherwise nothing that is tried would ever count.
+    #[test]
+    fn the_corpus_has_what_was_signed() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/credential");
+        let signed = super::signed();
+        let suites = [Suite::EddsaJcs2022, Suite::Ed25519Signature2020];
+        for (place, suite) in suites.into_iter().enumerate() {
+            let from_ms = signed.grant.from_ms;
+            let document = signed.grant.sign(&signed.key, suite, from_ms).unwrap();
+            let document = document.to_string();
+            let kept = corpus.join(format!("signed-{place}"));
+            if std::env::var_os("UPDATE_GENERATED").is_some() {
+                std::fs::write(&kept, &document).unwrap();
+            }
+            let found = std::fs::read_to_string(kept).unwrap_or_default();
+            assert_eq!(found, document, "UPDATE_GENERATED=1 writes it");
+            let read = super::Credential::read(document.as_bytes()).unwrap();
+            let keys = super::issuer_keys(&signed.grant.issuer, None);
+            assert_eq!(read.check(&keys, super::NOW), Ok(()));
+            assert_eq!(read.grant(), &signed.grant);
+        }
+    }
 
     #[test]
     fn the_corpus_passes() {
