@@ -2,14 +2,15 @@
 //!
 //! [`start`] gives a [`Anycast`] handle and one task per registry that keeps the local agent registered there.
 //! `board`, `strategy`, `cache`, `found` and `registration` are pure; `registry` speaks gRPC, `gather` waits for all
-//! answers, `keeper` keeps the agent registered. It knows the network for
-//! addresses only, and of the engine only what became of tasks ([`RouteNews`]).
+//! answers, `look` looks in all places, `keeper` keeps the agent registered. It knows the network for addresses only, and
+//! of the engine only what became of tasks ([`RouteNews`]).
 
 mod board;
 mod cache;
 mod found;
 mod gather;
 mod keeper;
+mod look;
 mod presence;
 mod registration;
 mod registry;
@@ -17,10 +18,6 @@ mod signing;
 mod strategy;
 
 use std::{
-    collections::BTreeMap,
-    error::Error as _,
-    fmt,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -30,7 +27,7 @@ use std::{
 
 use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::AgentCard;
-use futures::{StreamExt as _, TryFutureExt as _, future::join_all, stream::FuturesUnordered};
+use futures::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use rand::SeedableRng as _;
 use tokio::{
     sync::{Semaphore, watch},
@@ -38,16 +35,15 @@ use tokio::{
     time::timeout_at,
 };
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 pub use self::found::Found;
+pub use self::look::{Discovered, Failures, SearchError, USUAL_FOUND};
 pub use self::registry::InvalidRegistry;
 pub(crate) use self::registry::endpoint;
 use self::{
     board::Board,
     cache::{Cache, Kept},
     found::Candidate,
-    gather::{DHT_ALONE, Gathered, gather},
     presence::Presence,
     registry::Registry,
     strategy::Choosing,
@@ -56,15 +52,11 @@ use self::{
 use crate::{
     config::RoutingStrategy,
     engine::RouteNews,
-    net::{self, FindError, ProvideError},
+    net::{self, ProvideError},
 };
 
-/// Longest reason of a registry that failed, in bytes: there may be many of them in one line.
-const MAX_WHY: usize = 256;
 /// Most agents in one answer, as registries have it.
 pub const MAX_FOUND: usize = 1000;
-/// Agents in an answer when nobody says how many.
-pub const USUAL_FOUND: usize = 100;
 /// Candidates that a new answer has dialled, where they are not connected: registries have those first that are no crowd.
 const DIALLED: usize = 16;
 /// How long it is waited for one of them to be there, where none is known to be: half of what each candidate has to take a
@@ -176,51 +168,6 @@ struct Edition {
     card: Option<Arc<AgentCard>>,
 }
 
-/// What a search has come to.
-#[derive(Debug)]
-pub struct Discovered {
-    /// Those that have proven who they are first.
-    pub agents: Vec<Found>,
-    /// No registry answered that knows one: these were found last, and of them no more is known than that they had the skill.
-    pub remembered: bool,
-    /// The registries that did not answer in time, each with the reason; what only they list is missing.
-    pub unanswered: Vec<String>,
-}
-
-impl Discovered {
-    /// Nobody was found, and not everybody has answered.
-    fn is_in_doubt(&self) -> bool {
-        self.agents.is_empty() && !self.unanswered.is_empty()
-    }
-}
-
-/// Why nobody was found.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SearchError {
-    /// There is nowhere to look.
-    #[error(
-        "this node has no discovery configured; set anycast.registry_addrs, or a bootstrap peer that is a relay"
-    )]
-    NotConfigured,
-    /// Nobody answered.
-    #[error("no registry answered: {0}")]
-    NoAnswer(Failures),
-    /// All answered, and none knows one.
-    #[error("no agent with skill {0:?} is known")]
-    Nobody(String),
-}
-
-/// Why each of the registries did not answer; shown in one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failures(pub Vec<String>);
-
-impl fmt::Display for Failures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
-    }
-}
-
 impl Routes {
     /// Nothing is known yet.
     #[expect(clippy::new_without_default, reason = "it begins a clock")]
@@ -326,75 +273,6 @@ impl Anycast {
         }
     }
 
-    /// Agents with a skill and all of these tags on it, at most `limit`; when nobody answers, those that were found last.
-    ///
-    /// # Errors
-    /// [`SearchError::NotConfigured`], and [`SearchError::NoAnswer`] when none is known of before either; that nobody has it
-    /// is an empty answer.
-    pub async fn discover(
-        &self,
-        skill: &str,
-        tags: &BTreeMap<String, String>,
-        limit: usize,
-    ) -> Result<Discovered, SearchError> {
-        let answer = self.ask(skill, tags, limit).await;
-        let failures = match &answer {
-            Err(SearchError::NoAnswer(failures)) => failures.clone(),
-            // Those that did not answer may know the agents that were found last.
-            Ok(found) if found.is_in_doubt() => Failures(found.unanswered.clone()),
-            _ => return answer,
-        };
-        // What was kept says nothing of tags.
-        let known = tags
-            .is_empty()
-            .then(|| lock(&self.inner.cache).stale(skill))
-            .flatten();
-        let Some(known) = known else { return answer };
-        tracing::warn!(
-            skill,
-            %failures,
-            "registries did not answer; who was found last is told"
-        );
-        let known = known.agents.iter().take(limit);
-        Ok(Discovered {
-            agents: known.map(|candidate| candidate.found(skill)).collect(),
-            remembered: true,
-            unanswered: failures.0,
-        })
-    }
-
-    /// Asks registries and the DHT.
-    async fn ask(
-        &self,
-        skill: &str,
-        tags: &BTreeMap<String, String>,
-        limit: usize,
-    ) -> Result<Discovered, SearchError> {
-        // What tasks are routed by must not be what somebody wanted to see a part of.
-        let most = if tags.is_empty() {
-            limit.max(USUAL_FOUND)
-        } else {
-            limit
-        };
-        let searched = self.search(skill, tags, most).await;
-        let is_answer = searched.as_ref().is_ok_and(|found| !found.is_in_doubt());
-        lock(&self.inner.cache).answered(self.inner.routes.start.elapsed(), is_answer);
-        let mut found = searched?;
-        if tags.is_empty() && is_answer {
-            let kept = Arc::new(
-                found
-                    .agents
-                    .iter()
-                    .take(USUAL_FOUND)
-                    .map(Candidate::from)
-                    .collect(),
-            );
-            lock(&self.inner.cache).keep(self.inner.routes.start.elapsed(), skill, kept);
-        }
-        found.agents.truncate(limit);
-        Ok(found)
-    }
-
     /// How choices of an agent for a skill went.
     pub fn resolutions(&self) -> Resolutions {
         self.inner.resolved.read()
@@ -407,19 +285,7 @@ impl Anycast {
     pub async fn candidates(&self, skill: &str) -> Result<Vec<PeerId>, SearchError> {
         let inner = &self.inner;
         let now = || inner.routes.start.elapsed();
-        let kept = if let Some(kept) = self.known(skill) {
-            inner.resolved.cached.fetch_add(1, Relaxed);
-            kept
-        } else {
-            // One task asks, and those behind it go by its answer.
-            let _turn = inner.looking[turn_of(skill)].lock().await;
-            let answer = match self.known(skill) {
-                Some(kept) => Ok(kept),
-                None => self.look_again(skill).await,
-            };
-            inner.resolved.count(&answer);
-            answer?
-        };
+        let kept = self.look_up(skill).await?;
         self.see_who_is_there(&kept).await;
         let those = |is: &dyn Fn(&Candidate) -> bool| -> Vec<PeerId> {
             let those = kept.agents.iter().filter(|found| is(found));
@@ -484,114 +350,6 @@ impl Anycast {
             dialled.await;
         }
     }
-
-    async fn look_again(&self, skill: &str) -> Result<Kept, SearchError> {
-        let inner = &self.inner;
-        let answer = self.ask(skill, &BTreeMap::new(), USUAL_FOUND).await;
-        let kept = match &answer {
-            Err(SearchError::NoAnswer(_)) => lock(&inner.cache).stale(skill),
-            Ok(found) if found.is_in_doubt() => lock(&inner.cache).stale(skill),
-            _ => lock(&inner.cache).believed(inner.routes.start.elapsed(), skill),
-        };
-        match (kept, answer) {
-            (Some(kept), _) => Ok(kept),
-            (None, Err(error)) => Err(error),
-            // A cache that believes nothing.
-            (None, Ok(found)) if !found.agents.is_empty() => Ok(Kept {
-                agents: Arc::new(found.agents.iter().map(Candidate::from).collect()),
-                round: 0,
-                is_new: true,
-            }),
-            (None, Ok(found)) if found.is_in_doubt() => {
-                Err(SearchError::NoAnswer(Failures(found.unanswered)))
-            }
-            (None, Ok(_)) => Err(SearchError::Nobody(skill.to_owned())),
-        }
-    }
-
-    /// What a task goes by without asking anybody.
-    fn known(&self, skill: &str) -> Option<Kept> {
-        let now = self.inner.routes.start.elapsed();
-        let believed = lock(&self.inner.cache).believed(now, skill);
-        // An answer of whom everybody is left out may be out of date.
-        let believed = believed.filter(|kept| self.somebody_is_open(kept));
-        believed.or_else(|| lock(&self.inner.cache).stale_while_away(now, skill))
-    }
-
-    fn somebody_is_open(&self, kept: &Kept) -> bool {
-        let board = lock(&self.inner.routes.board);
-        let now = self.inner.routes.start.elapsed();
-        kept.agents.iter().any(|found| board.is_open(now, found.peer))
-    }
-
-    async fn search(
-        &self,
-        skill: &str,
-        tags: &BTreeMap<String, String>,
-        limit: usize,
-    ) -> Result<Discovered, SearchError> {
-        let inner = &self.inner;
-        if inner.registries.is_empty() && inner.net.peers().is_empty() {
-            return Err(SearchError::NotConfigured);
-        }
-        let Ok(_turn) = inner.searches.acquire().await else {
-            return Err(SearchError::NotConfigured); // The semaphore is never closed.
-        };
-        let questions = inner.registries.iter().map(|registry| {
-            let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
-            let answer = registry.discover(skill, tags, limit);
-            let answer = answer.map_err(|status| why(&status));
-            (registry.as_ref(), answer)
-        });
-        let Gathered {
-            mut answers,
-            in_dht,
-            mut failures,
-        } = gather(questions, self.ask_dht(skill, limit)).await;
-        // Nobody has asked for those that are guessed to be there, until they have shown it.
-        let is_guess = |failure: &str| {
-            let mut guesses = inner.registries.iter().filter(|registry| !registry.is_there());
-            inner.guessed && guesses.any(|registry| failure.starts_with(&format!("{}: ", registry.address())))
-        };
-        failures.retain(|failure| !is_guess(failure));
-        if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() {
-            return Err(SearchError::NoAnswer(Failures(failures)));
-        }
-        for failure in &failures {
-            tracing::debug!(failure, "a registry did not answer");
-        }
-        answers.push(in_dht);
-        for answer in &mut answers {
-            // What others say is checked: they may be wrong, or lying.
-            answer.retain(|found| found.has(skill, tags));
-        }
-        Ok(Discovered {
-            agents: found::merged(answers, limit),
-            remembered: false,
-            unanswered: failures,
-        })
-    }
-
-    async fn ask_dht(&self, skill: &str, limit: usize) -> Vec<Found> {
-        match self.inner.net.find_providers(skill, limit, DHT_ALONE).await {
-            Ok(found) => {
-                let found = found.into_iter();
-                found.map(|found| Found::announced(found, skill)).collect()
-            }
-            Err(FindError::Off | FindError::Stopping) => Vec::new(),
-            Err(error) => {
-                tracing::debug!(%error, "the DHT was not asked");
-                Vec::new()
-            }
-        }
-    }
-}
-
-/// Which of the turns a skill waits for.
-fn turn_of(skill: &str) -> usize {
-    let mut hasher = DefaultHasher::new();
-    skill.hash(&mut hasher);
-    (hasher.finish() % SEARCHES as u64) as usize
 }
 
 /// Dials all of these at once; until one is there and others had a moment, or for [`DIALLED_WITHIN`].
@@ -607,24 +365,6 @@ async fn dial_all(net: net::Handle, peers: Vec<(PeerId, Vec<String>)>) {
             until = until.min(Instant::now() + BEHIND_FIRST);
         }
     }
-}
-
-/// What a registry's failure says, with what lies under it: a connection that failed does not say why by itself.
-fn why(status: &Status) -> String {
-    let mut text = status.message().to_owned();
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        cause = error.source();
-        let said = error.to_string();
-        if cause.is_none() && !text.contains(&said) {
-            text = format!("{text} ({said})");
-        }
-    }
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    text[..text.floor_char_boundary(MAX_WHY)].to_owned()
 }
 
 /// Notices when the agent comes and goes, until `stop`; then takes back what was announced in the DHT.

@@ -137,7 +137,17 @@ fn status_of(error: &EngineError) -> Status {
         EngineError::Precondition(_) => Status::failed_precondition(text),
         EngineError::Denied(_) => Status::permission_denied(text),
         EngineError::Exhausted(_) => Status::resource_exhausted(text),
-        EngineError::Unavailable(_) => Status::unavailable(text),
+        EngineError::Unavailable(_) | EngineError::Store(_) => Status::unavailable(text),
+    }
+}
+
+/// The same for those who ask something or send a task: that the store failed is told at once, as INTERNAL. Agents that
+/// report of a task keep what they have to say until the daemon is back, which is what UNAVAILABLE means to them.
+fn status_for_asker(error: &EngineError) -> Status {
+    let status = status_of(error);
+    match error {
+        EngineError::Store(_) => Status::internal(status.message()),
+        _ => status,
     }
 }
 

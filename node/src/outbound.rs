@@ -83,7 +83,7 @@ fn refused(error: &EngineError) -> GatewayError {
         EngineError::Precondition(_) => ErrorKind::Conflict,
         EngineError::Denied(_) => ErrorKind::Denied,
         EngineError::Exhausted(_) => ErrorKind::Busy,
-        EngineError::Unavailable(_) => ErrorKind::Unavailable,
+        EngineError::Unavailable(_) | EngineError::Store(_) => ErrorKind::Unavailable,
     };
     GatewayError::new(kind, error.to_string())
 }

@@ -1,11 +1,12 @@
 //! What our daemons have in common as programs: settings, log, start and end, descriptors, ports, traces.
 //!
-//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address` and `spans` are pure; `logging` and
+//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure` and `spans` are pure; `logging` and
 //! `process` touch this process and nothing else; `traces` tells a collector.
 
 pub mod address;
 #[cfg(feature = "corpus")]
 pub mod corpus;
+pub mod failure;
 pub mod logging;
 #[cfg(feature = "pages")]
 pub mod pages;

@@ -31,6 +31,9 @@ use crate::spans::{OnSpan, Span, SpanKind};
 /// Where collectors listen by default (OTLP specification, "OTLP/gRPC Default Port").
 const DEFAULT_ENDPOINT: &str = "localhost:4317";
 
+/// What addresses of collectors look like, for people.
+pub const COLLECTOR: &str = "HOST:PORT or http(s)://HOST:PORT of a collector, with a port from 1 to 65535";
+
 /// Spans that wait for the collector; each takes about a kilobyte.
 const QUEUE: usize = 8192;
 
@@ -56,9 +59,7 @@ pub struct Teller<'a> {
     pub service: &'static str,
     /// Its peer id.
     pub instance: &'a str,
-    /// The setting that says where the collector is.
-    pub key: &'static str,
-    /// Its value: `HOST:PORT` or `http(s)://HOST:PORT`; empty: the default of collectors on this host.
+    /// Where the collector is: `HOST:PORT` or `http(s)://HOST:PORT`; empty: the default of collectors on this host.
     pub endpoint: &'a str,
     /// Without TLS, where the endpoint does not say.
     pub insecure: bool,
@@ -66,11 +67,8 @@ pub struct Teller<'a> {
 
 /// The collector's address is none.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{key} is {endpoint:?}, which is no address of a collector ({cause}); use HOST:PORT or http(s)://HOST:PORT"
-)]
+#[error("{endpoint:?} is no address of a collector ({cause}); use HOST:PORT or http(s)://HOST:PORT")]
 pub struct InvalidCollector {
-    key: &'static str,
     endpoint: String,
     cause: String,
 }
@@ -123,17 +121,8 @@ impl Traces {
 }
 
 fn exporter(teller: Teller<'_>) -> Result<SpanExporter, InvalidCollector> {
-    let named = match teller.endpoint {
-        "" => DEFAULT_ENDPOINT,
-        named => named,
-    };
-    let endpoint = match (named.contains("://"), teller.insecure) {
-        (true, _) => named.to_owned(),
-        (false, true) => format!("http://{named}"),
-        (false, false) => format!("https://{named}"),
-    };
+    let endpoint = dialled(teller.endpoint, teller.insecure);
     let invalid = |cause: String| InvalidCollector {
-        key: teller.key,
         endpoint: teller.endpoint.to_owned(),
         cause,
     };
@@ -148,6 +137,24 @@ fn exporter(teller: Teller<'_>) -> Result<SpanExporter, InvalidCollector> {
         builder
     };
     builder.build().map_err(|error| invalid(error.to_string()))
+}
+
+/// Whether a collector can be dialled there; empty stands for the default.
+pub fn is_collector(endpoint: &str) -> bool {
+    check(&dialled(endpoint, false)).is_ok()
+}
+
+/// The URL that a setting means.
+fn dialled(endpoint: &str, insecure: bool) -> String {
+    let named = match endpoint {
+        "" => DEFAULT_ENDPOINT,
+        named => named,
+    };
+    match (named.contains("://"), insecure) {
+        (true, _) => named.to_owned(),
+        (false, true) => format!("http://{named}"),
+        (false, false) => format!("https://{named}"),
+    }
 }
 
 /// What the exporter would find out only when it dials.

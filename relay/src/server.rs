@@ -233,7 +233,6 @@ fn traces(
     let teller = Teller {
         service: PROGRAM,
         instance: me,
-        key: "otlp_endpoint",
         endpoint: &config.otlp_endpoint,
         insecure: false,
     };

@@ -44,16 +44,24 @@ pub fn anycast<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Said {
     }
 }
 
+/// Runs `anycast` with a daemon, beside the runtime.
+///
+/// # Panics
+/// When it cannot be run.
+pub async fn told(daemon: &Daemon, args: &[&str]) -> Said {
+    let mut all = vec!["--daemon".to_owned(), daemon.grpc().to_owned()];
+    all.extend(args.iter().map(ToString::to_string));
+    tokio::task::spawn_blocking(|| anycast(all))
+        .await
+        .expect("the command ends")
+}
+
 /// Asks a daemon by `anycast --json`; its answer.
 ///
 /// # Panics
 /// When the command fails, or says no JSON.
 pub async fn asked(daemon: &Daemon, args: &[&str]) -> Value {
-    let mut all: Vec<String> = vec!["--json".into(), "--daemon".into(), daemon.grpc().to_owned()];
-    all.extend(args.iter().map(ToString::to_string));
-    let said = tokio::task::spawn_blocking(|| anycast(all))
-        .await
-        .expect("the command ends");
+    let said = told(daemon, &[&["--json"], args].concat()).await;
     assert!(said.status.success(), "{}", said.said);
     serde_json::from_str(&said.said).unwrap_or_else(|_| panic!("no JSON: {}", said.said))
 }

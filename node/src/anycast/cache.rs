@@ -55,10 +55,10 @@ impl Cache {
         }
     }
 
-    /// Registries were asked; whether what they said can be gone by.
-    pub(super) fn answered(&mut self, now: Duration, is_answer: bool) {
+    /// Registries were asked; whether nobody could be, or what they said cannot be gone by.
+    pub(super) fn answered(&mut self, now: Duration, is_away: bool) {
         self.away = match &self.away {
-            _ if is_answer => None,
+            _ if !is_away => None,
             None => Some(*AWAY.start()),
             // Others asked at the same time.
             Some(away) if now < away.until => return,
@@ -99,10 +99,9 @@ impl Cache {
         self.last(skill, |_| true)
     }
 
-    /// The last answer, while it is known that nobody can be asked.
-    pub(super) fn stale_while_away(&mut self, now: Duration, skill: &str) -> Option<Kept> {
-        let is_away = self.away.as_ref().is_some_and(|away| now < away.until);
-        is_away.then(|| self.stale(skill)).flatten()
+    /// Whether tasks go by the last answer, however old, since nobody could be asked a while ago.
+    pub(super) fn is_away(&self, now: Duration) -> bool {
+        self.away.as_ref().is_some_and(|away| now < away.until)
     }
 
     fn last(&mut self, skill: &str, is_good: impl FnOnce(Duration) -> bool) -> Option<Kept> {
@@ -150,23 +149,23 @@ mod tests {
         let mut cache = Cache::new(Duration::ZERO);
         let at = Duration::from_millis;
         cache.keep(at(0), "echo", agents(2));
-        let counts = |cache: &mut Cache, ms| cache.stale_while_away(at(ms), "echo").is_some();
-        assert!(!counts(&mut cache, 0));
-        cache.answered(at(0), false);
-        cache.answered(at(500), false);
-        assert!(counts(&mut cache, 999) && !counts(&mut cache, 1000));
-        cache.answered(at(1000), false);
-        assert!(counts(&mut cache, 2999) && !counts(&mut cache, 3000));
+        let is_away = |cache: &Cache, ms| cache.is_away(at(ms));
+        assert!(!is_away(&cache, 0));
+        cache.answered(at(0), true);
+        cache.answered(at(500), true);
+        assert!(is_away(&cache, 999) && !is_away(&cache, 1000));
+        cache.answered(at(1000), true);
+        assert!(is_away(&cache, 2999) && !is_away(&cache, 3000));
         let mut now = 3000;
         for _ in 0..10 {
-            cache.answered(at(now), false);
+            cache.answered(at(now), true);
             now += 30_000;
         }
-        cache.answered(at(now), false);
-        assert!(counts(&mut cache, now + 29_999) && !counts(&mut cache, now + 30_000));
-        assert!(cache.stale_while_away(at(now), "other").is_none());
         cache.answered(at(now), true);
-        assert!(!counts(&mut cache, now));
+        assert!(is_away(&cache, now + 29_999) && !is_away(&cache, now + 30_000));
+        assert!(cache.stale("echo").is_some() && cache.stale("other").is_none());
+        cache.answered(at(now), false);
+        assert!(!is_away(&cache, now));
     }
 
     #[test]

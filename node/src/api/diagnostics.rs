@@ -11,7 +11,7 @@ use agentanycast_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Api, node_service::peer_info, status_of};
+use super::{Api, node_service::peer_info, status_for_asker};
 use crate::{
     delivery::outbox::Stage,
     engine::{self, EngineError, Whereabouts, timestamp, wire},
@@ -59,7 +59,7 @@ impl DiagnosticsService for Api {
             }
             // A task that was denied was never kept.
             Err(EngineError::NotFound(_)) if is_audited => Ok(Response::new(base)),
-            Err(error) => Err(status_of(&error)),
+            Err(error) => Err(status_for_asker(&error)),
         }
     }
 
@@ -81,7 +81,7 @@ impl DiagnosticsService for Api {
             Ok(activity) => with_activity(base, activity),
             // The engine refuses everything then, and why is what is asked here.
             Err(_) if !base.store_failure.is_empty() => base,
-            Err(error) => return Err(status_of(&error)),
+            Err(error) => return Err(status_for_asker(&error)),
         }))
     }
 }

@@ -5,7 +5,7 @@ use agentanycast_proto::v1::{
 };
 use tonic::{Request, Response};
 
-use super::{Api, status_of};
+use super::{Api, status_for_asker};
 use crate::{
     engine::{Filter, MAX_PAGE, wire},
     task::{Group, Status},
@@ -46,7 +46,7 @@ impl TaskListService for Api {
             changed_after: request.changed_after.as_ref().map(millis),
         };
         let listed = self.engine().list(filter, after, size).await;
-        let listed = listed.map_err(|error| status_of(&error))?;
+        let listed = listed.map_err(|error| status_for_asker(&error))?;
         let me = self.engine().me();
         Ok(Response::new(ListTasksResponse {
             tasks: listed.tasks.iter().map(|task| wire::head(task, me)).collect(),

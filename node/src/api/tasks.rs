@@ -10,7 +10,7 @@ use agentanycast_proto::v1::{
 };
 use tonic::Status;
 
-use super::{Api, notes, peer_of, status_of, status_of_search, task_list::group_of};
+use super::{Api, notes, peer_of, status_for_asker, status_of, status_of_search, task_list::group_of};
 use crate::{
     engine::{SendTask, Subscription},
     task::{self, MAX_ID, Task},
@@ -95,7 +95,7 @@ impl Api {
             group: group_of(&request.group)?,
         };
         let task = self.engine().send_task(sent).await;
-        let task = task.map_err(|error| status_of(&error))?;
+        let task = task.map_err(|error| status_for_asker(&error))?;
         Ok(SendTaskResponse {
             task: Some(self.present_task(&task, most).await),
         })
@@ -111,13 +111,13 @@ impl Api {
             return Ok(None);
         };
         let known = self.engine().call(move |core, _| core.sent_with(&key)).await;
-        known.map_err(|error| status_of(&error))
+        known.map_err(|error| status_for_asker(&error))
     }
 
     /// GetTask.
     pub(super) async fn read(&self, request: GetTaskRequest, most: usize) -> Result<GetTaskResponse, Status> {
         let task = self.engine().task(request.task_id).await;
-        let task = task.map_err(|error| status_of(&error))?;
+        let task = task.map_err(|error| status_for_asker(&error))?;
         Ok(GetTaskResponse {
             task: Some(self.present_task(&task, most).await),
         })
@@ -130,7 +130,7 @@ impl Api {
         most: usize,
     ) -> Result<CancelTaskResponse, Status> {
         let task = self.engine().cancel(request.task_id).await;
-        let task = task.map_err(|error| status_of(&error))?;
+        let task = task.map_err(|error| status_for_asker(&error))?;
         Ok(CancelTaskResponse {
             task: Some(self.present_task(&task, most).await),
         })

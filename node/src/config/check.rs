@@ -3,7 +3,11 @@
 use std::{net::IpAddr, path::Path, time::Duration};
 
 use agentanycast_identity::{DidDns, DidWeb};
-use agentanycast_program::{address::behind_transport, settings::quoted};
+use agentanycast_program::{
+    address::behind_transport,
+    settings::quoted,
+    traces::{COLLECTOR, is_collector},
+};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
@@ -23,6 +27,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
     check.registries()?;
     check.paths()?;
     check.access()?;
+    check.telemetry()?;
     check.limits()?;
     check.words()?;
     check.identity()?;
@@ -140,6 +145,14 @@ impl Check<'_> {
         }
     }
 
+    fn telemetry(&self) -> Result<(), ConfigError> {
+        let endpoint = &self.config.telemetry.otlp_endpoint;
+        if is_collector(endpoint) {
+            return Ok(());
+        }
+        Err(self.bad("telemetry.otlp_endpoint", endpoint, COLLECTOR))
+    }
+
     /// Who can reach the gRPC face, and what is needed then.
     fn access(&self) -> Result<(), ConfigError> {
         let (listen, access) = (&self.config.grpc_listen, &self.config.grpc);
@@ -233,6 +246,13 @@ impl Check<'_> {
     }
 
     fn policy(&self) -> Result<(), ConfigError> {
+        let policy = &self.config.policy;
+        if policy.audit_chain && policy.audit_log_path.is_none() {
+            return Err(self.bad_setting(
+                "policy.audit_chain",
+                "given together with policy.audit_log_path, the log that is chained",
+            ));
+        }
         let Err(bad) = Rules::read(&self.config.policy) else {
             return Ok(());
         };

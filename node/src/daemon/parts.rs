@@ -53,7 +53,6 @@ pub(super) fn start_traces(
     let teller = Teller {
         service: "agentanycastd",
         instance: &me.to_string(),
-        key: "telemetry.otlp_endpoint",
         endpoint: &config.telemetry.otlp_endpoint,
         insecure: config.telemetry.insecure,
     };

@@ -320,7 +320,7 @@ pub(super) async fn assembled(
 }
 
 fn unreadable(error: &ReadError, streamed: &Streamed) -> EngineError {
-    EngineError::Unavailable(format!(
+    EngineError::Store(format!(
         "artifact {} cannot be read: {error}",
         streamed.artifact_id
     ))

@@ -298,7 +298,7 @@ impl Shell {
     fn fail(&mut self, error: &StoreError) {
         if self.failure.is_none() {
             tracing::error!(%error, "the store failed; the daemon refuses all work until it is restarted");
-            let failure = EngineError::Unavailable(error.to_string());
+            let failure = EngineError::Store(error.to_string());
             let steps = self.pending.drain(..).flat_map(|pending| pending.steps);
             for release in steps.filter_map(|step| step.release) {
                 release(Err(&failure));

@@ -232,11 +232,14 @@ pub enum EngineError {
     /// Nothing was done, and a restart or another try may help.
     #[error("{0}")]
     Unavailable(String),
+    /// The store failed, or what it has is damaged: nothing was done, and waiting does not help.
+    #[error("{0}")]
+    Store(String),
 }
 
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
-        Self::Unavailable(error.to_string())
+        Self::Store(error.to_string())
     }
 }
 

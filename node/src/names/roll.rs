@@ -220,7 +220,11 @@ impl Roll {
                 if !failure.is_passing || entry.stale <= now.mono {
                     entry.said = None;
                 }
-                tracing::debug!(?source, why = failure.why, "a name could not be looked up");
+                tracing::info!(
+                    ?source,
+                    why = failure.why,
+                    "a name could not be looked up, and counts for nobody unless it was proven before"
+                );
             }
         }
         let after = entry.said.as_ref().map_or(0, Said::bytes);

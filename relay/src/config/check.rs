@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use agentanycast_program::{
     address::behind_transport,
     settings::{ConfigError, Sources, find, host_port, quoted},
+    traces::{COLLECTOR, is_collector},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
@@ -28,6 +29,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
     check.built()?;
     check.addresses()?;
     check.paths()?;
+    check.collector()?;
     check.limits()?;
     check.federation()
 }
@@ -90,6 +92,13 @@ impl Check<'_> {
             }
             None => Ok(()),
         }
+    }
+
+    fn collector(&self) -> Result<(), ConfigError> {
+        if is_collector(&self.config.otlp_endpoint) {
+            return Ok(());
+        }
+        Err(self.bad("otlp_endpoint", &self.config.otlp_endpoint, COLLECTOR))
     }
 
     fn limits(&self) -> Result<(), ConfigError> {

@@ -5,12 +5,14 @@
 //! fails. The one rule: a relay that fails costs the others nothing, and one that fails one way goes on the other way.
 
 use std::{
+    error::Error as _,
     net::Ipv4Addr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use agentanycast_identity::proof::RELAY_KEY;
+use agentanycast_program::failure::in_one_line;
 use agentanycast_proto::{
     bounded::{self, Bound},
     unfold::Kind,
@@ -379,7 +381,11 @@ impl Link {
         self.handle.metrics().sync_errors.inc();
         let reason = match status.code() {
             Code::Unimplemented => "it does not take part in federation".to_owned(),
-            Code::Unavailable => "it cannot be reached".to_owned(),
+            // The call did not get there, whatever it is called.
+            code if code == Code::Unavailable || status.source().is_some() => format!(
+                "it cannot be reached: {}; look whether a relay's registry is there, and what is between",
+                one_line(&in_one_line(status.message(), status, MOST_SAID))
+            ),
             code => format!("{code:?}: {}", one_line(status.message())),
         };
         let mut wait = DEADLINE;

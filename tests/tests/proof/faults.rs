@@ -72,7 +72,7 @@ impl Ledger {
 
 /// A refusal that says what is wrong, and that is not the caller's fault.
 fn is_clear(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::ResourceExhausted) && !status.message().is_empty()
+    matches!(status.code(), Code::Internal | Code::ResourceExhausted) && !status.message().is_empty()
 }
 
 /// Waits until the daemon says of itself that it does not serve.

@@ -7,7 +7,7 @@ use agentanycast::{ErrorKind, Node, Target};
 use agentanycast_tests::{
     Daemon, Relay,
     agent::Agent,
-    command::{Said, anycast},
+    command::{Said, told},
     daemon::Builder,
     eventually, within,
 };
@@ -15,15 +15,8 @@ use tokio::net::TcpListener;
 
 use crate::anycast::{card, daemon, echo_agent};
 
-/// Runs the command beside the runtime.
 async fn discover(daemon: &Daemon, args: &[&str]) -> Said {
-    let mut all = vec![
-        "--daemon".to_owned(),
-        daemon.grpc().to_owned(),
-        "discover".to_owned(),
-    ];
-    all.extend(args.iter().map(ToString::to_string));
-    tokio::task::spawn_blocking(|| anycast(all)).await.unwrap()
+    told(daemon, &[&["discover"], args].concat()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,6 +203,30 @@ async fn a_registry_that_says_nothing_does_not_hold_up_each_task() {
         }
     };
     within("32 tasks end", all).await;
+}
+
+/// Nobody else can be found, so the agent beside the node does what it can do.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_own_agent_serves_when_nobody_can_be_asked() {
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let away = Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", closed.to_string());
+    for alone in [away.start().await, Daemon::builder().start().await] {
+        let node = alone.node().await;
+        // Before it is there, it serves nobody.
+        let none = node.send_task(Target::skill("dig"), "?").await.unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::DiscoveryUnavailable, "{none}");
+        node.set_card(card("worker", "dig")).await.unwrap();
+        let _agent = Agent::echo(&node);
+        for _ in 0..3 {
+            works(&node).await;
+        }
+        let none = node.send_task(Target::skill("fill"), "?").await.unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::DiscoveryUnavailable, "{none}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -80,9 +80,8 @@ async fn what_is_no_collector_is_refused_at_the_start() {
         .run_to_end()
         .await;
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("otlp_endpoint is \"http://no collector\""),
-        "{said}"
-    );
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let expected =
+        "otlp_endpoint: \"http://no collector\" (flag --otlp-endpoint) is not allowed; it must be HOST:PORT";
+    assert!(said.contains(expected), "{said}");
 }

@@ -184,6 +184,8 @@ const NOT_ALLOWED: &str = r#"
     [identity];cache_ttl = '0s'         | identity.cache_ttl    | "0"           | config.toml:2       | from 1s
     [policy];trust = 'known';trusted_issuers = ['bob'] | policy.trusted_issuers | "bob" | config.toml:3 | did:web
     [policy];trusted_issuers = ['did:web:a'] | policy.trusted_issuers | "did:web:a" | config.toml:2   | known
+    [policy];audit_chain = true         | policy.audit_chain    | "true"        | config.toml:2       | audit_log_path
+    --otlp-endpoint=nowhere             | telemetry.otlp_endpoint | "nowhere"   | flag --otlp-endpoint | http(s)://HOST:PORT
     [policy];trust = 'closed'           | policy.trust          | "closed"      | config.toml:2       | open known pinned
     [policy];trust = 'pinned';trusted_peers = ['*'] | policy.trusted_peers | "*" | config.toml:3      | did:key
     [[policy.rate_limit.overrides]];source = 'local' | policy.rate_limit.overrides | source = local | config.toml:1 | max_in_flight

@@ -196,7 +196,7 @@ impl Answered {
             }
             // A bad step for this state, such as completing what has been canceled.
             Answer::Refused(EngineError::Precondition(_)) => {}
-            Answer::Refused(EngineError::Unavailable(why)) => {
+            Answer::Refused(EngineError::Store(why)) => {
                 assert!(store.has_failed(), "refused without a reason: {why}");
                 self.failed = true;
             }
@@ -421,7 +421,7 @@ proptest! {
                 let failed = timeout(DEADLINE, node.engine.failed()).await;
                 assert!(failed.is_ok(), "the store has failed, and health does not say so");
                 let late = node.engine.send_task(SendTask::default()).await;
-                assert!(matches!(late, Err(EngineError::Unavailable(_))), "{late:?}");
+                assert!(matches!(late, Err(EngineError::Store(_))), "{late:?}");
             } else {
                 assert!(!answered.failed);
             }

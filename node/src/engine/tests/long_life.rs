@@ -196,7 +196,7 @@ fn a_damaged_task_stops_nothing_else() {
     );
     let refused = lab.nodes[A].core.task(&damaged);
     assert!(
-        matches!(&refused, Err(EngineError::Unavailable(why)) if why.contains(&damaged)),
+        matches!(&refused, Err(EngineError::Store(why)) if why.contains(&damaged)),
         "{refused:?}"
     );
     let listed = lab.nodes[A]

@@ -7,7 +7,8 @@ use std::{
 
 use agentanycast::{ArtifactEvent, BoxStream, EndReason, Part, Target, TaskError, TaskHandle};
 use agentanycast_tests::{
-    Builder, Daemon, agent::Agent, daemon::Home, disk::SmallDisk, eventually, pair::connected, within,
+    Builder, Daemon, agent::Agent, command::told, daemon::Home, disk::SmallDisk, eventually, pair::connected,
+    within,
 };
 use futures::StreamExt as _;
 use tokio::{sync::Notify, time::timeout};
@@ -132,6 +133,18 @@ async fn a_disk_that_fails_is_noticed() {
     };
     disk.fail();
     send_until_refused(&daemon, &mut ledger).await;
+    // Who asks is told why, and is not left to think that no daemon is there.
+    let peer = daemon.peer_id().to_string();
+    for args in [
+        &["tasks"][..],
+        &["task", "some-task"],
+        &["trace", "some-task"],
+        &["send", &peer, "?"],
+    ] {
+        let said = told(&daemon, args).await;
+        assert_eq!(said.status.code(), Some(1), "{}", said.said);
+        assert!(said.said.contains("the store failed: "), "{}", said.said);
+    }
     daemon.stop().await;
     let output = daemon.stopped().run_to_end().await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
