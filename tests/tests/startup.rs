@@ -122,19 +122,22 @@ async fn the_configuration_is_shown_with_its_sources() {
     );
 }
 
-/// The key file is used, or it is an error; it is never replaced.
+/// The key file is used, or it is an error; it is never replaced. Once it is mended, it is used as it was.
 #[tokio::test]
 async fn a_wrong_key_file_is_left_alone() {
     let short = Home::new();
     std::fs::write(short.path().join("key"), b"short").unwrap();
-    let open = {
+    let set_mode = |home: &Home, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(home.path().join("key"), mode).unwrap();
+    };
+    let (open, id) = {
         let mut daemon = Daemon::builder().start().await;
         daemon.stop().await;
-        let key = daemon.home().path().join("key");
-        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
-        daemon.home().clone()
+        set_mode(daemon.home(), 0o644);
+        (daemon.home().clone(), daemon.peer_id().clone())
     };
-    for home in [short, open] {
+    for home in [short, open.clone()] {
         let key = home.path().join("key");
         let before = std::fs::read(&key).unwrap();
         let output = Builder::new(home.clone()).run_to_end().await;
@@ -146,6 +149,8 @@ async fn a_wrong_key_file_is_left_alone() {
         );
         assert_eq!(std::fs::read(&key).unwrap(), before);
     }
+    set_mode(&open, 0o600);
+    assert_eq!(Builder::new(open).start().await.peer_id(), &id);
 }
 
 #[tokio::test]

@@ -530,4 +530,11 @@ async fn pages_of_others_cannot_call_over_grpc() {
         }
     };
     assert_eq!(call("http://evil.example").await.as_deref(), Some("7"));
+    // What is no page says nothing of an origin, and is answered.
+    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
+    let mut request = tonic::Request::new(ListTasksRequest::default());
+    request
+        .metadata_mut()
+        .insert("a2a-version", "1.0".parse().unwrap());
+    service.list_tasks(request).await.unwrap();
 }

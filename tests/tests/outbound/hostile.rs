@@ -64,6 +64,9 @@ async fn what_has_no_end_is_given_up() {
     let agent = answering(false, move |_| many().into_response()).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("elements"), "{why}");
+    // One that ends is read, by the same daemon.
+    let agent = answering(false, |_| said("hi")).await;
+    completed(&send(&node, &agent.url()).await).await;
 }
 
 #[tokio::test]

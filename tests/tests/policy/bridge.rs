@@ -1,9 +1,9 @@
 //! Callers of a bridge are sources of their own, and nobody else can pass for one.
 
 use agentanycast::Target;
-use agentanycast_tests::{Bridge, daemon::Home};
+use agentanycast_tests::{Bridge, daemon::Home, http::Client};
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scene::{Scene, audited, ended, lines, refusals, rejected};
 
@@ -18,24 +18,36 @@ fn settings(home: &Home) -> String {
     )
 }
 
-#[tokio::test]
-async fn a_caller_is_known_by_its_name() {
-    let scene = Scene::new(|_, home| settings(home)).await;
+/// A bridge beside the guarded node, with two callers.
+async fn bridge(scene: &Scene) -> Bridge {
     let tokens = scene.guarded.home().path().join("tokens");
     std::fs::write(&tokens, format!("alice {ALICE}\nbob {BOB}\n")).unwrap();
     let flag = format!("--tokens-file={}", tokens.display());
-    let bridge = Bridge::start_with(&scene.guarded, &[&flag]).await;
-    let client = |token: &str| {
-        let path = format!("/agents/{}", scene.asker.peer_id());
-        bridge.client().at(&path).version("1.0").token(token)
-    };
-    let message = json!({
+    Bridge::start_with(&scene.guarded, &[&flag]).await
+}
+
+/// Who has this token, before the asker's agent.
+fn caller(bridge: &Bridge, scene: &Scene, token: &str) -> Client {
+    let path = format!("/agents/{}", scene.asker.peer_id());
+    bridge.client().at(&path).version("1.0").token(token)
+}
+
+/// A message whose metadata says that it is alice's, which nobody believes.
+fn message() -> Value {
+    json!({
         "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}],
-            // No caller says by its metadata who it is.
             "metadata": {"a2a.caller": "alice"}},
         "metadata": {"a2a.caller": "alice"},
         "configuration": {"returnImmediately": true},
-    });
+    })
+}
+
+#[tokio::test]
+async fn a_caller_is_known_by_its_name() {
+    let scene = Scene::new(|_, home| settings(home)).await;
+    let bridge = bridge(&scene).await;
+    let client = |token: &str| caller(&bridge, &scene, token);
+    let message = message();
     let sent = client(ALICE).post("/message:send", &message).await;
     assert_eq!(sent.status, StatusCode::OK, "{:?}", sent.body);
     let denied = client(BOB).post("/message:send", &message).await;
@@ -88,4 +100,11 @@ async fn a_peer_that_calls_itself_a_caller_is_a_peer() {
     rejected(ended(&forged).await);
     let line = &lines(&scene.guarded, 1).await[0];
     assert_eq!(line["source"], scene.asker.peer_id().to_string());
+
+    let bridge = bridge(&scene).await;
+    let sent = caller(&bridge, &scene, ALICE)
+        .post("/message:send", &message())
+        .await;
+    assert_eq!(sent.status, StatusCode::OK, "{:?}", sent.body);
+    assert_eq!(lines(&scene.guarded, 2).await[1]["source"], "http:alice");
 }

@@ -114,16 +114,23 @@ async fn a_name_that_is_not_proven_lets_nobody_in() {
         Some(Page::Endless),
     ];
     drop(asker);
+    let settings = allows(&did) + &web.known();
     for page in pages {
         match page.clone() {
             Some(page) => web.put(DOCUMENT, page),
             None => web.remove(DOCUMENT),
         }
-        let scene = Scene::new(named(&did).await, &(allows(&did) + &web.known())).await;
+        let scene = Scene::new(named(&did).await, &settings).await;
         let reason = rejected(scene.ask().await);
         assert!(reason.contains("no rule allows it"), "{page:?}: {reason}");
         assert!(web.asked() > 0);
     }
+    let asker = named(&did).await;
+    web.put(DOCUMENT, page(&did, id(&asker)));
+    assert_eq!(
+        Scene::new(asker, &settings).await.ask().await.unwrap(),
+        "echo: hello"
+    );
 }
 
 #[tokio::test]
@@ -156,6 +163,8 @@ async fn private_hosts_are_not_asked_unless_that_is_allowed() {
     let scene = Scene::new(asker, &allows(&did)).await;
     rejected(scene.ask().await);
     assert_eq!(web.asked(), 0);
+    let scene = Scene::new(scene.asker, &(allows(&did) + &web.known())).await;
+    assert_eq!(scene.ask().await.unwrap(), "echo: hello");
 }
 
 /// Without rules that ask for names nobody is asked about them.

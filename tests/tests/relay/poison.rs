@@ -101,6 +101,19 @@ async fn lives_and_versions_are_clamped() {
     let life = Duration::from_secs(record.expires_at.unwrap().seconds as u64).saturating_sub(now());
     assert!(life <= Duration::from_mins(1), "{life:?}");
     assert!(record.version <= (now() + Duration::from_mins(1)).as_nanos() as u64);
+
+    // What is within bounds is kept as it was told.
+    let modest = told("q", "elsewhere");
+    let outcome = push(&relay, vec![modest.clone()]).await;
+    assert_eq!((outcome.accepted, outcome.rejected), (1, 0));
+    let kept = known(&relay)
+        .await
+        .into_iter()
+        .find(|record| record.peer_id == "q");
+    let kept = kept.unwrap();
+    assert_eq!(kept.version, modest.version);
+    let lives = kept.expires_at.unwrap().seconds - modest.expires_at.unwrap().seconds;
+    assert!(lives.abs() <= 1, "{lives} s more than was told");
 }
 
 #[tokio::test(flavor = "multi_thread")]

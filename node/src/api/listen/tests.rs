@@ -188,7 +188,13 @@ async fn a_socket_that_another_has_placed_meanwhile_is_not_removed() {
     fs::remove_file(&path).unwrap();
     let _other = blocking::UnixListener::bind(&path).unwrap();
     drop(listener);
-    assert!(path.exists());
+    // The other one is there, and served.
+    UnixStream::connect(&path).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    let listener = unix(&path).await.unwrap();
+    UnixStream::connect(&path).await.unwrap();
+    drop(listener);
+    assert!(!path.exists(), "its own it takes away");
 }
 
 #[tokio::test]
