@@ -59,6 +59,12 @@ impl DiagnosticsService for Api {
             }
             // A task that was denied was never kept.
             Err(EngineError::NotFound(_)) if is_audited => Ok(Response::new(base)),
+            Err(error @ EngineError::NotFound(_)) => Err(Status::not_found(match &base.audit {
+                Some(audit) => format!("{error}, nor a decision about it in {}", audit.path),
+                None => format!(
+                    "{error}; one that was denied here is in the daemon's log alone, unless [policy] audit_log_path is set"
+                ),
+            })),
             Err(error) => Err(status_for_asker(&error)),
         }
     }

@@ -69,16 +69,24 @@ async fn a_task_that_was_delivered() {
         .await
         .unwrap();
     assert_eq!(unknown.status.code(), Some(4), "{}", unknown.said);
-    assert!(unknown.said.contains("nonsense"), "{}", unknown.said);
+    for part in ["nonsense", "audit_log_path"] {
+        assert!(unknown.said.contains(part), "{}", unknown.said);
+    }
 }
 
 #[tokio::test]
 async fn a_task_that_waits_for_a_peer_that_is_away() {
     let mut pair = Pair::start(Transport::Tcp).await;
     let (alice, _) = pair.nodes().await;
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    let there = alice.send_task(target.clone(), "hello").await.unwrap();
+    says(&pair.alice, there.id(), "delivered").await;
     pair.bob.stop().await;
     agentanycast_tests::pair::alone(&alice).await;
-    let target = Target::Peer(pair.bob.peer_id().clone());
+    // What has arrived stays so, and whoever waits for an answer is told why there is none.
+    let arrived = says(&pair.alice, there.id(), "delivered").await;
+    let why = arrived["why"].as_str().unwrap();
+    assert!(why.contains("it is not connected now"), "{arrived}");
     let handle = alice.send_task(target, "hello").await.unwrap();
     let sent = eventually("attempts to reach the peer have failed", || async {
         let sent = says(&pair.alice, handle.id(), "peer-away").await;

@@ -108,7 +108,7 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
         ),
         _ => match carrier {
             Some(carrier) => on_its_way(trace, carrier, &whom),
-            None => with_the_assignee(task, &whom),
+            None => reached(trace.peer.as_ref(), with_the_assignee(task, &whom)),
         },
     }
 }
@@ -166,6 +166,22 @@ fn with_the_assignee(task: &Task, whom: &str) -> Answer {
             format!("{whom} has it, and no agent there has begun yet"),
             Some("is an agent running there? The same command on that node says what it waits for"),
         ),
+    }
+}
+
+/// What is there, of which nothing is heard while that node is away.
+fn reached(peer: Option<&PeerReach>, there: Answer) -> Answer {
+    match peer.filter(|peer| !peer.connected) {
+        Some(peer) => Answer {
+            says: format!(
+                "{}; it is not connected now{}, and what comes of it is told once it is",
+                there.says,
+                tried(peer)
+            ),
+            advice: Some(way_out(Some(peer))),
+            ..there
+        },
+        None => there,
     }
 }
 

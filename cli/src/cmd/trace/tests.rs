@@ -170,6 +170,20 @@ fn each_state_of_a_task_that_was_sent_has_its_answer() {
         assert_eq!(answer.verdict, verdict, "{answer:?}");
         assert!(answer.says.contains(part), "{answer:?}");
     }
+    for (status, verdict) in [
+        (TaskStatus::Submitted, "delivered"),
+        (TaskStatus::Working, "working"),
+    ] {
+        let gone = Trace {
+            peer: Some(reach(false)),
+            ..arrived(status, "")
+        };
+        let answer = explain(&gone);
+        assert_eq!(answer.verdict, verdict);
+        let part = "it is not connected now; 3 attempts failed (refused), next in 8 s";
+        assert!(answer.says.contains(part), "{answer:?}");
+        assert!(answer.advice.unwrap().contains("192.0.2.1"));
+    }
     let mut nowhere = waiting(false, QueueState::Queued);
     nowhere.peer.as_mut().unwrap().addresses.clear();
     assert!(
