@@ -125,6 +125,41 @@ mod tests {
     use std::path::Path;
 
     use agentanycast_program::corpus::replay;
+    use serde_json::{Map, Value};
+
+    use super::{METHODS, Method, ToolName, Version, call, request};
+
+    /// What is kept under this name, after the byte that says which.
+    fn kept(target: &str, name: &str) -> (usize, Value) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../fuzz/corpus")
+            .join(target)
+            .join(name);
+        let bytes = std::fs::read(path).unwrap();
+        (
+            usize::from(bytes[0]),
+            serde_json::from_slice(&bytes[1..]).unwrap(),
+        )
+    }
+
+    /// Otherwise nothing that is tried would ever be read.
+    #[test]
+    fn the_corpus_has_what_is_read() {
+        for (name, method) in [("good-0.3", "message/send"), ("good-1.0", "SendMessage")] {
+            let (which, params) = kept("a2a", name);
+            assert_eq!(METHODS[which % METHODS.len()], method);
+            let (version, method) = Method::named(method).unwrap();
+            request::read(version, method, params).unwrap();
+        }
+        for (name, version) in [("good-0.3", Version::V03), ("good-1.0", Version::V10)] {
+            let (_, task) = kept("a2a_answer", name);
+            super::task::read(version, task).unwrap();
+        }
+        let (which, arguments) = kept("mcp", "good");
+        let tool = ToolName::ALL[which % ToolName::ALL.len()];
+        let arguments: Map<String, Value> = serde_json::from_value(arguments).unwrap();
+        call::read(tool, arguments).unwrap();
+    }
 
     #[test]
     fn the_corpus_passes() {

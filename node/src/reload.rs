@@ -125,6 +125,10 @@ impl Reload {
                 None => self.put(engine, ear, config.policy).await.err(),
             },
             Ok(_) => return, // The process was not started to run.
+            // A file that was named, and is not there: without it nothing of it can be meant.
+            Err(error) if self.file.is_some() && self.seen.is_none() => Some(format!(
+                "{error}; put it back, or an empty one and send SIGHUP if no rules are meant"
+            )),
             Err(error) => Some(error.to_string()),
         };
         if let Some(error) = &trouble {

@@ -14,7 +14,9 @@ use std::{
     process::{Output, Stdio},
 };
 
-use agentanycast_proto::v1;
+use agentanycast_proto::v1::{
+    self, diagnostics_service_client::DiagnosticsServiceClient, node_service_client::NodeServiceClient,
+};
 use agentanycast_tests::{
     Builder, Daemon, Pair, Transport, daemon::Home, pair::connected, rpc, skipped, within,
 };
@@ -227,20 +229,58 @@ async fn a_bootstrap_peer_that_is_down_is_waited_for() {
     }
 }
 
-#[tokio::test]
-async fn agents_connect_over_tcp_too() {
-    // Free a moment ago; nobody else is likely to take it.
+/// An address for gRPC that was free a moment ago; nobody else is likely to take it.
+fn free_address() -> String {
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .port();
-    let daemon = Daemon::builder()
-        .grpc(format!("tcp://127.0.0.1:{port}"))
-        .start()
-        .await;
+    format!("tcp://127.0.0.1:{port}")
+}
+
+#[tokio::test]
+async fn agents_connect_over_tcp_too() {
+    let daemon = Daemon::builder().grpc(free_address()).start().await;
     let info = daemon.node().await.info().await.unwrap();
     assert_eq!(info.peer_id.as_ref(), Some(daemon.peer_id()));
+}
+
+/// Each service asks for the token, where there is one.
+#[tokio::test]
+async fn who_has_not_the_token_calls_nothing() {
+    const TOKEN: &str = "0123456789abcdef-of-this-test";
+    let home = Home::new();
+    let file = home.path().join("token");
+    std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
+    let daemon = Builder::new(home)
+        .grpc(free_address())
+        .args([format!("--grpc-token-file={}", file.display())])
+        .start()
+        .await;
+    let channel = rpc::channel(daemon.grpc()).await.unwrap();
+    let ask = async |token: Option<&str>| {
+        let with_token = |mut request: tonic::Request<()>| {
+            if let Some(token) = token {
+                let value = format!("Bearer {token}").parse().unwrap();
+                request.metadata_mut().insert("authorization", value);
+            }
+            Ok(request)
+        };
+        let mut node = NodeServiceClient::with_interceptor(channel.clone(), with_token);
+        let mut diagnostics = DiagnosticsServiceClient::with_interceptor(channel.clone(), with_token);
+        let info = node.get_node_info(v1::GetNodeInfoRequest::default()).await;
+        let activity = diagnostics.get_activity(v1::GetActivityRequest::default()).await;
+        [info.err(), activity.err()].map(|error| error.map(|status| status.code()))
+    };
+    for wrong in [None, Some("0123456789abcdef-of-another"), Some("")] {
+        assert_eq!(
+            ask(wrong).await,
+            [Some(tonic::Code::Unauthenticated); 2],
+            "{wrong:?}"
+        );
+    }
+    assert_eq!(ask(Some(TOKEN)).await, [None; 2]);
 }
 
 /// Only the user that runs the daemon may call, whatever the file's mode says.

@@ -37,6 +37,14 @@ async fn own_card(node: &Node) -> Result<AgentCard, Failure> {
     })
 }
 
+/// What a node calls itself. The key has proven the card, and nothing that it says of names.
+fn names(web: &str, dns: &str) -> String {
+    match [web, dns].join(" ").trim() {
+        "" => String::new(),
+        names => format!("{names} (as it says; rules count a name once it is proven)"),
+    }
+}
+
 fn show(card: AgentCard) -> Result<(), Failure> {
     let reach = card.reach.unwrap_or_default();
     output::fields(&[
@@ -48,13 +56,8 @@ fn show(card: AgentCard) -> Result<(), Failure> {
             "peer id",
             reach.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
         ),
-        (
-            "did",
-            [reach.did_key, reach.did_web, reach.did_dns]
-                .join(" ")
-                .trim()
-                .to_owned(),
-        ),
+        ("did", reach.did_key),
+        ("names", names(&reach.did_web, &reach.did_dns)),
         ("transports", reach.transports.join(" ")),
         ("relays", reach.relay_addresses.join(" ")),
     ])?;
@@ -76,4 +79,25 @@ fn show(card: AgentCard) -> Result<(), Failure> {
     }
     output::line("")?;
     Ok(output::table(["SKILL", "TAGS", "ABOUT"], &rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_name_is_told_as_a_claim() {
+        assert_eq!(names("", ""), "");
+        for (web, dns) in [
+            ("did:web:a.example", ""),
+            ("", "did:dns:a.example"),
+            ("did:web:a.example", "did:dns:a.example"),
+        ] {
+            let shown = names(web, dns);
+            assert!(
+                shown.contains(web) && shown.contains(dns) && shown.contains("as it says"),
+                "{shown}"
+            );
+        }
+    }
 }

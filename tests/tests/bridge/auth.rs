@@ -1,7 +1,7 @@
 //! Who may call: tokens of an issuer, certificates, tokens that are known here, and all of them together. However
 //! somebody is known, only its own tasks are there for it.
 
-use std::{fs, path::Path};
+use std::{fs, io::ErrorKind, path::Path};
 
 use agentanycast::TaskFilter;
 use agentanycast_proto::a2a::{ListTasksRequest, a2a_service_client::A2aServiceClient};
@@ -14,7 +14,10 @@ use http::{Method, StatusCode};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, DnType, IsCa, KeyPair, SanType};
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    process::Command,
+};
 use tonic::Code;
 
 use crate::{
@@ -481,6 +484,38 @@ async fn each_caller_has_its_own_share() {
     assert!(told.metadata().contains_key("grpc-retry-pushback-ms"));
     assert_eq!(bob.post("/", &call).await.status, StatusCode::OK);
     assert!(grpc("bbbbbbbbbbbbbbbb").await.is_ok());
+}
+
+/// Of one address so many connections stay, whatever they say; what comes of another one is served meanwhile.
+#[tokio::test]
+async fn each_address_has_its_own_connections() {
+    let scene = Scene::talking().await;
+    let bridge = Bridge::start_with(&scene.pair.bob, &["--connections-per-address=3"]).await;
+    let at = bridge.url().strip_prefix("http://").unwrap().parse().unwrap();
+    let mut crowd = Vec::new();
+    for _ in 0..30 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        crowd.extend(socket.connect(at).await);
+    }
+    eventually("three stay", || {
+        crowd.retain(|stream: &TcpStream| {
+            stream
+                .try_read(&mut [0])
+                .is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        });
+        let few = crowd.len() <= 3;
+        async move { few.then_some(()) }
+    })
+    .await;
+    assert!(!crowd.is_empty(), "whoever came is served up to the bound");
+    let listed = bridge
+        .client()
+        .at(&scene.path())
+        .version("1.0")
+        .get("/tasks")
+        .await;
+    assert_eq!(listed.status, StatusCode::OK, "{:?}", listed.body);
 }
 
 /// A task carries the labels of the caller who sent it, also to a node that has a bridge of its own, and with callers of

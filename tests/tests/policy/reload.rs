@@ -74,6 +74,7 @@ async fn a_file_that_opens_the_node_counts_only_when_it_is_meant() {
     says("trusts everybody now").await;
     std::fs::remove_file(&file).unwrap();
     says("No such file").await;
+    says("or an empty one").await;
     scene.write("");
     kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
     eventually("what is meant is done", || async { scene.ask().await.ok() }).await;

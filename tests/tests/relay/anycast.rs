@@ -198,6 +198,26 @@ async fn an_answer_that_unfolds_is_not_read() {
         grown < 48 << 20,
         "{grown} bytes more for an answer that was not read"
     );
+    // Nor does it keep another one's answer back, and one that says nothing at all does not either.
+    let relay = Relay::builder().start().await;
+    let (honest, ..) = &echo_agent(&[&relay], "honest", "flood").await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let bad = [address, silent.local_addr().unwrap()];
+    let registries = format!("{},{},{}", bad[0], bad[1], relay.registry);
+    let sender = Daemon::builder()
+        .env("AGENTANYCAST_REGISTRY_ADDRS", registries)
+        .start()
+        .await;
+    let node = sender.node().await;
+    let found = node.discover("flood", &[].into(), 0).await.unwrap();
+    let found: Vec<_> = found
+        .agents
+        .iter()
+        .map(|agent| agent.peer_id.clone().unwrap())
+        .collect();
+    assert_eq!(found, [honest.peer_id().clone()]);
+    let handle = node.send_task(Target::skill("flood"), "hi").await.unwrap();
+    within("the task ends", handle.wait()).await.unwrap();
     serving.abort();
 }
 
@@ -277,16 +297,33 @@ async fn a_registry_that_lost_everything_has_it_again() {
     }
 }
 
+/// One is gone, and one names made-up agents only, and keeps silent about those that there are.
 #[tokio::test]
 async fn one_registry_that_answers_is_enough() {
     let relay = Relay::builder().start().await;
     let mut gone = Relay::builder().start().await;
-    let _agent = echo_agent(&[&relay], "agent", "answer").await;
-    let sender = daemon(&[&gone, &relay]).start().await;
+    let hides = Relay::builder().start().await;
+    let mut client = hides.client().await;
+    for _ in 0..20 {
+        let made_up = Signer::new();
+        client
+            .register_skills(made_up.sign(
+                "RegisterSkills",
+                registration(&made_up.id, "answer"),
+                hides.id(),
+                now_ms(),
+            ))
+            .await
+            .unwrap();
+    }
+    let (there, ..) = &echo_agent(&[&relay], "agent", "answer").await;
+    let sender = daemon(&[&hides, &gone, &relay]).start().await;
     gone.kill().await;
     let node = sender.node().await;
     let handle = node.send_task(Target::skill("answer"), "?").await.unwrap();
-    within("the task ends", handle.wait()).await.unwrap();
+    let task = within("the task ends", handle.wait()).await.unwrap();
+    assert_eq!(task.assignee.as_ref(), Some(there.peer_id()));
+    drop(hides);
     // Without any, what was found last is still tried.
     let mut relay = relay;
     relay.kill().await;

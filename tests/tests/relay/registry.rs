@@ -9,7 +9,7 @@ use agentanycast_proto::v1::{
 use agentanycast_tests::{Relay, eventually};
 use tonic::{Code, transport::Endpoint};
 
-use crate::agents::{Signer, found, heartbeat, now_ms, question, registration, unregistration};
+use crate::agents::{Signer, finds, found, heartbeat, now_ms, question, registration, unregistration};
 
 /// Who registers with a new key takes the place of the old one; by a statement that the old key has signed, in a request
 /// that the new one has.
@@ -150,6 +150,8 @@ async fn what_cannot_be_right_is_refused() {
         client.register_skills(many).await.unwrap_err().code(),
         Code::InvalidArgument
     );
+    client.register_skills(registration("p", "s")).await.unwrap();
+    assert!(finds(&relay, "s", "p").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

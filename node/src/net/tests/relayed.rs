@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use futures::{AsyncReadExt, StreamExt};
+use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use libp2p::{
     Multiaddr, Swarm, relay,
     swarm::{self, NetworkBehaviour, SwarmEvent, dial_opts::DialOpts},
     websocket::tls,
 };
+use tokio_util::compat::FuturesAsyncReadCompatExt as _;
 
 use super::*;
 
@@ -64,6 +65,65 @@ async fn hidden(relay: &Multiaddr) -> (Swarm<Hidden>, mpsc::Receiver<streams::In
     };
     timeout(DEADLINE, reserved).await.unwrap();
     (swarm, inbound)
+}
+
+/// A relay that hands each circuit, whomever it was asked for, to whoever listens on this port. Yields its address.
+async fn lying_relay(port: u16) -> Multiaddr {
+    /// A HopMessage of the type STATUS with the status OK, its length before it (circuit v2, "Protobuf").
+    const OK: [u8; 5] = [4, 0x08, 2, 0x28, 100];
+    let keypair = Keypair::generate_ed25519();
+    let peer = keypair.public().to_peer_id();
+    let (transport, _) = transport::build(&keypair, false, false, &tls::Config::client()).unwrap();
+    let behaviour = libp2p_stream::Behaviour::new();
+    let mut control = behaviour.new_control();
+    let mut circuits = control
+        .accept(libp2p::StreamProtocol::new("/libp2p/circuit/relay/0.2.0/hop"))
+        .unwrap();
+    let mut swarm = Swarm::new(transport, behaviour, peer, swarm::Config::with_tokio_executor());
+    let address = listen(&mut swarm).await;
+    tokio::spawn(async move { while swarm.next().await.is_some() {} });
+    tokio::spawn(async move {
+        while let Some((_, mut circuit)) = circuits.next().await {
+            let mut length = [0];
+            circuit.read_exact(&mut length).await.unwrap();
+            assert!(length[0] < 128, "a request is short");
+            let mut request = vec![0; length[0].into()];
+            circuit.read_exact(&mut request).await.unwrap();
+            circuit.write_all(&OK).await.unwrap();
+            let mut other = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            tokio::spawn(
+                async move { tokio::io::copy_bidirectional(&mut circuit.compat(), &mut other).await },
+            );
+        }
+    });
+    address
+}
+
+/// The peer at the other end of a circuit has to have the key that was asked for, whatever the relay makes of that.
+#[tokio::test]
+async fn a_relay_that_leads_to_somebody_else_gets_nobody_to_talk_to_him() {
+    let mut other = Node::start(config(&[TCP])).await;
+    let at: Multiaddr = other.handle.listen_addrs()[0].parse().unwrap();
+    let port = at.iter().find_map(|part| match part {
+        libp2p::multiaddr::Protocol::Tcp(port) => Some(port),
+        _ => None,
+    });
+    let circuit = lying_relay(port.unwrap())
+        .await
+        .with(libp2p::multiaddr::Protocol::P2pCircuit);
+    let a = Node::start(config(&[TCP])).await;
+    let wanted = PeerId::from(Keypair::generate_ed25519().public().to_peer_id());
+    let refused = a
+        .handle
+        .dial(wanted, vec![format!("{circuit}/p2p/{wanted}")])
+        .await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(!a.handle.is_connected(wanted) && !a.handle.is_connected(other.peer()));
+    // Asked for the one that it leads to, it is as good as any.
+    let peer = other.peer();
+    let reached = a.handle.dial(peer, vec![format!("{circuit}/p2p/{peer}")]).await;
+    assert!(!reached.unwrap().direct);
+    other.connected(a.peer()).await;
 }
 
 #[tokio::test]

@@ -160,4 +160,10 @@ async fn one_peer_fills_no_more_than_its_share() {
     })
     .await;
     assert!(server.handle.is_connected(peer.into()));
+    // Its share is its own: another one is listed, and found by a third.
+    let times = DhtTimes::default();
+    let honest = super::node(DhtMode::Client, times, &[&server]).await;
+    honest.handle.provide(Some(&offering(&["echo"]))).await.unwrap();
+    let asker = super::node(DhtMode::Client, times, &[&server]).await;
+    find(&asker, "echo", described).await;
 }
