@@ -1,4 +1,4 @@
-complete -c agentanycast-bridge -l config -d 'Configuration in TOML' -r
+complete -c agentanycast-bridge -l config -d 'Configuration in TOML, or AGENTANYCAST_BRIDGE_CONFIG in the environment' -r
 complete -c agentanycast-bridge -l daemon -d 'The daemon, unix://PATH or tcp://HOST:PORT [default: "unix://~/.agentanycast/daemon.sock"]' -r
 complete -c agentanycast-bridge -l mcp-listen -d 'Where MCP clients connect over HTTP, HOST:PORT; who may call is as for A2A' -r
 complete -c agentanycast-bridge -l log-level -d 'error, warn, info, debug or trace [default: "info"]' -r

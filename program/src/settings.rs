@@ -16,6 +16,9 @@ pub use file::read_file;
 pub use flags::command;
 pub use value::{ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, expand, host_port, literal};
 
+/// The variable that names the file, without the prefix; `--config` goes before it.
+const FILE: &str = "CONFIG";
+
 /// The process's exit code for a [`ConfigError`].
 pub const EXIT_CODE: u8 = 2;
 
@@ -251,14 +254,15 @@ pub fn load<C>(
         flags::Parsed::Version(text) => return Ok(Loaded::Version(text)),
         flags::Parsed::Help(text) => return Ok(Loaded::Help(text)),
     };
+    let named = || env(&format!("{}{FILE}", program.prefix)).filter(|path| !path.is_empty());
     let mut entries = file::layer(
         program.keys,
         program.file,
-        flags.config.as_deref(),
+        flags.config.or_else(named).as_deref(),
         home,
         read_file,
     )?;
-    entries.extend(environment(program, env));
+    entries.extend(environment(program, &env));
     entries.extend(flags.entries);
 
     let mut config = (program.defaults)(home);
@@ -310,7 +314,7 @@ pub fn load_from_process<C>(
 
 /// Refuses a variable that is called almost like a setting's. Others that begin alike may be another program's.
 fn check_names<C>(program: &Program<C>, names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
-    let known = || program.keys.iter().filter_map(|key| key.variable);
+    let known = || program.keys.iter().filter_map(|key| key.variable).chain([FILE]);
     for name in names {
         let Some(given) = name.to_str().and_then(|name| name.strip_prefix(program.prefix)) else {
             continue;

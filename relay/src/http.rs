@@ -2,6 +2,7 @@
 //! nothing. Whoever does not read what it asked for is given up.
 
 mod api;
+mod aside;
 mod dashboard;
 mod directory;
 mod error;
@@ -38,6 +39,7 @@ use tower_http::{
 };
 
 use crate::{federation::sync::Peers, handle::Handle, listen::Bounded, registry::Source};
+use aside::Aside;
 use directory::Directory;
 use unread::Unread;
 
@@ -75,6 +77,7 @@ struct Shared {
     started: Instant,
     problems: Mutex<Vec<String>>,
     directory: Mutex<Directory>,
+    aside: Aside,
     followers: Seats,
     unread: Unread,
 }
@@ -88,6 +91,7 @@ impl Face {
             started,
             problems: Mutex::default(),
             directory: Mutex::default(),
+            aside: Aside::new(),
             followers: Seats::new(FOLLOWERS, FOLLOWERS_PER_ADDRESS),
             unread: Unread::new(),
         }))

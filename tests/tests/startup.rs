@@ -90,7 +90,15 @@ async fn mistakes_in_the_file_and_the_environment_are_named() {
         &env.run_to_end().await,
         "AGENTANYCAST_ENABLE_MDNS",
     );
-    let missing = Daemon::builder().args(["--config=/nowhere/config.toml"]);
+    let elsewhere = Daemon::builder().env("AGENTANYCAST_CONFIG", "/nowhere/variable.toml");
+    refused(
+        "no such file, by its variable",
+        &elsewhere.run_to_end().await,
+        "/nowhere/variable.toml",
+    );
+    let missing = Daemon::builder()
+        .env("AGENTANYCAST_CONFIG", "/nowhere/variable.toml")
+        .args(["--config=/nowhere/config.toml"]);
     refused(
         "no such file",
         &missing.run_to_end().await,

@@ -7,7 +7,10 @@ use std::{
     collections::BTreeMap,
     fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use agentanycast_program::failure::in_one_line;
@@ -248,19 +251,30 @@ impl Anycast {
             let answer = answer.map_err(|status| in_one_line(status.message(), &status, MAX_WHY));
             (registry.as_ref(), answer)
         });
+        let has_dht = AtomicBool::new(true);
         let Gathered {
             mut answers,
             in_dht,
             mut failures,
-        } = gather(questions, self.ask_dht(skill, limit)).await;
+        } = gather(questions, self.ask_dht(skill, limit, &has_dht)).await;
         // Nobody has asked for those that are guessed to be there, until they have shown it.
         let is_guess = |failure: &str| {
             let mut guesses = inner.registries.iter().filter(|registry| !registry.is_there());
             inner.guessed && guesses.any(|registry| failure.starts_with(&format!("{}: ", registry.address())))
         };
-        failures.retain(|failure| !is_guess(failure));
-        if answers.is_empty() && in_dht.is_empty() && !failures.is_empty() {
-            return Err(SearchError::NoAnswer(Failures(failures)));
+        let guesses: Vec<String> = failures.extract_if(.., |failure| is_guess(failure)).collect();
+        if answers.is_empty() && in_dht.is_empty() {
+            if !failures.is_empty() {
+                return Err(SearchError::NoAnswer(Failures(failures)));
+            }
+            // There was nobody else to ask.
+            if !has_dht.load(Relaxed) {
+                return Err(if guesses.is_empty() {
+                    SearchError::NotConfigured
+                } else {
+                    SearchError::NoAnswer(Failures(guesses.into_iter().map(looked_for).collect()))
+                });
+            }
         }
         for failure in &failures {
             tracing::debug!(failure, "a registry did not answer");
@@ -277,19 +291,28 @@ impl Anycast {
         })
     }
 
-    async fn ask_dht(&self, skill: &str, limit: usize) -> Vec<Found> {
+    /// Notes in `has_dht` when there is nobody to ask.
+    async fn ask_dht(&self, skill: &str, limit: usize, has_dht: &AtomicBool) -> Vec<Found> {
         match self.inner.net.find_providers(skill, limit, DHT_ALONE).await {
             Ok(found) => {
                 let found = found.into_iter();
                 found.map(|found| Found::announced(found, skill)).collect()
             }
-            Err(FindError::Off | FindError::Stopping) => Vec::new(),
+            Err(FindError::Off | FindError::Alone | FindError::Stopping) => {
+                has_dht.store(false, Relaxed);
+                Vec::new()
+            }
             Err(error) => {
                 tracing::debug!(%error, "the DHT was not asked");
                 Vec::new()
             }
         }
     }
+}
+
+/// Of a registry that nobody has named.
+fn looked_for(failure: String) -> String {
+    failure + " (looked for beside a bootstrap peer; anycast.registry_addrs says where registries are)"
 }
 
 /// Which of the turns a skill waits for.

@@ -138,6 +138,9 @@ pub enum FindError {
     /// The node takes no part in the DHT.
     #[error("the node takes no part in the DHT (anycast.dht_mode is off)")]
     Off,
+    /// It knows nobody there who answers questions, and is asked by nobody itself.
+    #[error("the node knows nobody in the DHT who answers questions")]
+    Alone,
     /// Too many searches are under way; try again in a moment.
     #[error("too many searches in the DHT are under way; try again in a moment")]
     Busy,

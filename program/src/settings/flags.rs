@@ -8,7 +8,7 @@ use clap::{
 };
 
 use super::{
-    ConfigError, Entry, Flag, Key, Program, Source,
+    ConfigError, Entry, FILE, Flag, Key, Program, Source,
     error::nearest,
     find,
     value::{Raw, Setting as _},
@@ -60,10 +60,10 @@ pub fn command<C>(program: &Program<C>) -> Command {
         .file
         .map(|file| format!(" [default: {file:?}, if it is there]"))
         .unwrap_or_default();
-    let config = Arg::new("config")
-        .long("config")
-        .value_name("FILE")
-        .help(format!("Configuration in TOML{default_file}"));
+    let config = Arg::new("config").long("config").value_name("FILE").help(format!(
+        "Configuration in TOML, or {}{FILE} in the environment{default_file}",
+        program.prefix
+    ));
     let print = Arg::new("print-config")
         .long("print-config")
         .action(ArgAction::SetTrue)

@@ -153,10 +153,9 @@ export async function showAgents() {
 // Skills beside the agents, those of most agents first.
 const listed = new Map();
 export async function showSkills() {
-  const { skills, count } = await ask("/api/v1/skills");
-  set("skills-count", count);
-  skills.sort((a, b) => b.agent_count - a.agent_count || (a.id < b.id ? -1 : 1));
-  const items = skills.slice(0, LISTED).map(({ id: skill, agent_count: agents }) => {
+  const { skills, total } = await ask(`/api/v1/skills?limit=${LISTED}`);
+  set("skills-count", total);
+  const items = skills.map(({ id: skill, agent_count: agents }) => {
     if (!listed.has(skill)) {
       const number = element("span", "number");
       const choose = button("skill", "", element("span", "", skill), () => narrow({ skill: filter.skill === skill ? "" : skill }));
@@ -172,7 +171,7 @@ export async function showSkills() {
   arrange(by("skills"), items);
   const there = new Set(items);
   for (const [skill, { item }] of listed) if (!there.has(item)) listed.delete(skill);
-  set("skills-shown", count > LISTED ? `${LISTED} of ${count}` : count);
+  set("skills-shown", total > LISTED ? `${LISTED} of ${total}` : total);
 }
 
 function showFilters() {

@@ -231,7 +231,7 @@ impl Link {
             };
             match outcome {
                 Ok(()) if *self.relay == *self.handle.me() => {
-                    tracing::warn!(address = %self.address, "this federation peer is this relay itself; it is left out");
+                    tracing::warn!(address = %self.address, "this federation peer has the key of this relay: it is this relay itself, or another one with a copy of its key, which needs its own; it is left out");
                     self.peers.leave_out(self.place);
                     return;
                 }

@@ -1,9 +1,9 @@
 //! The directory as JSON, `/api/v1`. What it takes and gives is described in `openapi.json`; a test keeps both together.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     ops::RangeInclusive,
-    sync::{Arc, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
 };
 
 use axum::{
@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use super::{
     Face,
-    directory::{Agent, Filter},
+    aside::Asker,
+    directory::{Agent, Directory, Filter, words_of},
     error::ApiError,
     health,
 };
@@ -31,13 +32,16 @@ const MAX_LIMIT: usize = 1000;
 /// What the agents of an answer say, in bytes, beyond the first of them: the next page has the others.
 const PAGE_BYTES: usize = 8 << 20;
 
+/// Skills in an answer when nobody says how many, and at most: 3 MB of the longest ids.
+const MAX_SKILLS: usize = 10_000;
+
 /// Longest word or tag that is searched for, in bytes.
 const MAX_WORD: usize = 256;
 
 /// Most tags that are searched for.
 const MAX_TAGS: usize = 32;
 
-/// What a search takes.
+/// What a search takes; a list of skills the last two.
 const PARAMETERS: [&str; 5] = ["skill", "tag", "q", "limit", "offset"];
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
@@ -57,16 +61,26 @@ async fn openapi() -> impl IntoResponse {
 
 async fn agents(
     State(face): State<Face>,
+    asker: Asker,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Response, ApiError> {
-    let (filter, limit, offset) = read(words)?;
-    let all = everybody(&face);
+    let (filter, range) = read(words)?;
+    let aside = face.clone();
+    aside
+        .0
+        .aside
+        .run(asker, move || page(&face, &filter, range))
+        .await
+}
+
+fn page(face: &Face, filter: &Filter, range: Range) -> Response {
+    let all = everybody(face).agents();
     let found: Vec<&Arc<Agent>> = all.iter().filter(|agent| filter.lets(agent)).collect();
     let mut bytes = 0;
     let agents: Vec<&Agent> = found
         .iter()
-        .skip(offset)
-        .take(limit)
+        .skip(range.offset)
+        .take(range.limit)
         .map(|agent| &***agent)
         .take_while(|agent| {
             let first = bytes == 0;
@@ -80,7 +94,7 @@ async fn agents(
         total: found.len(),
         agents,
     };
-    Ok(Json(page).into_response())
+    Json(page).into_response()
 }
 
 #[derive(Serialize)]
@@ -92,6 +106,7 @@ struct Page<'a> {
 
 async fn agent(
     State(face): State<Face>,
+    asker: Asker,
     peer: Result<Path<String>, PathRejection>,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
@@ -99,29 +114,46 @@ async fn agent(
     let Path(peer) = peer.map_err(|_| {
         ApiError::invalid("the peer id in the path is no UTF-8; percent-encode its bytes".into())
     })?;
-    let all = everybody(&face);
-    let found = all.iter().find(|agent| agent.peer_id == peer);
     let shown: String = peer.chars().take(100).collect();
-    let found = found.ok_or_else(|| ApiError::not_found(format!("no agent {shown:?} is registered")))?;
-    Ok(Json(json!(&**found)))
+    let aside = face.clone();
+    let look = move || {
+        let all = everybody(&face).agents();
+        let found = all.iter().find(|agent| agent.peer_id == peer);
+        found.map(|agent| json!(&**agent))
+    };
+    let found = aside.0.aside.run(asker, look).await?;
+    found
+        .map(Json)
+        .ok_or_else(|| ApiError::not_found(format!("no agent {shown:?} is registered")))
 }
 
 async fn skills(
     State(face): State<Face>,
+    asker: Asker,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
-    none(&words)?;
-    // Counted by agents and not by entries: an agent may be registered at several relays.
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let all = everybody(&face);
-    for skill in all.iter().flat_map(|agent| &agent.skills) {
-        *counts.entry(&skill.id).or_default() += 1;
+    let mut range = Range {
+        limit: MAX_SKILLS,
+        offset: 0,
+    };
+    let mut given = BTreeSet::new();
+    for (name, value) in words {
+        let Some(known) = known(&name, &["limit", "offset"]) else {
+            return Err(unknown(&name, "it takes limit and offset"));
+        };
+        once(&mut given, known)?;
+        range.read(known, &value, MAX_SKILLS)?;
     }
-    let skills: Vec<Value> = counts
-        .iter()
-        .map(|(id, count)| json!({ "id": id, "agent_count": count }))
-        .collect();
-    Ok(Json(json!({ "count": skills.len(), "skills": skills })))
+    let aside = face.clone();
+    let look = move || {
+        let all = everybody(&face).skills();
+        let page = all.iter().skip(range.offset).take(range.limit);
+        let skills: Vec<Value> = page
+            .map(|skill| json!({ "id": skill.id, "agent_count": skill.agents }))
+            .collect();
+        json!({ "count": skills.len(), "total": all.len(), "skills": skills })
+    };
+    aside.0.aside.run(asker, look).await.map(Json)
 }
 
 async fn stats(
@@ -150,27 +182,61 @@ pub(super) fn figures(face: &Face) -> Value {
     figures
 }
 
-fn everybody(face: &Face) -> Arc<Vec<Arc<Agent>>> {
+/// The directory, up to date.
+fn everybody(face: &Face) -> MutexGuard<'_, Directory> {
     let mut directory = face.0.directory.lock().unwrap_or_else(PoisonError::into_inner);
-    directory.read(&face.0.handle)
+    directory.read(&face.0.handle);
+    directory
 }
 
-fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError> {
+/// Which of what is found is answered.
+#[derive(Clone, Copy)]
+struct Range {
+    limit: usize,
+    offset: usize,
+}
+
+impl Range {
+    /// Takes one of its two parameters.
+    fn read(&mut self, name: &str, value: &str, most: usize) -> Result<(), ApiError> {
+        match name {
+            "limit" => self.limit = number(name, value, 1..=most)?,
+            _ => self.offset = number(name, value, 0..=usize::MAX)?,
+        }
+        Ok(())
+    }
+}
+
+fn known(name: &str, parameters: &[&'static str]) -> Option<&'static str> {
+    parameters.iter().copied().find(|known| *known == name)
+}
+
+/// Which of two was meant cannot be told.
+fn once(given: &mut BTreeSet<&'static str>, name: &'static str) -> Result<(), ApiError> {
+    if given.insert(name) {
+        return Ok(());
+    }
+    Err(ApiError::invalid(format!(
+        "{name}: given twice; only tag may be repeated"
+    )))
+}
+
+fn read(words: Vec<(String, String)>) -> Result<(Filter, Range), ApiError> {
     let mut filter = Filter::default();
-    let (mut limit, mut offset) = (DEFAULT_LIMIT, 0);
+    let mut range = Range {
+        limit: DEFAULT_LIMIT,
+        offset: 0,
+    };
     let mut given = BTreeSet::new();
     for (name, value) in words {
-        let Some(known) = PARAMETERS.into_iter().find(|known| *known == name) else {
+        let Some(known) = known(&name, &PARAMETERS) else {
             return Err(unknown(&name, "it takes skill, tag, q, limit and offset"));
         };
         if value.len() > MAX_WORD {
             return Err(ApiError::invalid(format!("{known}: at most {MAX_WORD} bytes")));
         }
-        // Which of two was meant cannot be told.
-        if !given.insert(known) && known != "tag" {
-            return Err(ApiError::invalid(format!(
-                "{known}: given twice; only tag may be repeated"
-            )));
+        if known != "tag" {
+            once(&mut given, known)?;
         }
         match known {
             "skill" if !value.is_empty() => filter.skill = Some(value),
@@ -181,13 +247,12 @@ fn read(words: Vec<(String, String)>) -> Result<(Filter, usize, usize), ApiError
                 return Err(ApiError::invalid(format!("tag: {value:?} is not NAME:VALUE")));
             }
             "tag" => filter.tags.push(value),
-            "q" => filter.text = value.to_lowercase(),
-            "limit" => limit = number(known, &value, 1..=MAX_LIMIT)?,
-            "offset" => offset = number(known, &value, 0..=usize::MAX)?,
+            "q" => filter.words = words_of(&value),
+            "limit" | "offset" => range.read(known, &value, MAX_LIMIT)?,
             _ => {} // An empty skill: any.
         }
     }
-    Ok((filter, limit, offset))
+    Ok((filter, range))
 }
 
 /// What takes no parameters says so.

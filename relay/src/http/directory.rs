@@ -64,8 +64,21 @@ pub(super) struct Filter {
     pub(super) skill: Option<String>,
     /// Each `NAME:VALUE`; either may have colons.
     pub(super) tags: Vec<String>,
-    /// In lower case.
-    pub(super) text: String,
+    /// Each in lower case, and all of them wanted.
+    pub(super) words: Vec<String>,
+}
+
+/// A skill, and how many have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    pub(super) id: String,
+    /// Counted by agents and not by entries: an agent may be registered at several relays.
+    pub(super) agents: usize,
+}
+
+/// The words of a search, as [`Filter`] has them.
+pub(super) fn words_of(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_lowercase).collect()
 }
 
 /// All agents.
@@ -76,15 +89,29 @@ pub(super) struct Directory {
     cursor: u64,
     /// Each peer once, by name.
     shown: Arc<Vec<Arc<Agent>>>,
+    /// The skills of those, once somebody has asked.
+    skills: Option<Arc<Vec<Shared>>>,
     read: Option<Instant>,
 }
 
 impl Directory {
-    /// Everybody, up to date.
-    pub(super) fn read(&mut self, handle: &Handle) -> Arc<Vec<Arc<Agent>>> {
+    /// Each agent once, by its name.
+    pub(super) fn agents(&self) -> Arc<Vec<Arc<Agent>>> {
+        Arc::clone(&self.shown)
+    }
+
+    /// Those of most agents first.
+    pub(super) fn skills(&mut self) -> Arc<Vec<Shared>> {
+        let shown = &self.shown;
+        Arc::clone(self.skills.get_or_insert_with(|| Arc::new(counted(shown))))
+    }
+
+    /// Brings it up to date.
+    pub(super) fn read(&mut self, handle: &Handle) {
         if self.read.is_some_and(|read| read.elapsed() < FRESH) {
-            return Arc::clone(&self.shown);
+            return;
         }
+        let mut changed = false;
         let reader = Reader {
             relay: "",
             everything: true,
@@ -92,6 +119,7 @@ impl Directory {
         loop {
             let page = handle.changes(self.cursor, PAGE, reader);
             self.cursor = page.cursor;
+            changed |= !page.records.is_empty();
             for told in page.records {
                 self.take(told, handle.me());
             }
@@ -99,8 +127,10 @@ impl Directory {
                 break;
             }
         }
-        self.arrange();
-        Arc::clone(&self.shown)
+        if self.expire() || changed {
+            self.arrange();
+        }
+        self.read = Some(Instant::now());
     }
 
     fn take(&mut self, told: FederatedRegistration, me: &str) {
@@ -117,13 +147,22 @@ impl Directory {
         }
     }
 
-    /// Drops who has expired, and puts the others in order.
-    fn arrange(&mut self) {
+    /// Drops who has expired. True if there was one.
+    fn expire(&mut self) -> bool {
         let now = now();
+        let mut expired = false;
         self.agents.retain(|_, of_peer| {
-            of_peer.retain(|_, agent| agent.expires > now);
+            of_peer.retain(|_, agent| {
+                expired |= agent.expires <= now;
+                agent.expires > now
+            });
             !of_peer.is_empty()
         });
+        expired
+    }
+
+    /// Puts them in order.
+    fn arrange(&mut self) {
         // Of several records of a peer the one that it has proven stands, then that of this relay (an empty origin).
         let shown = self.agents.values().filter_map(|of_peer| {
             let proven = of_peer.values().find(|agent| agent.verified);
@@ -132,7 +171,7 @@ impl Directory {
         let mut shown: Vec<_> = shown.collect();
         shown.sort_by(|a, b| (&a.name, &a.peer_id).cmp(&(&b.name, &b.peer_id)));
         self.shown = Arc::new(shown);
-        self.read = Some(Instant::now());
+        self.skills = None;
     }
 }
 
@@ -156,8 +195,24 @@ impl Filter {
             Some(id) => agent.skills.iter().any(|skill| skill.id == *id && tags(skill)),
             None => self.tags.is_empty() || agent.skills.iter().any(tags),
         };
-        skill && agent.text.contains(&self.text)
+        skill && self.words.iter().all(|word| agent.text.contains(word.as_str()))
     }
+}
+
+fn counted(agents: &[Arc<Agent>]) -> Vec<Shared> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for skill in agents.iter().flat_map(|agent| &agent.skills) {
+        *counts.entry(&skill.id).or_default() += 1;
+    }
+    let mut skills: Vec<Shared> = counts
+        .into_iter()
+        .map(|(id, agents)| Shared {
+            id: id.to_owned(),
+            agents,
+        })
+        .collect();
+    skills.sort_unstable_by(|a, b| b.agents.cmp(&a.agents).then_with(|| a.id.cmp(&b.id)));
+    skills
 }
 
 fn agent(told: FederatedRegistration, origin: String) -> Agent {
@@ -178,6 +233,8 @@ fn agent(told: FederatedRegistration, origin: String) -> Agent {
     for skill in &skills {
         text.push('\n');
         text.push_str(&skill.id);
+        text.push('\n');
+        text.push_str(&skill.description);
         for (tag, value) in &skill.tags {
             text.push('\n');
             text.push_str(tag);
@@ -185,10 +242,8 @@ fn agent(told: FederatedRegistration, origin: String) -> Agent {
             text.push_str(value);
         }
     }
-    let said = skills.iter().map(|skill| skill.description.len());
-    let bytes = text.len() + said.sum::<usize>();
     Agent {
-        bytes,
+        bytes: text.len(),
         peer_id: told.peer_id,
         name: told.agent_name,
         description: told.agent_description,

@@ -31,7 +31,7 @@ fn face() -> Face {
 async fn register(face: &Face, peer: &str, name: &str, skill: &str, tags: &[(&str, &str)]) {
     let skill = SkillInfo {
         skill_id: skill.into(),
-        description: String::new(),
+        description: "does it Well".into(),
         tags: tags
             .iter()
             .map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned()))
@@ -122,6 +122,9 @@ async fn agents_are_found_by_skill_tag_and_words() {
         ("?q=lang:d", 1),
         ("?q=p2", 1),
         ("?q=nothing", 0),
+        ("?q=echo%20well", 1),
+        ("?q=Well%20Does", 3),
+        ("?q=echo%20bravo", 0),
     ];
     for (question, expected) in cases {
         let (status, value) = json(&router, &format!("/api/v1/agents{question}")).await;
@@ -140,8 +143,11 @@ async fn agents_are_found_by_skill_tag_and_words() {
     assert!(one["origin"].is_null() && one["expires_at"].as_str().unwrap().ends_with('Z'));
     let (_, skills) = json(&router, "/api/v1/skills").await;
     assert_eq!(skills["count"], 2);
-    assert_eq!(skills["skills"][1]["id"], "translate");
-    assert_eq!(skills["skills"][1]["agent_count"], 2);
+    assert_eq!(skills["skills"][0]["id"], "translate");
+    assert_eq!(skills["skills"][0]["agent_count"], 2);
+    let (_, second) = json(&router, "/api/v1/skills?limit=1&offset=1").await;
+    assert_eq!(second["skills"][0]["id"], "echo");
+    assert_eq!((&second["count"], &second["total"]), (&1.into(), &2.into()));
     let (_, stats) = json(&router, "/api/v1/stats").await;
     assert_eq!(stats["registry"]["local_count"], 3);
     assert!(stats.get("federation").is_none());
@@ -240,7 +246,7 @@ async fn errors_are_json() {
         ),
         (
             "GET",
-            "/api/v1/skills?limit=1",
+            "/api/v1/skills?limit=10001",
             StatusCode::BAD_REQUEST,
             "invalid_argument",
         ),
@@ -333,6 +339,42 @@ async fn one_address_leaves_live_events_to_others() {
     // A browser that goes leaves its place.
     following.clear();
     assert_eq!(follow(1).await.status(), StatusCode::OK);
+}
+
+/// However many skills there are, an answer has a bound.
+#[tokio::test]
+async fn skills_come_in_pages() {
+    let face = face();
+    for agent in 0..50 {
+        let skill = |n: usize| SkillInfo {
+            skill_id: format!("{agent}-{n}"),
+            ..SkillInfo::default()
+        };
+        let agent = Agent {
+            peer: format!("p{agent}").into(),
+            skills: (0..256).map(skill).collect(),
+            ..Agent::default()
+        };
+        face.0.handle.register(agent, Caller::default()).await.unwrap();
+    }
+    let router = api_router(&face, &[]).unwrap();
+    let mut seen = BTreeSet::new();
+    for (offset, expected) in [(0, 10_000), (10_000, 2_800), (20_000, 0)] {
+        let (status, page) = json(&router, &format!("/api/v1/skills?offset={offset}")).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(
+            (&page["count"], &page["total"]),
+            (&expected.into(), &12_800.into())
+        );
+        let skills = page["skills"].as_array().unwrap();
+        assert_eq!(skills.len(), expected);
+        seen.extend(
+            skills
+                .iter()
+                .map(|skill| skill["id"].as_str().unwrap().to_owned()),
+        );
+    }
+    assert_eq!(seen.len(), 12_800);
 }
 
 #[tokio::test]

@@ -75,6 +75,9 @@ pub enum Merged {
     Corrected,
 }
 
+/// A time that somebody asks from may be so far ahead of this clock, one minute.
+const AHEAD: Nanos = 60_000_000_000;
+
 /// Who is told what has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
@@ -248,6 +251,9 @@ impl Registry {
 
     /// What has changed after `since`, at most `most` records.
     pub fn changes(&self, now: Nanos, since: u64, most: usize, reader: Reader<'_>) -> Page {
+        // Of before this clock was set back: by it nothing would be told until the clock is there again.
+        let is_ahead = since > now.saturating_add(AHEAD) && since > self.table.last_change();
+        let since = if is_ahead { 0 } else { since };
         let mut page = Page {
             cursor: since,
             ..Page::default()

@@ -9,7 +9,9 @@ use agentanycast_tests::{
     agent::Agent,
     command::{Said, told},
     daemon::Builder,
-    eventually, within,
+    eventually,
+    pair::connected,
+    within,
 };
 use tokio::net::TcpListener;
 
@@ -235,4 +237,18 @@ async fn a_node_that_knows_nowhere_to_look_says_what_to_set() {
     let said = discover(&alone, &["echo"]).await;
     assert_eq!(said.status.code(), Some(6), "{}", said.said);
     assert!(said.said.contains("anycast.registry_addrs"), "{}", said.said);
+
+    // Another node is nobody to ask either; where it is a bootstrap peer, a registry was looked for beside it.
+    let met = Daemon::builder().start().await;
+    let node = met.node().await;
+    node.connect_peer(alone.peer_id(), [alone.tcp()]).await.unwrap();
+    let told_of = Daemon::builder().bootstrap(alone.tcp()).start().await;
+    connected(&told_of.node().await, &alone).await;
+    for (daemon, part) in [(&met, "no discovery configured"), (&told_of, "127.0.0.1:50052")] {
+        let said = discover(daemon, &["echo"]).await;
+        assert_eq!(said.status.code(), Some(6), "{}", said.said);
+        for part in [part, "anycast.registry_addrs"] {
+            assert!(said.said.contains(part), "{part} in {}", said.said);
+        }
+    }
 }

@@ -32,7 +32,7 @@ use tokio::{
 
 use super::{
     super::counters::Counters,
-    COMMANDS, Command, Control, DhtConfig, DhtMode, DhtNetwork,
+    COMMANDS, Command, Control, DhtConfig, DhtMode, DhtNetwork, FindError,
     announce::{Announcements, Item, Pace},
     horizon::{self, Horizon},
     key,
@@ -175,6 +175,13 @@ impl Behaviour {
                 } else {
                     let _ = reply.send(());
                 }
+            }
+            // A server may have been told by those who have left.
+            Command::Find { asker, .. }
+                if self.kad.mode() == kad::Mode::Client && self.kad.kbuckets().next().is_none() =>
+            {
+                // Whoever has gone away needs no answer.
+                let _ = asker.reply.send(Err(FindError::Alone));
             }
             Command::Find { skill, asker } => self.searches.ask(skill, asker, &mut self.kad),
         }

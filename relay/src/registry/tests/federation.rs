@@ -51,6 +51,33 @@ fn who_has_lost_what_it_told_is_told_of_it_once() {
     assert_eq!(registry.merge(START, by("b", 5, false)), Ok(Merged::Known));
 }
 
+/// Deployed relays ask from a time, and do not say of which life of ours.
+#[test]
+fn who_asks_from_a_time_to_come_is_told_everything_once() {
+    let mut registry = registry(Limits::default());
+    registry.merge(START, told("p", "origin", 9)).unwrap();
+    let reader = Reader {
+        relay: "deployed",
+        everything: false,
+    };
+    let minute = 60_000_000_000;
+    let ahead = START + 10 * minute;
+    let page = registry.changes(START, ahead, 10, reader);
+    assert_eq!(page.records.len(), 1);
+    assert!(page.cursor <= START + minute, "{}", page.cursor);
+    let after = registry.changes(START, page.cursor, 10, reader);
+    assert_eq!((after.records.len(), after.cursor), (0, page.cursor));
+    registry.merge(START, told("q", "origin", 9)).unwrap();
+    assert_eq!(registry.changes(START, page.cursor, 10, reader).records.len(), 1);
+    // What is ahead by no more than clocks are is taken as it is.
+    assert!(
+        registry
+            .changes(START, START + minute, 10, reader)
+            .records
+            .is_empty()
+    );
+}
+
 #[test]
 fn a_life_is_clamped_to_twice_ours() {
     let mut registry = registry(Limits::default());
