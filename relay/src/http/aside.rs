@@ -69,10 +69,8 @@ mod tests {
 
     use super::*;
 
-    fn asker(last: u8) -> Asker {
-        Some(Extension(ConnectInfo(Remote(
-            IpAddr::from([192, 0, 2, last]).into(),
-        ))))
+    fn asker(last: u8) -> Extension<ConnectInfo<Remote>> {
+        Extension(ConnectInfo(Remote(IpAddr::from([192, 0, 2, last]).into())))
     }
 
     #[tokio::test]
@@ -87,7 +85,7 @@ mod tests {
             .unwrap();
         let ask = |last: u8| {
             let aside = Arc::clone(&aside);
-            tokio::spawn(async move { aside.run(asker(last), || ()).await })
+            tokio::spawn(async move { aside.run(Some(asker(last)), || ()).await })
         };
         let waiting: Vec<_> = (0..ASKED_OF_ONE).map(|_| ask(1)).collect();
         tokio::task::yield_now().await;
@@ -105,7 +103,7 @@ mod tests {
     async fn who_goes_away_keeps_its_place_until_the_work_is_done() {
         let aside = Aside::new();
         let (go, wait) = std::sync::mpsc::channel::<()>();
-        let work = aside.run(asker(1), move || wait.recv());
+        let work = aside.run(Some(asker(1)), move || wait.recv());
         let gave_up = tokio::time::timeout(std::time::Duration::from_millis(20), work).await;
         assert!(gave_up.is_err() && aside.seats.taken() == 1);
         go.send(()).unwrap();

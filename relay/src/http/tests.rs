@@ -351,7 +351,7 @@ async fn skills_come_in_pages() {
             ..SkillInfo::default()
         };
         let agent = Agent {
-            peer: format!("p{agent}").into(),
+            peer: format!("p{agent}"),
             skills: (0..256).map(skill).collect(),
             ..Agent::default()
         };
