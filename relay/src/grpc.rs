@@ -6,6 +6,7 @@
 mod call;
 mod codec;
 mod federation;
+mod portion;
 mod registry;
 mod threads;
 mod traced;

@@ -139,6 +139,7 @@ async fn discover(
         limit: message.limit,
         federated: message.federated,
     };
+    super::portion::turn().await;
     let begun = Instant::now();
     let mut search = handle.search(query);
     let found = loop {
@@ -149,6 +150,7 @@ async fn discover(
         tokio::task::yield_now().await;
     };
     handle.metrics().discover.observe(seconds(begun.elapsed()));
+    super::portion::answered(found.len());
     Ok(Encoded(found))
 }
 
