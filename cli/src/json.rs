@@ -66,6 +66,7 @@ pub(crate) fn found(agent: &DiscoveredAgent) -> Value {
         "name": agent.name,
         "description": agent.description,
         "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+        "verified": agent.verified,
     })
 }
 

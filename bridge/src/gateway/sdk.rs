@@ -126,6 +126,7 @@ impl Gateway for SdkGateway {
                     tags: skill.tags,
                 })
                 .collect(),
+            verified: agent.verified,
         });
         Ok(translated.collect())
     }

@@ -33,7 +33,7 @@ const ABOUT: usize = 8000;
 pub(super) fn found(agents: &[v1::DiscoveredAgent]) -> CallToolResult {
     let of = |agent: &v1::DiscoveredAgent| {
         json!({"peer_id": agent.peer_id, "name": agent.agent_name, "description": agent.agent_description,
-            "skills": agent.skills.iter().map(skill_found).collect::<Vec<_>>()})
+            "skills": agent.skills.iter().map(skill_found).collect::<Vec<_>>(), "verified": agent.verified})
     };
     let (shown, over) = as_many(agents.iter().map(of));
     let mut json = json!({ "agents": shown });

@@ -24,7 +24,10 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
         return Ok(output::line(&nobody(&args.skill, &tags))?);
     }
     let rows: Vec<_> = found.into_iter().map(|agent| row(agent, &args.skill)).collect();
-    Ok(output::table(["PEER", "AGENT", "TAGS", "DESCRIPTION"], &rows)?)
+    Ok(output::table(
+        ["PEER", "AGENT", "PROVEN", "TAGS", "DESCRIPTION"],
+        &rows,
+    )?)
 }
 
 /// A skill has one value of a tag, so nobody has two.
@@ -67,7 +70,7 @@ fn nobody(skill: &str, tags: &BTreeMap<String, String>) -> String {
     format!("no agent with skill {skill}{with} is known")
 }
 
-fn row(agent: DiscoveredAgent, asked: &str) -> [String; 4] {
+fn row(agent: DiscoveredAgent, asked: &str) -> [String; 5] {
     let skill = agent.skills.iter().find(|skill| skill.id == asked);
     let tags = |skill: &DiscoveredSkill| {
         let tags = skill.tags.iter().map(|(key, value)| format!("{key}={value}"));
@@ -76,6 +79,7 @@ fn row(agent: DiscoveredAgent, asked: &str) -> [String; 4] {
     [
         agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
         output::brief(&agent.name),
+        if agent.verified { "yes" } else { "no" }.to_owned(),
         output::brief(&skill.map(tags).unwrap_or_default()),
         output::brief(&skill.map_or(agent.description.clone(), |skill| skill.description.clone())),
     ]

@@ -1,5 +1,7 @@
 //! NetworkService: how this node is reached, and how it reaches others.
 
+use std::time::SystemTime;
+
 use agentanycast_proto::v1::{
     GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, PlaceState, RelayPlace,
     network_service_server::NetworkService,
@@ -17,13 +19,28 @@ impl NetworkService for Api {
     ) -> Result<Response<GetNetworkResponse>, Status> {
         let reachable = self.net().reachable().borrow().clone();
         let peers = self.net().peers();
+        let mut relays = Vec::new();
+        for relay in self.net().relays() {
+            relays.push(place(self.with_next_dial(relay).await));
+        }
         Ok(Response::new(GetNetworkResponse {
             nat: nat(reachable.nat) as i32,
             direct_addresses: reachable.direct,
             relayed_addresses: reachable.relayed,
-            relays: self.net().relays().into_iter().map(place).collect(),
+            relays,
             peers: peers.iter().map(path).collect(),
         }))
+    }
+}
+
+impl Api {
+    /// A relay that is away is tried by dialling it.
+    async fn with_next_dial(&self, mut relay: net::RelaySnapshot) -> net::RelaySnapshot {
+        if let (net::ReservationState::Away, None, Some(peer)) = (relay.state, relay.next_try, relay.relay) {
+            let next = self.net().way_to(peer).await.next_attempt;
+            relay.next_try = next.map(|wait| SystemTime::now() + wait);
+        }
+        relay
     }
 }
 

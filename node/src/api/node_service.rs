@@ -285,6 +285,7 @@ impl NodeService for Api {
             agent_name: found.name,
             agent_description: found.description,
             skills: found.skills,
+            verified: found.verified,
         });
         Ok(Response::new(DiscoverResponse {
             agents: agents.collect(),

@@ -36,7 +36,7 @@ pub(super) fn parse<C>(
     args: impl Iterator<Item = OsString>,
 ) -> Result<Parsed<C>, ConfigError> {
     let mut command = command(program);
-    let matches = match command.try_get_matches_from_mut(args.enumerate().map(two_dashes)) {
+    let matches = match command.try_get_matches_from_mut(normal(args)) {
         Ok(matches) => matches,
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => return Ok(Parsed::Help(error.to_string())),
@@ -105,8 +105,6 @@ fn arg(flag: &'static Flag, default: &str) -> Arg {
     } else {
         arg
     };
-    // Else they would be taken for flags, and nobody would be told which value is wrong.
-    let arg = arg.allow_negative_numbers(true);
     let default = if default == "\"\"" || default == "[]" {
         String::new()
     } else {
@@ -115,15 +113,29 @@ fn arg(flag: &'static Flag, default: &str) -> Arg {
     arg.value_name(flag.value).help(format!("{}{default}", flag.help))
 }
 
-/// `-key` means `--key`. There are no one-letter flags except `-h` and `-V`.
-fn two_dashes((place, arg): (usize, OsString)) -> OsString {
-    let text = arg.to_str().unwrap_or_default();
-    match text.strip_prefix('-') {
-        Some(rest) if place > 0 && rest.len() > 1 && rest.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-            format!("--{rest}").into()
+/// `-key` means `--key`; there are no one-letter flags except `-h` and `-V`. And what begins with a minus and a digit is
+/// the value of the flag before it, as no flag does: else nobody would be told which value is wrong.
+fn normal(mut args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut normal: Vec<OsString> = args.next().into_iter().collect();
+    let mut flag_before = false;
+    for arg in args {
+        let text = arg.to_str().unwrap_or_default();
+        let rest = text.strip_prefix('-').unwrap_or_default();
+        let begins_with = |is: fn(&char) -> bool| rest.chars().next().is_some_and(|first| is(&first));
+        match normal.last_mut() {
+            Some(flag) if flag_before && begins_with(char::is_ascii_digit) => {
+                flag.push("=");
+                flag.push(arg);
+            }
+            _ if rest.len() > 1 && begins_with(char::is_ascii_alphabetic) => {
+                normal.push(format!("--{rest}").into());
+            }
+            _ => normal.push(arg),
         }
-        _ => arg,
+        let last = normal.last().and_then(|last| last.to_str()).unwrap_or_default();
+        flag_before = last.starts_with("--") && !last.contains('=');
     }
+    normal
 }
 
 fn entries<C>(keys: &'static [Key<C>], matches: &ArgMatches) -> Vec<Entry<C>> {

@@ -2236,6 +2236,9 @@ pub struct DiscoveredAgent {
     pub agent_description: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "4")]
     pub skills: ::prost::alloc::vec::Vec<SkillInfo>,
+    /// Additive: who told of it says that its peer has signed this.
+    #[prost(bool, tag = "100")]
+    pub verified: bool,
 }
 /// Generated client implementations.
 pub mod node_service_client {
@@ -5072,6 +5075,7 @@ pub struct RelayPlace {
     /// When the relay confirmed it last. It is renewed by itself after three quarters of its time.
     #[prost(message, optional, tag = "4")]
     pub renewed_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When a place is asked for again, or a relay that is away is dialled again.
     #[prost(message, optional, tag = "5")]
     pub next_try: ::core::option::Option<::prost_types::Timestamp>,
     /// Why the last place or request was lost; empty if none was.

@@ -109,7 +109,7 @@ fn every_setting_is_read_from_every_layer() {
 
 #[test]
 fn what_cannot_work_is_refused_in_one_line() {
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 22] = [
         (&["--listen=/ip4/0.0.0.0/udp/4001/quic-v1"], "listen"),
         (&["--listen="], "at least one"),
         (&["--announce=/ip4/0.0.0.0/tcp/1"], "announce"),
@@ -122,6 +122,8 @@ fn what_cannot_work_is_refused_in_one_line() {
         (&["--circuit-bytes=0"], "at least 1 byte"),
         (&["--max-circuits=0"], "from 1"),
         (&["--registry-ttl=10ms"], "from 1s to 24h"),
+        (&["--registry-ttl", "-3s"], "\"-3s\" (flag --registry-ttl)"),
+        (&["-max-circuits", "-1"], "\"-1\" (flag --max-circuits)"),
         (&["--registry-listen="], "HOST:PORT"),
         (&["--federation-peers=relay.example"], "HOST:PORT"),
         (&["--federation-sync-interval=0"], "100ms"),

@@ -96,6 +96,8 @@ pub struct DiscoveredAgent {
     pub description: String,
     /// What it can do, among it the skill that was asked for.
     pub skills: Vec<DiscoveredSkill>,
+    /// Its peer has signed this, as the registry that told of it says; of others anybody may have said it.
+    pub verified: bool,
 }
 
 /// A skill as the registry knows it.
@@ -158,6 +160,7 @@ impl From<v1::DiscoveredAgent> for DiscoveredAgent {
             name: agent.agent_name,
             description: agent.agent_description,
             skills: agent.skills.into_iter().map(Into::into).collect(),
+            verified: agent.verified,
         }
     }
 }

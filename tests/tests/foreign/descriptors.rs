@@ -37,6 +37,7 @@ const ADDED: &[&str] = &[
     "message AckPayload: outcome = 100",
     "message AckPayload: reason = 101",
     "message Artifact: size_bytes = 100",
+    "message DiscoveredAgent: verified = 100",
     "message DiscoverResponse: remembered = 100",
     "message DiscoverResponse: unanswered = 101",
     "message FederatedRegistration: addresses = 100",

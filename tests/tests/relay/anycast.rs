@@ -69,6 +69,7 @@ async fn a_task_goes_to_whoever_can() {
     let found = node.discover("translate", &tags("de"), 0).await.unwrap();
     assert_eq!(found.agents[0].peer_id.as_ref(), Some(agent.peer_id()));
     assert_eq!(found.agents[0].skills[0].id, "translate");
+    assert!(found.agents[0].verified);
     assert!(
         node.discover("translate", &tags("fr"), 0)
             .await
@@ -78,6 +79,12 @@ async fn a_task_goes_to_whoever_can() {
     );
     let nobody = node.discover("dance", &[].into(), 0).await.unwrap();
     assert_eq!(nobody, Discovered::default());
+    // Whoever else says so of somebody has proven nothing.
+    let claim = registration(&Signer::new().id, "translate");
+    relay.client().await.register_skills(claim).await.unwrap();
+    let found = node.discover("translate", &[].into(), 0).await.unwrap();
+    let proven: Vec<_> = found.agents.iter().map(|agent| agent.verified).collect();
+    assert_eq!(proven, [true, false]);
 
     let handle = node.send_task(Target::skill("translate"), "hello").await.unwrap();
     let task = within("the task ends", handle.wait()).await.unwrap();
