@@ -365,6 +365,11 @@ impl Core {
             self.tasks.keep(slot);
             return Ok(Verdict::Accept);
         }
+        // Each side has a clock by which a deadline passes.
+        if next == Status::Failed && slot.task.status == next {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Accept);
+        }
         let bytes = message.as_ref().map_or(0, Message::encoded_len);
         if !next.is_terminal()
             && let Err(error) = self.room_in_task(&slot.task, bytes)

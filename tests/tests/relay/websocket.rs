@@ -27,7 +27,12 @@ async fn place(node: &Node) -> Vec<String> {
 /// Two nodes know each other through this relay only, and a long task goes the way.
 async fn meet(relay: &Relay, at: &str, config: &str) {
     let bob = Daemon::builder().bootstrap(at).config(config).start().await;
-    let alice = Daemon::builder().bootstrap(at).config(config).start().await;
+    let alice = Daemon::builder()
+        .metrics()
+        .bootstrap(at)
+        .config(config)
+        .start()
+        .await;
     let (node, asker) = (bob.node().await, alice.node().await);
     let _agent = Agent::serve(&node, |task| async move {
         let answer = format!("{} bytes", task.message().text_content().len());
@@ -44,6 +49,8 @@ async fn meet(relay: &Relay, at: &str, config: &str) {
     );
     let peer = asker.connect_peer(bob.peer_id(), &circuits).await.unwrap();
     assert_eq!(peer.road, Road::Relay);
+    let relayed = alice.figure(r#"agentanycast_peer_paths{path="relayed"}"#).await;
+    assert_eq!(relayed, Some(1.0));
     let handle = asker
         .send_task(Target::Peer(bob.peer_id().clone()), "x".repeat(LONG))
         .await

@@ -11,6 +11,7 @@
 mod calls;
 mod conversation;
 mod ends;
+mod figures;
 mod life;
 mod peers;
 mod session;

@@ -14,14 +14,7 @@ use http::StatusCode;
 use serde_json::json;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
-async fn figures(daemon: &Daemon, expected: &[(&str, f64)]) {
-    for (series, value) in expected {
-        eventually(&format!("{series} is {value}"), || async {
-            (daemon.figure(series).await == Some(*value)).then_some(())
-        })
-        .await;
-    }
-}
+use crate::figures::figures;
 
 #[tokio::test]
 async fn figures_tell_what_became_of_tasks() {
@@ -280,6 +273,36 @@ async fn one_trace_goes_through_both_daemons_to_the_agent_and_back() {
     let told = collector.all();
     assert!(
         told.iter().all(|(_, span)| hex(&span.trace_id) != untold),
+        "{told:?}"
+    );
+}
+
+/// Of the traces that begin here only a share is told; whoever has begun one elsewhere has decided already.
+#[tokio::test]
+async fn what_is_not_sampled_is_told_nobody() {
+    let (collector, address) = Collector::start().await;
+    let pair = Pair::start_with(Transport::Tcp, |daemon| {
+        daemon
+            .args([format!("--otlp-endpoint=http://{address}")])
+            .config("[telemetry]\nsample_rate = 0.0\n")
+    })
+    .await;
+    for _ in 0..3 {
+        let seen = traced(&pair, BTreeMap::new()).await;
+        let context = &seen["traceparent"];
+        assert!(context.ends_with("-00"), "{context}");
+    }
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let sampled = format!("00-{trace}-b7ad6b7169203331-01");
+    traced(&pair, BTreeMap::from([("traceparent".to_owned(), sampled)])).await;
+    eventually("the collector has the one that is sampled", || async {
+        let is_there = |daemon, name| !collector.of_daemon(daemon, name).is_empty();
+        (is_there(&pair.alice, "send_task") && is_there(&pair.bob, "handle_task")).then_some(())
+    })
+    .await;
+    let told = collector.all();
+    assert!(
+        told.iter().all(|(_, span)| hex(&span.trace_id) == trace),
         "{told:?}"
     );
 }

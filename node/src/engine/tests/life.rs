@@ -362,6 +362,8 @@ fn a_deadline_ends_a_task_on_both_sides() {
             (lab.status(node, &id), lab.reason(node, &id)),
             (Failed, "its deadline has passed".into())
         );
+        // That both know it is nobody's fault.
+        assert_eq!(lab.nodes[node].core.tally().refused, 0);
     }
     let metadata = [("deadline".to_owned(), "tomorrow".to_owned())].into();
     let refused = lab.send(

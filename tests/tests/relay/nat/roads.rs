@@ -13,12 +13,19 @@ async fn punched(
         return;
     };
     let [alice, bob] = kinds.map(|kind| internet.site(kind));
-    let two = Two::start_with(&alice, &bob, set_up).await;
+    let two = Two::start_with(&alice, &bob, |daemon| set_up(daemon).metrics()).await;
     let took = two.first_task().await;
     let began = Instant::now();
     let path = two.direct().await;
     assert!(path.contains(transport), "{path}");
     two.task("direct").await;
+    bob.home.block_on(|| async {
+        let punched = two
+            .b
+            .figure(r#"agentanycast_hole_punches_total{result="punched"}"#)
+            .await;
+        assert_eq!(punched, Some(1.0));
+    });
     row(
         case,
         took,
