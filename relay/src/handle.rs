@@ -16,7 +16,7 @@ use std::{
 use agentanycast_door::rate::{Rate, Rates};
 use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     clock::now,
@@ -29,6 +29,7 @@ use crate::{
     registry::{
         Agent, Caller, Figures, Kept, Limits, Merged, Page, Query, Reader, Refused, Registry, Search, Source,
     },
+    seldom::Seldom,
     store::{Store, StoreError},
 };
 
@@ -57,6 +58,10 @@ struct Shared {
     seen: Mutex<Seen>,
     /// Requests of one source; None: no limit.
     rate: Option<Rate>,
+    /// The same as a number.
+    requests_per_ip: u64,
+    /// Refusals at a limit, for the log.
+    limited: Mutex<Seldom>,
     rates: Mutex<Rates<Source>>,
     seed: AtomicU64,
     store: Option<Store>,
@@ -100,6 +105,8 @@ impl Handle {
             seen: Mutex::new(Seen::new(limits.per_source, limits.ttl)),
             limits,
             rate: Rate::new(rate as f64, BURST),
+            requests_per_ip: rate,
+            limited: Mutex::default(),
             rates: Mutex::new(Rates::new(SOURCES)),
             seed: AtomicU64::new(rand::random()),
             store,
@@ -157,7 +164,40 @@ impl Handle {
             return true;
         };
         let mut rates = self.0.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.take(now(), source, rate, cost)
+        let may = rates.take(now(), source, rate, cost);
+        drop(rates);
+        if !may {
+            self.at_limit("requests_per_ip", Some(source));
+        }
+        may
+    }
+
+    /// Requests a second that one address may make.
+    pub fn requests_per_ip(&self) -> u64 {
+        self.0.requests_per_ip
+    }
+
+    /// Counts that something was refused at a limit that whoever runs this relay has set.
+    fn at_limit(&self, setting: &'static str, source: Option<Source>) {
+        Metrics::refused(&self.0.metrics.limited, setting);
+        let mut limited = self.0.limited.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(unsaid) = limited.turn(Instant::now()) {
+            let source = source.map(|source| source.to_string()).unwrap_or_default();
+            tracing::warn!(
+                limit = setting,
+                source,
+                unsaid,
+                "the registry refused a request at a limit"
+            );
+        }
+    }
+
+    /// The same of what an operation came to.
+    fn limited<T>(&self, source: Option<Source>, outcome: Result<T, Refused>) -> Result<T, Refused> {
+        if let Some(setting) = outcome.as_ref().err().and_then(Refused::setting) {
+            self.at_limit(setting, source);
+        }
+        outcome
     }
 
     /// Checks and counts the signature of a request from `source`.
@@ -177,7 +217,9 @@ impl Handle {
     /// When it is refused; when it cannot be written down, it may come back or not after a restart.
     pub async fn register(&self, agent: Agent, caller: Caller) -> Result<Nanos, Failed> {
         let peer = agent.peer.clone();
-        let expires = self.write().register(now(), agent, caller)?;
+        let source = caller.source;
+        let outcome = self.write().register(now(), agent, caller);
+        let expires = self.limited(source, outcome)?;
         self.changed(&peer).await?;
         Ok(expires)
     }
@@ -187,7 +229,9 @@ impl Handle {
     /// # Errors
     /// As [`Handle::register`].
     pub async fn unregister(&self, peer: &str, skills: &[String], caller: Caller) -> Result<(), Failed> {
-        self.write().unregister(now(), peer, skills, caller)?;
+        let source = caller.source;
+        let outcome = self.write().unregister(now(), peer, skills, caller);
+        self.limited(source, outcome)?;
         Ok(self.changed(peer).await?)
     }
 
@@ -246,6 +290,9 @@ impl Handle {
                 Err(refused) => {
                     taken.rejected += 1;
                     self.0.metrics.records_refused.inc();
+                    if let Some(setting) = refused.setting() {
+                        self.at_limit(setting, by.source);
+                    }
                     tracing::debug!(relay = by.via.map_or("", |relay| relay), %refused, "a record of another relay was refused");
                 }
             }

@@ -62,6 +62,8 @@ pub struct Metrics {
     pub discover: Histogram,
     /// Calls to the registry.
     pub calls: Family<Call, Counter>,
+    /// Calls to it that were refused at a limit, by its setting.
+    pub limited: Family<Reason, Counter>,
     /// How long a pull takes.
     pub sync: Histogram,
     /// Pulls and pushes that failed.
@@ -97,6 +99,15 @@ pub struct Metrics {
     pub bytes: Counter<u64, AtomicU64>,
 }
 
+/// The settings at which calls to the registry are refused.
+const REGISTRY_REASONS: [&str; 5] = [
+    "registry_entries",
+    "federated_entries",
+    "entries_per_ip",
+    "entry_bytes_per_ip",
+    "requests_per_ip",
+];
+
 /// Why reservations are refused: the setting that was reached, or the status of the protocol.
 const RESERVATION_REASONS: [&str; 3] = [
     "max_reservations",
@@ -122,6 +133,7 @@ impl Default for Metrics {
             evictions: Counter::default(),
             discover: Histogram::new(QUICK),
             calls: Family::default(),
+            limited: Family::default(),
             sync: Histogram::new(CALLS),
             sync_errors: Counter::default(),
             push: Histogram::new(CALLS),
@@ -142,6 +154,7 @@ impl Default for Metrics {
         };
         // A rate of what has never been seen is none: the first refusal would go unnoticed.
         for (family, reasons) in [
+            (&metrics.limited, &REGISTRY_REASONS[..]),
             (&metrics.reservations_refused, &RESERVATION_REASONS[..]),
             (&metrics.circuits_refused, &CIRCUIT_REASONS[..]),
         ] {
@@ -182,6 +195,11 @@ impl Metrics {
             self.discover.clone(),
         );
         r.register("registry_calls", "Calls to the registry", self.calls.clone());
+        r.register(
+            "registry_limited",
+            "What the registry refused at a limit, by its setting",
+            self.limited.clone(),
+        );
         r.register(
             "federation_sync_duration_seconds",
             "Time of a pull",

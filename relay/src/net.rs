@@ -157,6 +157,8 @@ fn closed_because(_: ListenerId, reason: io::Result<()>) -> String {
 struct Running {
     swarm: Swarm<Behaviour>,
     announce: Vec<Multiaddr>,
+    /// What others are told, as the log has it.
+    told: Vec<Multiaddr>,
     metrics: Arc<Metrics>,
     places: Places,
     circuits: Circuits,
@@ -175,6 +177,7 @@ impl Running {
         Ok(Self {
             swarm: behaviour::swarm(config, &places, &circuits, &metrics)?,
             announce: config.announce.clone(),
+            told: Vec::new(),
             metrics,
             places,
             circuits,
@@ -211,6 +214,9 @@ impl Running {
             };
             match event {
                 SwarmEvent::NewListenAddr { listener_id, address } if listener_id == id => {
+                    // Nobody is let in before: places are offered only where others are told of an address, and who came
+                    // before might never learn that they are offered since.
+                    self.update();
                     bound.push(address);
                     if !is_wildcard(asked) {
                         return Ok(bound);
@@ -225,7 +231,6 @@ impl Running {
                 } if listener_id == id => {
                     return Err(failed(closed_because(listener_id, reason)));
                 }
-                // What is said to others waits for all of them.
                 SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {}
                 event => self.on_event(event),
             }
@@ -245,15 +250,26 @@ impl Running {
 
     /// Others are told where this relay is by now: interfaces come and go.
     fn tell(&mut self) {
+        self.update();
+        let now: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
+        for address in self.told.iter().filter(|address| !now.contains(address)) {
+            tracing::info!(%address, "peers are not told this address any more");
+        }
+        for address in now.iter().filter(|address| !self.told.contains(address)) {
+            tracing::info!(%address, "peers are told this address");
+        }
+        self.told = now;
+    }
+
+    /// The same without a word, while there may be more of them in a moment.
+    fn update(&mut self) {
         let bound: Vec<Multiaddr> = self.swarm.listeners().cloned().collect();
         let now = told(&self.announce, &bound);
         let before: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
         for address in before.iter().filter(|address| !now.contains(address)) {
-            tracing::info!(%address, "peers are not told this address any more");
             self.swarm.remove_external_address(address);
         }
         for address in now.into_iter().filter(|address| !before.contains(address)) {
-            tracing::info!(%address, "peers are told this address");
             self.swarm.add_external_address(address);
         }
     }

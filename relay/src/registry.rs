@@ -357,6 +357,7 @@ impl Registry {
             return Err(Refused::Limit {
                 what: "bytes of one agent",
                 most: self.limits.agent_bytes,
+                setting: None,
                 advice: "shorten descriptions",
             });
         }
@@ -496,6 +497,7 @@ fn followed_by(proofs: &[RegistryProof], next: RegistryProof) -> Result<Vec<Regi
         return Err(Refused::Limit {
             what: "times that skills are taken off one registration",
             most: MAX_PROOFS - 2,
+            setting: None,
             advice: "register the skills that are left",
         });
     }

@@ -2,6 +2,7 @@
 //! it is. Down in reverse, within five seconds.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     io::{self, Write as _},
     process::ExitCode,
@@ -313,19 +314,40 @@ fn registry(
     let opened = Store::open(directory)?;
     let mut registry = Registry::new(me, limits, Clock::after(opened.last_version));
     let (mut kept, mut gone) = (0, Vec::new());
+    // Signed for another identity of this relay.
+    let mut foreign: BTreeMap<String, usize> = BTreeMap::new();
     for stored in opened.records {
         let told = stored.told.clone();
         let peer = told.peer_id.clone();
         // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
-        let foreign = told.origin_relay_id != me && !told.proofs.is_empty();
+        let is_foreign = told.origin_relay_id != me && !told.proofs.is_empty();
+        let of = told.origin_relay_id.clone();
         let incoming = record::read(told, now(), config.registry_ttl, record::Teller::default());
-        if foreign || registry.restore(now(), incoming, &stored).is_err() {
+        if is_foreign {
+            *foreign.entry(of).or_default() += 1;
+            gone.push(peer);
+        } else if registry.restore(now(), incoming, &stored).is_err() {
             gone.push(peer);
         } else {
             kept += 1;
         }
     }
-    tracing::info!(kept, expired = gone.len(), "the registry was read from its store");
+    let signed_for_another: usize = foreign.values().sum();
+    tracing::info!(
+        kept,
+        expired = gone.len() - signed_for_another,
+        signed_for_another,
+        "the registry was read from its store"
+    );
+    for (was, entries) in foreign {
+        tracing::warn!(
+            %was,
+            is = me,
+            entries,
+            "this relay had another identity when its store was written: what agents signed for that one does not count, and \
+             they are found again once they have registered anew; start it with the same --key"
+        );
+    }
     let handle = Handle::new(
         me,
         registry,

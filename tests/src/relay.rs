@@ -296,6 +296,11 @@ impl Relay {
             .expect("a number")
     }
 
+    /// Where its key and its store are.
+    pub fn home(&self) -> &Path {
+        self.spec.home()
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         let mut log = String::new();

@@ -8,6 +8,11 @@ use serde_json::Value;
 use crate::{args::DiscoverArgs, context::Context, failure::Failure, json, output};
 
 pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Failure> {
+    if args.skill.is_empty() {
+        return Err(Failure::usage(
+            "SKILL is empty; name the skill that is looked for".to_owned(),
+        ));
+    }
     let tags = once_each(args.tags)?;
     let node = context.connect().await?;
     let answer = node.discover(&args.skill, &tags, args.limit.into()).await?;
@@ -55,7 +60,7 @@ fn caution(answer: &Discovered) -> Option<String> {
         None
     } else {
         Some(format!(
-            "anycast: agents may be missing, not every registry answered in time: {who}"
+            "anycast: agents may be missing, not every registry answered: {who}"
         ))
     }
 }

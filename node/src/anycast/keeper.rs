@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Anycast, GOODBYE, pause,
     registration::{Answer, Registration, Say},
-    registry::Registry,
+    registry::{Registry, why},
 };
 
 /// Most skills that are registered, as registries have it; more are left out and logged.
@@ -93,7 +93,7 @@ impl Log {
             }
             return;
         };
-        let error = format!("{:?}: {}", status.code(), status.message());
+        let error = format!("{:?}: {}", status.code(), why(status));
         if error == self.last {
             return;
         }

@@ -13,7 +13,6 @@ use std::{
     },
 };
 
-use agentanycast_program::failure::in_one_line;
 use agentanycast_proto::v1::AgentCard;
 use futures::TryFutureExt as _;
 
@@ -23,11 +22,10 @@ use super::{
     found::{self, Candidate, Found},
     gather::{DHT_ALONE, Gathered, gather},
     lock,
+    registry::why,
 };
 use crate::net::FindError;
 
-/// Longest reason of a registry that failed, in bytes: there may be many of them in one line.
-const MAX_WHY: usize = 256;
 /// Agents in an answer when nobody says how many.
 pub const USUAL_FOUND: usize = 100;
 /// What a search has come to.
@@ -248,7 +246,7 @@ impl Anycast {
         let questions = inner.registries.iter().map(|registry| {
             let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
             let answer = registry.discover(skill, tags, limit);
-            let answer = answer.map_err(|status| in_one_line(status.message(), &status, MAX_WHY));
+            let answer = answer.map_err(|status| why(&status));
             (registry.as_ref(), answer)
         });
         let has_dht = AtomicBool::new(true);

@@ -16,6 +16,7 @@ use agentanycast_identity::{
     Keypair, PeerId,
     proof::{AFTER_KEY, RELAY_KEY, SIGNATURE_KEY, Statement, TIME_KEY},
 };
+use agentanycast_program::failure::in_one_line;
 use agentanycast_proto::{
     bounded::{self, Bound},
     unfold::Kind,
@@ -54,6 +55,9 @@ const DISCOVER: &str = "/agentanycast.v1.RegistryService/DiscoverBySkill";
 const USUAL_TTL: Duration = Duration::from_secs(30);
 /// A registration that is said to hold for longer than a day is renewed as one of a day.
 const LONGEST_TTL: Duration = Duration::from_hours(24);
+
+/// Longest reason of a registry that failed, in bytes: there may be many of them in one line.
+const MAX_WHY: usize = 256;
 
 const SERVICE: &str = "/agentanycast.v1.RegistryService/";
 
@@ -333,6 +337,25 @@ impl Asked for &Registry {
     fn is_late(&self) -> bool {
         self.is_late.load(Ordering::Relaxed)
     }
+}
+
+/// Why a call failed, in one line, with what to do where the library's words do not say it.
+pub(super) fn why(status: &Status) -> String {
+    let said = in_one_line(status.message(), status, MAX_WHY);
+    let is_there = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let remedy = if is_there(&["InvalidContentType"]) {
+        "; it does not speak TLS there: name it with http://"
+    } else if is_there(&[
+        "broken pipe",
+        "h2 protocol error",
+        "http2 error",
+        "frame with invalid size",
+    ]) {
+        "; no registry speaks there: a relay's is on port 50052 unless --registry-listen says otherwise, behind TLS https:// is needed"
+    } else {
+        ""
+    };
+    format!("{said}{remedy}")
 }
 
 /// What a refusal means for what was said.

@@ -22,9 +22,10 @@ pub(super) fn source(extensions: &Extensions) -> Option<Source> {
 /// Whether the source of a call may make it, one that costs as much as `cost` ordinary ones.
 pub(super) fn may_ask(handle: &Handle, source: Option<Source>, cost: u64) -> Result<(), Status> {
     match source {
-        Some(source) if !handle.may_ask(source, cost) => Err(Status::resource_exhausted(
-            "requests from one address: the limit of this relay is reached; send fewer",
-        )),
+        Some(source) if !handle.may_ask(source, cost) => Err(Status::resource_exhausted(format!(
+            "requests from one address: {} a second at most (requests_per_ip of the relay); send fewer",
+            handle.requests_per_ip()
+        ))),
         _ => Ok(()),
     }
 }

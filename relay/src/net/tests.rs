@@ -1,6 +1,6 @@
 //! What is listened on, and what others are told.
 
-use libp2p::{SwarmBuilder, swarm::dummy, tcp, yamux};
+use libp2p::{SwarmBuilder, identify, swarm::dummy, tcp, yamux};
 
 use super::*;
 
@@ -180,4 +180,42 @@ async fn a_trickle_of_connections_does_not_delay_the_start() {
     stop.cancel();
     trickle.await.unwrap();
     assert!(!bound.unwrap().is_empty());
+}
+
+/// All interfaces are waited for, and whoever is there first has to be told of places then: that they are offered later may
+/// never get to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_while_the_relay_starts_is_offered_a_place() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut running = Running::new(&config(&[]), Arc::default()).unwrap();
+    let serving = tokio::spawn(async move {
+        let anywhere = format!("/ip4/0.0.0.0/tcp/{}", free.port());
+        running.listen(&addr(&anywhere)).await.unwrap();
+        running.run().await;
+    });
+    let mut early = SwarmBuilder::with_new_identity()
+        .with_tokio()
+        .with_tcp(tcp::Config::new(), noise::Config::new, yamux::Config::default)
+        .unwrap()
+        .with_behaviour(|key| identify::Behaviour::new(identify::Config::new("test".into(), key.public())))
+        .unwrap()
+        .build();
+    let at = addr(&format!("/ip4/127.0.0.1/tcp/{}", free.port()));
+    let dial = |early: &mut Swarm<identify::Behaviour>| early.dial(at.clone()).unwrap();
+    dial(&mut early);
+    let offered = tokio::time::timeout(Duration::from_secs(10), async {
+        loop {
+            match early.select_next_some().await {
+                SwarmEvent::OutgoingConnectionError { .. } => dial(&mut early),
+                SwarmEvent::Behaviour(identify::Event::Received { info, .. }) => return info.protocols,
+                _ => {}
+            }
+        }
+    });
+    let offered = offered.await.expect("it is let in");
+    assert!(offered.contains(&relay::HOP_PROTOCOL_NAME), "{offered:?}");
+    serving.abort();
 }

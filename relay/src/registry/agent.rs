@@ -86,7 +86,14 @@ pub(crate) fn each_once(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
 /// Whether an agent is complete and within the limits.
 pub(super) fn check(agent: &Agent, limits: &Limits) -> Result<(), Refused> {
     const SHORTEN: &str = "shorten it";
-    let limit = |what, most, advice| Err(Refused::Limit { what, most, advice });
+    let limit = |what, most, advice| {
+        Err(Refused::Limit {
+            what,
+            most,
+            setting: None,
+            advice,
+        })
+    };
     check_peer(&agent.peer, limits)?;
     if agent.skills.is_empty() {
         return Err(Refused::Invalid(
@@ -145,6 +152,7 @@ pub(super) fn check_peer(peer: &str, limits: &Limits) -> Result<(), Refused> {
         return Err(Refused::Limit {
             what: "bytes of a peer id",
             most: limits.id_bytes,
+            setting: None,
             advice: "shorten it",
         });
     }

@@ -178,6 +178,7 @@ impl Registry {
             return Err(Refused::Limit {
                 what: "bytes of a relay id",
                 most: self.limits.id_bytes,
+                setting: None,
                 advice: "shorten it",
             });
         }

@@ -8,12 +8,14 @@ pub enum Refused {
     #[error("{0}")]
     Invalid(String),
     /// A limit is reached.
-    #[error("{what}: {most} at most; {advice}")]
+    #[error("{what}: {most} at most{}; {advice}", at_setting(.setting.as_ref()))]
     Limit {
         /// Of what.
         what: &'static str,
         /// The limit.
         most: usize,
+        /// The setting of the relay that says so, if there is one.
+        setting: Option<&'static str>,
         /// What to do.
         advice: &'static str,
     },
@@ -49,7 +51,20 @@ pub enum Refused {
     Unsigned,
 }
 
+/// Where whoever runs the relay can change a limit.
+fn at_setting(setting: Option<&&'static str>) -> String {
+    setting.map_or_else(String::new, |setting| format!(" ({setting} of the relay)"))
+}
+
 impl Refused {
+    /// The setting of the relay that was reached, if it was one.
+    pub fn setting(&self) -> Option<&'static str> {
+        match self {
+            Self::Limit { setting, .. } => *setting,
+            _ => None,
+        }
+    }
+
     /// That a value that has to be there is empty.
     pub(super) fn empty(what: &str) -> Self {
         Self::Invalid(format!("{what} is empty"))

@@ -40,6 +40,7 @@ pub(super) fn check_proofs(proofs: &[RegistryProof], limits: &Limits) -> Result<
         Err(Refused::Limit {
             what,
             most,
+            setting: None,
             advice: ADVICE,
         })
     };
@@ -74,10 +75,13 @@ struct Bound {
     what: [&'static str; 3],
     entries: usize,
     bytes: usize,
+    /// The settings of both, if they have any.
+    settings: [Option<&'static str>; 2],
     advice: &'static str,
 }
 
-const LET_EXPIRE: &str = "unregister some, let them expire, or sign requests";
+const LET_EXPIRE: &str = "unregister some, or let them expire";
+const OR_SIGN: &str = "unregister some, let them expire, or sign requests";
 
 impl Registry {
     /// Whether a record may come in, in the place of the one of its peer and origin.
@@ -140,22 +144,24 @@ impl Bound {
         let mut after = held;
         after.remove(goes);
         after.add(comes);
-        let refused = |what, most| {
+        let [of_entries, of_bytes] = self.settings;
+        let refused = |what, most, setting| {
             Err(Refused::Limit {
                 what,
                 most,
+                setting,
                 advice: self.advice,
             })
         };
         if after.live > held.live && after.live > self.entries {
-            return refused(self.what[0], self.entries);
+            return refused(self.what[0], self.entries, of_entries);
         }
         let records = self.entries.saturating_mul(WITH_ENDED);
         if after.records() > held.records() && after.records() > records {
-            return refused(self.what[1], records);
+            return refused(self.what[1], records, of_entries);
         }
         if after.bytes > held.bytes && after.bytes > self.bytes {
-            return refused(self.what[2], self.bytes);
+            return refused(self.what[2], self.bytes, of_bytes);
         }
         Ok(())
     }
@@ -171,6 +177,7 @@ fn bound_of_table(is_ours: bool, limits: &Limits) -> Bound {
             ],
             entries: limits.local,
             bytes: limits.local_bytes,
+            settings: [Some("registry_entries"), None],
             advice: "ask another registry",
         };
     }
@@ -182,6 +189,7 @@ fn bound_of_table(is_ours: bool, limits: &Limits) -> Bound {
         ],
         entries: limits.federated,
         bytes: limits.federated_bytes,
+        settings: [Some("federated_entries"), None],
         advice: "let some expire",
     }
 }
@@ -196,6 +204,7 @@ fn bound_of_strangers(limits: &Limits) -> Bound {
         ],
         entries: limits.strangers(),
         bytes: limits.stranger_bytes(),
+        settings: [Some("federated_entries"), None],
         advice: "let some expire, or have this relay told of yours",
     }
 }
@@ -209,12 +218,16 @@ fn bound_of_origin(limits: &Limits) -> Bound {
         ],
         entries: limits.per_origin,
         bytes: limits.origin_bytes,
+        settings: [Some("federated_entries"), None],
         advice: "let some expire",
     }
 }
 
+/// What one address may have.
+const OF_SOURCE: [Option<&str>; 2] = [Some("entries_per_ip"), Some("entry_bytes_per_ip")];
+
 fn bound_of_source(kind: Kind, limits: &Limits) -> Bound {
-    let (what, entries, bytes) = match kind {
+    let (what, entries, bytes, settings, advice) = match kind {
         Kind::Verified => (
             [
                 "signed entries from one address",
@@ -223,6 +236,8 @@ fn bound_of_source(kind: Kind, limits: &Limits) -> Bound {
             ],
             limits.per_source,
             limits.source_bytes,
+            OF_SOURCE,
+            LET_EXPIRE,
         ),
         Kind::Unverified => (
             [
@@ -232,6 +247,8 @@ fn bound_of_source(kind: Kind, limits: &Limits) -> Bound {
             ],
             limits.per_source,
             limits.source_bytes,
+            OF_SOURCE,
+            OR_SIGN,
         ),
         Kind::Pushed => (
             [
@@ -241,12 +258,15 @@ fn bound_of_source(kind: Kind, limits: &Limits) -> Bound {
             ],
             limits.per_origin,
             limits.origin_bytes,
+            [Some("federated_entries"), None],
+            LET_EXPIRE,
         ),
     };
     Bound {
         what,
         entries,
         bytes,
-        advice: LET_EXPIRE,
+        settings,
+        advice,
     }
 }

@@ -1,7 +1,8 @@
 // Sends tasks with the published TypeScript SDK to an agent as agent.py is one, and checks how they end.
 // Prints each scenario when it has passed; anything unexpected is an error and code 1.
 //
-// Usage: asker.mjs daemon ADDRESS PEER SCENARIO… with the scenarios many, fail, cancel, card, skill.
+// Usage: asker.mjs daemon ADDRESS PEER SCENARIO… | asker.mjs home DIRECTORY DAEMON RELAY PEER SCENARIO… with the
+// scenarios many, fail, cancel, card, skill.
 
 import assert from "node:assert/strict";
 
@@ -10,8 +11,13 @@ import { Node, TaskCanceledError, TaskFailedError } from "agentanycast";
 const LIMIT = 60_000;
 const MANY = 50;
 
-const [, address, peerId, ...names] = process.argv.slice(2);
-const node = new Node({ card: { name: "TypeScript asker", skills: [] }, daemonAddr: address });
+const [kind, where, ...rest] = process.argv.slice(2);
+const [daemonPath, relay] = kind === "home" ? rest.splice(0, 2) : [];
+const [peerId, ...names] = rest;
+const card = { name: "TypeScript asker", skills: [] };
+const node = new Node(
+  kind === "home" ? { card, home: where, daemonPath, relay } : { card, daemonAddr: where },
+);
 const send = (text) => node.sendTask({ role: "user", parts: [{ text }] }, { peerId });
 
 async function echo(number) {

@@ -1,10 +1,12 @@
 """Sends tasks with the published Python SDK to an agent as agent.py is one, and checks how they end.
 
 Usage: asker.py home DIRECTORY PEER SCENARIO… | asker.py daemon ADDRESS PEER SCENARIO…
+With RELAY in the environment the first one's daemon knows that relay, by the SDK's own `relay=`.
 Scenarios: many, fail, cancel, talk, large, card, skill, url (where PEER is a URL). Prints each when it has passed; anything unexpected is a traceback.
 """
 
 import asyncio
+import os
 import sys
 
 from agentanycast import AgentCard, Message, Node, Part
@@ -144,7 +146,10 @@ SCENARIOS = {
 async def main():
     kind, where, peer, *names = sys.argv[1:]
     own = AgentCard(name="Python asker", description="Asks")
-    node = Node(card=own, daemon_addr=where) if kind == "daemon" else Node(card=own, home=where)
+    if kind == "daemon":
+        node = Node(card=own, daemon_addr=where)
+    else:
+        node = Node(card=own, home=where, relay=os.environ.get("RELAY"))
     async with node:
         for name in names:
             await SCENARIOS[name](node, peer)

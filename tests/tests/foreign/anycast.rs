@@ -78,8 +78,15 @@ async fn the_python_command_line() {
 async fn the_python_sdk() {
     let relay = relay("127.77.0.2").await;
     let (_stage, agent, peer) = agent(&relay).await;
-    let other = Stage::new(Transport::Tcp).bootstrap(&relay.addresses[0]);
-    python::ask(&other, "home", &other.agent_home(), &peer, &["skill", "card"]).await;
+    let other = Stage::new(Transport::Tcp);
+    let mut command = other.python("asker.py");
+    command.args(["home", &other.agent_home(), &peer, "skill", "card"]);
+    command.env("RELAY", &relay.addresses[0]);
+    let mut asker = Script::start(command);
+    for scenario in ["skill", "card"] {
+        assert_eq!(asker.line().await, scenario);
+    }
+    asker.succeed().await;
     agent.succeed().await;
 }
 
@@ -87,15 +94,15 @@ async fn the_python_sdk() {
 async fn the_typescript_sdk() {
     let relay = relay("127.77.0.3").await;
     let (_stage, agent, peer) = agent(&relay).await;
-    let daemon = agentanycast_tests::Daemon::builder()
-        .bootstrap(&relay.addresses[0])
-        .start()
-        .await;
-    let stage = Stage::new(Transport::Tcp);
-    let mut command = stage.node("asker.mjs");
-    command.args(["daemon", daemon.grpc(), &peer, "skill"]);
+    let other = Stage::new(Transport::Tcp);
+    let daemon = other.daemon();
+    let mut command = other.node("asker.mjs");
+    command.args(["home", &other.agent_home()]).arg(daemon);
+    command.args([&relay.addresses[0], &peer]).args(["skill", "card"]);
     let mut asker = Script::start(command);
-    assert_eq!(asker.line().await, "skill");
+    for scenario in ["skill", "card"] {
+        assert_eq!(asker.line().await, scenario);
+    }
     asker.succeed().await;
     agent.succeed().await;
 }

@@ -52,6 +52,31 @@ async fn each_registry_that_was_asked_is_named_with_what_became_of_it() {
     assert_eq!(error["error"]["kind"], "DiscoveryUnavailable");
 }
 
+/// A port where something else speaks is not what the library calls it, but a mistake in the settings.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_is_none_is_told_with_what_to_do() {
+    let relay = Relay::builder().start().await;
+    for (at, part) in [
+        (
+            format!("https://{}", relay.registry),
+            "does not speak TLS there: name it with http://",
+        ),
+        (relay.metrics.to_string(), "no registry speaks there"),
+    ] {
+        let asker = Daemon::builder()
+            .env("AGENTANYCAST_REGISTRY_ADDRS", at)
+            .start()
+            .await;
+        let said = discover(&asker, &["echo"]).await;
+        assert_eq!(said.status.code(), Some(6), "{}", said.said);
+        assert!(
+            said.said.contains(part) && said.said.lines().count() == 1,
+            "{}",
+            said.said
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_found_last_is_told() {
     let mut relay = Relay::builder().start().await;
@@ -94,7 +119,7 @@ async fn an_answer_of_some_registries_names_the_others() {
     let asker = daemon(&[&away, &relay]).start().await;
     away.kill().await;
     let caution = format!(
-        "agents may be missing, not every registry answered in time: {}: ",
+        "agents may be missing, not every registry answered: {}: ",
         away.registry
     );
     for (skill, found) in [

@@ -14,6 +14,7 @@ mod autonat;
 mod away;
 mod ceilings;
 mod circuits;
+mod commands;
 mod dashboard;
 mod descriptors;
 mod disk;

@@ -367,3 +367,68 @@ async fn what_an_address_has_counts_after_a_restart() {
     client.register_skills(registration("p0", "s")).await.unwrap();
     assert_eq!(found(&relay, "s").await.len(), 3);
 }
+
+/// Whoever is refused, and whoever runs the relay, is told which setting it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_is_told_by_its_setting() {
+    let relay = Relay::builder()
+        .args(["--entries-per-ip=1", "--requests-per-ip=2"])
+        .start()
+        .await;
+    let mut client = relay.client().await;
+    let signed = |number: u64| {
+        let signer = Signer::new();
+        let request = registration(&signer.id, "s");
+        signer.sign("RegisterSkills", request, relay.id(), now_ms() + number)
+    };
+    client.register_skills(signed(0)).await.unwrap();
+    let refused = client.register_skills(signed(1)).await.unwrap_err();
+    let said = "signed entries from one address: 1 at most (entries_per_ip of the relay); unregister some, or let them expire";
+    assert_eq!(refused.message(), said);
+    let refused = loop {
+        if let Err(refused) = client.discover_by_skill(question("s")).await {
+            break refused;
+        }
+    };
+    let said = "requests from one address: 2 a second at most (requests_per_ip of the relay); send fewer";
+    assert_eq!(refused.message(), said);
+    for limit in ["entries_per_ip", "requests_per_ip"] {
+        let count = relay
+            .figure(&format!("registry_limited_total{{reason=\"{limit}\"}}"))
+            .await;
+        assert!(count >= 1.0, "{limit}: {count}");
+    }
+    let log = relay.log();
+    assert!(
+        log.contains("refused a request at a limit") && log.contains("entries_per_ip"),
+        "{log}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_of_another_identity_is_said() {
+    let mut relay = Relay::builder()
+        .with_store()
+        .args(["--registry-ttl=1h"])
+        .start()
+        .await;
+    let signer = Signer::new();
+    let mut client = relay.client().await;
+    let request = registration(&signer.id, "s");
+    let signed = signer.sign("RegisterSkills", request, relay.id(), now_ms());
+    client.register_skills(signed).await.unwrap();
+    client
+        .register_skills(registration("unsigned", "s"))
+        .await
+        .unwrap();
+    let was = relay.id().to_owned();
+    relay.kill().await;
+    std::fs::remove_file(relay.home().join("key")).unwrap();
+    relay.restart().await;
+    assert_eq!(found(&relay, "s").await.len(), 1);
+    let log = relay.log();
+    let said = log.lines().find(|line| line.contains("had another identity"));
+    let said = said.unwrap_or_else(|| panic!("{log}"));
+    assert!(said.contains(&was) && said.contains("--key"), "{said}");
+    assert!(log.contains("\"signed_for_another\":1"), "{log}");
+}

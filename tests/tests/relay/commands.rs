@@ -1,0 +1,81 @@
+//! `anycast relays` and `anycast discover` as people use them, in words and as JSON.
+
+use agentanycast::PlaceState;
+use agentanycast_tests::{
+    Daemon, Relay,
+    agent::Agent,
+    command::{asked, told},
+    eventually,
+    pair::connected,
+};
+
+use crate::{
+    agents::{Signer, registration},
+    anycast::{card, daemon, echo_agent},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_found_by_its_tag() {
+    let relay = Relay::builder().start().await;
+    let (worker, ..) = &echo_agent(&[&relay], "worker", "dig").await;
+    let claim = registration(&Signer::new().id, "dig");
+    relay.client().await.register_skills(claim).await.unwrap();
+    let asker = daemon(&[&relay]).start().await;
+    let found = told(&asker, &["discover", "dig", "--tag", "lang=de"]).await;
+    assert!(found.status.success(), "{}", found.said);
+    let rows: Vec<Vec<&str>> = found
+        .said
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0], ["PEER", "AGENT", "PROVEN", "TAGS", "DESCRIPTION"]);
+    // Who has proven who it is comes first.
+    let id = worker.peer_id().to_string();
+    assert_eq!(rows[1][..4], [id.as_str(), "worker", "yes", "lang=de"]);
+    assert!(rows.len() == 3 && rows[2].contains(&"no"), "{}", found.said);
+    let nobody = told(&asker, &["discover", "dig", "--tag", "lang=fr"]).await;
+    assert_eq!(nobody.said, "no agent with skill dig and tag lang=fr is known\n");
+    let json = asked(&asker, &["discover", "dig", "--tag", "lang=de", "--limit", "1"]).await;
+    assert_eq!(json[0]["peer_id"], id);
+    assert_eq!(json[0]["verified"], true);
+    assert_eq!(json[0]["skills"][0]["tags"]["lang"], "de");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_and_paths_are_shown() {
+    let relay = Relay::builder().start().await;
+    let behind = || Daemon::builder().bootstrap(&relay.addresses[0]);
+    let there = behind().start().await;
+    let here = behind().bootstrap(there.tcp()).start().await;
+    let (node, serving) = (here.node().await, there.node().await);
+    serving.set_card(card("worker", "dig")).await.unwrap();
+    let _agent = Agent::echo(&serving);
+    eventually("the node has a place", || async {
+        let network = node.network().await.unwrap();
+        network
+            .relays
+            .iter()
+            .any(|place| place.state == PlaceState::Held)
+            .then_some(())
+    })
+    .await;
+    connected(&node, &there).await;
+    let said = told(&here, &["relays"]).await;
+    let line = |peer: &str| {
+        let line = said.said.lines().find(|line| line.starts_with(peer));
+        let line = line.unwrap_or_else(|| panic!("{peer}: {}", said.said));
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(said.said.starts_with("nat"), "{}", said.said);
+    assert_eq!(line(relay.id())[1], "held");
+    let path = line(&there.peer_id().to_string());
+    assert_eq!(path[1], "direct");
+    let json = asked(&here, &["relays"]).await;
+    assert_eq!(json["relays"][0]["peer_id"], relay.id());
+    assert_eq!(json["relays"][0]["place"], "held");
+    let peers = json["peers"].as_array().unwrap();
+    let other = peers
+        .iter()
+        .find(|peer| peer["peer_id"] == there.peer_id().to_string());
+    assert_eq!(other.unwrap()["road"], "direct", "{json}");
+}
