@@ -10,7 +10,10 @@ use prost::Message as _;
 
 use super::{core::Core, queue::Queue, turn::Now};
 use crate::{
-    delivery::{inbox::Inbound, outbox::Entry},
+    delivery::{
+        inbox::Inbound,
+        outbox::{Entry, Tried},
+    },
     store::StoreError,
     task::Role,
 };
@@ -150,7 +153,7 @@ impl Core {
             };
             let envelope = frame.and_then(|frame| A2aEnvelope::decode(frame).ok());
             if let Some(envelope) = envelope {
-                self.requeue(now, new, &entry, envelope)?;
+                self.requeue(now, new, &entry, tried.unwrap_or_default(), envelope)?;
             }
             let gone = self
                 .queues
@@ -172,6 +175,10 @@ impl Core {
             Payload::TaskFail(payload) => &payload.task_id,
             Payload::TaskCancel(payload) => &payload.task_id,
             Payload::TaskConfirm(payload) => &payload.task_id,
+            let tried = self
+                .queues
+                .get(&old)
+                .map(|queue| queue.outbox.tried(entry.sequence));
             Payload::GetTask(payload) => &payload.task_id,
             Payload::StreamStart(payload) => &payload.task_id,
             Payload::StreamEnd(payload) => &payload.task_id,
@@ -210,6 +217,7 @@ impl Core {
             peer,
             task_id,
             *kind,
+        tried: Tried,
             envelope,
             *expires_at,
             commit,
@@ -219,9 +227,11 @@ impl Core {
             self.heavy.insert(peer);
         }
         self.dirty.insert(peer);
+        let sequence = queue.outbox.next_sequence();
         if first && is_away {
             self.want(peer, true);
         }
         Ok(())
     }
 }
+        queue.outbox.note_tried(sequence, tried);
