@@ -131,14 +131,11 @@ impl NodeService for Api {
     ) -> Result<Response<GetPeerCardResponse>, Status> {
         let peer = peer_of(&request.into_inner().peer_id)?;
         let own = peer == self.engine().me();
-        let known = self
+        let (known, successor) = self
             .engine()
             .call(move |core, _| {
-                if own {
-                    Ok(core.card())
-                } else {
-                    core.peer_card(peer)
-                }
+                let card = if own { core.card() } else { core.peer_card(peer)? };
+                Ok((card, core.successor(peer)))
             })
             .await
             .map_err(|error| status_of(&error))?;
@@ -150,14 +147,23 @@ impl NodeService for Api {
             self.keep_card(peer, fetched.clone()).await?;
             card = Some(fetched);
         }
-        let mut card = card.ok_or_else(|| Status::not_found(format!("no card of {peer} is known")))?;
+        let successor = (successor != peer).then(|| successor.to_string());
+        let mut card = card.ok_or_else(|| {
+            let since = successor
+                .as_ref()
+                .map(|successor| format!("; it has another key since, and is {successor}"));
+            Status::not_found(format!("no card of {peer} is known{}", since.unwrap_or_default()))
+        })?;
         if own && let Some(extension) = &mut card.p2p_extension {
             // Where we are reached has changed since it was kept.
             let now = self.p2p_extension();
             extension.relay_addresses = now.relay_addresses;
             extension.supported_transports = now.supported_transports;
         }
-        Ok(Response::new(GetPeerCardResponse { card: Some(card) }))
+        Ok(Response::new(GetPeerCardResponse {
+            card: Some(card),
+            successor_peer_id: successor.unwrap_or_default(),
+        }))
     }
 
     async fn send_task(
