@@ -22,7 +22,7 @@ use super::{
     listen::CallerInfo,
     peer_of,
     present::max_message,
-    status_of, status_of_search, streams,
+    status_for_asker, status_of, status_of_search, streams,
     updates::{self, Until},
 };
 use crate::{
@@ -89,7 +89,7 @@ impl NodeService for Api {
                 Ok(())
             })
             .await
-            .map_err(|error| status_of(&error))?;
+            .map_err(|error| status_for_asker(&error))?;
         tokio::join!(
             self.net().set_card(Some(card.clone())),
             self.anycast().set_card(Some(card))
@@ -138,7 +138,7 @@ impl NodeService for Api {
                 Ok((card, core.successor(peer)))
             })
             .await
-            .map_err(|error| status_of(&error))?;
+            .map_err(|error| status_for_asker(&error))?;
         let mut card = known;
         if card.is_none()
             && self.net().is_connected(peer)
@@ -313,7 +313,7 @@ impl Api {
                 Ok(())
             })
             .await
-            .map_err(|error| status_of(&error))
+            .map_err(|error| status_for_asker(&error))
     }
 }
 
