@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 /// What `--help` says about boxes.
 const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25519 keys of both Ed25519 keys (libsodium: crypto_box_easy).
+Both ends have the same key for it: its maker can open it too, and one that is sent back to its maker opens as from the other.
 It says nothing of when it was made: who must not take the same one twice has to look for that.";
 
 /// What `--help` says about exit codes; `main.rs` says the same.
@@ -87,10 +88,10 @@ pub(crate) enum Command {
     /// Issue and check Verifiable Credentials
     #[command(subcommand)]
     Credential(CredentialCommand),
-    /// Make a box that only one peer can open, for a way on which others can read; writes it to standard output
+    /// Make a box that only one peer and this node can open, for a way on which others can read; writes it to standard output
     #[command(after_help = BOXES)]
     Seal(SealArgs),
-    /// Open a box that a peer has sealed for this node; writes what is in it to standard output, or nothing
+    /// Open a box between a peer and this node; writes what is in it to standard output, or nothing
     #[command(after_help = BOXES)]
     Unseal(UnsealArgs),
     /// Run the daemon in the foreground; takes the options of agentanycastd
@@ -313,7 +314,7 @@ pub(crate) struct SealArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct UnsealArgs {
-    /// Whose box it has to be: peer id or did:key
+    /// The other end of the box: peer id or did:key
     #[arg(long = "from", value_name = "PEER")]
     pub(crate) writer: String,
     /// Who opens it: a key file, such as the one from before a change of keys [default: the home's]

@@ -1,4 +1,4 @@
-//! `anycast seal` and `unseal`: a box opens for its peer and as from its maker, or nothing of it is told.
+//! `anycast seal` and `unseal`: a box opens with the keys that it was made between, or nothing of it is told.
 
 use std::{error::Error, fs, path::Path};
 

@@ -47,8 +47,8 @@ complete -c anycast -n "__fish_anycast_needs_command" -f -a "policy" -d 'Look at
 complete -c anycast -n "__fish_anycast_needs_command" -f -a "audit" -d 'Look at audit logs'
 complete -c anycast -n "__fish_anycast_needs_command" -f -a "key" -d 'Change the key of this node'
 complete -c anycast -n "__fish_anycast_needs_command" -f -a "credential" -d 'Issue and check Verifiable Credentials'
-complete -c anycast -n "__fish_anycast_needs_command" -f -a "seal" -d 'Make a box that only one peer can open, for a way on which others can read; writes it to standard output'
-complete -c anycast -n "__fish_anycast_needs_command" -f -a "unseal" -d 'Open a box that a peer has sealed for this node; writes what is in it to standard output, or nothing'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "seal" -d 'Make a box that only one peer and this node can open, for a way on which others can read; writes it to standard output'
+complete -c anycast -n "__fish_anycast_needs_command" -f -a "unseal" -d 'Open a box between a peer and this node; writes what is in it to standard output, or nothing'
 complete -c anycast -n "__fish_anycast_needs_command" -f -a "daemon" -d 'Run the daemon in the foreground; takes the options of agentanycastd'
 complete -c anycast -n "__fish_anycast_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l name -d 'Name on the echo agent\'s card' -r
@@ -224,7 +224,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand seal" -l home -d 'Direct
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l from -d 'Whose box it has to be: peer id or did:key' -r
+complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l from -d 'The other end of the box: peer id or did:key' -r
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l key -d 'Who opens it: a key file, such as the one from before a change of keys [default: the home\'s]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
@@ -251,8 +251,8 @@ complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_see
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "audit" -d 'Look at audit logs'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "key" -d 'Change the key of this node'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "credential" -d 'Issue and check Verifiable Credentials'
-complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "seal" -d 'Make a box that only one peer can open, for a way on which others can read; writes it to standard output'
-complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "unseal" -d 'Open a box that a peer has sealed for this node; writes what is in it to standard output, or nothing'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "seal" -d 'Make a box that only one peer and this node can open, for a way on which others can read; writes it to standard output'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "unseal" -d 'Open a box between a peer and this node; writes what is in it to standard output, or nothing'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "daemon" -d 'Run the daemon in the foreground; takes the options of agentanycastd'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from policy" -f -a "check" -d 'Say what would become of a task, and which rule decides; exit code 1 if it would be denied'

@@ -1,8 +1,9 @@
 //! Boxes: what goes by a way that others can read, for one peer's eyes alone (NaCl `crypto_box`: X25519, XSalsa20,
 //! Poly1305). On the wire a nonce of 24 bytes, then the box. PURE but for the nonce, which the caller draws.
 //!
-//! The one rule: what cannot be opened is an error and never taken as it is. A box is from the peer that it is opened as
-//! from, or it does not open; it says nothing of when, so whoever must not hear a thing twice looks for that itself.
+//! The one rule: what cannot be opened is an error and never taken as it is. Both ends have one key for a box: that it
+//! opens shows that one of the two has made it, and not which. Its maker can open it too, and one that comes back to its
+//! maker opens as from the other. It says nothing of when, so whoever must not hear a thing twice looks for that itself.
 
 use crypto_box::{PublicKey, SalsaBox, SecretKey, aead::Aead as _};
 use ed25519_dalek::VerifyingKey;
@@ -24,8 +25,8 @@ pub enum SealError {
     /// A key is not an Ed25519 key, or one that anybody could use.
     #[error("no box can be made between these keys: both have to be Ed25519 keys")]
     NoKey,
-    /// It is not from that peer to this one, or was changed.
-    #[error("the box cannot be opened: it is not from that peer for this one, or was changed on its way")]
+    /// It was not made between that peer and this one, or was changed.
+    #[error("the box cannot be opened: it is not between that peer and this one, or was changed on its way")]
     Closed,
 }
 
@@ -40,7 +41,7 @@ pub fn seal(from: &Keypair, to: PeerId, nonce: [u8; NONCE], content: &[u8]) -> R
     Ok(bytes)
 }
 
-/// What `from` has sent to the owner of the key `to`.
+/// What `from` has sent to the owner of the key `to`; or the other way round, which only what is in it can tell.
 ///
 /// # Errors
 /// See [`SealError`].
@@ -95,13 +96,22 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_for_its_peer_and_from_its_sender_only() {
+    fn it_opens_with_the_keys_of_its_ends_only() {
         let [a, b, c] = [1, 2, 3].map(key);
         let bytes = seal(&a, peer_id(&b), [9; NONCE], b"secret").unwrap();
         assert_eq!(bytes.len(), 6 + OVERHEAD);
         assert_eq!(open(&c, peer_id(&a), &bytes), Err(SealError::Closed));
         assert_eq!(open(&b, peer_id(&c), &bytes), Err(SealError::Closed));
         assert!(!bytes.windows(6).any(|window| window == b"secret"));
+    }
+
+    #[test]
+    fn both_ends_open_it_and_it_does_not_say_which_made_it() {
+        let [a, b] = [1, 2].map(key);
+        let bytes = seal(&a, peer_id(&b), [9; NONCE], b"secret").unwrap();
+        assert_eq!(open(&b, peer_id(&a), &bytes).unwrap(), b"secret");
+        // Its maker too, to whom it looks as if the other had made it.
+        assert_eq!(open(&a, peer_id(&b), &bytes).unwrap(), b"secret");
     }
 
     #[test]

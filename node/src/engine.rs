@@ -229,7 +229,7 @@ impl Engine {
 
     /// Where a task is.
     pub async fn whereabouts(&self, id: String) -> Result<Whereabouts, EngineError> {
-        self.call(move |core, _| core.whereabouts(&id)).await
+        self.call(move |core, now| core.whereabouts(now, &id)).await
     }
 
     /// What is being done.

@@ -111,12 +111,18 @@ impl Node {
 
     /// The card of a peer: fetched if it is connected, else the one known from before.
     pub async fn card_of(&self, peer: &PeerId) -> Result<AgentCard, Error> {
+        self.card_and_successor_of(peer).await.map(|(card, _)| card)
+    }
+
+    /// The same, and who the peer is since it changed its key, if the daemon knows that it did: the card is of before then.
+    pub async fn card_and_successor_of(&self, peer: &PeerId) -> Result<(AgentCard, Option<PeerId>), Error> {
         let rpc = |mut client: NodeClient, request| async move { client.get_peer_card(request).await };
         let request = v1::GetPeerCardRequest {
             peer_id: peer.to_string(),
         };
         let answer = self.session().call(Subject::Card, request, rpc).await?;
-        answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))
+        let card = answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))?;
+        Ok((card, PeerId::from_daemon(answer.successor_peer_id)))
     }
 
     /// The connected peers.

@@ -14,17 +14,12 @@ use crate::{
 
 pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failure> {
     let AuditCommand::Verify { files, before: kept } = command;
-    let mut before = None;
-    let mut whole = Verified::default();
+    let mut whole: Option<Verified> = None;
     for path in &files {
-        let read = one(path, before.as_deref(), kept.as_deref())?;
-        whole.lines += read.lines;
-        whole.chained += read.chained;
-        whole.first_prev = whole.first_prev.or(read.first_prev);
-        whole.last = read.last.or(whole.last);
-        whole.has_kept |= read.has_kept;
-        before = (whole.chained > 0).then(|| whole.last.clone()).flatten();
+        let read = one(path, whole.as_ref(), kept.as_deref())?;
+        whole = Some(whole.unwrap_or_default().then(read));
     }
+    let whole = whole.unwrap_or_default();
     if let Some(kept) = kept.filter(|_| !whole.has_kept) {
         let text = format!(
             "no line has the hash {kept}, nor goes on behind it: the log was cut off or emptied, or it is another one"
@@ -39,7 +34,11 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
             "last": whole.last,
         }))?);
     }
+    let unchained = whole.lines - whole.chained;
     let begins = match &whole.first_prev {
+        _ if whole.chained > 0 && unchained > 0 => {
+            format!("behind {unchained} lines of before audit_chain was on, of which changes cannot be seen")
+        }
         None => "no line has the hash of the one before it (audit_chain is off): changes cannot be seen"
             .to_owned(),
         Some(prev) if prev.bytes().all(|byte| byte == b'0') => {
@@ -55,7 +54,7 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
     ])?)
 }
 
-fn one(path: &PathBuf, before: Option<&str>, kept: Option<&str>) -> Result<Verified, Failure> {
+fn one(path: &PathBuf, before: Option<&Verified>, kept: Option<&str>) -> Result<Verified, Failure> {
     let shown = path.display();
     let failed = |why: String| Failure::new(Code::General, "Audit", format!("{shown}: {why}"));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;

@@ -1,6 +1,6 @@
 //! `anycast card`: what an agent says about itself, the local one or a peer's.
 
-use agentanycast::{AgentCard, ErrorKind, Node};
+use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
 
 use crate::{
     args::CardArgs,
@@ -13,16 +13,18 @@ use crate::{
 pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure> {
     let target = args.target.as_deref().map(PeerTarget::parse).transpose()?;
     let node = context.connect().await?;
-    let card = if let Some(target) = target {
+    let (card, successor) = if let Some(target) = &target {
         target.reach(&node).await?;
-        node.card_of(&target.peer).await?
+        node.card_and_successor_of(&target.peer).await?
     } else {
-        own_card(&node).await?
+        (own_card(&node).await?, None)
     };
     if context.json {
-        return Ok(output::json(&json::card(&card))?);
+        let mut document = json::card(&card);
+        document["successor"] = successor.map(|peer| peer.to_string()).into();
+        return Ok(output::json(&document)?);
     }
-    show(card)
+    show(card, successor.as_ref())
 }
 
 async fn own_card(node: &Node) -> Result<AgentCard, Failure> {
@@ -45,7 +47,8 @@ fn names(web: &str, dns: &str) -> String {
     }
 }
 
-fn show(card: AgentCard) -> Result<(), Failure> {
+fn show(card: AgentCard, successor: Option<&PeerId>) -> Result<(), Failure> {
+    let since = successor.map(|peer| format!("the peer has another key since this card, and is {peer}"));
     let reach = card.reach.unwrap_or_default();
     output::fields(&[
         ("name", card.name),
@@ -56,6 +59,7 @@ fn show(card: AgentCard) -> Result<(), Failure> {
             "peer id",
             reach.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
         ),
+        ("now", since.unwrap_or_default()),
         ("did", reach.did_key),
         ("names", names(&reach.did_web, &reach.did_dns)),
         ("transports", reach.transports.join(" ")),

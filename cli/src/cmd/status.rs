@@ -14,6 +14,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         Some(false) => "no, behind a NAT",
         None => "not known yet",
     };
+    // Of a daemon that is too old to say it is not known, and nothing is said.
+    let failure = node.activity(0).await.map(|activity| activity.store_failure);
+    let failure = failure.unwrap_or_default();
     if context.json {
         let document = json!({
             "peer_id": peer,
@@ -24,6 +27,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             "publicly_reachable": info.publicly_reachable,
             "connected_peers": info.connected_peers,
             "started_at": json::time(info.started_at),
+            "store_failure": (!failure.is_empty()).then_some(&failure),
         });
         return Ok(output::json(&document)?);
     }
@@ -32,6 +36,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         ("did", did),
         ("version", info.version),
         ("daemon", node.address()),
+        ("failed", output::flat(&failure)),
         ("up for", output::ago(info.started_at)),
         ("peers", info.connected_peers.to_string()),
         ("reachable", reachable.to_owned()),

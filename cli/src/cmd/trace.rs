@@ -89,6 +89,10 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
         "claimed": trace.claimed,
         "agent_listens": trace.agent_listens,
         "peer": trace.peer.as_ref().map(peer),
+        "peer_before": trace.peer_before.iter().map(|key| json!({
+            "peer_id": key.id.to_string(),
+            "until": json::time(key.until),
+        })).collect::<Vec<_>>(),
         "queued": trace.queued.iter().map(envelope).collect::<Vec<_>>(),
         "audit": trace.audit.as_ref().map(|audit| json!({
             "path": audit.path,

@@ -5,8 +5,8 @@ use std::{path::PathBuf, time::SystemTime};
 use agentanycast_identity::PeerId;
 use agentanycast_program::logging;
 use agentanycast_proto::v1::{
-    AuditTrail, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach, QueueState, QueuedEnvelope,
-    Refusal, StatusCount, TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse,
+    AuditTrail, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach, QueueState,
+    QueuedEnvelope, Refusal, StatusCount, TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse,
     diagnostics_service_server::DiagnosticsService,
 };
 use tonic::{Request, Response, Status};
@@ -62,7 +62,8 @@ impl DiagnosticsService for Api {
             Err(error @ EngineError::NotFound(_)) => Err(Status::not_found(match &base.audit {
                 Some(audit) => format!("{error}, nor a decision about it in {}", audit.path),
                 None => format!(
-                    "{error}; one that was denied here is in the daemon's log alone, unless [policy] audit_log_path is set"
+                    "{error}; nor is there an audit log, which with [policy] audit_log_path has each one that is denied \
+                     here: the daemon's log has the first of each peer as a warning, and all of them at log level debug only"
                 ),
             })),
             Err(error) => Err(status_for_asker(&error)),
@@ -167,6 +168,7 @@ fn answer(
             .map(|outside| outside.url.clone())
             .unwrap_or_default(),
         peer,
+        peer_before: found.former.iter().map(former).collect(),
         queued: found.queued.iter().map(queued).collect(),
         turns: turns
             .map(|message| TaskTurn {
@@ -184,6 +186,13 @@ fn side(task: &Task) -> TaskSide {
         Role::Assignee(_) => TaskSide::Assignee,
         Role::Both => TaskSide::Both,
         Role::Outside => TaskSide::Outside,
+    }
+}
+
+fn former((peer, until): &(PeerId, u64)) -> FormerKey {
+    FormerKey {
+        peer_id: peer.to_string(),
+        until: Some(timestamp(*until)),
     }
 }
 

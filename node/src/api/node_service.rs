@@ -22,7 +22,7 @@ use super::{
     listen::CallerInfo,
     peer_of,
     present::max_message,
-    status_of, status_of_search, streams,
+    status_for_asker, status_of, status_of_search, streams,
     updates::{self, Until},
 };
 use crate::{
@@ -89,7 +89,7 @@ impl NodeService for Api {
                 Ok(())
             })
             .await
-            .map_err(|error| status_of(&error))?;
+            .map_err(|error| status_for_asker(&error))?;
         tokio::join!(
             self.net().set_card(Some(card.clone())),
             self.anycast().set_card(Some(card))
@@ -131,17 +131,14 @@ impl NodeService for Api {
     ) -> Result<Response<GetPeerCardResponse>, Status> {
         let peer = peer_of(&request.into_inner().peer_id)?;
         let own = peer == self.engine().me();
-        let known = self
+        let (known, successor) = self
             .engine()
             .call(move |core, _| {
-                if own {
-                    Ok(core.card())
-                } else {
-                    core.peer_card(peer)
-                }
+                let card = if own { core.card() } else { core.peer_card(peer)? };
+                Ok((card, core.successor(peer)))
             })
             .await
-            .map_err(|error| status_of(&error))?;
+            .map_err(|error| status_for_asker(&error))?;
         let mut card = known;
         if card.is_none()
             && self.net().is_connected(peer)
@@ -150,14 +147,23 @@ impl NodeService for Api {
             self.keep_card(peer, fetched.clone()).await?;
             card = Some(fetched);
         }
-        let mut card = card.ok_or_else(|| Status::not_found(format!("no card of {peer} is known")))?;
+        let successor = (successor != peer).then(|| successor.to_string());
+        let mut card = card.ok_or_else(|| {
+            let since = successor
+                .as_ref()
+                .map(|successor| format!("; it has another key since, and is {successor}"));
+            Status::not_found(format!("no card of {peer} is known{}", since.unwrap_or_default()))
+        })?;
         if own && let Some(extension) = &mut card.p2p_extension {
             // Where we are reached has changed since it was kept.
             let now = self.p2p_extension();
             extension.relay_addresses = now.relay_addresses;
             extension.supported_transports = now.supported_transports;
         }
-        Ok(Response::new(GetPeerCardResponse { card: Some(card) }))
+        Ok(Response::new(GetPeerCardResponse {
+            card: Some(card),
+            successor_peer_id: successor.unwrap_or_default(),
+        }))
     }
 
     async fn send_task(
@@ -307,7 +313,7 @@ impl Api {
                 Ok(())
             })
             .await
-            .map_err(|error| status_of(&error))
+            .map_err(|error| status_for_asker(&error))
     }
 }
 

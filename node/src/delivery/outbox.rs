@@ -88,6 +88,23 @@ pub enum Stage {
     Parked,
 }
 
+/// How often an envelope was sent in its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// On all streams of this run.
+    pub times: u32,
+    /// It was kept from an earlier run, which may have sent it too.
+    pub earlier: bool,
+}
+
+impl Tried {
+    /// The peer may have it.
+    #[must_use]
+    pub fn is_exposed(self) -> bool {
+        self.earlier || self.times > 0
+    }
+}
+
 /// An envelope that waits, and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
@@ -131,8 +148,8 @@ struct Waiting {
     overdue_since: Option<Duration>,
     /// Its retries are used up: it holds no place in the window any more.
     parked: bool,
-    /// It was on a stream, this one or one before: the peer may have it.
-    exposed: bool,
+    /// On this stream and those before.
+    tried: Tried,
 }
 
 /// The queue of one peer.
@@ -171,7 +188,10 @@ impl Outbox {
                 retry_at: None,
                 overdue_since: None,
                 parked: false,
-                exposed: true, // In the last run, perhaps.
+                tried: Tried {
+                    times: 0,
+                    earlier: true,
+                },
             })
             .collect();
         Self {
@@ -228,8 +248,21 @@ impl Outbox {
             retry_at: None,
             overdue_since: None,
             parked: false,
-            exposed: false,
+            tried: Tried::default(),
         });
+    }
+
+    /// How often the entry with this sequence was sent.
+    pub fn tried(&self, sequence: u64) -> Tried {
+        let at = self.position(sequence);
+        at.map(|at| self.waiting[at].tried).unwrap_or_default()
+    }
+
+    /// The entry with this sequence was sent from another queue before.
+    pub fn note_tried(&mut self, sequence: u64, tried: Tried) {
+        if let Some(at) = self.position(sequence) {
+            self.waiting[at].tried = tried;
+        }
     }
 
     /// How many envelopes wait, by how far they are.
@@ -253,7 +286,7 @@ impl Outbox {
                 true => Stage::Sent,
             },
             sent: waiting.sent,
-            exposed: waiting.exposed,
+            exposed: waiting.tried.is_exposed(),
             ahead,
         })
     }
@@ -317,15 +350,15 @@ impl Outbox {
         let is_it =
             |waiting: &&Waiting| waiting.entry.kind == Kind::SendTask && waiting.entry.task_id == task_id;
         let found = self.waiting.iter().find(is_it)?;
-        let (sequence, exposed) = (found.entry.sequence, found.exposed);
+        let (sequence, exposed) = (found.entry.sequence, found.tried.is_exposed());
         Some((self.remove(sequence)?, exposed))
     }
 
     /// Takes out what has expired at `unix_ms` and had its last chance since that was first seen. `now` is
     /// the clock of [`Outbox::poll`]. The envelopes of a task expire together, with the last of them: a
-    /// deployed peer takes no later step of a task without the earlier ones. True with an entry: the peer may
-    /// have it all the same, for it was written to a stream.
-    pub fn expire(&mut self, now: Duration, unix_ms: u64, last_chance: Duration) -> Vec<(Entry, bool)> {
+    /// deployed peer takes no later step of a task without the earlier ones. With each how often it was sent: the peer
+    /// may have it all the same.
+    pub fn expire(&mut self, now: Duration, unix_ms: u64, last_chance: Duration) -> Vec<(Entry, Tried)> {
         for waiting in &mut self.waiting {
             let overdue = waiting.entry.expires_at.is_some_and(|at| at <= unix_ms);
             waiting.overdue_since = overdue.then(|| waiting.overdue_since.unwrap_or(now));
@@ -347,14 +380,14 @@ impl Outbox {
             let task = waiting.entry.task_id.as_str();
             !task.is_empty() && goes_on.contains(task)
         };
-        let due: Vec<(u64, bool)> = self
+        let due: Vec<(u64, Tried)> = self
             .waiting
             .iter()
             .filter(|waiting| is_due(waiting) && !task_goes_on(waiting))
-            .map(|waiting| (waiting.entry.sequence, waiting.exposed))
+            .map(|waiting| (waiting.entry.sequence, waiting.tried))
             .collect();
         due.into_iter()
-            .filter_map(|(sequence, exposed)| Some((self.remove(sequence)?, exposed)))
+            .filter_map(|(sequence, tried)| Some((self.remove(sequence)?, tried)))
             .collect()
     }
 
@@ -405,6 +438,7 @@ impl Outbox {
                 .copied()
                 .unwrap_or(REMINDER);
             waiting.sent = waiting.sent.saturating_add(1);
+            waiting.tried.times = waiting.tried.times.saturating_add(1);
             waiting.retry_at = Some(now + jittered(delay, waiting.entry.sequence, waiting.sent));
             if waiting.sent as usize > retries && waiting.entry.kind != Kind::Ephemeral && !waiting.parked {
                 // A deployed peer acknowledges once; if that got lost, the rest must not wait for it.
@@ -427,7 +461,7 @@ impl Outbox {
             }
             let delay = self.retry_delays.first().copied().unwrap_or(REMINDER);
             waiting.sent = 1;
-            waiting.exposed = true;
+            waiting.tried.times = waiting.tried.times.saturating_add(1);
             waiting.retry_at = Some(now + jittered(delay, waiting.entry.sequence, 1));
             self.in_flight += 1;
             self.in_flight_bytes += waiting.entry.bytes;

@@ -103,9 +103,9 @@ impl Core {
             .get_mut(&peer)
             .map(|queue| queue.outbox.expire(now.mono, now.unix, LAST_CHANCE.min(ttl)))
             .unwrap_or_default();
-        for (entry, exposed) in expired {
+        for (entry, tried) in expired {
             self.left_queue(peer, &entry);
-            self.on_expired(now, peer, &entry, exposed)?;
+            self.on_expired(now, peer, &entry, tried)?;
         }
         Ok(())
     }

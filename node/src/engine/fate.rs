@@ -1,6 +1,8 @@
 //! What became of envelopes: the peer took one, refused it, or did not answer in its time; and what that means
 //! for its task.
 
+use std::time::Duration;
+
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AckOutcome, AckPayload};
 
@@ -11,7 +13,7 @@ use super::{
     turn::{Effect, Now, RouteNews},
 };
 use crate::{
-    delivery::outbox::{Entry, Kind},
+    delivery::outbox::{Entry, Kind, Tried},
     store::StoreError,
     task::Status,
 };
@@ -99,20 +101,20 @@ impl Core {
         Ok(())
     }
 
-    /// An envelope was not acknowledged in its time. `exposed`: the peer may have it all the same.
+    /// An envelope was not acknowledged in its time.
     pub(super) fn on_expired(
         &mut self,
         now: Now,
         peer: PeerId,
         entry: &Entry,
-        exposed: bool,
+        tried: Tried,
     ) -> Result<(), StoreError> {
         self.tally.expired += 1;
         tracing::warn!(%peer, task = entry.task_id, envelope = entry.id, "an envelope expired undelivered");
         let ttl = self.limits.offline_ttl.unwrap_or_default();
-        let reason = format!("not delivered within {}", super::human(ttl));
+        let reason = undelivered(ttl, tried, self.connected.contains(&peer));
         match entry.kind {
-            Kind::SendTask => self.give_up(now, peer, &entry.task_id, exposed, &reason),
+            Kind::SendTask => self.give_up(now, peer, &entry.task_id, tried.is_exposed(), &reason),
             Kind::Durable => {
                 self.question_expired(now, &entry.task_id, &reason)?;
                 self.confirmation_failed(now, peer, &entry.task_id, &reason)
@@ -151,5 +153,66 @@ impl Core {
             self.send_cancel(now, peer, id, Trace::of(&task.metadata))?;
         }
         Ok(())
+    }
+}
+
+/// Why an envelope was given up. It begins with the time that it had, which others read.
+fn undelivered(ttl: Duration, tried: Tried, connected: bool) -> String {
+    let within = super::human(ttl);
+    let since = if tried.earlier {
+        " since this daemon was started"
+    } else {
+        ""
+    };
+    let away = if connected {
+        "though the peer was connected at the end"
+    } else {
+        "the peer was not connected"
+    };
+    let how = match (tried.times, tried.earlier) {
+        (0, false) => format!("never sent, {away}"),
+        (0, true) => format!("not sent{since}, {away}"),
+        (1, _) => format!("sent once{since}, never acknowledged"),
+        (2, _) => format!("sent twice{since}, never acknowledged"),
+        (times, _) => format!("sent {times} times{since}, never acknowledged"),
+    };
+    format!("not delivered within {within}: {how}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_up_says_how_often_it_was_tried() {
+        for (times, earlier, connected, said) in [
+            (0, false, false, "never sent, the peer was not connected"),
+            (
+                0,
+                false,
+                true,
+                "never sent, though the peer was connected at the end",
+            ),
+            (1, false, false, "sent once, never acknowledged"),
+            (4, false, true, "sent 4 times, never acknowledged"),
+            (
+                0,
+                true,
+                false,
+                "not sent since this daemon was started, the peer was not connected",
+            ),
+            (
+                2,
+                true,
+                true,
+                "sent twice since this daemon was started, never acknowledged",
+            ),
+        ] {
+            let tried = Tried { times, earlier };
+            assert_eq!(
+                undelivered(Duration::from_secs(3), tried, connected),
+                format!("not delivered within 3 s: {said}")
+            );
+        }
     }
 }

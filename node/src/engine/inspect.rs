@@ -4,9 +4,14 @@
 
 use agentanycast_identity::PeerId;
 
-use super::{core::Core, refusals::Refusal, turn::EngineError};
+use super::{
+    core::Core,
+    refusals::Refusal,
+    turn::{EngineError, Now},
+};
 use crate::{
     delivery::outbox::{Depths, Kind, Stage},
+    store::StoreError,
     task::{Role, Status, Task},
 };
 
@@ -25,6 +30,8 @@ pub struct Whereabouts {
     pub queued: Vec<Queued>,
     /// An agent listens for tasks here.
     pub agent_listens: bool,
+    /// Who the other node was before, and until when, Unix milliseconds; the latest first.
+    pub former: Vec<(PeerId, u64)>,
 }
 
 /// An envelope that waits in a peer's queue.
@@ -71,7 +78,7 @@ impl Core {
     ///
     /// # Errors
     /// There is no such task, or it cannot be read.
-    pub fn whereabouts(&mut self, id: &str) -> Result<Whereabouts, EngineError> {
+    pub fn whereabouts(&mut self, now: Now, id: &str) -> Result<Whereabouts, EngineError> {
         let task = self.task(id)?;
         let mut peers: Vec<PeerId> = task.role.peer().into_iter().collect();
         // The ones before may be told yet that it is over for them.
@@ -97,9 +104,18 @@ impl Core {
                 expires_at: progress.entry.expires_at,
             }));
         }
+        let former = match task.role.peer() {
+            // A damaged card hides no task.
+            Some(peer) => match self.former(now, peer) {
+                Err(StoreError::Damaged(_)) => Vec::new(),
+                former => former?,
+            },
+            None => Vec::new(),
+        };
         Ok(Whereabouts {
             task,
             queued,
+            former,
             agent_listens: self.feed.idle_since().is_none(),
         })
     }

@@ -4,13 +4,19 @@
 //! tasks are its own, and what was applied before is not applied again. What waits for it follows in portions, and what is
 //! new waits behind that.
 
-use agentanycast_identity::PeerId;
+use agentanycast_identity::{
+    MAX_ROTATIONS, PeerId,
+    rotation::{self, Rotation},
+};
 use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
 use prost::Message as _;
 
 use super::{core::Core, queue::Queue, turn::Now};
 use crate::{
-    delivery::{inbox::Inbound, outbox::Entry},
+    delivery::{
+        inbox::Inbound,
+        outbox::{Entry, Tried},
+    },
     store::StoreError,
     task::Role,
 };
@@ -24,7 +30,7 @@ const PORTION_LONG: usize = 1024;
 
 impl Core {
     /// Who `peer` is now: itself, or who came after it.
-    pub(super) fn successor(&self, peer: PeerId) -> PeerId {
+    pub fn successor(&self, peer: PeerId) -> PeerId {
         // Each link was made once, towards a peer that had no successor then; a circle ends at its bound.
         let mut last = peer;
         for _ in 0..8 {
@@ -34,6 +40,26 @@ impl Core {
             }
         }
         last
+    }
+
+    /// Who a peer was before and until when, in Unix milliseconds, the latest first: as both keys say on the card that it
+    /// showed last. Without a key that another peer has followed.
+    ///
+    /// # Errors
+    /// The card cannot be read.
+    pub fn former(&mut self, now: Now, peer: PeerId) -> Result<Vec<(PeerId, u64)>, StoreError> {
+        let card = self.peers.card(&*self.store, peer)?;
+        let said = card.iter().filter_map(|card| card.p2p_extension.as_ref());
+        let said = said.flat_map(|extension| extension.key_rotations.iter().take(MAX_ROTATIONS));
+        let rotations: Vec<Rotation> = said.filter_map(|bytes| Rotation::read(bytes).ok()).collect();
+        let chain = rotation::chain(peer, &rotations, now.unix).into_iter();
+        let is_its_own = |rotation: &&Rotation| {
+            let known = self.successors.peek(&rotation.old());
+            known.is_none_or(|known| *known == rotation.new_id())
+        };
+        // What comes after a key that is another one's is that one's too.
+        let chain = chain.take_while(is_its_own);
+        Ok(chain.map(|rotation| (rotation.old(), rotation.at_ms())).collect())
     }
 
     /// `new` was `old` before, as both keys say. False: another one has shown that before, and stays it.
@@ -149,8 +175,12 @@ impl Core {
                 None => None,
             };
             let envelope = frame.and_then(|frame| A2aEnvelope::decode(frame).ok());
+            let tried = self
+                .queues
+                .get(&old)
+                .map(|queue| queue.outbox.tried(entry.sequence));
             if let Some(envelope) = envelope {
-                self.requeue(now, new, &entry, envelope)?;
+                self.requeue(now, new, &entry, tried.unwrap_or_default(), envelope)?;
             }
             let gone = self
                 .queues
@@ -187,6 +217,7 @@ impl Core {
         now: Now,
         peer: PeerId,
         entry: &Entry,
+        tried: Tried,
         envelope: A2aEnvelope,
     ) -> Result<(), StoreError> {
         self.queue(peer)?;
@@ -196,6 +227,7 @@ impl Core {
             return Ok(());
         };
         let first = queue.outbox.is_empty();
+        let sequence = queue.outbox.next_sequence();
         let envelope = A2aEnvelope {
             timestamp: Some(super::timestamp(now.unix)),
             ..envelope
@@ -215,6 +247,7 @@ impl Core {
             commit,
             &mut self.turn.batch,
         );
+        queue.outbox.note_tried(sequence, tried);
         if queue.is_heavy() {
             self.heavy.insert(peer);
         }

@@ -164,10 +164,9 @@ async fn metrics(State(face): State<Face>) -> Response {
 async fn health(State(face): State<Face>) -> Response {
     let store_failure = face.0.engine.failure();
     let answers = face.engine().await.is_some();
-    let fatal = match &store_failure {
-        Some(error) => Some(format!(
-            "the store failed: {error}; restart the daemon once the disk has room and works"
-        )),
+    let fatal = match store_failure {
+        // It says by itself that the store failed, and what to do.
+        Some(failure) => Some(failure),
         None if !answers => Some(format!(
             "the engine did not answer within {} s; restart the daemon",
             ANSWER.as_secs()

@@ -2016,6 +2016,9 @@ pub struct GetPeerCardRequest {
 pub struct GetPeerCardResponse {
     #[prost(message, optional, tag = "1")]
     pub card: ::core::option::Option<AgentCard>,
+    /// Additive: who the peer is since it changed its key; empty if it is not known to have done so.
+    #[prost(string, tag = "100")]
+    pub successor_peer_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SendTaskRequest {
@@ -5542,6 +5545,17 @@ pub struct TraceTaskResponse {
     /// Not there if no audit log is kept.
     #[prost(message, optional, tag = "16")]
     pub audit: ::core::option::Option<AuditTrail>,
+    /// Who the other node was before it changed its key, the latest first.
+    #[prost(message, repeated, tag = "17")]
+    pub peer_before: ::prost::alloc::vec::Vec<FormerKey>,
+}
+/// A key that a node had before, as it and the one that follows it say.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FormerKey {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// How it stands with the way to a peer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

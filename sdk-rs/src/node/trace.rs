@@ -41,12 +41,23 @@ pub struct Trace {
     pub url: String,
     /// The other daemon, if there is one.
     pub peer: Option<PeerReach>,
+    /// Who that was before it changed its key, the latest first.
+    pub peer_before: Vec<FormerKey>,
     /// Envelopes about it that wait here.
     pub queued: Vec<QueuedEnvelope>,
     /// When messages of it came, and from which side; the last ones.
     pub turns: Vec<(Option<SystemTime>, Role)>,
     /// `None`: no audit log is kept.
     pub audit: Option<AuditTrail>,
+}
+
+/// A key that a daemon had before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormerKey {
+    /// Its peer id with that key.
+    pub id: PeerId,
+    /// When the next key followed.
+    pub until: Option<SystemTime>,
 }
 
 /// What a daemon is in a task.
@@ -178,12 +189,26 @@ impl From<v1::TraceTaskResponse> for Trace {
             deadline: to_system_time(answer.deadline),
             url: answer.url,
             peer: answer.peer.map(PeerReach::from),
+            peer_before: answer
+                .peer_before
+                .into_iter()
+                .filter_map(FormerKey::from_daemon)
+                .collect(),
             queued: answer.queued.into_iter().map(QueuedEnvelope::from).collect(),
             turns: turns
                 .map(|turn| (to_system_time(turn.at), turn.role.into()))
                 .collect(),
             audit: answer.audit.map(AuditTrail::from),
         }
+    }
+}
+
+impl FormerKey {
+    fn from_daemon(key: v1::FormerKey) -> Option<Self> {
+        Some(Self {
+            id: PeerId::from_daemon(key.peer_id)?,
+            until: to_system_time(key.until),
+        })
     }
 }
 

@@ -47,6 +47,7 @@ const ADDED: &[&str] = &[
     "message FederatedRegistration: crowd = 105",
     "message FederatedRegistration: hearsay = 106",
     "message FederatedRegistration: tombstone = 103",
+    "message GetPeerCardResponse: successor_peer_id = 100",
     "message NodeInfo: agent_listening = 100",
     "message NodeInfo: did_dns = 102",
     "message NodeInfo: did_web = 101",

@@ -154,6 +154,17 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     );
     assert!(!verify(&[&log, &old]).status.success(), "in the wrong order");
     let text = fs::read_to_string(&old).unwrap();
+    // Without its chain, or emptied: the file after it tells.
+    let unchained = text.lines().map(|line| {
+        let (rest, _) = line.split_once(",\"prev\"").unwrap();
+        format!("{rest}}}\n")
+    });
+    for instead in [unchained.collect(), String::new()] {
+        fs::write(&old, instead).unwrap();
+        let broken = verify(&[&old, &log]);
+        assert_eq!(broken.status.code(), Some(1), "{}", broken.said);
+        assert!(broken.said.contains("line 1: its prev is"), "{}", broken.said);
+    }
     let mut edited: Vec<String> = text.lines().map(str::to_owned).collect();
     edited[1] = edited[1].replace("\"allow\"", "\"deny\"");
     fs::write(&old, edited.join("\n") + "\n").unwrap();

@@ -6,7 +6,12 @@ use std::ffi::OsString;
 use agentanycast::{Artifact, Target};
 use agentanycast_identity::{Keypair, PeerId, rotation::Rotation};
 use agentanycast_tests::{
-    Builder, Daemon, agent::Agent, command::anycast, daemon::Home, ending::completed, pair::connected,
+    Builder, Daemon,
+    agent::Agent,
+    command::{anycast, asked, told},
+    daemon::Home,
+    ending::completed,
+    pair::connected,
 };
 
 use crate::scene::{ended, rejected, send};
@@ -37,7 +42,8 @@ async fn tasks_that_wait_go_on_under_the_new_key() {
     // One task each way; nobody works on them yet, and the second comes while Alice is away.
     let hers = send(&at_alice, &bob).await;
     alice.stop().await;
-    let old = Target::Peer(alice.peer_id().clone());
+    let was = alice.peer_id().clone();
+    let old = Target::Peer(was.clone());
     let his = at_bob.send_task(old.clone(), "for alice").await.unwrap();
     rotate(&alice);
     let spec = alice.stopped();
@@ -52,6 +58,22 @@ async fn tasks_that_wait_go_on_under_the_new_key() {
     assert_eq!(completed(&his).await.text_content(), "from alice");
     let hers = at_alice.task_handle(hers.id());
     assert_eq!(completed(&hers).await.text_content(), "echo: hello");
+    // What happened before has the name of then, and where the names change is said.
+    let trace = asked(&bob, &["trace", his.id()]).await;
+    let said = |kind: &str| {
+        let steps = trace["steps"].as_array().unwrap();
+        let step = steps.iter().find(|step| step["kind"] == kind);
+        step.unwrap_or_else(|| panic!("no {kind} in {trace}"))["what"].to_string()
+    };
+    assert!(said("sent").contains(&format!("accepted for {was}")), "{trace}");
+    assert!(
+        said("new-key").contains(was.as_ref()) && said("new-key").contains(alice.peer_id().as_ref()),
+        "{trace}"
+    );
+    assert!(said("acknowledged").contains(alice.peer_id().as_ref()), "{trace}");
+    assert_eq!(trace["peer_before"][0]["peer_id"], was.to_string());
+    let card = told(&bob, &["card", was.as_ref()]).await;
+    assert!(card.said.contains(alice.peer_id().as_ref()), "{}", card.said);
     // Bob still knows her by the old name.
     let next = at_bob.send_task(old, "again").await.unwrap();
     assert_eq!(completed(&next).await.text_content(), "from alice");

@@ -14,14 +14,19 @@ use crate::output::{flat, span};
 /// Rows of the block of tasks: a head, seven states.
 const TASK_ROWS: u16 = 8;
 
+/// Most rows of a store's failure.
+const FAILURE_ROWS: usize = 4;
+
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 const BAD: Style = Style::new().fg(Color::Red);
 const GOOD: Style = Style::new().fg(Color::Green);
 
 /// Draws a view.
 pub(crate) fn draw(view: &View, area: Rect, buffer: &mut Buffer) {
-    let [head, upper, peers, refusals, log] = Layout::vertical([
+    let failure = wrapped(&flat(&view.store_failure), area.width);
+    let [head, failed, upper, peers, refusals, log] = Layout::vertical([
         Constraint::Length(1),
+        Constraint::Length(failure.len() as u16),
         Constraint::Length(TASK_ROWS + 1),
         Constraint::Fill(4),
         Constraint::Fill(3),
@@ -29,6 +34,8 @@ pub(crate) fn draw(view: &View, area: Rect, buffer: &mut Buffer) {
     ])
     .areas(area);
     header(view, head, buffer);
+    let failure: Vec<Line<'_>> = failure.into_iter().map(|line| Line::styled(line, BAD)).collect();
+    Paragraph::new(failure).render(failed, buffer);
     let [tasks, queue] = Layout::horizontal([Constraint::Length(52), Constraint::Fill(1)]).areas(upper);
     paragraph("tasks", task_lines(&view.tasks), tasks, buffer);
     paragraph("queue", queue_lines(view), queue, buffer);
@@ -68,11 +75,6 @@ fn header(view: &View, area: Rect, buffer: &mut Buffer) {
     } else {
         Span::styled("no agent", BAD)
     };
-    let store = if view.store_failure.is_empty() {
-        Span::raw("")
-    } else {
-        Span::styled(format!("  {}", flat(&view.store_failure)), BAD)
-    };
     let line = Line::from(vec![
         Span::styled("anycast top", Style::new().add_modifier(Modifier::BOLD)),
         Span::raw(format!(
@@ -83,10 +85,31 @@ fn header(view: &View, area: Rect, buffer: &mut Buffer) {
             view.nat
         )),
         agent,
-        store,
         Span::styled("  q quits", FAINT),
     ]);
     line.render(area, buffer);
+}
+
+/// A text in lines of this width, four at most: words whole where they fit.
+fn wrapped(text: &str, width: u16) -> Vec<String> {
+    let width = usize::from(width).max(1);
+    let mut lines: Vec<String> = Vec::new();
+    let mut room = 0;
+    for word in text.split_whitespace() {
+        let letters: Vec<char> = word.chars().collect();
+        if let Some(line) = lines.last_mut().filter(|_| letters.len() < room) {
+            line.push(' ');
+            line.push_str(word);
+            room -= letters.len() + 1;
+            continue;
+        }
+        for piece in letters.chunks(width) {
+            lines.push(piece.iter().collect());
+            room = width - piece.len();
+        }
+    }
+    lines.truncate(FAILURE_ROWS);
+    lines
 }
 
 fn task_lines(rows: &[Row]) -> Vec<Line<'static>> {

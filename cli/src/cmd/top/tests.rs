@@ -135,13 +135,24 @@ fn all_of_it_is_on_a_small_terminal() {
 #[test]
 fn a_store_that_has_failed_stands_at_the_top() {
     let mut failed = look(Instant::now(), 0, 0);
-    failed.activity.store_failure = "no space left".to_owned();
+    let why = format!(
+        "the store failed: cannot write /{}: No space left on device (os error 28); check the disk, then restart the daemon",
+        "d".repeat(90)
+    );
+    failed.activity.store_failure.clone_from(&why);
     failed.activity.agent_listens = false;
-    let rows = shown(&View::new(None, &failed), 100, 24);
+    let rows = shown(&View::new(None, &failed), 80, 24);
+    assert!(rows[0].contains("no agent"), "{}", rows[0]);
+    let letters = |text: &str| text.replace(' ', "");
+    let top = rows[1..5].join("");
     assert!(
-        rows[0].contains("no agent") && rows[0].contains("no space left"),
+        letters(&top).contains(&letters(&why)),
+        "all of it is there: {top}"
+    );
+    assert!(
+        rows[1].starts_with("the store failed: cannot write"),
         "{}",
-        rows[0]
+        rows[1]
     );
     assert!(
         rows.iter()

@@ -92,14 +92,15 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
             "refused",
             format!("{whom} refused it: {reason}"),
             Some(
-                "what refuses it is there: the same command on that node names the rule or the limit, if it keeps an audit log; \
-                 its daemon's log does in any case",
+                "what refuses it is there: the same command on that node names the rule or the limit, if it keeps an audit log \
+                 ([policy] audit_log_path); its daemon's log has the first refusal of each peer as a warning, and all of them \
+                 at log level debug only",
             ),
         ),
         TaskStatus::Failed if trace.arrived_at.is_none() => answer(
             "undelivered",
             format!("nobody has acknowledged it, and it was given up: {reason}"),
-            Some(&way_out(trace.peer.as_ref())),
+            Some(&once_more(trace.peer.as_ref(), &reason)),
         ),
         TaskStatus::Failed => answer(
             "failed",
@@ -317,10 +318,37 @@ fn tried(peer: &PeerReach) -> String {
     }
 }
 
-/// What to do about a peer that is not there.
+/// What to do about a task that has ended undelivered: nothing goes on by itself.
+fn once_more(peer: Option<&PeerReach>, reason: &str) -> String {
+    // Other ends, as by a deadline, have nothing to do with how long envelopes wait.
+    let longer = if reason.starts_with("not delivered within") {
+        "; for peers that are away for longer, set a longer offline_queue_ttl here"
+    } else {
+        ""
+    };
+    match peer {
+        Some(peer) if peer.connected => "the peer is connected now: send it again".to_owned(),
+        Some(peer) if peer.addresses.is_empty() => format!(
+            "no address of the peer is known: send it again to its multiaddr (…/p2p/PEER_ID), or give both nodes a relay in \
+             bootstrap_peers first{longer}"
+        ),
+        Some(peer) => format!(
+            "it does not go by itself any more: see that its daemon runs and is reachable at {}, then send it again{longer}",
+            some_addresses(peer)
+        ),
+        None => format!("send it again{longer}"),
+    }
+}
+
+/// Enough addresses of a peer to go by.
+fn some_addresses(peer: &PeerReach) -> String {
+    let shown: Vec<&str> = peer.addresses.iter().take(3).map(String::as_str).collect();
+    shown.join(", ")
+}
+
+/// What to do about a peer that is not there, and that something still waits for.
 fn way_out(peer: Option<&PeerReach>) -> String {
     match peer {
-        Some(peer) if peer.connected => "it is connected: send the task again".to_owned(),
         Some(peer) if peer.addresses.is_empty() => {
             "no address of it is known: give one by sending to its multiaddr (…/p2p/PEER_ID) once, or give both nodes a relay \
              in bootstrap_peers"
@@ -328,9 +356,9 @@ fn way_out(peer: Option<&PeerReach>) -> String {
         }
         Some(peer) => format!(
             "is its daemon running, and reachable at {}? Delivery goes on by itself once it is back",
-            peer.addresses.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ")
+            some_addresses(peer)
         ),
-        None => "send it again".to_owned(),
+        None => "it goes on by itself once the peer is back".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use agentanycast::{Role, Side, Task, Trace};
+use agentanycast::{PeerId, Role, Side, Task, Trace};
 use serde_json::Value;
 
 use super::explain::{name, stage};
@@ -25,7 +25,7 @@ fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<String>) -> 
 
 /// The steps of a task, oldest first; what waits comes last.
 pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
-    let mut steps: Vec<Step> = decisions(trace).collect();
+    let mut steps: Vec<Step> = new_keys(trace).chain(decisions(trace)).collect();
     if let Some(task) = &trace.task {
         steps.push(begin(trace, task));
         steps.extend(attempts(trace, task));
@@ -33,7 +33,7 @@ pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
         if let (Some(at), Side::Originator) = (trace.arrived_at, trace.side) {
             let what = format!(
                 "{} has it: it acknowledged it, or reported on it",
-                name(task.assignee.as_ref())
+                name_then(trace, task.assignee.as_ref(), Some(at))
             );
             steps.push(step(Some(at), "acknowledged", what));
         }
@@ -63,6 +63,29 @@ pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
     steps
 }
 
+/// A peer by the name that it had at that time: the task has the one that it has now.
+fn name_then(trace: &Trace, peer: Option<&PeerId>, at: Option<SystemTime>) -> String {
+    let is_other = trace.peer.as_ref().is_some_and(|other| other.id.as_ref() == peer);
+    // The latest first: the last one that still was is the one of then.
+    let then = trace.peer_before.iter().rev().find(|key| at < key.until);
+    name(
+        then.filter(|_| is_other && at.is_some())
+            .map(|key| &key.id)
+            .or(peer),
+    )
+}
+
+/// When the other node changed its key: before then it has another name in what happened.
+fn new_keys(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+    let now = trace.peer.iter().filter_map(|peer| peer.id.as_ref());
+    let followers = now.chain(trace.peer_before.iter().map(|key| &key.id));
+    let changes = trace.peer_before.iter().zip(followers);
+    changes.map(|(old, new)| {
+        let what = format!("{} has another key since, and is {new}; both keys say so", old.id);
+        step(old.until, "new-key", what)
+    })
+}
+
 fn begin(trace: &Trace, task: &Task) -> Step {
     let skill = match task.skill.as_str() {
         "" => String::new(),
@@ -76,18 +99,28 @@ fn begin(trace: &Trace, task: &Task) -> Step {
         Side::Assignee => step(
             task.created_at,
             "came",
-            format!("came from {}{skill}", name(task.originator.as_ref())),
+            format!(
+                "came from {}{skill}",
+                name_then(trace, task.originator.as_ref(), task.created_at)
+            ),
         ),
         Side::Both => step(
             task.created_at,
             "sent",
-            format!("sent to the agent beside this node{skill}"),
+            format!("accepted for the agent beside this node{skill}"),
         ),
-        Side::Outside => step(task.created_at, "sent", format!("sent to {}{skill}", trace.url)),
+        Side::Outside => step(
+            task.created_at,
+            "sent",
+            format!("accepted for {}{skill}", trace.url),
+        ),
         _ => step(
             task.created_at,
             "sent",
-            format!("sent to {}{skill}", name(first.as_ref())),
+            format!(
+                "accepted for {}{skill}",
+                name_then(trace, first.as_ref(), task.created_at)
+            ),
         ),
     }
 }
@@ -107,10 +140,10 @@ fn attempts(trace: &Trace, task: &Task) -> Vec<Step> {
             // A version that did not keep the time says 1970.
             let at = at.filter(|at| *at > SystemTime::UNIX_EPOCH).or(task.created_at);
             let what = format!(
-                "{}: {}; sent to {}",
+                "{}: {}; then it was for {}",
                 name(attempt.peer.as_ref()),
                 attempt.reason,
-                name(next.as_ref())
+                name_then(trace, next.as_ref(), at)
             );
             step(at, "moved-on", what)
         });

@@ -11,8 +11,8 @@ use std::{
 };
 
 use agentanycast::{
-    Attempt, AuditTrail, Message, PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Role, Side, Task,
-    TaskStatus, Trace,
+    Attempt, AuditTrail, FormerKey, Message, PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Role, Side,
+    Task, TaskStatus, Trace,
 };
 
 use super::{explain::explain, steps::steps};
@@ -61,6 +61,7 @@ fn trace(side: Side, task: Option<Task>) -> Trace {
         deadline: None,
         url: String::new(),
         peer: Some(reach(true)),
+        peer_before: Vec::new(),
         queued: Vec::new(),
         turns: Vec::new(),
         audit: None,
@@ -192,6 +193,90 @@ fn each_state_of_a_task_that_was_sent_has_its_answer() {
             .unwrap()
             .contains("no address of it is known")
     );
+}
+
+/// It has ended: nothing of it goes on when the peer is back.
+#[test]
+fn what_was_given_up_is_to_be_sent_again() {
+    let given_up = |peer, reason| Trace {
+        peer,
+        ..trace(Side::Originator, Some(task(TaskStatus::Failed, reason)))
+    };
+    let expired = "not delivered within 3 s: never sent, the peer was not connected";
+    let nowhere = PeerReach {
+        addresses: Vec::new(),
+        ..reach(false)
+    };
+    for (peer, part) in [
+        (
+            Some(reach(false)),
+            "reachable at /ip4/192.0.2.1/tcp/4001, then send it again",
+        ),
+        (Some(nowhere), "send it again to its multiaddr"),
+        (Some(reach(true)), "send it again"),
+        (None, "send it again"),
+    ] {
+        let connected = peer.as_ref().is_some_and(|peer| peer.connected);
+        let answer = explain(&given_up(peer, expired));
+        let advice = answer.advice.unwrap();
+        assert!(advice.contains(part) && !advice.contains("goes on"), "{advice}");
+        assert_eq!(advice.contains("offline_queue_ttl"), !connected, "{advice}");
+    }
+    let late = explain(&given_up(Some(reach(false)), "its deadline has passed"));
+    assert!(!late.advice.unwrap().contains("offline_queue_ttl"));
+}
+
+#[test]
+fn who_refused_it_is_not_said_to_have_logged_it_each_time() {
+    let refused = trace(Side::Originator, Some(task(TaskStatus::Rejected, "no")));
+    let advice = explain(&refused).advice.unwrap();
+    for part in ["audit_log_path", "the first refusal of each peer", "debug only"] {
+        assert!(advice.contains(part), "{advice}");
+    }
+}
+
+/// What happened under an older key is told with it, and the change itself is a step.
+#[test]
+fn a_peer_has_the_name_of_then() {
+    let first = "12D3KooWAAmJNyLA1vEpeSnSN3ixYPDtvqiQFiyHmRhwKzXBLGWq";
+    let second = "12D3KooWF8xhW9UwkNx4jLFUF8w6NoNf1xjwTFy5ZEbCBKYMjkGe";
+    let key = |id: &str, until| FormerKey {
+        id: id.parse().unwrap(),
+        until: at(until),
+    };
+    let changed = Trace {
+        peer_before: vec![key(second, 20), key(first, 5)],
+        arrived_at: at(30),
+        ..trace(Side::Originator, Some(task(TaskStatus::Submitted, "")))
+    };
+    let told = |trace: &Trace| -> Vec<_> {
+        steps(trace)
+            .into_iter()
+            .map(|step| (step.kind, step.what))
+            .collect()
+    };
+    let [sent, to_second, to_third, acknowledged] = told(&changed).try_into().unwrap();
+    assert_eq!(sent, ("sent", format!("accepted for {first} for the skill echo")));
+    assert_eq!(to_second.0, "new-key");
+    assert!(
+        to_second
+            .1
+            .starts_with(&format!("{first} has another key since, and is {second}"))
+    );
+    assert!(
+        to_third
+            .1
+            .starts_with(&format!("{second} has another key since, and is {OTHER}"))
+    );
+    assert!(acknowledged.1.starts_with(&format!("{OTHER} has it")));
+    // One that came between the two changes.
+    let mut came = task(TaskStatus::Submitted, "");
+    (came.originator, came.created_at) = (id(OTHER), at(10));
+    let came = Trace {
+        peer_before: changed.peer_before.clone(),
+        ..trace(Side::Assignee, Some(came))
+    };
+    assert!(told(&came)[1].1.starts_with(&format!("came from {second}")));
 }
 
 #[test]

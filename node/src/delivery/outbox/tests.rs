@@ -86,6 +86,31 @@ fn how_far_an_envelope_is_can_be_told() {
     assert_eq!(outbox.about("another").count(), 0);
 }
 
+/// Also over streams, and of one that another queue or an earlier run may have sent.
+#[test]
+fn how_often_it_was_sent_is_known_when_it_expires() {
+    let mut outbox = outbox_with(&[Kind::SendTask], 10);
+    assert_eq!(outbox.tried(1), Tried::default());
+    open(&mut outbox, Duration::ZERO);
+    outbox.poll(Duration::from_secs(3), true);
+    outbox.on_stream_closed();
+    open(&mut outbox, Duration::from_secs(4));
+    let thrice = Tried {
+        times: 3,
+        earlier: false,
+    };
+    assert_eq!(outbox.tried(1), thrice);
+    let entry = Entry {
+        expires_at: Some(1),
+        ..entry(1, Kind::SendTask, 10)
+    };
+    let mut again = Outbox::restore(7, 2, vec![entry.clone()], DELAYS.to_vec());
+    assert!(again.tried(1).earlier && again.tried(1).is_exposed());
+    again.note_tried(1, thrice);
+    let gone = again.expire(Duration::ZERO, 1, Duration::ZERO);
+    assert_eq!(gone, [(entry, thrice)]);
+}
+
 #[test]
 fn retries_come_after_2_4_and_8_seconds_then_reminders() {
     let mut outbox = outbox_with(&[Kind::Durable; 20], 10);

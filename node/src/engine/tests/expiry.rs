@@ -26,7 +26,10 @@ fn a_task_that_is_not_delivered_in_its_time_fails() {
     lab.advance(Duration::from_secs(4));
     assert_eq!(
         (lab.status(A, &id), lab.reason(A, &id)),
-        (Failed, "not delivered within 1 min".into())
+        (
+            Failed,
+            "not delivered within 1 min: never sent, the peer was not connected".into()
+        )
     );
     assert_eq!(lab.seen(A, &id), [Failed]);
     lab.connect();
@@ -98,7 +101,10 @@ fn a_question_that_its_originator_never_got_ends_the_task() {
     lab.advance(Duration::from_secs(4));
     assert_eq!(
         (lab.status(A, "t"), lab.reason(A, "t")),
-        (Failed, "its question was not delivered within 1 min".into())
+        (
+            Failed,
+            "its question was not delivered within 1 min: never sent, the peer was not connected".into()
+        )
     );
     assert_eq!(
         lab.handed_over(A, "t"),

@@ -239,9 +239,11 @@ fn a_confirmation_that_expires_ends_the_task() {
     let id = held_by_stranger(&mut lab);
     lab.part(A, stranger());
     lab.advance(Duration::from_mins(3));
-    assert_eq!(
-        (lab.status(A, &id), lab.reason(A, &id)),
-        (Status::Failed, "not delivered within 1 min".into())
+    assert_eq!(lab.status(A, &id), Status::Failed);
+    let reason = lab.reason(A, &id);
+    assert!(
+        reason.starts_with("not delivered within 1 min: sent once, "),
+        "{reason}"
     );
 }
 

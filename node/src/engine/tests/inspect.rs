@@ -17,7 +17,7 @@ fn a_task_is_followed_from_the_queue_to_its_end() {
     let mut lab = Lab::pair();
     lab.disconnect();
     let id = lab.task();
-    let waits = lab.nodes[A].core.whereabouts(&id).unwrap();
+    let waits = lab.nodes[A].core.whereabouts(lab.now, &id).unwrap();
     let told: Vec<_> = waits
         .queued
         .iter()
@@ -28,24 +28,24 @@ fn a_task_is_followed_from_the_queue_to_its_end() {
 
     lab.connect();
     lab.advance(Duration::from_secs(10));
-    let there = lab.nodes[A].core.whereabouts(&id).unwrap();
+    let there = lab.nodes[A].core.whereabouts(lab.now, &id).unwrap();
     assert!(there.queued.is_empty());
     let arrived = there.task.arrived_at;
     assert!(arrived.is_some(), "it was acknowledged");
-    assert!(!lab.nodes[B].core.whereabouts(&id).unwrap().agent_listens);
+    assert!(!lab.nodes[B].core.whereabouts(lab.now, &id).unwrap().agent_listens);
     lab.listen(B);
-    assert!(lab.nodes[B].core.whereabouts(&id).unwrap().agent_listens);
+    assert!(lab.nodes[B].core.whereabouts(lab.now, &id).unwrap().agent_listens);
 
     lab.advance(Duration::from_secs(5));
     lab.complete(B, &id, "r").unwrap();
     lab.restart(A);
-    let ended = lab.nodes[A].core.whereabouts(&id).unwrap().task;
+    let ended = lab.nodes[A].core.whereabouts(lab.now, &id).unwrap().task;
     assert_eq!(
         (ended.status, ended.arrived_at),
         (Status::Completed, arrived),
         "it is kept"
     );
-    let unknown = lab.nodes[A].core.whereabouts("nonsense");
+    let unknown = lab.nodes[A].core.whereabouts(lab.now, "nonsense");
     assert!(matches!(unknown, Err(EngineError::NotFound(_))));
 }
 

@@ -1,6 +1,9 @@
 //! A peer that has changed its key goes on where the old one was: with its tasks, what waits for it, and what it was told.
 
-use agentanycast_proto::v1::{AckOutcome, EnvelopeType, TaskCompletePayload, a2a_envelope::Payload};
+use agentanycast_identity::{Keypair, peer_id, rotation::Rotation};
+use agentanycast_proto::v1::{
+    AckOutcome, AgentCard, EnvelopeType, P2pExtension, TaskCompletePayload, a2a_envelope::Payload,
+};
 use prost::Message as _;
 
 use super::{
@@ -107,6 +110,67 @@ fn a_circle_of_changes_ends() {
     }
     let task = lab.send(A, old, SendTask::default()).unwrap().id;
     assert_eq!(lab.view(A, &task).role, Role::Originator(new));
+}
+
+/// By the card that it showed last, also after a restart; a key that another peer has followed is not told as its own.
+#[test]
+fn who_a_peer_was_before_can_be_told() {
+    let keys: Vec<Keypair> = (1..=4)
+        .map(|n| Keypair::ed25519_from_bytes([n; 32]).unwrap())
+        .collect();
+    let [first, second, third, thief] = [0, 1, 2, 3].map(|at| peer_id(&keys[at]));
+    let mut lab = Lab::new();
+    let now = lab.now.unix;
+    let shows = |lab: &mut Lab, peer, rotations: &[(usize, usize, u64)]| {
+        let signed = rotations.iter().map(|(old, new, at)| {
+            let rotation = Rotation::sign(&keys[*old], &keys[*new], *at).unwrap();
+            rotation.to_bytes()
+        });
+        let card = AgentCard {
+            p2p_extension: Some(P2pExtension {
+                key_rotations: signed.collect(),
+                ..P2pExtension::default()
+            }),
+            ..AgentCard::default()
+        };
+        lab.call(A, |core, _| {
+            core.put_peer_card(peer, &card.encode_to_vec().into());
+            Ok(())
+        })
+        .unwrap();
+    };
+    shows(&mut lab, third, &[(1, 2, now - 5), (0, 1, now - 9)]);
+    shows(&mut lab, thief, &[(1, 3, now - 1), (0, 1, now - 9)]);
+    lab.call(A, |core, now| Ok(core.set_standing(now, third, was(second))?))
+        .unwrap();
+    let former = |lab: &mut Lab, peer| {
+        let now = lab.now;
+        lab.nodes[A].core.former(now, peer).unwrap()
+    };
+    assert_eq!(former(&mut lab, third), [(second, now - 5), (first, now - 9)]);
+    assert_eq!(former(&mut lab, thief), []);
+    assert_eq!(former(&mut lab, second), [], "it has shown no card");
+    let id = lab.send(A, second, SendTask::default()).unwrap().id;
+    lab.restart(A);
+    let (now_there, core) = (lab.now, &mut lab.nodes[A].core);
+    let found = core.whereabouts(now_there, &id).unwrap();
+    assert_eq!(found.peer(), Some(third));
+    assert_eq!(found.former, [(second, now - 5), (first, now - 9)]);
+}
+
+/// What went to the old key may be there, also if it expires under the new one.
+#[test]
+fn how_often_something_was_sent_is_known_after_it_moved() {
+    let (old, new) = (stranger(), peer(8));
+    let mut lab = Lab::new();
+    lab.join(A, old);
+    let id = lab.send(A, old, SendTask::default()).unwrap().id;
+    lab.part(A, old);
+    lab.call(A, |core, now| Ok(core.set_standing(now, new, was(old))?))
+        .unwrap();
+    let found = lab.nodes[A].core.whereabouts(lab.now, &id).unwrap();
+    assert_eq!(found.queued.len(), 1);
+    assert!(found.queued[0].peer == new && found.queued[0].exposed);
 }
 
 /// The first that a new peer says may come before its card: it is not refused before that was seen.

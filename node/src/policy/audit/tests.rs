@@ -135,7 +135,7 @@ fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
         (vec!["one".to_owned()], vec!["two".to_owned()])
     );
     let first = verify(&*fs::read(&old).unwrap(), None, None).unwrap();
-    let second = verify(&*fs::read(&path).unwrap(), first.last.as_deref(), None).unwrap();
+    let second = verify(&*fs::read(&path).unwrap(), Some(&first), None).unwrap();
     assert_eq!(second.first_prev, first.last);
 }
 

@@ -25,6 +25,20 @@ pub struct Verified {
     pub has_kept: bool,
 }
 
+impl Verified {
+    /// Both as one: `next` was read behind this one.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        Self {
+            lines: self.lines + next.lines,
+            chained: self.chained + next.chained,
+            first_prev: self.first_prev.or(next.first_prev),
+            last: next.last.or(self.last),
+            has_kept: self.has_kept || next.has_kept,
+        }
+    }
+}
+
 /// Why a log is not whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -64,14 +78,45 @@ pub enum Broken {
         /// Where, from 1.
         line: u64,
     },
+    /// It goes on behind a line, and what was read before it has none.
+    #[error("line 1: its prev is {found}, and before it there is no line; those before were removed")]
+    Missing {
+        /// What it says.
+        found: String,
+    },
 }
 
-/// Reads a log from its beginning to its end. `before` is the hash of the last line of the chained log before it, if there
-/// is one; `kept` a hash that was shown for a line earlier.
+/// What the first line that was ever written says the hash of the one before is.
+const NO_LINE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Whether a log's first line may say `found` behind the logs that were read before it. It begins behind a line, and
+/// then that one is the last of theirs, whether or not they are chained; or it is the first of a chain that was switched
+/// on with a new file.
+fn goes_on(before: &Verified, found: &str) -> Result<(), Broken> {
+    match &before.last {
+        Some(last) if last == found => Ok(()),
+        _ if before.chained == 0 && found == NO_LINE => Ok(()),
+        Some(last) => Err(Broken::Chain {
+            line: 1,
+            found: found.to_owned(),
+            expected: last.clone(),
+        }),
+        None => Err(Broken::Missing {
+            found: found.to_owned(),
+        }),
+    }
+}
+
+/// Reads a log from its beginning to its end. `before` is what the logs before it had, if there are any: it has to go on
+/// behind them. `kept` is a hash that was shown for a line earlier.
 ///
 /// # Errors
 /// At the first line that is not as it should be.
-pub fn verify(mut log: impl BufRead, before: Option<&str>, kept: Option<&str>) -> Result<Verified, Broken> {
+pub fn verify(
+    mut log: impl BufRead,
+    before: Option<&Verified>,
+    kept: Option<&str>,
+) -> Result<Verified, Broken> {
     let mut verified = Verified::default();
     let mut last: Option<Hash> = None;
     let mut line = Vec::new();
@@ -95,23 +140,25 @@ pub fn verify(mut log: impl BufRead, before: Option<&str>, kept: Option<&str>) -
         };
         match prev(entry).map_err(|why| no_entry(&why))? {
             Some(found) => {
-                let expected = last.map(|hash| hex(&hash));
-                if let Some(expected) = expected.as_deref().or(before.filter(|_| number == 1))
+                if let Some(expected) = last.map(|hash| hex(&hash))
                     && expected != found
                 {
                     return Err(Broken::Chain {
                         line: number,
                         found,
-                        expected: expected.to_owned(),
+                        expected,
                     });
                 }
                 if number == 1 {
+                    before.map_or(Ok(()), |before| goes_on(before, &found))?;
                     verified.has_kept |= kept == Some(&*found);
                     verified.first_prev = Some(found);
                 }
                 verified.chained += 1;
             }
-            None if verified.chained > 0 || number == 1 && before.is_some() => {
+            None if verified.chained > 0
+                || number == 1 && before.is_some_and(|before| before.chained > 0) =>
+            {
                 return Err(Broken::Unchained { line: number });
             }
             None => {}
@@ -205,18 +252,69 @@ mod tests {
         chain.write(&entry(0, "a"), &mut one);
         chain.write(&entry(0, "b"), &mut two);
         let first = verify(&*one, None, None).unwrap();
-        assert_eq!(first.first_prev.unwrap(), "0".repeat(64));
-        let second = verify(&*two, first.last.as_deref(), None).unwrap();
+        assert_eq!(first.first_prev.as_deref(), Some(NO_LINE));
+        let second = verify(&*two, Some(&first), None).unwrap();
         assert_eq!(second.first_prev, first.last);
+        let another = verify(&*log(&["c".to_owned()]), None, None).unwrap();
         assert!(matches!(
-            verify(&*two, Some("00"), None),
+            verify(&*two, Some(&another), None),
             Err(Broken::Chain { line: 1, .. })
         ));
         let plain = b"{\"decision\":\"allow\"}\n";
         assert!(matches!(
-            verify(&plain[..], first.last.as_deref(), None),
+            verify(&plain[..], Some(&first), None),
             Err(Broken::Unchained { line: 1 })
         ));
+    }
+
+    fn stripped(log: &[u8]) -> Vec<u8> {
+        let text = String::from_utf8(log.to_vec()).unwrap();
+        let lines = text
+            .lines()
+            .map(|line| format!("{}}}\n", line.split_once(",\"prev\"").unwrap().0));
+        lines.collect::<String>().into_bytes()
+    }
+
+    /// The file after it has the hash of its last line, whatever became of the chain in it.
+    #[test]
+    fn an_older_file_without_its_chain_or_without_lines_is_noticed() {
+        let whole = log(&["a", "b", "c"].map(str::to_owned));
+        let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+        let (one, two) = (lines[..2].concat(), lines[2]);
+        let behind = |older: &[u8]| {
+            let older = verify(older, None, None).unwrap();
+            verify(two, Some(&older), None)
+        };
+        assert!(behind(&one).is_ok());
+        assert!(matches!(
+            behind(&stripped(&one)),
+            Err(Broken::Chain { line: 1, .. })
+        ));
+        assert!(matches!(behind(b""), Err(Broken::Missing { .. })));
+        // One that was rotated before anything came into it is none of these: the line before is in the one before it.
+        let older = verify(&*one, None, None).unwrap();
+        let both = older.then(verify(&b""[..], None, None).unwrap());
+        assert!(verify(two, Some(&both), None).is_ok());
+    }
+
+    /// In the same file, or with a new one.
+    #[test]
+    fn a_chain_that_was_switched_on_later_is_whole() {
+        let plain = b"{\"decision\":\"allow\"}\n".to_vec();
+        let before = verify(&*plain, None, None).unwrap();
+        let anew = log(&["a".to_owned()]);
+        let next = verify(&*anew, Some(&before), None).unwrap();
+        let both = before.clone().then(next);
+        assert_eq!((both.lines, both.chained), (2, 1));
+        let mut chain = Chain(Some(hash(&plain[..plain.len() - 1])));
+        let mut goes_on = Vec::new();
+        chain.write(&entry(0, "a"), &mut goes_on);
+        assert!(verify(&*[plain, goes_on.clone()].concat(), None, None).is_ok());
+        assert!(verify(&*goes_on, Some(&before), None).is_ok(), "rotated then");
+        assert!(
+            verify(&*anew, Some(&both), None).is_err(),
+            "and does not begin twice"
+        );
     }
 
     /// Whoever kept the hash of a line finds it in the log for ever, unless that line is gone.
@@ -232,12 +330,7 @@ mod tests {
         // Rotated: the rest goes on behind the line.
         let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
         assert!(has_kept(lines[3]));
-        let text = String::from_utf8(whole.clone()).unwrap();
-        let stripped = text
-            .lines()
-            .map(|line| format!("{}}}\n", line.split_once(",\"prev\"").unwrap().0));
-        let stripped = stripped.collect::<Vec<_>>().concat();
-        assert!(!has_kept(stripped.as_bytes()), "{stripped}");
+        assert!(!has_kept(&stripped(&whole)));
     }
 
     #[test]
@@ -301,7 +394,8 @@ mod tests {
                 }
                 _ => lines.swap(at, at + 1),
             }
-            prop_assert!(verify(&*lines.concat(), Some(&"0".repeat(64)), None).is_err());
+            let nothing = Verified::default();
+            prop_assert!(verify(&*lines.concat(), Some(&nothing), None).is_err());
         }
     }
 }

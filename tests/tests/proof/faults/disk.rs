@@ -7,7 +7,13 @@ use std::{
 
 use agentanycast::{ArtifactEvent, BoxStream, EndReason, Part, Target, TaskError, TaskHandle};
 use agentanycast_tests::{
-    Builder, Daemon, agent::Agent, command::told, daemon::Home, disk::SmallDisk, eventually, pair::connected,
+    Builder, Daemon,
+    agent::Agent,
+    command::{asked, told},
+    daemon::Home,
+    disk::SmallDisk,
+    eventually,
+    pair::connected,
     within,
 };
 use futures::StreamExt as _;
@@ -31,7 +37,7 @@ const CHUNK: usize = 64 << 10;
 async fn on_a_small_disk() -> Option<(SmallDisk, Daemon, Ledger)> {
     let home = Home::new();
     let disk = SmallDisk::mount(&home.path().join("data"), DISK)?;
-    let daemon = Builder::new(home).start().await;
+    let daemon = Builder::new(home).metrics().start().await;
     let mut ledger = Ledger::default();
     let mut rpc = daemon.rpc().await;
     for _ in 0..20 {
@@ -140,11 +146,27 @@ async fn a_disk_that_fails_is_noticed() {
         &["task", "some-task"],
         &["trace", "some-task"],
         &["send", &peer, "?"],
+        &["card"],
+        &["card", &peer],
+        &["demo"],
     ] {
         let said = told(&daemon, args).await;
         assert_eq!(said.status.code(), Some(1), "{}", said.said);
         assert!(said.said.contains("the store failed: "), "{}", said.said);
     }
+    // Who looks after it sees it too, once.
+    let status = told(&daemon, &["status"]).await;
+    assert!(
+        status.status.success() && status.said.contains("failed     the store failed: "),
+        "{}",
+        status.said
+    );
+    let failure = asked(&daemon, &["status"]).await["store_failure"].clone();
+    let health = daemon.metrics().get("/health").await;
+    assert_eq!(health.body["problems"], serde_json::json!([failure]));
+    let text = failure.as_str().unwrap();
+    assert_eq!(text.matches("the store failed").count(), 1, "{text}");
+    assert_eq!(text.matches("restart the daemon").count(), 1, "{text}");
     daemon.stop().await;
     let output = daemon.stopped().run_to_end().await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
