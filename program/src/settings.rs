@@ -54,6 +54,8 @@ pub struct Key<C> {
     pub in_file: bool,
     /// Its value is shown as stars.
     pub secret: bool,
+    /// The setting without which it may not be written down, also where it is its default.
+    pub only_with: Option<&'static str>,
     /// The flag that sets it.
     pub flag: Option<Flag>,
     /// Its variable, without the prefix.
@@ -133,6 +135,13 @@ impl<C> Key<C> {
         self
     }
 
+    /// Not to be written down unless this other setting is given: its default says what is done then.
+    #[must_use]
+    pub const fn only_with(mut self, other: &'static str) -> Self {
+        self.only_with = Some(other);
+        self
+    }
+
     /// Never shown.
     #[must_use]
     pub const fn secret(mut self) -> Self {
@@ -158,6 +167,7 @@ macro_rules! key {
             name: $name,
             in_file: true,
             secret: false,
+            only_with: None,
             flag: None,
             variable: None,
             set: |config, raw, home| {

@@ -302,6 +302,20 @@ fn every_setting_is_read_from_every_layer_it_has() {
     }
 }
 
+/// What is said of the audit log where there is none may be said, if it asks for nothing.
+#[test]
+fn a_log_that_is_not_wanted_needs_no_place() {
+    Given::file("[policy]\naudit_chain = false\naudit_sync = false\naudit_required = false").run();
+    let (config, _) =
+        Given::file("[policy]\naudit_log_path = '/a'\naudit_sync = true\naudit_required = true").run();
+    assert!(config.policy.audit_sync && config.policy.audit_required);
+    let printed = Given::args(&["--print-config"]).printed();
+    assert!(
+        printed.contains("\n# policy.audit_required = true  # default\n"),
+        "{printed}"
+    );
+}
+
 #[test]
 fn a_policy_is_read_and_shown() {
     let text = "[policy]\naudit_log_path = '~/audit.jsonl'\ntrust = 'known'\ntrusted_peers = ['ops']\n\

@@ -184,7 +184,15 @@ const NOT_ALLOWED: &str = r#"
     [identity];cache_ttl = '0s'         | identity.cache_ttl    | "0"           | config.toml:2       | from 1s
     [policy];trust = 'known';trusted_issuers = ['bob'] | policy.trusted_issuers | "bob" | config.toml:3 | did:web
     [policy];trusted_issuers = ['did:web:a'] | policy.trusted_issuers | "did:web:a" | config.toml:2   | known
+    [policy];trusted_peers = ['did:web:a'] | policy.trusted_peers | "did:web:a" | config.toml:2       | known or pinned
+    [policy];trust = 'open';trusted_peers = ['did:web:a'] | policy.trusted_peers | "did:web:a" | config.toml:3 | known or pinned
     [policy];audit_chain = true         | policy.audit_chain    | "true"        | config.toml:2       | audit_log_path
+    [policy];audit_sync = true          | policy.audit_sync     | "true"        | config.toml:2       | audit_log_path
+    [policy];audit_required = true      | policy.audit_required | "true"        | config.toml:2       | audit_log_path
+    [[policy.acl]];source = 'HTTP:*';allow = true | policy.acl  | "HTTP:*"      | config.toml:1       | it must be http:*, in small letters
+    [[policy.acl]];source = 'DID:Web:Example.org:A*';allow = true | policy.acl | "DID:Web:Example.org:A*" | config.toml:1 | it must be did:web:example.org:A*, in
+    [[policy.acl]];source = 'https:*';allow = true | policy.acl | "https:*"     | config.toml:1       | http:CALLER
+    [policy];trust = 'known';trusted_peers = ['did:web:*.Example.org'] | policy.trusted_peers | Example | config.toml:3 | did:web:*.example.org
     --otlp-endpoint=nowhere             | telemetry.otlp_endpoint | "nowhere"   | flag --otlp-endpoint | http(s)://HOST:PORT
     [policy];trust = 'closed'           | policy.trust          | "closed"      | config.toml:2       | open known pinned
     [policy];trust = 'pinned';trusted_peers = ['*'] | policy.trusted_peers | "*" | config.toml:3      | did:key
