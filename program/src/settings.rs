@@ -14,7 +14,9 @@ use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 pub use error::{ConfigError, Source, quoted};
 pub use file::read_file;
 pub use flags::command;
-pub use value::{ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, expand, host_port, literal};
+pub use value::{
+    ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, Share, expand, host_port, literal,
+};
 
 /// The variable that names the file, without the prefix; `--config` goes before it.
 const FILE: &str = "CONFIG";
@@ -40,7 +42,7 @@ pub struct Program<C: 'static> {
     /// The defaults, with the home directory for `~` if it is known.
     pub defaults: fn(Option<&Path>) -> C,
     /// Adjusts defaults to what was set, before anything is shown or checked.
-    pub settle: fn(&mut C, &Sources),
+    pub settle: fn(&mut C, &mut Sources),
     /// What goes together, and what this version has; the first rule that is broken is the error.
     pub check: fn(&C, &Sources) -> Result<(), ConfigError>,
 }
@@ -216,6 +218,13 @@ impl Sources {
         self.origins.get(name).cloned().unwrap_or(Source::Default)
     }
 
+    /// A setting that follows from another one came from where that did.
+    pub fn follow(&mut self, name: &'static str, other: &str) {
+        if let Some(origin) = self.origins.get(other).cloned() {
+            self.origins.insert(name, origin);
+        }
+    }
+
     /// Where one entry of a list came from, from 0.
     pub fn of_entry(&self, name: &str, entry: usize) -> Source {
         let line = self.lines.get(name).and_then(|lines| lines.get(entry));
@@ -295,7 +304,7 @@ pub fn load<C>(
         }
         sources.origins.insert(key.name, origin);
     }
-    (program.settle)(&mut config, &sources);
+    (program.settle)(&mut config, &mut sources);
     if flags.print_config {
         return Ok(Loaded::PrintConfig(show::text(program.keys, &config, &sources)));
     }

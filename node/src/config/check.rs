@@ -212,11 +212,6 @@ impl Check<'_> {
                 "retry_delays",
                 "times longer than 0",
             ),
-            (
-                c.telemetry.sample_rate <= 1.0,
-                "telemetry.sample_rate",
-                "a number from 0 to 1",
-            ),
         ];
         match rules.into_iter().find(|(kept, ..)| !kept) {
             Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),

@@ -199,12 +199,44 @@ fn parameters_of_what_is_off_are_accepted() {
     Given::file(
         "[bridge]\nlisten = ':8080'\ncors_origins = ['*']\n[anycast]\nrouting_strategy = 'random'\n\
          cache_ttl = '1m'\nauto_register = true\ndht_mode = 'server'\n[metrics]\nlisten = '127.0.0.1:9090'\n\
-         [telemetry]\notlp_endpoint = 'http://localhost:4317'\nsample_rate = 0.5\n\
+         [telemetry]\nsample_rate = 0.5\ninsecure = true\n\
          [transport.nats]\nbroker = 'nats://localhost'\nauth_pass = 'x'\n[policy.rate_limit]\ndefault_rps = 0",
     )
     .run();
     Given::env("METRICS_LISTEN", ":9090").run();
     Given::args(&["--mcp=false", "--enable-webtransport=false"]).run();
+}
+
+/// However a collector is named, it is told; unless somebody says that it is not to be.
+#[test]
+fn a_collector_that_is_named_is_told() {
+    let named = Given::file("[telemetry]\notlp_endpoint = 'otel:4317'");
+    for given in [
+        named.clone(),
+        Given::env("OTLP_ENDPOINT", "otel:4317"),
+        Given::args(&["--otlp-endpoint=otel:4317"]),
+    ] {
+        let (config, sources) = given.run();
+        assert!(config.telemetry.enabled, "{given:?}");
+        assert_eq!(
+            sources.of("telemetry.enabled"),
+            sources.of("telemetry.otlp_endpoint")
+        );
+    }
+    let mut off = Given::env("TELEMETRY_ENABLED", "false");
+    off.file.clone_from(&named.file);
+    for given in [
+        off,
+        Given::file("[telemetry]\nenabled = false\notlp_endpoint = 'otel:4317'"),
+        Given::file("[telemetry]\notlp_endpoint = ''\nsample_rate = 0.5"),
+        Given::default(),
+    ] {
+        assert!(!given.run().0.telemetry.enabled, "{given:?}");
+    }
+    let mut printed = named;
+    printed.args.push("--print-config".into());
+    let line = format!("telemetry.enabled = true  # {FILE}:2");
+    assert!(printed.printed().contains(&line), "{}", printed.printed());
 }
 
 /// A value of each setting that is not its default, as words.

@@ -109,7 +109,7 @@ fn every_setting_is_read_from_every_layer() {
 
 #[test]
 fn what_cannot_work_is_refused_in_one_line() {
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["--listen=/ip4/0.0.0.0/udp/4001/quic-v1"], "listen"),
         (&["--listen="], "at least one"),
         (&["--announce=/ip4/0.0.0.0/tcp/1"], "announce"),
@@ -130,6 +130,7 @@ fn what_cannot_work_is_refused_in_one_line() {
         (&["--api-cors-origins=example.org"], "https://example.org"),
         (&["--enable-webtransport"], "does not have"),
         (&["--otlp-sample-rate=1.5"], "from 0 to 1"),
+        (&["--otlp-sample-rate=-1"], "from 0 to 1"),
         (&["--registry-auth=maybe"], "one of open signed"),
         (&["--max-reservation=1"], "did you mean --max-reservations"),
     ];

@@ -140,6 +140,7 @@ const NOT_ALLOWED: &str = r#"
     --listen=/dns4/a/tcp/1              | listen_addrs          | "/dns4/a/tcp/1" | flag --listen     | this host
     $ENABLE_MDNS=oui                    | enable_mdns           | "oui"         | environment AGENTANYCAST_ENABLE_MDNS | true or false
     $SAMPLE_RATE=1.5                    | telemetry.sample_rate | "1.5"         | environment AGENTANYCAST_SAMPLE_RATE | from 0 to 1
+    $SAMPLE_RATE=-1                     | telemetry.sample_rate | "-1"          | environment AGENTANYCAST_SAMPLE_RATE | a number from 0 to 1
     $SAMPLE_RATE=NaN                    | telemetry.sample_rate | "NaN"         | environment         | a number
     $BOOTSTRAP_PEERS=/ip4/0.0.0.0/tcp/1 | bootstrap_peers       | 0.0.0.0/tcp/1" | environment        | dialled
     $BOOTSTRAP_PEERS=/ip4/192.0.2.1/tcp/0 | bootstrap_peers     | tcp/0"        | environment         | dialled
