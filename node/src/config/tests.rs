@@ -395,6 +395,37 @@ fn the_policy_of_the_documentation_is_one() {
     assert_eq!((config.policy.acl.len(), config.policy.overrides.len()), (3, 1));
 }
 
+/// Whoever looks a setting up finds each of them, with its default and its variable.
+#[test]
+fn the_documentation_has_every_setting() {
+    let text = include_str!("../../../docs/operating.md");
+    let (_, text) = text.split_once("\n## Settings\n").unwrap();
+    let (text, _) = text.split_once("\n## ").unwrap();
+    let defaults = Config::defaults(Some(Path::new("~")));
+    let plain = |text: &str| text.replace(['"', '`', '[', ']'], "");
+    for key in KEYS {
+        let name = match &key.flag {
+            Some(flag) if !key.in_file => format!("`--{}`", flag.name),
+            _ => format!("`{}`", key.name),
+        };
+        assert!(text.contains(&name), "{name} is in no document");
+        let variable = key.variable.filter(|name| !name.starts_with("BRIDGE_"));
+        assert!(
+            variable.is_none_or(|variable| text.contains(&format!("`{variable}`"))),
+            "{variable:?} is in no document"
+        );
+        let row = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("| {name} | ")));
+        let shown = plain(&key.plain(&defaults));
+        // Words instead of a value say what nothing means.
+        if let Some(row) = row.filter(|row| row.starts_with('`') && !shown.is_empty()) {
+            let default = row.split(" | ").next().and_then(|cell| cell.split("; ").next());
+            assert_eq!(plain(default.unwrap_or_default()), shown, "{name}");
+        }
+    }
+}
+
 #[test]
 fn names_are_unique() {
     for (place, key) in KEYS.iter().enumerate() {

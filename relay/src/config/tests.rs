@@ -22,6 +22,21 @@ fn loaded(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<Loaded, Con
     load(&PROGRAM, args, variable, read, Some(Path::new("/home/u")))
 }
 
+/// Whoever looks a setting up finds each of them.
+#[test]
+fn the_documentation_has_every_setting() {
+    let text = include_str!("../../../docs/operating.md");
+    let (_, text) = text.split_once("\n# Operating a relay\n").unwrap();
+    for flag in KEYS.iter().filter_map(|key| key.flag) {
+        let named = |end: &str| text.contains(&format!("--{}{end}", flag.name));
+        assert!(
+            named("`") || named(" ") || named("="),
+            "--{} is in no document",
+            flag.name
+        );
+    }
+}
+
 fn config(args: &[&str]) -> Config {
     match loaded(args, &[], "") {
         Ok(Loaded::Run { config, .. }) => *config,
