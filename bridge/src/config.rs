@@ -313,6 +313,16 @@ mod tests {
 
     use super::*;
 
+    /// Whoever looks a setting up finds each of them.
+    #[test]
+    fn the_documentation_has_every_setting() {
+        let text = include_str!("../../docs/bridge.md");
+        for flag in keys::KEYS.iter().filter_map(|key| key.flag) {
+            let name = format!("`--{}`", flag.name);
+            assert!(text.contains(&name), "{name} is in no document");
+        }
+    }
+
     #[test]
     fn the_man_page_and_completions_are_fresh() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

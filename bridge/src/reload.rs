@@ -1,16 +1,29 @@
 //! What is made of files, and made anew when they change, so that a renewal needs no restart.
 //!
 //! The one rule: what is of no use is not used; then the old goes on being used, and a warning says so.
+//!
+//! Who knows that files have changed need not wait until they are looked at: [`read_again`], by SIGHUP.
 
 use std::{
     fs,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// How often it was asked that all files be read again. Of the process, as the signal is that asks.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+/// Whatever is made of files is made anew when it is used next, also if they look as before.
+pub(crate) fn read_again() {
+    ASKED.fetch_add(1, Relaxed);
+}
 
 type Make<T> = Box<dyn Fn() -> anyhow::Result<T> + Send + Sync>;
 
@@ -28,6 +41,8 @@ struct Current<T> {
     made: T,
     seen: Vec<Seen>,
     looked: Instant,
+    /// [`ASKED`], when it was made.
+    asked: u64,
 }
 
 /// What tells one content of a file from another: when it was written, and how long it is. `None`: it is not there.
@@ -54,6 +69,7 @@ impl<T: Clone> Reloaded<T> {
             made: make()?,
             seen,
             looked: Instant::now(),
+            asked: ASKED.load(Relaxed),
         };
         Ok(Self {
             what: what.into(),
@@ -67,11 +83,14 @@ impl<T: Clone> Reloaded<T> {
     /// It, made anew if the files have changed.
     pub(crate) fn get(&self) -> T {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.files.is_empty() && current.looked.elapsed() >= self.every {
+        let asked = ASKED.load(Relaxed);
+        let is_asked = asked != current.asked;
+        if !self.files.is_empty() && (is_asked || current.looked.elapsed() >= self.every) {
             current.looked = Instant::now();
+            current.asked = asked;
             // Before they are read: what is written meanwhile is seen the next time.
             let seen = look(&self.files);
-            if seen != current.seen {
+            if is_asked || seen != current.seen {
                 current.seen = seen;
                 match (self.make)() {
                     Ok(made) => {
@@ -143,5 +162,18 @@ mod tests {
         assert_eq!(reloaded.get(), "3");
         fs::write(&path, "again").unwrap();
         assert_eq!(reloaded.get(), "again");
+    }
+
+    #[test]
+    fn who_asks_does_not_wait_until_the_files_are_looked_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let file = path.clone();
+        let make = move || Ok(fs::read_to_string(&file)?);
+        let reloaded = Reloaded::new("a file", vec![path.clone()], make).unwrap();
+        fs::write(&path, "two").unwrap();
+        read_again();
+        assert_eq!(reloaded.get(), "two");
     }
 }

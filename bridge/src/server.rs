@@ -19,7 +19,10 @@ use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_program::process;
 use anyhow::Context as _;
 use serde_json::{Map, Value};
-use tokio::task::JoinHandle;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -32,6 +35,7 @@ use crate::{
     gateway::{Gateway, SdkGateway},
     http::{self, FrontConfig, Requests},
     notify::Notifier,
+    reload,
     screen::Screen,
 };
 use listening::Listening;
@@ -69,6 +73,7 @@ fn run_process(config: Config) -> anyhow::Result<()> {
 
 async fn run(config: Config) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let node = Node::builder()
         .patience(DAEMON_WITHIN)
         .connect(&config.daemon)
@@ -84,17 +89,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     if let Some(mcp) = &mcp {
         mcp.announce(io::stdout())?;
     }
-    let mcp_ended = async {
-        match &mut mcp {
-            Some(mcp) => mcp.ended_by_itself().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = stop.asked() => {}
-        () = bridge.ended_by_itself() => anyhow::bail!("the front has ended; its last error is in the log"),
-        () = mcp_ended => anyhow::bail!("the front for MCP has ended; its last error is in the log"),
-    }
+    until_stopped(&mut stop, &mut hangup, &mut bridge, mcp.as_mut()).await?;
     tracing::info!("stopping");
     let mcp = async {
         if let Some(mcp) = mcp {
@@ -103,6 +98,33 @@ async fn run(config: Config) -> anyhow::Result<()> {
     };
     tokio::join!(bridge.stop(), mcp);
     Ok(())
+}
+
+/// Ends well when it is asked to stop.
+async fn until_stopped(
+    stop: &mut process::Stop,
+    hangup: &mut Signal,
+    bridge: &mut Bridge,
+    mcp: Option<&mut Mcp>,
+) -> anyhow::Result<()> {
+    let mcp_ended = async {
+        match mcp {
+            Some(mcp) => mcp.ended_by_itself().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(mcp_ended);
+    loop {
+        tokio::select! {
+            () = stop.asked() => return Ok(()),
+            Some(()) = hangup.recv() => {
+                reload::read_again();
+                tracing::info!("SIGHUP: certificates and tokens are read again; restart the bridge to change its settings");
+            }
+            () = bridge.ended_by_itself() => anyhow::bail!("the front has ended; its last error is in the log"),
+            () = &mut mcp_ended => anyhow::bail!("the front for MCP has ended; its last error is in the log"),
+        }
+    }
 }
 
 /// A bridge that takes requests. Dropping it leaves it running; [`Bridge::stop`] ends it.

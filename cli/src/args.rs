@@ -167,9 +167,13 @@ pub(crate) struct TasksArgs {
 pub(crate) enum PolicyCommand {
     /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
     Check {
-        /// Who sends it: a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local
+        /// Who sends it: a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local; can be
+        /// repeated for a peer with several names, a second key being one that it had before
+        #[arg(long = "source", value_name = "SOURCE", required = true)]
+        sources: Vec<String>,
+        /// As if the peer had shown a credential of one of the trusted_issuers
         #[arg(long)]
-        source: String,
+        vouched: bool,
         /// The skill it is for; tasks sent to a peer by name have none
         #[arg(long, default_value = "")]
         skill: String,

@@ -1292,7 +1292,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__check)
-            opts="-h --source --skill --config --home --daemon --json --help"
+            opts="-h --source --vouched --skill --config --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

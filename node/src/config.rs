@@ -25,7 +25,7 @@ use agentanycast_program::{
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 pub use agentanycast_program::settings::{
-    ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Source, Sources,
+    ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Share, Source, Sources,
 };
 pub use grpc::{GrpcAccess, GrpcListen};
 pub use rules::{AclRule, Groups, RateOverride};
@@ -196,13 +196,14 @@ impl Default for Identity {
 /// `[telemetry]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Telemetry {
-    /// Default: false.
+    /// Default: whether `otlp_endpoint` is given.
     pub enabled: bool,
-    /// The collector, `HOST:PORT` or `http(s)://HOST:PORT`. Default: `localhost:4317`.
+    /// The collector, `http://HOST:PORT` (plaintext), `https://HOST:PORT` (TLS) or `HOST:PORT` (as `insecure` says).
+    /// Default: `http://localhost:4317`, that of OpenTelemetry's specification.
     pub otlp_endpoint: String,
     /// Share of the traces that begin here that is sent, 0 to 1; others are sent as who began them says. Default: 1.
-    pub sample_rate: f64,
-    /// Without TLS, where the endpoint does not say. Default: false.
+    pub sample_rate: Share,
+    /// `HOST:PORT` is dialled in plaintext instead of TLS. Default: false.
     pub insecure: bool,
 }
 
@@ -335,6 +336,12 @@ pub(crate) static PROGRAM: Program<Config> = Program {
         if !config.enable_quic && sources.of("listen_addrs") == Source::Default {
             config.listen_addrs.retain(|address| !uses_quic(address));
         }
+        // Whoever names a collector wants it told, unless that is turned off in so many words.
+        let named = !config.telemetry.otlp_endpoint.is_empty();
+        if named && sources.of("telemetry.enabled") == Source::Default {
+            config.telemetry.enabled = true;
+            sources.follow("telemetry.enabled", "telemetry.otlp_endpoint");
+        }
     },
     check: check::check,
 };
@@ -411,10 +418,7 @@ impl Config {
             mcp: Mcp::default(),
             anp: Listener::default(),
             identity: Identity::default(),
-            telemetry: Telemetry {
-                sample_rate: 1.0,
-                ..Telemetry::default()
-            },
+            telemetry: Telemetry::default(),
             nats: Nats {
                 subject_prefix: "agentanycast".into(),
                 ..Nats::default()

@@ -24,7 +24,7 @@ use self::{
     limits::{Bounds, Full, Key, Limits, Meter, Override, Usage},
 };
 use crate::names::Asks;
-pub use read::BadRule;
+pub use read::{BadRule, Name, NobodysName};
 
 /// The name of the agent beside this node.
 pub const LOCAL: &str = "local";
@@ -240,6 +240,23 @@ impl Rules {
             .collect()
     }
 
+    /// Whether no other node can come in, whoever it is: nobody is listed, and no credential counts.
+    pub fn is_closed(&self) -> bool {
+        let is_empty = |pattern: &Glob| {
+            let group = self
+                .acl
+                .groups
+                .iter()
+                .find(|group| group.name == pattern.as_str());
+            group.is_some_and(|group| group.members.is_empty())
+        };
+        match &self.trust {
+            Trust::Open => false,
+            Trust::Known(patterns) => self.issuers.is_empty() && patterns.iter().all(is_empty),
+            Trust::Pinned(peers) => peers.is_empty(),
+        }
+    }
+
     /// Whether there is a skill that this node's own agent may use, also of another node.
     pub fn may_local_send(&self) -> bool {
         let names = self.acl.with_groups(&[LOCAL]);
@@ -315,8 +332,8 @@ fn is_loose(pattern: &str) -> bool {
 
 /// Whether a pattern may match a name that a peer proves after it has come: a DID, or the id of a key that it had before.
 fn may_be_proven(pattern: &Glob) -> bool {
-    ["did:", "12D3KooW", "16Uiu2HA", "Qm"]
-        .iter()
+    std::iter::once(&"did:")
+        .chain(&read::KEYS)
         .any(|head| pattern.may_begin(head))
 }
 
@@ -396,28 +413,34 @@ impl Policy {
     }
 
     fn ask_of<T>(&mut self, peer: PeerId, question: impl FnOnce(&Rules, Asker<'_>) -> T) -> T {
-        let standing = self.standings.get(&peer);
-        let mut keys = vec![peer];
-        keys.extend(standing.into_iter().flat_map(|known| &known.former));
+        let nothing = Standing::default();
+        let standing = self.standings.get(&peer).unwrap_or(&nothing);
+        let rules = &self.rules;
+        standing.as_asker(Some(peer), |asker| question(rules, asker))
+    }
+}
+
+impl Standing {
+    /// The peer of this key as rules see it. Without a key, which no peer is that comes, what its names alone let it do.
+    pub fn as_asker<T>(&self, peer: Option<PeerId>, question: impl FnOnce(Asker<'_>) -> T) -> T {
+        let keys: Vec<PeerId> = peer.into_iter().chain(self.former.iter().copied()).collect();
         let by_key = keys
             .iter()
             .flat_map(|key| std::iter::once(key.to_string()).chain(did_key_of(*key)));
         let by_key: Vec<String> = by_key.collect();
-        let proven = standing.into_iter().flat_map(|known| &known.names);
-        let names: Vec<&str> = by_key.iter().chain(proven).map(String::as_str).collect();
-        let asker = Asker {
+        let names: Vec<&str> = by_key.iter().chain(&self.names).map(String::as_str).collect();
+        question(Asker {
             names: &names,
             keys: &keys,
             is_remote: true,
-            vouched: standing.is_some_and(|known| known.vouched),
-        };
-        question(&self.rules, asker)
+            vouched: self.vouched,
+        })
     }
 }
 
 impl Rules {
     /// [`Rules::judge`] for a caller of this node, who has one name.
-    fn judge_caller(&self, name: &str, skill: &str) -> (Decision, Bounds) {
+    pub fn judge_caller(&self, name: &str, skill: &str) -> (Decision, Bounds) {
         let asker = Asker {
             names: &[name],
             keys: &[],

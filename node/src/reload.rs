@@ -245,13 +245,19 @@ fn at_start(policy: &config::Policy) -> (&Option<PathBuf>, bool, bool, bool) {
     (audit_log_path, *audit_chain, *audit_sync, *audit_required)
 }
 
-/// Says so when the rules hardly mean what they say: this node's own agent may send nothing, or a pattern takes in
-/// domains of strangers.
+/// Says so when the rules hardly mean what they say: no other node or not even this node's own agent may send anything,
+/// or a pattern takes in domains of strangers.
 pub(crate) fn warn_of_mistakes(rules: &Rules) {
     for pattern in rules.loose_names() {
         tracing::warn!(
             "the pattern {pattern:?} of the policy also stands for domains that only begin so, which anybody may have; \
              name the domain, and in a pattern of its own what is below it, with \":*\""
+        );
+    }
+    if rules.is_closed() {
+        tracing::warn!(
+            "no other node may send tasks here: policy.trust keeps out whoever is not listed, and nobody is; name peers in \
+             policy.trusted_peers, or with trust = \"known\" issuers of credentials in policy.trusted_issuers"
         );
     }
     if !rules.may_local_send() {

@@ -1,4 +1,4 @@
-//! Ports and transports in multiaddrs.
+//! Ports and transports in multiaddrs, and what of a URL may be shown.
 //!
 //! PURE.
 
@@ -10,6 +10,17 @@ pub fn port(address: &Multiaddr) -> Option<u16> {
         Protocol::Tcp(port) | Protocol::Udp(port) => Some(port),
         _ => None,
     })
+}
+
+/// A URL as a log may have it: without user, query and fragment, where secrets stand.
+pub fn bare_url(url: &str) -> String {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let Some((scheme, rest)) = url[..end].split_once("://") else {
+        return url[..end].to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 /// The same address with another port.
@@ -46,6 +57,18 @@ pub fn behind_transport<'a, 'b>(parts: &'a [Protocol<'b>]) -> Option<&'a [Protoc
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_of_a_url_may_be_shown() {
+        for (url, shown) in [
+            ("https://a.example/b?token=x", "https://a.example/b"),
+            ("https://joe:x@[::1]:8443?token=x/@y", "https://[::1]:8443"),
+            ("http://a.example/b@c#d", "http://a.example/b@c"),
+            ("a?b", "a"),
+        ] {
+            assert_eq!(bare_url(url), shown);
+        }
+    }
 
     #[test]
     fn a_port_is_read_and_set_where_there_is_one() {

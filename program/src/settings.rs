@@ -14,7 +14,9 @@ use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 pub use error::{ConfigError, Source, quoted};
 pub use file::read_file;
 pub use flags::command;
-pub use value::{ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, expand, host_port, literal};
+pub use value::{
+    ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, Share, expand, host_port, literal,
+};
 
 /// The variable that names the file, without the prefix; `--config` goes before it.
 const FILE: &str = "CONFIG";
@@ -40,7 +42,7 @@ pub struct Program<C: 'static> {
     /// The defaults, with the home directory for `~` if it is known.
     pub defaults: fn(Option<&Path>) -> C,
     /// Adjusts defaults to what was set, before anything is shown or checked.
-    pub settle: fn(&mut C, &Sources),
+    pub settle: fn(&mut C, &mut Sources),
     /// What goes together, and what this version has; the first rule that is broken is the error.
     pub check: fn(&C, &Sources) -> Result<(), ConfigError>,
 }
@@ -54,6 +56,8 @@ pub struct Key<C> {
     pub in_file: bool,
     /// Its value is shown as stars.
     pub secret: bool,
+    /// The setting without which it may not be written down, also where it is its default.
+    pub only_with: Option<&'static str>,
     /// The flag that sets it.
     pub flag: Option<Flag>,
     /// Its variable, without the prefix.
@@ -133,6 +137,13 @@ impl<C> Key<C> {
         self
     }
 
+    /// Not to be written down unless this other setting is given: its default says what is done then.
+    #[must_use]
+    pub const fn only_with(mut self, other: &'static str) -> Self {
+        self.only_with = Some(other);
+        self
+    }
+
     /// Never shown.
     #[must_use]
     pub const fn secret(mut self) -> Self {
@@ -158,6 +169,7 @@ macro_rules! key {
             name: $name,
             in_file: true,
             secret: false,
+            only_with: None,
             flag: None,
             variable: None,
             set: |config, raw, home| {
@@ -204,6 +216,13 @@ impl Sources {
     /// Where the setting of this TOML name came from.
     pub fn of(&self, name: &str) -> Source {
         self.origins.get(name).cloned().unwrap_or(Source::Default)
+    }
+
+    /// A setting that follows from another one came from where that did.
+    pub fn follow(&mut self, name: &'static str, other: &str) {
+        if let Some(origin) = self.origins.get(other).cloned() {
+            self.origins.insert(name, origin);
+        }
     }
 
     /// Where one entry of a list came from, from 0.
@@ -285,7 +304,7 @@ pub fn load<C>(
         }
         sources.origins.insert(key.name, origin);
     }
-    (program.settle)(&mut config, &sources);
+    (program.settle)(&mut config, &mut sources);
     if flags.print_config {
         return Ok(Loaded::PrintConfig(show::text(program.keys, &config, &sources)));
     }

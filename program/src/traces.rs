@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::spans::{OnSpan, Span, SpanKind};
 
-/// Where collectors listen by default (OTLP specification, "OTLP/gRPC Default Port").
-const DEFAULT_ENDPOINT: &str = "localhost:4317";
+/// Where collectors listen by default, in plaintext (OpenTelemetry specification, "OTLP Exporter Configuration").
+const DEFAULT_ENDPOINT: &str = "http://localhost:4317";
 
 /// What addresses of collectors look like, for people.
 pub const COLLECTOR: &str = "HOST:PORT or http(s)://HOST:PORT of a collector, with a port from 1 to 65535";
@@ -61,7 +61,7 @@ pub struct Teller<'a> {
     pub instance: &'a str,
     /// Where the collector is: `HOST:PORT` or `http(s)://HOST:PORT`; empty: the default of collectors on this host.
     pub endpoint: &'a str,
-    /// Without TLS, where the endpoint does not say.
+    /// `HOST:PORT` is dialled in plaintext instead of TLS.
     pub insecure: bool,
 }
 
@@ -95,7 +95,8 @@ impl Traces {
     /// # Errors
     /// When its address is none.
     pub fn start(teller: Teller<'_>, stop: CancellationToken) -> Result<Self, InvalidCollector> {
-        let mut exporter = exporter(teller)?;
+        let endpoint = dialled(teller.endpoint, teller.insecure);
+        let mut exporter = exporter(teller, &endpoint)?;
         exporter.set_resource(
             &Resource::builder()
                 .with_service_name(teller.service)
@@ -115,21 +116,20 @@ impl Traces {
                 }
             })
         };
-        let task = tokio::spawn(run(exporter, inbox, lost, stop));
+        let task = tokio::spawn(run(exporter, endpoint, inbox, lost, stop));
         Ok(Self { hear, task })
     }
 }
 
-fn exporter(teller: Teller<'_>) -> Result<SpanExporter, InvalidCollector> {
-    let endpoint = dialled(teller.endpoint, teller.insecure);
+fn exporter(teller: Teller<'_>, endpoint: &str) -> Result<SpanExporter, InvalidCollector> {
     let invalid = |cause: String| InvalidCollector {
         endpoint: teller.endpoint.to_owned(),
         cause,
     };
-    check(&endpoint).map_err(invalid)?;
+    check(endpoint).map_err(invalid)?;
     let builder = SpanExporter::builder()
         .with_tonic()
-        .with_endpoint(&endpoint)
+        .with_endpoint(endpoint)
         .with_timeout(TIMEOUT);
     let builder = if endpoint.starts_with("https://") {
         builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots())
@@ -157,6 +157,26 @@ fn dialled(endpoint: &str, insecure: bool) -> String {
     }
 }
 
+/// What to look at when a collector does not take what it is sent: one that speaks the other way, with TLS or without,
+/// ends the connection and does not say why.
+fn advice(endpoint: &str) -> &'static str {
+    if endpoint.starts_with("https://") {
+        "see whether it runs; this is TLS, and many collectors speak plaintext: that is http://HOST:PORT"
+    } else {
+        "see whether it runs; this is plaintext, and where a collector wants TLS it is https://HOST:PORT"
+    }
+}
+
+/// An address of a collector without what a log should not have.
+fn shown(endpoint: &str) -> String {
+    let url: Option<Uri> = endpoint.parse().ok();
+    let parts = url.as_ref().and_then(|url| {
+        let (scheme, host) = (url.scheme_str()?, url.host()?);
+        Some(format!("{scheme}://{host}:{}", url.port_u16()?))
+    });
+    parts.unwrap_or_default()
+}
+
 /// What the exporter would find out only when it dials.
 fn check(endpoint: &str) -> Result<(), String> {
     let url: Uri = endpoint
@@ -173,6 +193,7 @@ fn check(endpoint: &str) -> Result<(), String> {
 
 async fn run(
     exporter: SpanExporter,
+    endpoint: String,
     mut inbox: mpsc::Receiver<Span>,
     lost: Arc<AtomicU64>,
     stop: CancellationToken,
@@ -207,8 +228,16 @@ async fn run(
         if may_complain && lost.load(Relaxed) > 0 {
             complained = Some(tokio::time::Instant::now());
             let spans = lost.swap(0, Relaxed);
+            let advice = failure.as_ref().map(|_| advice(&endpoint));
             let reason = failure.unwrap_or_else(|| "the collector is slower than the work".to_owned());
-            tracing::warn!(spans, reason, "spans did not reach the collector");
+            let endpoint = shown(&endpoint);
+            tracing::warn!(
+                spans,
+                endpoint,
+                reason,
+                advice,
+                "spans did not reach the collector"
+            );
         }
         if stopping && inbox.is_closed() {
             return;
@@ -272,7 +301,30 @@ fn data_of(span: Span) -> SpanData {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::*;
+
+    /// As OpenTelemetry's specification has it, but that a collector without scheme has TLS unless that is turned off.
+    #[test]
+    fn a_collector_is_dialled_as_its_address_says() {
+        for (endpoint, insecure, url) in [
+            ("", false, "http://localhost:4317"),
+            ("", true, "http://localhost:4317"),
+            ("otel:4317", false, "https://otel:4317"),
+            ("otel:4317", true, "http://otel:4317"),
+            ("http://otel:4317", false, "http://otel:4317"),
+            ("https://otel:4317", true, "https://otel:4317"),
+        ] {
+            assert_eq!(dialled(endpoint, insecure), url);
+        }
+    }
+
+    #[test]
+    fn who_gets_no_spans_is_told_with_what_to_look_at() {
+        assert_eq!(shown("https://joe:hunter2@otel:4317/x"), "https://otel:4317");
+        assert_eq!(shown("http://[::1]:4317"), "http://[::1]:4317");
+        assert!(advice("https://otel:4317").contains("this is TLS"));
+        assert!(advice("http://otel:4317").contains("this is plaintext"));
+    }
 
     #[test]
     fn a_collector_is_somewhere_that_can_be_dialled() {

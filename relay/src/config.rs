@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentanycast_program::{
-    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Source},
+    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Share, Source},
     words,
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
@@ -97,7 +97,7 @@ pub struct Config {
     /// The collector that is told of calls to the registry, `HOST:PORT` or `http(s)://HOST:PORT`. Default: none.
     pub otlp_endpoint: String,
     /// Share of the traces that begin here that is sent, 0 to 1; others are sent as who began them says. Default: 1.
-    pub otlp_sample_rate: f64,
+    pub otlp_sample_rate: Share,
     /// Not available. Default: false.
     pub enable_webtransport: bool,
     /// How much is logged. Default: info.
@@ -173,7 +173,7 @@ impl Config {
             api_cors_origins: Vec::new(),
             mcp_listen: on(""),
             otlp_endpoint: String::new(),
-            otlp_sample_rate: 1.0,
+            otlp_sample_rate: Share::default(),
             enable_webtransport: false,
             log_level: LogLevel::Info,
             log_format: LogFormat::Json,

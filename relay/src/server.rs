@@ -239,7 +239,7 @@ fn traces(
     };
     let traces = Traces::start(teller, stop)?;
     Ok((
-        Some(Recorder::new(traces.hear, config.otlp_sample_rate)),
+        Some(Recorder::new(traces.hear, config.otlp_sample_rate.0)),
         traces.task,
     ))
 }

@@ -88,6 +88,11 @@ impl Bridge {
         Pid::from_raw(id as i32).expect("a process id is not 0")
     }
 
+    /// What it has said on standard error.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
+    }
+
     /// Ends it with SIGKILL, and starts it again on the same port.
     ///
     /// # Panics

@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key};
+use agentanycast_identity::PeerId;
 use agentanycast_node::{
-    config::{self, Config, Loaded},
-    policy::{Asker, By, HTTP, LOCAL, Outcome, Rules, limits::Bounds},
+    config::{self, AclRule, Config, Loaded},
+    policy::{By, Decision, HTTP, LOCAL, Name, Outcome, Rules, Standing, limits::Bounds},
 };
 use serde_json::{Value, json};
 
@@ -21,32 +21,41 @@ use crate::{
 
 pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failure> {
     match command {
-        PolicyCommand::Check { source, skill, file } => check(context, &source, &skill, &file),
+        PolicyCommand::Check {
+            sources,
+            vouched,
+            skill,
+            file,
+        } => check(context, &Asked::read(&sources)?, vouched, &skill, &file),
         PolicyCommand::Show(file) => show(context, &file),
     }
 }
 
 /// What would become of a task, and by which rule. It is an error if it would be denied.
-fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Result<(), Failure> {
+fn check(
+    context: &Context,
+    asked: &Asked,
+    vouched: bool,
+    skill: &str,
+    file: &PolicyFile,
+) -> Result<(), Failure> {
     let Read {
         config,
         rules,
         settings,
     } = read(file)?;
-    let (names, keys) = names(source)?;
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let asker = Asker {
-        names: &names,
-        keys: &keys,
-        is_remote: source != LOCAL && !source.starts_with(HTTP),
-        vouched: false,
-    };
-    let (decision, bounds) = rules.judge(asker, skill);
+    if vouched {
+        may_be_vouched_for(asked, &rules)?;
+    }
+    let (decision, bounds) = asked.judged(&rules, vouched, skill);
+    // What keeps it out is that nobody vouches for it, and somebody could.
+    let is_unknown = decision.by == By::Unknown && !rules.issuers.is_empty();
+    let if_vouched = is_unknown.then(|| asked.judged(&rules, true, skill).0);
     let rule = match decision.by {
         By::Rule(number) => config.policy.acl.get(number - 1),
         _ => None,
     };
-    let shown = rule.map(agentanycast_node::config::AclRule::written);
+    let shown = rule.map(AclRule::written);
     let limits = limits(&bounds);
     if context.json {
         let rule = rule.map(|rule| json!({"source": rule.source, "skill": rule.skill, "allow": rule.allow}));
@@ -54,6 +63,11 @@ fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Res
             "decision": decision.outcome.word(),
             "by": decision.by.to_string(),
             "rule": rule,
+            "if_vouched": if_vouched.map(|decision| json!({
+                "decision": decision.outcome.word(),
+                "by": decision.by.to_string(),
+                "issuers": rules.issuers,
+            })),
             "limits": {"rps": bounds.rps, "max_in_flight": bounds.in_flight, "max_bytes": bounds.bytes},
             "settings": settings,
         }))?;
@@ -62,6 +76,12 @@ fn check(context: &Context, source: &str, skill: &str, file: &PolicyFile) -> Res
             ("decision", decision.outcome.word().to_owned()),
             ("by", decision.by.to_string()),
             ("rule", shown.unwrap_or_default()),
+            (
+                "if vouched",
+                if_vouched
+                    .map(|decision| hint(&decision, &rules))
+                    .unwrap_or_default(),
+            ),
             ("limits", limits),
             ("settings", told(settings.as_deref())),
         ])?;
@@ -99,6 +119,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
         return Ok(output::json(&json!({
             "trust": policy.trust.word(),
             "trusted_peers": policy.trusted_peers,
+            "trusted_issuers": policy.trusted_issuers,
             "groups": policy.groups.0,
             "acl": acl,
             "rate_limit": {
@@ -113,6 +134,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
         ("settings", told(settings.as_deref())),
         ("trust", policy.trust.word().to_owned()),
         ("peers", policy.trusted_peers.join(", ")),
+        ("issuers", policy.trusted_issuers.join(", ")),
         ("limits", limits(&rules.limits.default)),
         (
             "audit log",
@@ -188,21 +210,90 @@ fn read(file: &PolicyFile) -> Result<Read, Failure> {
     }
 }
 
-/// The names by which a source is known, and its key.
-fn names(source: &str) -> Result<(Vec<String>, Vec<PeerId>), Failure> {
-    let is_proven =
-        source.parse::<DidWeb>().is_ok() || source.strip_prefix("did:dns:").is_some_and(is_domain);
-    if source == LOCAL || source.starts_with(HTTP) || is_proven {
-        return Ok((vec![source.to_owned()], Vec::new()));
+/// Who is asked about.
+enum Asked {
+    /// Another node, by its key if that was said, and all that is known of it besides.
+    Peer(Option<PeerId>, Standing),
+    /// The agent beside the node or a caller of its bridge, by its name.
+    Here(String),
+}
+
+impl Asked {
+    /// One source, by all its names.
+    fn read(sources: &[String]) -> Result<Self, Failure> {
+        let mut keys = Vec::new();
+        let mut names = Vec::new();
+        for source in sources {
+            let name: Name = source
+                .parse()
+                .map_err(|error| Failure::usage(format!("--source: {error}")))?;
+            let here = match name {
+                Name::Key(peer) => {
+                    keys.push(peer);
+                    continue;
+                }
+                Name::Proven(name) => {
+                    names.push(name);
+                    continue;
+                }
+                Name::Caller(caller) => format!("{HTTP}{caller}"),
+                Name::Local => LOCAL.to_owned(),
+            };
+            if sources.len() > 1 {
+                return Err(Failure::usage(format!(
+                    "--source {here} has one name; only another node has several, so ask about {here} alone"
+                )));
+            }
+            return Ok(Self::Here(here));
+        }
+        let mut keys = keys.into_iter();
+        let peer = keys.next();
+        let standing = Standing {
+            names,
+            former: keys.collect(),
+            vouched: false,
+        };
+        Ok(Self::Peer(peer, standing))
     }
-    let peer = source.parse().ok().or_else(|| peer_of_did_key(source));
-    let Some(peer) = peer else {
+
+    /// As the daemon judges it.
+    fn judged(&self, rules: &Rules, vouched: bool, skill: &str) -> (Decision, Bounds) {
+        match self {
+            Self::Here(name) => rules.judge_caller(name, skill),
+            Self::Peer(peer, standing) => {
+                let standing = Standing {
+                    vouched,
+                    ..standing.clone()
+                };
+                standing.as_asker(*peer, |asker| rules.judge(asker, skill))
+            }
+        }
+    }
+}
+
+/// Refuses a question that no daemon would ever ask itself: whether a credential counts where none does.
+fn may_be_vouched_for(asked: &Asked, rules: &Rules) -> Result<(), Failure> {
+    if let Asked::Here(name) = asked {
         return Err(Failure::usage(format!(
-            "{source:?} is no source; give a peer id, did:key:…, did:web:…, did:dns:…, http:CALLER or local"
+            "--vouched is for other nodes: nobody has to vouch for {name}"
         )));
-    };
-    let names = std::iter::once(peer.to_string()).chain(did_key_of(peer));
-    Ok((names.collect(), vec![peer]))
+    }
+    if rules.issuers.is_empty() {
+        return Err(Failure::usage(
+            "--vouched: no credential counts here, since policy.trusted_issuers names nobody",
+        ));
+    }
+    Ok(())
+}
+
+/// What a credential would change, for people.
+fn hint(decision: &Decision, rules: &Rules) -> String {
+    format!(
+        "{}, by {}: with a credential of {} (--vouched)",
+        decision.outcome.word(),
+        decision.by,
+        rules.issuers.join(" or ")
+    )
 }
 
 /// Where the rules are from. With none of a daemon that has its settings elsewhere everything would seem to be allowed.
@@ -211,10 +302,6 @@ fn told(settings: Option<&Path>) -> String {
         || "no file, so there are no rules; give the daemon's with --config".to_owned(),
         |path| path.display().to_string(),
     )
-}
-
-fn is_domain(text: &str) -> bool {
-    text.parse::<DidDns>().is_ok()
 }
 
 fn limits(bounds: &Bounds) -> String {

@@ -347,11 +347,11 @@ pub(super) fn why(status: &Status) -> String {
         "; it does not speak TLS there: name it with http://"
     } else if is_there(&[
         "broken pipe",
+        "connection reset",
         "h2 protocol error",
         "http2 error",
-        "frame with invalid size",
     ]) {
-        "; no registry speaks there: a relay's is on port 50052 unless --registry-listen says otherwise, behind TLS https:// is needed"
+        "; is it a registry's port? A relay's is 50052 unless --registry-listen says otherwise, and https:// where it is behind TLS"
     } else {
         ""
     };

@@ -10,7 +10,7 @@ use agentanycast_program::{
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-use super::{Config, ConfigError, GrpcListen, Sources, keys, uses_quic};
+use super::{Config, ConfigError, GrpcListen, Source, Sources, keys, uses_quic};
 use crate::{anycast::endpoint, names::Dns, policy::Rules};
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
@@ -212,11 +212,6 @@ impl Check<'_> {
                 "retry_delays",
                 "times longer than 0",
             ),
-            (
-                c.telemetry.sample_rate <= 1.0,
-                "telemetry.sample_rate",
-                "a number from 0 to 1",
-            ),
         ];
         match rules.into_iter().find(|(kept, ..)| !kept) {
             Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),
@@ -247,11 +242,22 @@ impl Check<'_> {
 
     fn policy(&self) -> Result<(), ConfigError> {
         let policy = &self.config.policy;
-        if policy.audit_chain && policy.audit_log_path.is_none() {
-            return Err(self.bad_setting(
-                "policy.audit_chain",
-                "given together with policy.audit_log_path, the log that is chained",
-            ));
+        let of_the_log = [
+            ("policy.audit_chain", policy.audit_chain, "chained"),
+            ("policy.audit_sync", policy.audit_sync, "synced"),
+            // By default it says what is done where there is a log, and not that there is to be one.
+            (
+                "policy.audit_required",
+                policy.audit_required && self.sources.of("policy.audit_required") != Source::Default,
+                "required",
+            ),
+        ];
+        let without_log = of_the_log
+            .into_iter()
+            .find(|(_, wanted, _)| *wanted && policy.audit_log_path.is_none());
+        if let Some((key, _, what)) = without_log {
+            let allowed = format!("given together with policy.audit_log_path, the log that is {what}");
+            return Err(self.bad_setting(key, &allowed));
         }
         let Err(bad) = Rules::read(&self.config.policy) else {
             return Ok(());

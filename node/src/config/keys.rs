@@ -81,7 +81,7 @@ const OWN: &[Key] = &[
     key!(Config, "policy.audit_log_path", policy.audit_log_path),
     key!(Config, "policy.audit_chain", policy.audit_chain),
     key!(Config, "policy.audit_sync", policy.audit_sync),
-    key!(Config, "policy.audit_required", policy.audit_required),
+    key!(Config, "policy.audit_required", policy.audit_required).only_with("policy.audit_log_path"),
     key!(Config, "policy.acl", policy.acl),
     key!(Config, "policy.groups", policy.groups),
     key!(Config, "policy.trust", policy.trust),

@@ -199,12 +199,44 @@ fn parameters_of_what_is_off_are_accepted() {
     Given::file(
         "[bridge]\nlisten = ':8080'\ncors_origins = ['*']\n[anycast]\nrouting_strategy = 'random'\n\
          cache_ttl = '1m'\nauto_register = true\ndht_mode = 'server'\n[metrics]\nlisten = '127.0.0.1:9090'\n\
-         [telemetry]\notlp_endpoint = 'http://localhost:4317'\nsample_rate = 0.5\n\
+         [telemetry]\nsample_rate = 0.5\ninsecure = true\n\
          [transport.nats]\nbroker = 'nats://localhost'\nauth_pass = 'x'\n[policy.rate_limit]\ndefault_rps = 0",
     )
     .run();
     Given::env("METRICS_LISTEN", ":9090").run();
     Given::args(&["--mcp=false", "--enable-webtransport=false"]).run();
+}
+
+/// However a collector is named, it is told; unless somebody says that it is not to be.
+#[test]
+fn a_collector_that_is_named_is_told() {
+    let named = Given::file("[telemetry]\notlp_endpoint = 'otel:4317'");
+    for given in [
+        named.clone(),
+        Given::env("OTLP_ENDPOINT", "otel:4317"),
+        Given::args(&["--otlp-endpoint=otel:4317"]),
+    ] {
+        let (config, sources) = given.run();
+        assert!(config.telemetry.enabled, "{given:?}");
+        assert_eq!(
+            sources.of("telemetry.enabled"),
+            sources.of("telemetry.otlp_endpoint")
+        );
+    }
+    let mut off = Given::env("TELEMETRY_ENABLED", "false");
+    off.file.clone_from(&named.file);
+    for given in [
+        off,
+        Given::file("[telemetry]\nenabled = false\notlp_endpoint = 'otel:4317'"),
+        Given::file("[telemetry]\notlp_endpoint = ''\nsample_rate = 0.5"),
+        Given::default(),
+    ] {
+        assert!(!given.run().0.telemetry.enabled, "{given:?}");
+    }
+    let mut printed = named;
+    printed.args.push("--print-config".into());
+    let line = format!("telemetry.enabled = true  # {FILE}:2");
+    assert!(printed.printed().contains(&line), "{}", printed.printed());
 }
 
 /// A value of each setting that is not its default, as words.
@@ -302,6 +334,20 @@ fn every_setting_is_read_from_every_layer_it_has() {
     }
 }
 
+/// What is said of the audit log where there is none may be said, if it asks for nothing.
+#[test]
+fn a_log_that_is_not_wanted_needs_no_place() {
+    Given::file("[policy]\naudit_chain = false\naudit_sync = false\naudit_required = false").run();
+    let (config, _) =
+        Given::file("[policy]\naudit_log_path = '/a'\naudit_sync = true\naudit_required = true").run();
+    assert!(config.policy.audit_sync && config.policy.audit_required);
+    let printed = Given::args(&["--print-config"]).printed();
+    assert!(
+        printed.contains("\n# policy.audit_required = true  # default\n"),
+        "{printed}"
+    );
+}
+
 #[test]
 fn a_policy_is_read_and_shown() {
     let text = "[policy]\naudit_log_path = '~/audit.jsonl'\ntrust = 'known'\ntrusted_peers = ['ops']\n\
@@ -347,6 +393,37 @@ fn the_policy_of_the_documentation_is_one() {
     );
     let (config, _) = Given::file(&example).run();
     assert_eq!((config.policy.acl.len(), config.policy.overrides.len()), (3, 1));
+}
+
+/// Whoever looks a setting up finds each of them, with its default and its variable.
+#[test]
+fn the_documentation_has_every_setting() {
+    let text = include_str!("../../../docs/operating.md");
+    let (_, text) = text.split_once("\n## Settings\n").unwrap();
+    let (text, _) = text.split_once("\n## ").unwrap();
+    let defaults = Config::defaults(Some(Path::new("~")));
+    let plain = |text: &str| text.replace(['"', '`', '[', ']'], "");
+    for key in KEYS {
+        let name = match &key.flag {
+            Some(flag) if !key.in_file => format!("`--{}`", flag.name),
+            _ => format!("`{}`", key.name),
+        };
+        assert!(text.contains(&name), "{name} is in no document");
+        let variable = key.variable.filter(|name| !name.starts_with("BRIDGE_"));
+        assert!(
+            variable.is_none_or(|variable| text.contains(&format!("`{variable}`"))),
+            "{variable:?} is in no document"
+        );
+        let row = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("| {name} | ")));
+        let shown = plain(&key.plain(&defaults));
+        // Words instead of a value say what nothing means.
+        if let Some(row) = row.filter(|row| row.starts_with('`') && !shown.is_empty()) {
+            let default = row.split(" | ").next().and_then(|cell| cell.split("; ").next());
+            assert_eq!(plain(default.unwrap_or_default()), shown, "{name}");
+        }
+    }
 }
 
 #[test]

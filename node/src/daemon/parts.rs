@@ -124,7 +124,7 @@ pub(super) fn load_engine(
         quota: config.store_quota.0,
         max_open_tasks: usize::try_from(config.max_open_tasks).unwrap_or(usize::MAX),
         max_artifact_bytes: config.max_artifact_bytes.0,
-        trace_share: config.telemetry.enabled.then_some(config.telemetry.sample_rate),
+        trace_share: config.telemetry.enabled.then_some(config.telemetry.sample_rate.0),
     };
     let loaded = engine::start(engine::Parts {
         store: Arc::new(opened.store),

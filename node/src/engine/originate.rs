@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::address::bare_url;
 use agentanycast_proto::v1::{
     Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
@@ -162,9 +163,10 @@ impl Core {
         }
         let deadline = deadline_of(&request.metadata)?;
         self.room_for_task()?;
+        // Only the audit log has it, and that is no place for a token.
         let target = request
             .peer
-            .map_or_else(|| request.url.clone(), |peer| peer.to_string());
+            .map_or_else(|| bare_url(&request.url), |peer| peer.to_string());
         let admitted = self.admit_own(
             now,
             &target,

@@ -3,7 +3,10 @@
 //!
 //! PURE.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    str::FromStr,
+};
 
 use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key};
 
@@ -33,6 +36,12 @@ pub struct BadRule {
     /// What is allowed.
     pub allowed: String,
 }
+
+/// What names begin with that say what they are.
+const SCHEMES: [&str; 4] = [HTTP, "did:key:", "did:web:", "did:dns:"];
+
+/// What the ids of peers begin with: of Ed25519, of secp256k1, of longer keys.
+pub(super) const KEYS: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
 
 const SOURCES: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, http:CALLER, local, the name of a group, or a pattern with *";
 
@@ -96,7 +105,17 @@ fn trust(policy: &config::Policy, groups: &[Group]) -> Result<Trust, BadRule> {
         .map(|peer| source("policy.trusted_peers", peer, groups))
         .collect::<Result<_, _>>()?;
     match policy.trust {
-        TrustMode::Open => Ok(Trust::Open),
+        TrustMode::Open => match peers.first() {
+            None => Ok(Trust::Open),
+            // Whoever lists peers means to keep others out, and everybody would come in.
+            Some(first) => Err(BadRule {
+                key: "policy.trusted_peers",
+                entry: None,
+                value: first.clone(),
+                allowed: "left out unless policy.trust is known or pinned: with open everybody may come"
+                    .to_owned(),
+            }),
+        },
         TrustMode::Known => Ok(Trust::Known(patterns)),
         TrustMode::Pinned => {
             let keys = peers.iter().map(|peer| {
@@ -134,6 +153,55 @@ fn issuers(policy: &config::Policy) -> Result<Vec<String>, BadRule> {
         ));
     }
     issuers.iter().map(read).collect()
+}
+
+/// A name that a source can have, as rules compare it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// The id or did:key of a peer.
+    Key(PeerId),
+    /// What a peer has to prove: did:web or did:dns.
+    Proven(String),
+    /// What a bridge calls its caller.
+    Caller(String),
+    /// The agent beside this node.
+    Local,
+}
+
+/// A text that is nobody's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is nobody's name; it must be {allowed}")]
+pub struct NobodysName {
+    given: String,
+    allowed: String,
+}
+
+impl FromStr for Name {
+    type Err = NobodysName;
+
+    fn from_str(text: &str) -> Result<Self, NobodysName> {
+        if text == LOCAL {
+            return Ok(Self::Local);
+        }
+        if let Some(caller) = text.strip_prefix(HTTP).filter(|caller| !caller.is_empty()) {
+            return Ok(Self::Caller(caller.to_owned()));
+        }
+        let web = text.parse::<DidWeb>().is_ok_and(|did| did.to_string() == text);
+        if web || text.parse::<DidDns>().is_ok_and(|did| did.to_string() == text) {
+            return Ok(Self::Proven(text.to_owned()));
+        }
+        if let Some(peer) = peer_named(text) {
+            return Ok(Self::Key(peer));
+        }
+        let small = in_small_letters(text).filter(|small| small != text && small.parse::<Self>().is_ok());
+        Err(NobodysName {
+            given: text.to_owned(),
+            allowed: small.map_or_else(
+                || "a peer id, did:key:…, did:web:…, did:dns:…, http:CALLER or local".to_owned(),
+                |small| format!("{small}, in small letters"),
+            ),
+        })
+    }
 }
 
 /// Shortest peer id, in bytes: a SHA-256 with its mark. What is shorter happens to be a multihash, and is nobody's.
@@ -176,25 +244,60 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<Group>, BadRule
     written.iter().map(group).collect()
 }
 
-/// A pattern over sources. Without a star it has to be a name that there can be.
+/// A pattern over sources that can match somebody.
 fn source(key: &'static str, text: &str, groups: &[Group]) -> Result<Glob, BadRule> {
     let glob = pattern(key, text)?;
-    let can_be = !glob.is_literal()
-        || text == LOCAL
-        || text.strip_prefix(HTTP).is_some_and(|caller| !caller.is_empty())
-        || text.parse::<DidWeb>().is_ok_and(|did| did.to_string() == text)
-        || (text.starts_with("did:dns:") && text.parse::<DidDns>().is_ok_and(|did| did.to_string() == text))
-        || peer_named(text).is_some()
-        || groups.iter().any(|group| group.name == text);
-    if can_be {
+    if can_match(&glob, groups) {
         return Ok(glob);
     }
+    let small = in_small_letters(text).and_then(|small| Glob::new(&small));
+    let meant = small.filter(|small| can_match(small, groups));
     Err(BadRule {
         key,
         entry: None,
         value: text.to_owned(),
-        allowed: SOURCES.to_owned(),
+        allowed: meant.map_or_else(
+            || SOURCES.to_owned(),
+            |meant| format!("{}, in small letters", meant.as_str()),
+        ),
     })
+}
+
+/// Whether there can be a source that a pattern matches: without a star it is a name or a group, with one it begins as
+/// some names do.
+fn can_match(glob: &Glob, groups: &[Group]) -> bool {
+    let text = glob.as_str();
+    if groups.iter().any(|group| glob.matches(&group.name)) {
+        return true;
+    }
+    if glob.is_literal() {
+        return text.parse::<Name>().is_ok();
+    }
+    let head = text.split('*').next().unwrap_or_default();
+    let begins = |name: &&str| head.starts_with(*name) || name.starts_with(head);
+    let is_known = glob.matches(LOCAL) || SCHEMES.iter().chain(&KEYS).any(begins);
+    is_known && in_small_letters(text).is_none_or(|small| small == text)
+}
+
+/// A name or a pattern with its scheme as names have it, and with a domain behind it in small letters; None for what has
+/// no scheme, in whatever letters.
+fn in_small_letters(text: &str) -> Option<String> {
+    let head = text.split('*').next().filter(|head| !head.is_empty())?;
+    let is_of = |scheme: &&&str| {
+        let common = scheme.len().min(head.len());
+        head.get(..common)
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(&scheme[..common]))
+    };
+    let scheme = SCHEMES.iter().find(is_of)?;
+    let (begin, rest) = text.split_at(scheme.len().min(head.len()));
+    let (domain, path) = match *scheme {
+        "did:web:" => rest.split_at(rest.find(':').unwrap_or(rest.len())),
+        "did:dns:" => (rest, ""),
+        _ => ("", rest),
+    };
+    // The colon before a port is written in capitals.
+    let domain = domain.to_ascii_lowercase().replace("%3a", "%3A");
+    Some(format!("{}{domain}{path}", begin.to_ascii_lowercase()))
 }
 
 fn pattern(key: &'static str, text: &str) -> Result<Glob, BadRule> {

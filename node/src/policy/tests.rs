@@ -249,10 +249,29 @@ fn what_can_match_nobody_is_refused() {
         (acl("opps", "*"), "policy.acl", "opps"),
         (acl("http:", "*"), "policy.acl", "http:"),
         (acl("", "*"), "policy.acl", ""),
+        // With a star too: these begin as no name does.
+        (acl("HTTP:*", "*"), "policy.acl", "HTTP:*"),
+        (acl("Did:*", "*"), "policy.acl", "Did:*"),
+        (acl("did:Key:z6Mk*", "*"), "policy.acl", "did:Key:z6Mk*"),
+        (
+            acl("did:web:Example.org*", "*"),
+            "policy.acl",
+            "did:web:Example.org*",
+        ),
+        (acl("did:web:a%3a8443:*", "*"), "policy.acl", "did:web:a%3a8443:*"),
+        (
+            acl("did:dns:*.Example.org", "*"),
+            "policy.acl",
+            "did:dns:*.Example.org",
+        ),
+        (acl("12d3koow*", "*"), "policy.acl", "12d3koow*"),
+        (acl("htp:*", "*"), "policy.acl", "htp:*"),
+        (acl("localhost*", "*"), "policy.acl", "localhost*"),
         (acl("*", &long), "policy.acl", long.as_str()),
         (acl(&long, "*"), "policy.acl", long.as_str()),
         (trusted(TrustMode::Known, "bob"), "policy.trusted_peers", "bob"),
         (trusted(TrustMode::Open, "bob"), "policy.trusted_peers", "bob"),
+        (trusted(TrustMode::Open, "*"), "policy.trusted_peers", "*"),
         (
             trusted(TrustMode::Pinned, "12D3*"),
             "policy.trusted_peers",
@@ -275,6 +294,93 @@ fn what_can_match_nobody_is_refused() {
         ..config::Policy::default()
     };
     assert_eq!(Rules::read(&many).unwrap_err().key, "policy.acl");
+}
+
+#[test]
+fn patterns_over_names_that_there_can_be_are_taken() {
+    for pattern in [
+        "*",
+        "*x",
+        "h*",
+        "http:*",
+        "http:A*",
+        "local*",
+        "loc*",
+        "d*",
+        "did:*",
+        "did:key:z6Mk*",
+        "did:web:*",
+        "did:web:*.example.org",
+        "did:web:example.org%3A8443:Agents:*",
+        "did:dns:*.org",
+        "1*",
+        "12D3KooWA*",
+        "16Uiu2HA*",
+        "Qm*",
+        "op*",
+        "*ps",
+    ] {
+        let settings = config::Policy {
+            groups: Groups(BTreeMap::from([("ops".to_owned(), vec!["local".to_owned()])])),
+            acl: vec![rule(pattern, "*", true)],
+            ..config::Policy::default()
+        };
+        assert_eq!(Rules::read(&settings).err(), None, "{pattern}");
+    }
+}
+
+#[test]
+fn a_name_is_written_as_rules_compare_it() {
+    let did = did_key_of(peer(1)).unwrap();
+    assert_eq!(peer(1).to_string().parse(), Ok(Name::Key(peer(1))));
+    assert_eq!(did.parse(), Ok(Name::Key(peer(1))));
+    assert_eq!("http:Alice".parse(), Ok(Name::Caller("Alice".to_owned())));
+    assert_eq!("local".parse(), Ok(Name::Local));
+    assert_eq!(
+        "did:dns:a.org".parse(),
+        Ok(Name::Proven("did:dns:a.org".to_owned()))
+    );
+    for (written, meant) in [
+        ("did:web:Example.org:A", "did:web:example.org:A"),
+        ("HTTP:alice", "http:alice"),
+        ("bob", "a peer id"),
+        ("http:", "http:CALLER"),
+        ("did:dns:A.org", "did:dns:a.org"),
+        ("a.org", "a peer id"),
+    ] {
+        let error = written.parse::<Name>().unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("{written:?}")) && error.contains(meant),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_node_that_nobody_can_come_to_is_told_from_others() {
+    let nobody = || vec!["nobody".to_owned()];
+    for (trust, peers, issuers, closed) in [
+        (TrustMode::Open, vec![], vec![], false),
+        (TrustMode::Known, vec![], vec![], true),
+        (TrustMode::Known, nobody(), vec![], true),
+        (TrustMode::Known, vec!["did:web:a".to_owned()], vec![], false),
+        (TrustMode::Known, vec![], vec!["did:web:a".to_owned()], false),
+        (TrustMode::Pinned, vec![], vec![], true),
+        (TrustMode::Pinned, vec![peer(1).to_string()], vec![], false),
+    ] {
+        let settings = config::Policy {
+            trust,
+            trusted_peers: peers,
+            trusted_issuers: issuers,
+            groups: Groups(BTreeMap::from([("nobody".to_owned(), vec![])])),
+            ..config::Policy::default()
+        };
+        assert_eq!(
+            Rules::read(&settings).unwrap().is_closed(),
+            closed,
+            "{settings:?}"
+        );
+    }
 }
 
 proptest! {

@@ -2,25 +2,36 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, Sources, error::without_password};
+use super::{Key, Source, Sources, error::without_password};
 
 /// What stands for a secret.
 pub(super) const STARS: &str = "\"***\"";
 
-/// A TOML file that means the same configuration, except for secrets; what only a flag can set is a comment.
+/// A text that says nothing.
+const EMPTY: &str = "\"\"";
+
+/// A TOML file that means the same configuration, except for secrets; what only a flag can set is a comment, and so is a
+/// default that may not be written down.
 pub(super) fn text<C>(keys: &[Key<C>], config: &C, sources: &Sources) -> String {
     let mut text = String::new();
     for key in keys {
         let value = match (key.show)(config) {
-            value if value == "\"\"" => value,
+            value if value == EMPTY => value,
             _ if key.secret => STARS.to_owned(),
             value => without_password(&value),
         };
         let (comment, name) = match &key.flag {
             Some(flag) if !key.in_file => ("# --", flag.name),
+            _ if is_idle(keys, key, config, sources) => ("# ", key.name),
             _ => ("", key.name),
         };
         let _ = writeln!(text, "{comment}{name} = {value}  # {}", sources.of(key.name));
     }
     text
+}
+
+/// Whether nobody has set it, nor what it belongs to.
+fn is_idle<C>(keys: &[Key<C>], key: &Key<C>, config: &C, sources: &Sources) -> bool {
+    let other = keys.iter().find(|other| Some(other.name) == key.only_with);
+    other.is_some_and(|other| (other.show)(config) == EMPTY) && sources.of(key.name) == Source::Default
 }

@@ -183,6 +183,28 @@ impl Setting for f64 {
     }
 }
 
+/// A part of all, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+/// All.
+impl Default for Share {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl Setting for Share {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+        let share = f64::read(raw, home).ok().filter(|share| *share <= 1.0);
+        share.map(Self).ok_or_else(|| raw.refuse("a number from 0 to 1"))
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
+    }
+}
+
 impl Setting for PathBuf {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
         let path = raw

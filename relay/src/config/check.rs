@@ -177,11 +177,6 @@ impl Check<'_> {
                 "at most 1000000",
             ),
             (
-                (0.0..=1.0).contains(&c.otlp_sample_rate),
-                "otlp_sample_rate",
-                "from 0 to 1",
-            ),
-            (
                 c.federation_sync_interval >= Duration::from_millis(100),
                 "federation_sync_interval",
                 "at least 100ms",

@@ -22,6 +22,21 @@ fn loaded(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<Loaded, Con
     load(&PROGRAM, args, variable, read, Some(Path::new("/home/u")))
 }
 
+/// Whoever looks a setting up finds each of them.
+#[test]
+fn the_documentation_has_every_setting() {
+    let text = include_str!("../../../docs/operating.md");
+    let (_, text) = text.split_once("\n# Operating a relay\n").unwrap();
+    for flag in KEYS.iter().filter_map(|key| key.flag) {
+        let named = |end: &str| text.contains(&format!("--{}{end}", flag.name));
+        assert!(
+            named("`") || named(" ") || named("="),
+            "--{} is in no document",
+            flag.name
+        );
+    }
+}
+
 fn config(args: &[&str]) -> Config {
     match loaded(args, &[], "") {
         Ok(Loaded::Run { config, .. }) => *config,
@@ -109,7 +124,7 @@ fn every_setting_is_read_from_every_layer() {
 
 #[test]
 fn what_cannot_work_is_refused_in_one_line() {
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["--listen=/ip4/0.0.0.0/udp/4001/quic-v1"], "listen"),
         (&["--listen="], "at least one"),
         (&["--announce=/ip4/0.0.0.0/tcp/1"], "announce"),
@@ -130,6 +145,7 @@ fn what_cannot_work_is_refused_in_one_line() {
         (&["--api-cors-origins=example.org"], "https://example.org"),
         (&["--enable-webtransport"], "does not have"),
         (&["--otlp-sample-rate=1.5"], "from 0 to 1"),
+        (&["--otlp-sample-rate=-1"], "from 0 to 1"),
         (&["--registry-auth=maybe"], "one of open signed"),
         (&["--max-reservation=1"], "did you mean --max-reservations"),
     ];

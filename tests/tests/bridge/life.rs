@@ -1,9 +1,10 @@
 //! What dies and comes back during a task that is followed: the bridge, its daemon, the agent's daemon.
 
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
 use agentanycast::{HandlerError, IncomingTask};
-use agentanycast_tests::{bridge::to_the_end, eventually, http::Stream};
+use agentanycast_tests::{Bridge, Daemon, bridge::to_the_end, eventually, http::Stream};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -53,6 +54,27 @@ async fn the_bridge_dies() {
         .filter_map(|event| event["result"]["statusUpdate"]["status"]["state"].as_str())
         .collect();
     assert_eq!(states.last(), Some(&"TASK_STATE_COMPLETED"), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_hangup_is_said_and_not_the_end() {
+    let daemon = Daemon::builder().start().await;
+    let tokens = daemon.home().path().join("tokens");
+    fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\n").unwrap();
+    let bridge = Bridge::start_with(&daemon, &[&format!("--tokens-file={}", tokens.display())]).await;
+    let client = |token: &str| bridge.client().version("1.0").token(token);
+    client("aaaaaaaaaaaaaaaa").call("ListTasks", json!({})).await;
+    fs::write(&tokens, "alice bbbbbbbbbbbbbbbb\n").unwrap();
+    for times in 1..=2 {
+        kill_process(bridge.pid(), Signal::HUP).unwrap();
+        eventually("it is said", || async {
+            (bridge.log().matches("SIGHUP: ").count() == times).then_some(())
+        })
+        .await;
+    }
+    // At once, and not when the file is looked at next.
+    client("bbbbbbbbbbbbbbbb").call("ListTasks", json!({})).await;
+    bridge.stop().await;
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod build;
 mod compose;
 mod dockerfile;
 mod monitoring;
+mod package;
 mod units;
 mod up;
 

@@ -72,6 +72,89 @@ fn a_check_says_what_would_happen_and_why() {
     assert_eq!(alice["settings"], path.to_str().unwrap());
 }
 
+/// A peer has its key, the names that it has proven, and maybe somebody who vouches for it: all of that counts at once, as it
+/// does in the daemon.
+#[test]
+fn a_peer_is_asked_about_with_all_that_is_known_of_it() {
+    const KEY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+    const FORMER: &str = "12D3KooWQYV9dGMFoRzNStwpXztXaBUjtPqi6aU76ZgUriHhKust";
+    let home = Home::new();
+    let path = home.path().join("config.toml");
+    let settings = format!(
+        "[policy]\ntrust = 'known'\ntrusted_peers = ['did:web:a.example']\ntrusted_issuers = ['did:web:issuer.example']\n\
+         [[policy.acl]]\nsource = '{FORMER}'\nskill = 'old'\nallow = true\n\
+         [[policy.acl]]\nsource = '{KEY}'\nskill = 'echo'\nallow = true\n"
+    );
+    std::fs::write(&path, settings).unwrap();
+    let run = |args: &str| {
+        let args = ["policy"].into_iter().chain(args.split(' '));
+        let mut args: Vec<OsString> = args.map(OsString::from).collect();
+        args.extend(["--config".into(), path.clone().into()]);
+        anycast(args)
+    };
+    for (args, said, code) in [
+        (format!("check --source {KEY} --skill echo"), "trust known", 1),
+        (format!("check --source {KEY} --skill echo --vouched"), "acl 2", 0),
+        (
+            format!("check --source {KEY} --skill other --vouched"),
+            "acl default",
+            1,
+        ),
+        (
+            format!("check --source {KEY} --source did:web:a.example --skill echo"),
+            "acl 2",
+            0,
+        ),
+        (
+            format!("check --source did:web:a.example --source {KEY} --source {FORMER} --skill old"),
+            "acl 1",
+            0,
+        ),
+        (
+            "check --source did:web:a.example --skill echo".to_owned(),
+            "acl default",
+            1,
+        ),
+        (
+            format!("check --source local --source {KEY}"),
+            "ask about local alone",
+            2,
+        ),
+        (
+            "check --source local --vouched".to_owned(),
+            "--vouched is for other nodes",
+            2,
+        ),
+        // As it is in rules: nobody is called so.
+        (
+            "check --source did:web:A.example --skill echo".to_owned(),
+            "did:web:a.example, in small letters",
+            2,
+        ),
+    ] {
+        let answer = run(&args);
+        assert!(answer.said.contains(said), "{args}: {}", answer.said);
+        assert_eq!(answer.status.code(), Some(code), "{args}");
+    }
+    let hint = run(&format!("check --source {KEY} --skill echo"));
+    let credential = "allow, by acl 2: with a credential of did:web:issuer.example (--vouched)";
+    assert!(hint.said.contains(credential), "{}", hint.said);
+    let hint = run(&format!("--json check --source {KEY} --skill echo"));
+    let hint: Value = serde_json::from_str(&hint.said).unwrap();
+    assert_eq!(hint["if_vouched"]["by"], "acl 2");
+    assert_eq!(hint["if_vouched"]["issuers"][0], "did:web:issuer.example");
+    assert!(run("show").said.contains("did:web:issuer.example"));
+    let shown: Value = serde_json::from_str(&run("show --json").said).unwrap();
+    assert_eq!(shown["trusted_issuers"][0], "did:web:issuer.example");
+    std::fs::write(&path, "[policy]\ntrust = 'known'\n").unwrap();
+    let nobody = run(&format!("check --source {KEY} --vouched"));
+    assert!(
+        nobody.said.contains("no credential counts here"),
+        "{}",
+        nobody.said
+    );
+}
+
 /// Where there are no settings everything would seem to be allowed: it says so.
 #[test]
 fn rules_that_are_nowhere_are_told() {

@@ -24,6 +24,18 @@ async fn a_changed_file_is_read_by_itself_and_on_sighup() {
 }
 
 #[tokio::test]
+async fn a_node_that_nobody_may_come_to_says_so() {
+    let scene = Scene::new(|_, _| "[policy]\ntrust = \"pinned\"\n".to_owned()).await;
+    let log = || scene.guarded.log_tail();
+    let said = || log().matches("no other node may send tasks here").count();
+    assert_eq!(said(), 1, "{}", log());
+    rejected(scene.ask().await);
+    scene.write("[policy]\ntrust = \"known\"\n");
+    kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+    eventually("it is said again", || async { (said() == 2).then_some(()) }).await;
+}
+
+#[tokio::test]
 async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
     let scene = Scene::new(|_, _| DENY.to_owned()).await;
     is_serving(&scene.guarded, "policy", true).await;

@@ -61,7 +61,7 @@ async fn a_registry_that_is_none_is_told_with_what_to_do() {
             format!("https://{}", relay.registry),
             "does not speak TLS there: name it with http://",
         ),
-        (relay.metrics.to_string(), "no registry speaks there"),
+        (relay.metrics.to_string(), "is it a registry's port?"),
     ] {
         let asker = Daemon::builder()
             .env("AGENTANYCAST_REGISTRY_ADDRS", at)

@@ -69,6 +69,15 @@ async fn a_collector_that_is_not_there_holds_up_nobody() {
         relay.log().contains("did not reach the collector").then_some(())
     })
     .await;
+    let log = relay.log();
+    let line = log
+        .lines()
+        .find(|line| line.contains("did not reach the collector"));
+    let line = line.unwrap_or_default();
+    assert!(
+        line.contains("http://127.0.0.1:1") && line.contains("this is plaintext"),
+        "{line}"
+    );
     drop(client);
     relay.stop().await;
 }

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentanycast_program::address::bare_url;
 use agentanycast_proto::v1::{Message, MessageRole, Part, TaskStatus, TextPart, part::Content};
 use http::Uri;
 
@@ -178,7 +179,8 @@ impl Run {
         if may_pass && self.contact.elapsed() < self.shared.patience {
             return Next::Wait(self.pause(fault));
         }
-        tracing::info!(task = self.id, url = errand.url, %fault, "an agent outside could not be told that its task is over");
+        let url = bare_url(&errand.url);
+        tracing::info!(task = self.id, url, %fault, "an agent outside could not be told that its task is over");
         match self.settle().await {
             Ok(next) => next,
             Err(Failure::Node(error)) => self.node_failed(&error),
@@ -203,7 +205,8 @@ impl Run {
         };
         let may_pass = matches!(fault.kind(), Kind::Unreached | Kind::Busy | Kind::Broken);
         if may_pass && self.contact.elapsed() < patience {
-            tracing::debug!(task = self.id, url = errand.url, %fault, "an agent outside is asked again");
+            let url = bare_url(&errand.url);
+            tracing::debug!(task = self.id, url, %fault, "an agent outside is asked again");
             return Next::Wait(self.pause(fault));
         }
         let reason = match fault.kind() {

@@ -140,6 +140,7 @@ const NOT_ALLOWED: &str = r#"
     --listen=/dns4/a/tcp/1              | listen_addrs          | "/dns4/a/tcp/1" | flag --listen     | this host
     $ENABLE_MDNS=oui                    | enable_mdns           | "oui"         | environment AGENTANYCAST_ENABLE_MDNS | true or false
     $SAMPLE_RATE=1.5                    | telemetry.sample_rate | "1.5"         | environment AGENTANYCAST_SAMPLE_RATE | from 0 to 1
+    $SAMPLE_RATE=-1                     | telemetry.sample_rate | "-1"          | environment AGENTANYCAST_SAMPLE_RATE | a number from 0 to 1
     $SAMPLE_RATE=NaN                    | telemetry.sample_rate | "NaN"         | environment         | a number
     $BOOTSTRAP_PEERS=/ip4/0.0.0.0/tcp/1 | bootstrap_peers       | 0.0.0.0/tcp/1" | environment        | dialled
     $BOOTSTRAP_PEERS=/ip4/192.0.2.1/tcp/0 | bootstrap_peers     | tcp/0"        | environment         | dialled
@@ -184,7 +185,15 @@ const NOT_ALLOWED: &str = r#"
     [identity];cache_ttl = '0s'         | identity.cache_ttl    | "0"           | config.toml:2       | from 1s
     [policy];trust = 'known';trusted_issuers = ['bob'] | policy.trusted_issuers | "bob" | config.toml:3 | did:web
     [policy];trusted_issuers = ['did:web:a'] | policy.trusted_issuers | "did:web:a" | config.toml:2   | known
+    [policy];trusted_peers = ['did:web:a'] | policy.trusted_peers | "did:web:a" | config.toml:2       | known or pinned
+    [policy];trust = 'open';trusted_peers = ['did:web:a'] | policy.trusted_peers | "did:web:a" | config.toml:3 | known or pinned
     [policy];audit_chain = true         | policy.audit_chain    | "true"        | config.toml:2       | audit_log_path
+    [policy];audit_sync = true          | policy.audit_sync     | "true"        | config.toml:2       | audit_log_path
+    [policy];audit_required = true      | policy.audit_required | "true"        | config.toml:2       | audit_log_path
+    [[policy.acl]];source = 'HTTP:*';allow = true | policy.acl  | "HTTP:*"      | config.toml:1       | it must be http:*, in small letters
+    [[policy.acl]];source = 'DID:Web:Example.org:A*';allow = true | policy.acl | "DID:Web:Example.org:A*" | config.toml:1 | it must be did:web:example.org:A*, in
+    [[policy.acl]];source = 'https:*';allow = true | policy.acl | "https:*"     | config.toml:1       | http:CALLER
+    [policy];trust = 'known';trusted_peers = ['did:web:*.Example.org'] | policy.trusted_peers | Example | config.toml:3 | did:web:*.example.org
     --otlp-endpoint=nowhere             | telemetry.otlp_endpoint | "nowhere"   | flag --otlp-endpoint | http(s)://HOST:PORT
     [policy];trust = 'closed'           | policy.trust          | "closed"      | config.toml:2       | open known pinned
     [policy];trust = 'pinned';trusted_peers = ['*'] | policy.trusted_peers | "*" | config.toml:3      | did:key

@@ -64,6 +64,27 @@ fn decided(lab: &Lab, node: usize) -> Vec<(Outcome, String, String)> {
 }
 
 #[test]
+fn a_url_is_written_down_without_what_may_be_secret_in_it() {
+    let mut lab = Lab::new();
+    guard(&mut lab, A, rules(&[rule("local", "echo", true)]));
+    for name in ["echo", "admin"] {
+        let request = SendTask {
+            url: "https://agents.example.org/weather?token=hunter2".to_owned(),
+            message: text("m1", "do it"),
+            ..skill(name)
+        };
+        let sent = lab.call(A, |core, now| core.send_task(now, request));
+        assert_eq!(sent.is_ok(), name == "echo");
+    }
+    let targets: Vec<&str> = lab
+        .audited
+        .iter()
+        .map(|(_, entry)| entry.target.as_str())
+        .collect();
+    assert_eq!(targets, ["https://agents.example.org/weather"; 2]);
+}
+
+#[test]
 fn a_peer_that_no_rule_allows_ends_rejected_once() {
     let mut lab = Lab::pair();
     let a = lab.id(A).to_string();
