@@ -68,7 +68,7 @@ async fn places_and_paths_are_shown() {
     };
     assert!(said.said.starts_with("nat"), "{}", said.said);
     assert_eq!(line(relay.id())[1], "held");
-    let path = line(&there.peer_id().to_string());
+    let path = line(there.peer_id().as_ref());
     assert_eq!(path[1], "direct");
     let json = asked(&here, &["relays"]).await;
     assert_eq!(json["relays"][0]["peer_id"], relay.id());

@@ -29,7 +29,7 @@ async fn pieces_of_artifacts_and_bytes_are_counted_at_both_ends() {
     let _agent = Agent::serve(&bob, |task| async move {
         let mut writer = task.stream_artifact("data", "application/octet-stream").await?;
         for _ in 0..3 {
-            writer.write(&[7; PIECE]).await?;
+            writer.write(vec![7; PIECE]).await?;
         }
         writer.finish().await?;
         task.complete([]).await?;
@@ -65,7 +65,8 @@ async fn pieces_of_artifacts_and_bytes_are_counted_at_both_ends() {
             .alice
             .figure(r#"agentanycast_envelope_bytes_total{direction="inbound"}"#)
             .await?;
-        (sent == came && sent > 3.0 * PIECE as f64).then_some(())
+        let (sent, came) = (sent as u64, came as u64);
+        (sent == came && sent > 3 * PIECE as u64).then_some(())
     })
     .await;
 }
@@ -108,7 +109,7 @@ async fn what_comes_in_vain_is_told_by_why() {
     let link = Stranger::new().dial(daemon.tcp()).await;
     link.say(A2A, &frame(b"no envelope")).await.unwrap();
     let first = envelope(send_task("first"));
-    link.send(&[first.clone()]).await;
+    link.send(std::slice::from_ref(&first)).await;
     link.ack_of(&first).await;
     link.send(&[first]).await;
     figures(
