@@ -156,6 +156,8 @@ pub(crate) fn network(network: &Network) -> Value {
             "next_try": time(relay.next_try),
             "last_error": relay.last_error,
             "addresses": relay.addresses,
+            "circuit_bytes": relay.circuit_bytes,
+            "circuit_seconds": relay.circuit_duration.map(|duration| duration.as_secs()),
         })
     };
     let peer = |peer: &PeerPath| {

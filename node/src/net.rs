@@ -46,7 +46,7 @@ pub use self::{
     inbound::InboundFrame,
     nat::Nat,
     reach::Reachable,
-    reservation::{RelaySnapshot, ReservationState},
+    reservation::{CircuitLimit, RelaySnapshot, ReservationState},
     roster::PeerSnapshot,
     streams::OpenError,
     turns::Turns,

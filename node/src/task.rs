@@ -253,6 +253,8 @@ pub struct Task {
     pub route: Option<Route>,
     /// Here, but not the agent's before the originator confirms it: until then it may go elsewhere.
     pub held: bool,
+    /// It came while its originator knew others who could have it: to be given back, once, if no agent comes for it here.
+    pub returnable: bool,
     /// Its trace is recorded here.
     pub traced: Option<Traced>,
     /// Where it is, when it was sent to an agent beyond this network.

@@ -1,5 +1,7 @@
 //! `anycast relays`: how the daemon is reached through relays, and how it reaches each peer.
 
+use agentanycast::Relay;
+
 use crate::{context::Context, failure::Failure, json, output};
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
@@ -15,16 +17,18 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             [
                 relay
                     .id
+                    .as_ref()
                     .map_or_else(|| output::flat(&relay.address), |id| id.to_string()),
                 relay.state.to_string(),
                 output::ago(relay.since),
                 output::ahead(relay.next_try),
+                limit(&relay),
                 // The last column, and the whole of it is needed.
                 output::flat(&relay.last_error),
             ]
         });
         output::table(
-            ["RELAY", "PLACE", "SINCE", "NEXT TRY", "LAST ERROR"],
+            ["RELAY", "PLACE", "SINCE", "NEXT TRY", "A CIRCUIT", "LAST ERROR"],
             &rows.collect::<Vec<_>>(),
         )?;
     }
@@ -46,4 +50,16 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         ["PEER", "ROAD", "ROUND TRIP", "ADDRESSES"],
         &rows.collect::<Vec<_>>(),
     )?)
+}
+
+/// What the relay lets one circuit carry.
+fn limit(relay: &Relay) -> String {
+    let bytes = relay.circuit_bytes.map(|bytes| match bytes {
+        0..0x40_0000 => format!("{} KiB", bytes >> 10),
+        0x40_0000..0x1_0000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    });
+    let duration = relay.circuit_duration.map(output::span);
+    let both: Vec<String> = bytes.into_iter().chain(duration).collect();
+    both.join(", ")
 }

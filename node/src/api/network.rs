@@ -70,6 +70,8 @@ fn place(relay: net::RelaySnapshot) -> RelayPlace {
         next_try: relay.next_try.map(Into::into),
         last_error: relay.last_error.unwrap_or_default(),
         addresses: relay.circuits,
+        circuit_bytes: relay.limit.bytes.unwrap_or_default(),
+        circuit_duration: relay.limit.duration.and_then(|duration| duration.try_into().ok()),
     }
 }
 

@@ -602,7 +602,7 @@ fn payloads_of(
             task_id: id.to_owned(),
             error_message: message.as_ref().map(super::wire::text_of).unwrap_or_default(),
             message,
-            returned: false,
+            ..TaskFailPayload::default()
         }),
         status => update(*status, message),
     });

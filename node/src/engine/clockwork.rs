@@ -125,7 +125,9 @@ impl Core {
                 .map(|(id, _)| id.to_owned())
                 .collect();
             abandoned.sort_unstable();
-            self.feed.touch(now.mono);
+            if self.offer_back(now)? {
+                self.feed.touch(now.mono);
+            }
         }
         for id in &abandoned {
             let known = self.tasks.indexed(id);

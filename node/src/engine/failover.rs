@@ -4,12 +4,13 @@
 //! *tentatively*: a node of ours holds it back from its agent and says so in its ACK, and the originator, which from
 //! then on gives it to nobody else, confirms it. So no two agents work on one task, however late an ACK is: a
 //! candidate that was passed over gets a CANCEL instead. A node whose agent has gone away gives the task back, and the
-//! next candidate gets it (docs/protocol.md, "Anycast").
+//! next candidate gets it; what no agent has taken there it offers back, and holds until the originator has said whether
+//! it stays (docs/protocol.md, "Anycast").
 
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{TaskConfirmPayload, a2a_envelope::Payload};
+use agentanycast_proto::v1::{TaskConfirmPayload, TaskFailPayload, a2a_envelope::Payload};
 
 use super::{
     attempts::TAKEN_WITHIN,
@@ -161,6 +162,68 @@ impl Core {
         self.put(slot);
         self.effect(Effect::Routed(RouteNews::Missed(peer)));
         self.move_on(now, id, reason)
+    }
+
+    /// No agent has been here for long: what others could have is offered back to its originators, and nobody's here until
+    /// they have answered. False: there is more of it.
+    pub(super) fn offer_back(&mut self, now: Now) -> Result<bool, StoreError> {
+        let mut waiting: Vec<String> = self
+            .tasks
+            .all()
+            .filter(|(_, known)| {
+                known.returnable && !known.held && !known.claimed && known.status == Status::Submitted
+            })
+            .map(|(id, _)| id.to_owned())
+            .take(MOVED)
+            .collect();
+        waiting.sort_unstable();
+        for id in &waiting {
+            let Some(mut slot) = self.take(id)? else { continue };
+            let Role::Assignee(peer) = slot.task.role else {
+                self.tasks.keep(slot);
+                continue;
+            };
+            slot.task.returnable = false;
+            slot.task.held = true;
+            slot.task.updated_at = now.unix;
+            let trace = slot.task.metadata.clone();
+            self.put(slot);
+            self.feed.withdraw(id);
+            tracing::info!(task = id, %peer, "no agent has come for a task; it is offered back");
+            let payload = Payload::TaskFail(TaskFailPayload {
+                task_id: id.clone(),
+                error_message: "no agent listens there".to_owned(),
+                returned: true,
+                held: true,
+                ..TaskFailPayload::default()
+            });
+            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&trace))?;
+        }
+        Ok(waiting.len() < MOVED)
+    }
+
+    /// The assignee has no agent for a task that it holds: another one gets it, or it waits there.
+    pub(super) fn on_offered_back(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        if self.give_to_another(now, peer, id, reason)? {
+            return self.send_cancel(now, peer, id, Trace::default());
+        }
+        let waits = self.tasks.indexed(id).is_some_and(|known| {
+            !known.is_assignee && known.peer == Some(peer) && !known.status.is_terminal()
+        });
+        if !waits {
+            // It has ended here, which its assignee is being told.
+            return Ok(());
+        }
+        let payload = Payload::TaskConfirm(TaskConfirmPayload {
+            task_id: id.to_owned(),
+        });
+        self.send(now, peer, id, Kind::Durable, payload, Trace::default())
     }
 
     /// Takes a SEND_TASK out of a peer's queue. True: the peer may have got it all the same.

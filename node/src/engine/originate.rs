@@ -201,6 +201,7 @@ impl Core {
                 ..Route::default()
             }),
             held: false,
+            returnable: false,
             traced,
             outside: (role == Role::Outside).then(|| Outside {
                 url: request.url,

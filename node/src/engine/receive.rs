@@ -238,6 +238,7 @@ impl Core {
             claimed: false,
             route: None,
             held: send.tentative,
+            returnable: send.tentative,
             traced,
             outside: None,
             group: None,
@@ -316,6 +317,14 @@ impl Core {
     fn on_fail(&mut self, now: Now, peer: PeerId, fail: TaskFailPayload) -> Result<Verdict, StoreError> {
         if fail.returned {
             let reason = super::short(&fail.error_message);
+            if fail.held {
+                let known = self.tasks.indexed(&fail.task_id);
+                if !known.is_some_and(|known| !known.is_assignee && known.peer == Some(peer)) {
+                    return Ok(Verdict::Refuse(self.not_yours(peer, &fail.task_id)));
+                }
+                self.on_offered_back(now, peer, &fail.task_id, &reason)?;
+                return Ok(Verdict::Accept);
+            }
             if self.give_to_another(now, peer, &fail.task_id, &reason)? {
                 return Ok(Verdict::Accept);
             }

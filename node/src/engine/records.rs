@@ -149,6 +149,8 @@ pub(super) struct StateRecord {
     pub(super) context: u64,
     #[prost(uint64, optional, tag = "16")]
     arrived_at: Option<u64>,
+    #[prost(bool, tag = "17")]
+    pub(super) returnable: bool,
 }
 
 /// What of a conversation's name stands in the index: enough to tell it from others.
@@ -328,6 +330,7 @@ impl HeadRecord {
                 None => None,
             },
             held: state.held,
+            returnable: state.returnable,
             traced: self.trace_parent.map(|parent| Traced { parent }),
             outside: state.outside.as_ref().map(|record| Outside {
                 url: record.url.clone(),
@@ -354,6 +357,7 @@ impl StateRecord {
             peer: task.role.peer().map(PeerId::to_bytes).unwrap_or_default(),
             route: task.route.as_ref().map(RouteRecord::of),
             held: task.held,
+            returnable: task.returnable,
             outside: task.outside.as_ref().map(|outside| OutsideRecord {
                 url: outside.url.clone(),
                 place: outside.place.clone(),

@@ -213,6 +213,7 @@ mod tests {
             route: None,
             traced: None,
             held: false,
+            returnable: false,
             outside: None,
             group: None,
             arrived_at: None,

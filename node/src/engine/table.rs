@@ -50,6 +50,8 @@ pub(super) struct Indexed {
     pub(super) peer: Option<PeerId>,
     /// Held back from the agent until its originator confirms it.
     pub(super) held: bool,
+    /// May be given back; see [`crate::task::Task::returnable`].
+    pub(super) returnable: bool,
     /// Sent by skill, and not acknowledged by anybody yet.
     pub(super) seeks: bool,
     /// Sent by skill.
@@ -524,6 +526,7 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         deadline: state.deadline,
         peer: state.peer(),
         held: state.held,
+        returnable: state.returnable,
         seeks: state.seeks(),
         routed: state.is_routed(),
         outside: state.is_outside(),

@@ -13,6 +13,7 @@ mod limits;
 mod listing;
 mod long_life;
 mod notes;
+mod offered;
 mod outside;
 mod peers;
 mod refusals;

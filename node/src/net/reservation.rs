@@ -53,6 +53,17 @@ struct Relay {
     last_error: Option<String>,
     /// Where circuits through it lead to us, without our id.
     circuits: Vec<Multiaddr>,
+    /// What it has said of its circuits.
+    limit: CircuitLimit,
+}
+
+/// When a relay cuts a circuit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CircuitLimit {
+    /// After so many bytes; none: after any number.
+    pub bytes: Option<u64>,
+    /// After so long.
+    pub duration: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -116,6 +127,8 @@ pub struct RelaySnapshot {
     pub last_error: Option<String>,
     /// Where we are reached through it, without `/p2p/<our id>`.
     pub circuits: Vec<String>,
+    /// When it cuts a circuit, as it said with the last place.
+    pub limit: CircuitLimit,
 }
 
 impl RelaySnapshot {
@@ -133,6 +146,7 @@ impl RelaySnapshot {
             next_try: None,
             last_error,
             circuits: Vec::new(),
+            limit: CircuitLimit::default(),
         }
     }
 }
@@ -168,6 +182,7 @@ impl Reservations {
             failures: 0,
             last_error: None,
             circuits: Vec::new(),
+            limit: CircuitLimit::default(),
         });
         entry.offering = true;
     }
@@ -264,6 +279,13 @@ impl Reservations {
                 false
             }
             _ => false,
+        }
+    }
+
+    /// The relay said, with a place, when it cuts circuits.
+    pub(super) fn limited(&mut self, relay: PeerId, limit: CircuitLimit) {
+        if let Some(relay) = self.relays.get_mut(&relay) {
+            relay.limit = limit;
         }
     }
 
@@ -385,6 +407,7 @@ impl Relay {
 
     fn snapshot(&self, id: PeerId, now: Instant, wall: SystemTime) -> RelaySnapshot {
         let mut snapshot = RelaySnapshot::away(Target::Peer(id), self.last_error.clone());
+        snapshot.limit = self.limit;
         match &self.phase {
             Phase::Held(place) => {
                 snapshot.state = ReservationState::Held;

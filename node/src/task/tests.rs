@@ -58,6 +58,7 @@ fn task_in(status: Status) -> Task {
         route: None,
         traced: None,
         held: false,
+        returnable: false,
         outside: None,
         group: None,
         arrived_at: None,

@@ -433,6 +433,10 @@ pub struct TaskFailPayload {
     /// that it says later counts. An originator that knows another peer with the skill may give the task to that one.
     #[prost(bool, tag = "100")]
     pub returned: bool,
+    /// Additive, with `returned`: no agent has taken the task, which is held here: a TASK_CANCEL ends it, and a TASK_CONFIRM
+    /// says that there is nobody else, so that it waits here for the next agent.
+    #[prost(bool, tag = "101")]
+    pub held: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskCancelPayload {
@@ -5090,6 +5094,12 @@ pub struct RelayPlace {
     /// The bootstrap address, where it does not say who is there and nobody has answered yet; else empty.
     #[prost(string, tag = "8")]
     pub address: ::prost::alloc::string::String,
+    /// When the relay cuts a circuit, as it said with the last place: after so many bytes (0: after any number, or it said
+    /// nothing), and after so long.
+    #[prost(uint64, tag = "9")]
+    pub circuit_bytes: u64,
+    #[prost(message, optional, tag = "10")]
+    pub circuit_duration: ::core::option::Option<::prost_types::Duration>,
 }
 /// How a connected peer is reached.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

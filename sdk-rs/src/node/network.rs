@@ -97,6 +97,10 @@ pub struct Relay {
     pub last_error: String,
     /// Circuits through it.
     pub addresses: Vec<String>,
+    /// It cuts a circuit after so many bytes; `None`: after any number, or it has not said.
+    pub circuit_bytes: Option<u64>,
+    /// It cuts a circuit after so long; `None`: it has not said.
+    pub circuit_duration: Option<Duration>,
 }
 
 /// How a connected peer is reached.
@@ -151,6 +155,10 @@ impl From<v1::RelayPlace> for Relay {
             next_try: to_system_time(place.next_try),
             last_error: place.last_error,
             addresses: place.addresses,
+            circuit_bytes: Some(place.circuit_bytes).filter(|bytes| *bytes > 0),
+            circuit_duration: place
+                .circuit_duration
+                .and_then(|duration| duration.try_into().ok()),
         }
     }
 }

@@ -65,6 +65,7 @@ const ADDED: &[&str] = &[
     "message SkillRegistration: origin_relay_id = 102",
     "message SkillRegistration: verified = 101",
     "message StreamEnd: error_message = 100",
+    "message TaskFailPayload: held = 101",
     "message TaskFailPayload: returned = 100",
     "message SubscribeTaskUpdatesRequest: end_only = 100",
     "message SubscribeTaskUpdatesResponse: task = 100",

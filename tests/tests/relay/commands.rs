@@ -73,9 +73,38 @@ async fn places_and_paths_are_shown() {
     let json = asked(&here, &["relays"]).await;
     assert_eq!(json["relays"][0]["peer_id"], relay.id());
     assert_eq!(json["relays"][0]["place"], "held");
+    // What the relay lets a circuit carry, by default.
+    assert_eq!(json["relays"][0]["circuit_bytes"], 1 << 30);
+    assert_eq!(json["relays"][0]["circuit_seconds"], 3600);
+    assert!(said.said.contains("1024 MiB, 1h"), "{}", said.said);
     let peers = json["peers"].as_array().unwrap();
     let other = peers
         .iter()
         .find(|peer| peer["peer_id"] == there.peer_id().to_string());
     assert_eq!(other.unwrap()["road"], "direct", "{json}");
+}
+
+/// A relay with the limits that libp2p's own ones have by default.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_cuts_circuits_early_is_told() {
+    let relay = Relay::builder()
+        .args(["--circuit-bytes=128KiB", "--circuit-duration=2m"])
+        .start()
+        .await;
+    let daemon = Daemon::builder().bootstrap(&relay.addresses[0]).start().await;
+    let node = daemon.node().await;
+    let place = eventually("the node has a place", || async {
+        let network = node.network().await.unwrap();
+        network
+            .relays
+            .into_iter()
+            .find(|place| place.state == PlaceState::Held)
+    })
+    .await;
+    assert_eq!(place.circuit_bytes, Some(128 << 10));
+    let log = daemon.log_tail();
+    assert!(
+        log.contains("cuts circuits before the largest message has passed") && log.contains("131072"),
+        "{log}"
+    );
 }

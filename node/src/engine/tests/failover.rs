@@ -1,6 +1,9 @@
 //! Tasks sent by skill: who gets them when a candidate is silent, refuses, is late, or restarts.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use agentanycast_proto::v1::{AckOutcome, AckPayload, EnvelopeType, SendTaskPayload, a2a_envelope::Payload};
 use proptest::prelude::*;
@@ -482,6 +485,8 @@ enum Step {
     },
     /// The agent at this node dies, and another one comes that finishes everything at once.
     Die(usize),
+    /// The agent at this node is away for longer than it may be.
+    Leave(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -494,6 +499,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => node.prop_map(Step::Restart),
         2 => (1..3_usize, any::<bool>()).prop_map(|(node, dawdles)| Step::Dawdle { node, dawdles }),
         1 => (1..3_usize).prop_map(Step::Die),
+        1 => (1..3_usize).prop_map(Step::Leave),
     ]
 }
 
@@ -561,8 +567,7 @@ proptest! {
     #[test]
     fn one_agent_works_on_each_task(steps in prop::collection::vec(step(), 1..40)) {
         let mut lab = lab();
-        lab.listen(B);
-        lab.listen(C);
+        let mut listeners = BTreeMap::from([B, C].map(|node| (node, lab.listen(node))));
         let (mut ids, mut agents, mut died) = (Vec::new(), Work::default(), false);
         for step in steps {
             match step {
@@ -583,7 +588,7 @@ proptest! {
                 Step::Restart(node) => {
                     lab.restart(node);
                     if node != A {
-                        lab.listen(node);
+                        listeners.insert(node, lab.listen(node));
                     }
                 }
                 Step::Dawdle { node, dawdles: true } => {
@@ -592,6 +597,13 @@ proptest! {
                 Step::Dawdle { node, dawdles: false } => agents.finish(&mut lab, node),
                 Step::Die(node) => {
                     agents.die(&mut lab, node);
+                    died = true;
+                }
+                Step::Leave(node) => {
+                    let listener = listeners[&node];
+                    lab.call(node, |core, now| core.detach(now, listener)).unwrap();
+                    lab.advance(2 * limits().agent_grace);
+                    listeners.insert(node, lab.listen(node));
                     died = true;
                 }
             }

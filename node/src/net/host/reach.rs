@@ -24,11 +24,14 @@ use super::{Host, dialing};
 use crate::net::{
     addresses::{self, Scope},
     reach,
-    reservation::Loss,
+    reservation::{CircuitLimit, Loss},
 };
 
 /// Relays at which a peer is looked for of whom no circuit is known.
 const MAX_GUESSES: usize = 4;
+
+/// What a circuit carries at least where every message gets through: a frame of 16 MiB, with what encryption and framing add.
+const LARGEST_ENVELOPE: u64 = 17 << 20;
 
 impl Host {
     /// A peer has said what it speaks. Places are asked for at bootstrap peers only: a stranger that offers one
@@ -164,13 +167,29 @@ impl Host {
     }
 
     pub(super) fn on_relay(&mut self, event: &relay::client::Event) {
-        if let relay::client::Event::ReservationReqAccepted { relay_peer_id, .. } = event {
+        if let relay::client::Event::ReservationReqAccepted {
+            relay_peer_id, limit, ..
+        } = event
+        {
             let relay = PeerId::from(*relay_peer_id);
+            let limit = CircuitLimit {
+                bytes: limit.as_ref().and_then(|limit| limit.data_in_bytes()),
+                duration: limit.as_ref().and_then(|limit| limit.duration()),
+            };
+            self.reservations.limited(relay, limit);
             if self
                 .reservations
                 .accepted(relay, Instant::now(), SystemTime::now())
             {
                 tracing::info!(%relay, "reached through a relay");
+                if let Some(bytes) = limit.bytes.filter(|bytes| *bytes < LARGEST_ENVELOPE) {
+                    tracing::warn!(
+                        %relay,
+                        bytes,
+                        "this relay cuts circuits before the largest message has passed: larger ones reach peers, and come, on direct \
+                         connections only"
+                    );
+                }
             }
             self.reach_changed = true;
         }

@@ -28,18 +28,23 @@ fn meddling(id: &str) -> Vec<Payload> {
             })
         })
         .collect();
+    let fail = |held| {
+        Payload::TaskFail(TaskFailPayload {
+            task_id: task_id(),
+            error_message: "forged".to_owned(),
+            message: None,
+            returned: true,
+            held,
+        })
+    };
     all.extend([
         Payload::TaskComplete(TaskCompletePayload {
             task_id: task_id(),
             artifacts: vec![artifact("forged")],
             message: Some(message("forged")),
         }),
-        Payload::TaskFail(TaskFailPayload {
-            task_id: task_id(),
-            error_message: "forged".to_owned(),
-            message: None,
-            returned: true,
-        }),
+        fail(false),
+        fail(true),
         Payload::TaskCancel(TaskCancelPayload { task_id: task_id() }),
         Payload::SendTask(SendTaskPayload {
             task_id: task_id(),

@@ -464,7 +464,7 @@ fn fail(task_id: String) -> Payload {
         task_id,
         error_message: "it did not work".into(),
         message: None,
-        returned: false,
+        ..TaskFailPayload::default()
     })
 }
 

@@ -1,0 +1,115 @@
+//! Tasks sent by skill that no agent takes where they are: offered back, and given to another, or kept.
+
+use std::time::Duration;
+
+use super::{
+    harness::limits,
+    lab::{A, B, C, Lab},
+};
+use crate::{
+    engine::{feed::ListenerId, originate::SendTask},
+    task::{Role, Status},
+};
+
+/// Three nodes with an agent each at the second and the third, and a task from the first that the second has been given and
+/// its agent has not taken.
+fn handed_over() -> (Lab, String, ListenerId) {
+    let mut lab = Lab::of(3, &limits());
+    let agent = lab.listen(B);
+    lab.listen(C);
+    for node in [B, C] {
+        let (a, other) = (lab.id(A), lab.id(node));
+        lab.join(A, other);
+        lab.join(node, a);
+    }
+    let request = SendTask {
+        others: Some(vec![lab.id(C)]),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, lab.id(B), request).unwrap().id;
+    assert_eq!(lab.handed_over(B, &id), [Status::Submitted]);
+    (lab, id, agent)
+}
+
+fn leave(lab: &mut Lab, node: usize, agent: ListenerId) {
+    lab.call(node, |core, now| core.detach(now, agent)).unwrap();
+    lab.advance(2 * limits().agent_grace);
+}
+
+#[test]
+fn what_no_agent_takes_goes_to_another() {
+    let (mut lab, id, agent) = handed_over();
+    leave(&mut lab, B, agent);
+    assert_eq!(lab.status(B, &id), Status::Canceled);
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+    let task = lab.view(A, &id);
+    assert_eq!(task.role, Role::Originator(lab.id(C)));
+    let attempts = task.route.unwrap().attempts;
+    assert_eq!(
+        (attempts[0].peer, attempts[0].reason.as_str()),
+        (lab.id(B), "no agent listens there")
+    );
+    lab.complete(C, &id, "done").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+    // The one that was away finds nothing to do.
+    lab.listen(B);
+    assert_eq!(lab.handed_over(B, &id), [Status::Submitted]);
+    assert!(lab.complete(B, &id, "late").is_err());
+}
+
+#[test]
+fn where_nobody_else_is_there_it_waits_for_the_next_agent() {
+    let (mut lab, id, agent) = handed_over();
+    let c = lab.id(C);
+    lab.part(A, c);
+    leave(&mut lab, B, agent);
+    assert_eq!(
+        (lab.status(A, &id), lab.status(B, &id)),
+        (Status::Submitted, Status::Submitted)
+    );
+    // It was offered once, and waits like any other task now.
+    leave(&mut lab, B, agent);
+    lab.listen(B);
+    assert_eq!(lab.handed_over(B, &id), [Status::Submitted; 2]);
+    lab.complete(B, &id, "done").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+}
+
+#[test]
+fn until_that_is_known_it_is_nobodys() {
+    let (mut lab, id, agent) = handed_over();
+    let (a, b) = (lab.id(A), lab.id(B));
+    lab.part(A, b);
+    lab.part(B, a);
+    leave(&mut lab, B, agent);
+    // Whoever was frozen with it, and comes back, has lost it; after a restart too.
+    for _ in 0..2 {
+        assert!(lab.update(B, &id, Status::Working).is_err());
+        lab.listen(B);
+        assert_eq!(lab.handed_over(B, &id), [Status::Submitted]);
+        lab.restart(B);
+    }
+    lab.join(A, b);
+    lab.join(B, a);
+    lab.advance(Duration::from_secs(10));
+    assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+    assert_eq!(lab.status(B, &id), Status::Canceled);
+}
+
+#[test]
+fn what_has_ended_meanwhile_is_not_begun_anew() {
+    let (mut lab, id, agent) = handed_over();
+    let (a, b) = (lab.id(A), lab.id(B));
+    lab.part(A, b);
+    lab.part(B, a);
+    leave(&mut lab, B, agent);
+    lab.call(A, |core, now| core.cancel(now, &id)).unwrap();
+    lab.join(A, b);
+    lab.join(B, a);
+    lab.advance(Duration::from_secs(10));
+    assert_eq!(
+        (lab.status(A, &id), lab.status(B, &id)),
+        (Status::Canceled, Status::Canceled)
+    );
+    assert!(lab.handed_over(C, &id).is_empty());
+}
