@@ -172,10 +172,12 @@ impl Host {
         } = event
         {
             let relay = PeerId::from(*relay_peer_id);
-            let limit = CircuitLimit {
-                bytes: limit.as_ref().and_then(|limit| limit.data_in_bytes()),
-                duration: limit.as_ref().and_then(|limit| limit.duration()),
-            };
+            let limit = limit
+                .as_ref()
+                .map_or_else(CircuitLimit::default, |limit| CircuitLimit {
+                    bytes: limit.data_in_bytes(),
+                    duration: limit.duration(),
+                });
             self.reservations.limited(relay, limit);
             if self
                 .reservations
