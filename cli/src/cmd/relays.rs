@@ -40,7 +40,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             .round_trip
             .map(|rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1000.0));
         [
-            peer.id.map(ToString::to_string).unwrap_or_default(),
+            peer.id.map(|id| id.to_string()).unwrap_or_default(),
             peer.road.to_string(),
             rtt.unwrap_or_default(),
             peer.addresses.join(" "),
