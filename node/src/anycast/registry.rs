@@ -345,12 +345,14 @@ pub(super) fn why(status: &Status) -> String {
     let is_there = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let remedy = if is_there(&["InvalidContentType"]) {
         "; it does not speak TLS there: name it with http://"
-    } else if is_there(&[
-        "broken pipe",
-        "connection reset",
-        "h2 protocol error",
-        "http2 error",
-    ]) {
+    } else if status.code() != Code::ResourceExhausted
+        && is_there(&[
+            "broken pipe",
+            "connection reset",
+            "h2 protocol error",
+            "http2 error",
+        ])
+    {
         "; is it a registry's port? A relay's is 50052 unless --registry-listen says otherwise, and https:// where it is behind TLS"
     } else {
         ""

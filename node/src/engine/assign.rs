@@ -120,7 +120,7 @@ impl Core {
             message,
             ..Report::of(next)
         };
-        self.report(now, id, report)?;
+        self.hear(now, id, report)?;
         if !next.is_terminal() {
             self.claim(id, connection);
         }
@@ -148,7 +148,7 @@ impl Core {
             artifacts,
             ..Report::of(Status::Completed)
         };
-        self.report(now, id, report)
+        self.hear(now, id, report)
     }
 
     /// CompleteTask, unless streams of the task have to go along whole.
@@ -177,7 +177,7 @@ impl Core {
             message: Some(self.note(now, error)),
             ..Report::of(Status::Failed)
         };
-        self.report(now, id, report)
+        self.hear(now, id, report)
     }
 
     /// While the connection of the agent that claimed a task lives, no other may move the task on.
@@ -234,9 +234,15 @@ impl Core {
             .collect()
     }
 
+    /// What an agent says of its task: there is one, whether it listens or not.
+    fn hear(&mut self, now: Now, id: &str, report: Report) -> Result<(), EngineError> {
+        self.task_of_agent(id)?;
+        self.feed.touch(now.mono);
+        self.report(now, id, report)
+    }
+
     fn report(&mut self, now: Now, id: &str, mut report: Report) -> Result<(), EngineError> {
         let task = self.task_of_agent(id)?;
-        self.feed.touch(now.mono);
         let again = |message: &Message| task.has_said(message);
         let is_over = report.next.is_terminal() || task.status.is_terminal();
         if !is_over && report.message.as_ref().is_some_and(again) {
@@ -348,7 +354,7 @@ impl Core {
             Role::Outside => Err(EngineError::Denied(format!(
                 "task {id} was sent to an agent beyond this network; only that one may change it"
             ))),
-            _ if task.held => Err(EngineError::Precondition(format!(
+            _ if task.held && !task.status.is_terminal() => Err(EngineError::Precondition(format!(
                 "task {id} is held until its originator confirms that it is for this node"
             ))),
             _ => Ok(task),

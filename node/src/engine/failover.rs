@@ -21,13 +21,17 @@ use super::{
     wire,
 };
 use crate::{
-    delivery::outbox::Kind,
+    delivery::outbox::{Entry, Kind},
     store::StoreError,
     task::{Role, Status, Task},
 };
 
 /// How long a task is held where envelopes wait for ever.
 const HELD_FOR: Duration = Duration::from_hours(24);
+
+/// Confirmations of one task that wait for its assignee at most: that of its acknowledgement, and that of its offer. An
+/// assignee that offers it more often is answered by these.
+const CONFIRMATIONS: usize = 2;
 
 /// Tasks that go on to their next candidates in one turn: bounds the time that it takes.
 const MOVED: usize = 200;
@@ -173,12 +177,16 @@ impl Core {
             .filter(|(_, known)| {
                 known.returnable && !known.held && !known.claimed && known.status == Status::Submitted
             })
+            // Whoever is away could not answer, and the task would be nobody's until it is back.
+            .filter(|(_, known)| known.peer.is_some_and(|peer| self.connected.contains(&peer)))
             .map(|(id, _)| id.to_owned())
             .take(MOVED)
             .collect();
         waiting.sort_unstable();
         for id in &waiting {
-            let Some(mut slot) = self.take(id)? else { continue };
+            let Some(mut slot) = unless_damaged(self.take(id))?.flatten() else {
+                continue;
+            };
             let Role::Assignee(peer) = slot.task.role else {
                 self.tasks.keep(slot);
                 continue;
@@ -213,17 +221,26 @@ impl Core {
         if self.give_to_another(now, peer, id, reason)? {
             return self.send_cancel(now, peer, id, Trace::default());
         }
+        // What has ended here its assignee is being told.
         let waits = self.tasks.indexed(id).is_some_and(|known| {
-            !known.is_assignee && known.peer == Some(peer) && !known.status.is_terminal()
+            known.routed && known.peer == Some(peer) && known.status == Status::Submitted
         });
-        if !waits {
-            // It has ended here, which its assignee is being told.
+        if !waits || self.confirmations_of(peer, id) >= CONFIRMATIONS {
             return Ok(());
         }
         let payload = Payload::TaskConfirm(TaskConfirmPayload {
             task_id: id.to_owned(),
         });
         self.send(now, peer, id, Kind::Durable, payload, Trace::default())
+    }
+
+    /// Confirmations of a task that wait for its assignee, as far as they count.
+    fn confirmations_of(&self, peer: PeerId, id: &str) -> usize {
+        let Some(queue) = self.queues.get(&peer) else {
+            return 0;
+        };
+        let confirm = |entry: &&Entry| entry.task_id == id && entry.kind == Kind::Durable;
+        queue.outbox.entries().filter(confirm).take(CONFIRMATIONS).count()
     }
 
     /// Takes a SEND_TASK out of a peer's queue. True: the peer may have got it all the same.
@@ -248,8 +265,10 @@ impl Core {
             return Ok(Some(format!("task {id} was not sent by this peer")));
         }
         if !slot.task.held || slot.task.status.is_terminal() {
+            // What ended while it was held nobody has told its originator.
+            let ended = slot.task.held.then(|| format!("task {id} has ended here"));
             self.tasks.keep(slot);
-            return Ok(None);
+            return Ok(ended);
         }
         slot.task.held = false;
         self.put(slot);

@@ -307,6 +307,7 @@ impl Core {
                 .route
                 .as_ref()
                 .is_some_and(|route| !route.taken && !route.rest.is_empty()),
+            takes_offers: true,
         };
         fits(payload.encoded_len(), "message")?;
         self.send(

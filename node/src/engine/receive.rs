@@ -238,7 +238,7 @@ impl Core {
             claimed: false,
             route: None,
             held: send.tentative,
-            returnable: send.tentative,
+            returnable: send.tentative && send.takes_offers,
             traced,
             outside: None,
             group: None,

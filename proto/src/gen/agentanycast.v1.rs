@@ -402,6 +402,9 @@ pub struct SendTaskPayload {
     /// that knows this field holds the task back from its agent until it is confirmed, and says so in its ACK.
     #[prost(bool, tag = "102")]
     pub tentative: bool,
+    /// Additive, with `tentative`: the originator answers a task that is offered back (TaskFailPayload.held).
+    #[prost(bool, tag = "103")]
+    pub takes_offers: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskStatusUpdatePayload {

@@ -4,50 +4,38 @@
 //! before the first answer is on its way, and then the thread would wait until all are read. So whoever finds that a portion
 //! has been answered since the thread wrote last lets it write first.
 //!
-//! The one rule: nobody waits for anything but a turn of the thread.
+//! The one rule: nobody waits for anything but turns of the thread, and in the order in which they came.
 
-use std::cell::Cell;
+use std::{cell::Cell, sync::Arc};
+
+use tokio::sync::Semaphore;
 
 /// Bytes of answers that are written together: as many as the largest frame that each client of HTTP/2 takes (RFC 9113, 4.2).
 const PORTION: usize = 16 << 10;
 
-/// What a thread has answered since it wrote last.
-#[derive(Clone, Copy, Default)]
-struct Unwritten {
-    bytes: usize,
-    /// Counts the times that it has written.
-    turn: u64,
-}
-
 thread_local! {
-    static UNWRITTEN: Cell<Unwritten> = const { Cell::new(Unwritten { bytes: 0, turn: 0 }) };
+    /// Bytes that a thread has answered since it wrote last.
+    static UNWRITTEN: Cell<usize> = const { Cell::new(0) };
+
+    /// Held by whoever is the next to answer. Of several that give way to others the last one would go on first.
+    static NEXT: Arc<Semaphore> = Arc::new(Semaphore::new(1));
 }
 
 /// Returns once there is room in this thread's portion.
 pub(super) async fn turn() {
-    loop {
-        let before = UNWRITTEN.get();
-        if before.bytes < PORTION {
-            return;
-        }
+    let next = NEXT.with(Arc::clone);
+    // It fails when it is closed, which it never is.
+    let _next = next.acquire().await;
+    if UNWRITTEN.get() >= PORTION {
         // Connections that have something to write are polled before this goes on.
         tokio::task::yield_now().await;
-        if UNWRITTEN.get().turn == before.turn {
-            UNWRITTEN.set(Unwritten {
-                bytes: 0,
-                turn: before.turn + 1,
-            });
-        }
+        UNWRITTEN.set(0);
     }
 }
 
 /// Counts an answer of so many bytes.
 pub(super) fn answered(bytes: usize) {
-    let unwritten = UNWRITTEN.get();
-    UNWRITTEN.set(Unwritten {
-        bytes: unwritten.bytes + bytes,
-        ..unwritten
-    });
+    UNWRITTEN.set(UNWRITTEN.get() + bytes);
 }
 
 #[cfg(test)]
@@ -102,6 +90,29 @@ mod tests {
         let written = on_one_thread(PORTION / 2).await;
         assert_eq!(written.iter().sum::<usize>(), 16);
         assert!(written.iter().all(|count| *count <= 2), "{written:?}");
+    }
+
+    #[tokio::test]
+    async fn answers_are_made_in_the_order_of_their_calls() {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let of = Rc::clone(&order);
+        let all = async move {
+            let calls: Vec<_> = (0..16)
+                .map(|number| {
+                    let order = Rc::clone(&of);
+                    spawn_local(async move {
+                        turn().await;
+                        order.borrow_mut().push(number);
+                        answered(PORTION);
+                    })
+                })
+                .collect();
+            for call in calls {
+                call.await.unwrap();
+            }
+        };
+        LocalSet::new().run_until(all).await;
+        assert_eq!(*order.borrow(), (0..16).collect::<Vec<_>>());
     }
 
     #[tokio::test]

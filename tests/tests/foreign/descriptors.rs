@@ -56,6 +56,7 @@ const ADDED: &[&str] = &[
     "message RegisterSkillsRequest: key_rotations = 101",
     "message SendTaskPayload: further = 101",
     "message SendTaskPayload: metadata = 100",
+    "message SendTaskPayload: takes_offers = 103",
     "message SendTaskPayload: tentative = 102",
     "message SendTaskRequest: context_id = 100",
     "message SendTaskRequest: idempotency_key = 102",

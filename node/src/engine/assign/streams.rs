@@ -40,7 +40,7 @@ impl Core {
         }
         let is_free = self.check_claim(id, connection).is_ok();
         if task.status != Status::Working || !task.claimed {
-            self.report(now, id, Report::of(Status::Working))?;
+            self.hear(now, id, Report::of(Status::Working))?;
         }
         if is_free {
             self.claim(id, connection);

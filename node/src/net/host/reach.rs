@@ -172,11 +172,12 @@ impl Host {
         } = event
         {
             let relay = PeerId::from(*relay_peer_id);
+            // 0 is no limit, as relays of rust-libp2p say it.
             let limit = limit
                 .as_ref()
                 .map_or_else(CircuitLimit::default, |limit| CircuitLimit {
-                    bytes: limit.data_in_bytes(),
-                    duration: limit.duration(),
+                    bytes: limit.data_in_bytes().filter(|bytes| *bytes > 0),
+                    duration: limit.duration().filter(|duration| !duration.is_zero()),
                 });
             self.reservations.limited(relay, limit);
             if self
