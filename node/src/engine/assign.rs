@@ -236,13 +236,12 @@ impl Core {
 
     /// What an agent says of its task: there is one, whether it listens or not.
     fn hear(&mut self, now: Now, id: &str, report: Report) -> Result<(), EngineError> {
-        self.task_of_agent(id)?;
+        let task = self.task_of_agent(id)?;
         self.feed.touch(now.mono);
-        self.report(now, id, report)
+        self.report(now, task, report)
     }
 
-    fn report(&mut self, now: Now, id: &str, mut report: Report) -> Result<(), EngineError> {
-        let task = self.task_of_agent(id)?;
+    fn report(&mut self, now: Now, task: Task, mut report: Report) -> Result<(), EngineError> {
         let again = |message: &Message| task.has_said(message);
         let is_over = report.next.is_terminal() || task.status.is_terminal();
         if !is_over && report.message.as_ref().is_some_and(again) {
@@ -253,8 +252,8 @@ impl Core {
             && let Some(open) = task.open_streams().next()
         {
             return Err(EngineError::Precondition(format!(
-                "artifact {} of task {id} is still being streamed; end it first",
-                open.artifact_id
+                "artifact {} of task {} is still being streamed; end it first",
+                open.artifact_id, task.id
             )));
         }
         if let Some(message) = &mut report.message {
@@ -398,7 +397,10 @@ impl Core {
             returned,
             ..Report::of(Status::Failed)
         };
-        match self.report(now, id, report) {
+        let reported = self
+            .task_of_agent(id)
+            .and_then(|task| self.report(now, task, report));
+        match reported {
             Ok(()) => lines::ended(id, peer, Status::Failed, reason),
             Err(error) => {
                 tracing::warn!(task = id, %error, "a task without an agent could not be failed");
