@@ -20,13 +20,14 @@ use std::{
     ops::Bound,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 
 use self::{
     base::{Base, Found},
-    checkpoint::Checkpoints,
+    checkpoint::{Checkpoints, Full},
     journal::Journal,
     table::{Over, Table},
 };
@@ -43,6 +44,8 @@ struct Sizes {
     /// Databases up to this many bytes are not rewritten.
     small: u64,
     values: values::Limits,
+    /// A segment that fills up within this time stays with its large values.
+    quick: Duration,
 }
 
 const SIZES: Sizes = Sizes {
@@ -54,6 +57,8 @@ const SIZES: Sizes = Sizes {
         file: 64 << 20,
         small: 64 << 20,
     },
+    // 107 MiB/s.
+    quick: Duration::from_millis(75),
 };
 
 /// The store under one directory.
@@ -67,6 +72,8 @@ pub struct DiskStore {
 /// What the one writer has.
 struct Writing {
     journal: Journal,
+    /// Since when its segment is written to.
+    began: Instant,
     checkpoints: Checkpoints,
     sizes: Sizes,
 }
@@ -106,11 +113,8 @@ impl DiskStore {
 
     /// Bytes that it takes on disk.
     pub fn size_on_disk(&self) -> u64 {
-        let beside = {
-            let layers = self.layers.read();
-            layers.base.size_on_disk().unwrap_or(0) + layers.base.size_of_values().unwrap_or(0)
-        };
-        beside + self.writing().journal.len()
+        let base = Arc::clone(&self.layers.read().base);
+        base.size_on_disk().unwrap_or(0) + base.size_of_files().unwrap_or(0)
     }
 
     fn writing(&self) -> std::sync::MutexGuard<'_, Writing> {
@@ -129,12 +133,18 @@ impl Writing {
         self.journal
             .rotate(self.checkpoints.take_spare())
             .map_err(failed)?;
+        let is_quick = self.began.elapsed() <= self.sizes.quick;
+        self.began = Instant::now();
         {
             let mut layers = layers.write();
             let active = std::mem::take(&mut layers.active);
             layers.frozen = Some(Arc::new(active));
         }
-        self.checkpoints.begin(number)
+        self.checkpoints.begin(Full {
+            number,
+            bytes: full,
+            is_quick,
+        })
     }
 }
 
@@ -168,8 +178,9 @@ impl Store for DiskStore {
 
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         let mut writing = self.writing();
-        writing.journal.add(&batch);
-        self.layers.write().active.absorb(batch);
+        let large = writing.sizes.values.large;
+        let spots = writing.journal.add(&batch, large);
+        self.layers.write().active.absorb(batch, &spots);
         Ok(())
     }
 

@@ -20,11 +20,13 @@ use std::{
 use bytes::Bytes;
 
 use super::{
+    checkpoint::Full,
     failed,
     failure::Failure,
+    opening,
     packed::Packed,
     table::{Change, Table},
-    values::{self, Cell, Place, Values},
+    values::{self, Cell, Home, Place, Values},
 };
 use crate::store::StoreError;
 
@@ -52,8 +54,8 @@ const LOOSE: [u8; 1] = [2];
 /// An open database.
 pub(super) struct Base {
     path: PathBuf,
-    /// Where large values are.
-    values: PathBuf,
+    /// The store's directory, in which large values are.
+    store: PathBuf,
     db: sled::Db,
     pairs: Packed,
     marks: sled::Tree,
@@ -69,7 +71,7 @@ pub(super) enum Found {
 
 impl Base {
     /// Opens the database at `path`.
-    pub(super) fn open(path: &Path, values: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(path: &Path, store: &Path) -> Result<Self, Failure> {
         remove_half_written_snapshots(path).map_err(sled::Error::Io)?;
         let db = open_sled(path)?;
         let marks = db.open_tree(BIRTH)?;
@@ -77,7 +79,7 @@ impl Base {
         match marks.get(BIRTH)? {
             None => Err(Failure::Damaged("its beginning is missing".into())),
             Some(format) if format == PACKED || format == LOOSE => {
-                Ok(Self::around(path, values, db, marks, format == LOOSE)?)
+                Ok(Self::around(path, store, db, marks, format == LOOSE)?)
             }
             Some(_) => Err(Failure::Damaged("it is of another format".into())),
         }
@@ -85,14 +87,14 @@ impl Base {
 
     fn around(
         path: &Path,
-        values: &Path,
+        store: &Path,
         db: sled::Db,
         marks: sled::Tree,
         is_loose: bool,
     ) -> sled::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            values: values.to_owned(),
+            store: store.to_owned(),
             pairs: Packed::of(sled::Tree::clone(&db)),
             db,
             marks,
@@ -139,22 +141,33 @@ impl Base {
     }
 
     /// Takes in the changes up to the end of journal segment `segment`; they are durable on return. Not
-    /// atomic: the journal has to keep them until then. By how many bytes the live data has grown.
-    pub(super) fn take_in(&self, changes: &Table, segment: u64, values: &mut Values) -> Result<i64, Failure> {
+    /// atomic: the journal has to keep them until then. By how many bytes the live data has grown. Of values of which
+    /// the table knows where in the segment they lie, none is written again if the segment stays.
+    pub(super) fn take_in(
+        &self,
+        changes: &Table,
+        segment: Full,
+        values: &mut Values,
+    ) -> Result<i64, Failure> {
         let mut grown = 0;
-        let changes = changes.iter().map(|(key, change)| (&key[..], change));
-        self.pairs.change(changes, |key, change, before| {
+        let stays = Values::is_worth(segment, changes.lying());
+        if stays {
+            values.keep(segment)?;
+        }
+        let changes = changes.iter().map(|(key, change, at)| (key, (change, at)));
+        self.pairs.change(changes, |key, (change, at), before| {
             if let Some(before) = before {
                 grown -= (key.len() + before.len()) as i64;
                 values.release(before);
             }
             let Some(value) = change else { return Ok(None) };
-            let cell = values.cell(key, value)?;
+            let written = at.filter(|_| stays).map(|offset| (segment.number, offset));
+            let cell = values.cell(key, value, written)?;
             grown += (key.len() + cell.len()) as i64;
             Ok(Some(cell))
         })?;
         values.sync()?;
-        self.marks.insert(TAKEN_IN, &segment.to_le_bytes())?;
+        self.marks.insert(TAKEN_IN, &segment.number.to_le_bytes())?;
         self.sync()?;
         values.sweep()?;
         Ok(grown)
@@ -162,22 +175,19 @@ impl Base {
 
     /// Moves what is used of a file of values into the newest one; the file is gone on return, unless it
     /// cannot be read to its end.
-    pub(super) fn empty(&self, file: u64, values: &mut Values) -> Result<(), Failure> {
+    pub(super) fn empty(&self, file: Home, values: &mut Values) -> Result<(), Failure> {
         let mut moved = BTreeMap::new();
         for entry in values.entries(file)? {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    tracing::error!(file, %error, "a file of large values cannot be read to its end, and is kept");
-                    values.is_stuck(file);
+                    tracing::error!(?file, %error, "a file of large values cannot be read to its end");
                     break;
                 }
             };
-            let used = self.pairs.get(&entry.key)?;
-            if let Some(used) = used
-                && matches!(Cell::decode(&used), Some(Cell::There(place)) if place == entry.place)
+            if let Some(used) = self.pairs.get(&entry.key)?
+                && let Some(cell) = values.again(file, &entry, &used)?
             {
-                let cell = values.again(&entry)?;
                 moved.insert(entry.key, cell);
             }
         }
@@ -191,6 +201,13 @@ impl Base {
             Ok(Some(cell.clone()))
         })?;
         self.sync()?;
+        if values.live(file) > 0 {
+            tracing::error!(
+                ?file,
+                "not all large values of a file can be found in it; it is kept"
+            );
+            values.stick(file);
+        }
         Ok(values.sweep()?)
     }
 
@@ -222,7 +239,7 @@ impl Base {
     pub(super) fn copy_to(&self, path: &Path) -> Result<Self, Failure> {
         let db = open_sled(path)?;
         let marks = db.open_tree(BIRTH)?;
-        let copy = Self::around(path, &self.values, db, marks, false)?;
+        let copy = Self::around(path, &self.store, db, marks, false)?;
         if self.is_loose {
             let pairs = self.db.iter();
             copy.pairs.fill(pairs.map(|pair| {
@@ -267,7 +284,7 @@ impl Base {
         match Cell::decode(cell) {
             None => Err(damaged(key)),
             Some(Cell::Here(value)) => Ok(Some(Bytes::copy_from_slice(value))),
-            Some(Cell::There(place)) => match values::read(&self.values, place) {
+            Some(Cell::There(place)) => match values::read(&self.store, place) {
                 Ok(Some(value)) => Ok(Some(value.into())),
                 Ok(None) => Err(damaged(key)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -299,9 +316,13 @@ impl Base {
         }
     }
 
-    /// Bytes that the large values take on disk.
-    pub(super) fn size_of_values(&self) -> io::Result<u64> {
-        values::size_on_disk(&self.values)
+    /// Bytes that the files beside it take on disk: large values and the journal.
+    pub(super) fn size_of_files(&self) -> io::Result<u64> {
+        let directories = [opening::values(&self.store), opening::journals(&self.store)];
+        directories
+            .iter()
+            .map(|directory| values::size_of(directory))
+            .sum()
     }
 
     /// Bytes that it takes on disk.

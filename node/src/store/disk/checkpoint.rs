@@ -18,11 +18,21 @@ use crate::store::StoreError;
 /// Bytes on disk per byte of live data before the database is rewritten.
 const MOST_PER_LIVE: u64 = 3;
 
+/// A segment that is written to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    /// It was filled so soon that what is large in it should not be written once more.
+    pub(super) is_quick: bool,
+}
+
 /// The checkpoint thread, as the writer sees it. At most one checkpoint is under way.
 pub(super) struct Checkpoints {
     journals: PathBuf,
-    orders: Option<mpsc::Sender<u64>>,
-    done: mpsc::Receiver<Result<u64, StoreError>>,
+    orders: Option<mpsc::Sender<Full>>,
+    /// Each time, the segment, unless it stays with what is in it.
+    done: mpsc::Receiver<Result<Option<u64>, StoreError>>,
     under_way: bool,
     /// A segment whose content is in the database: its file can be used again.
     spare: Option<u64>,
@@ -55,7 +65,11 @@ impl Checkpoints {
                 // checkpoint counts then, and the journal has it all.
                 let outcome = panic::catch_unwind(AssertUnwindSafe(|| keeper.checkpoint(segment)));
                 let outcome = outcome.unwrap_or_else(|_| Err(failed("the database panicked")));
-                if report.send(outcome.map(|()| segment)).is_err() {
+                let stays = keeper.values.holds_segment(segment.number);
+                if report
+                    .send(outcome.map(|()| (!stays).then_some(segment.number)))
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -86,7 +100,9 @@ impl Checkpoints {
             }
         };
         self.under_way = false;
-        if let Some(unused) = self.spare.replace(done?) {
+        if let Some(free) = done?
+            && let Some(unused) = self.spare.replace(free)
+        {
             journal::remove(&self.journals, unused).map_err(failed)?;
         }
         Ok(true)
@@ -98,7 +114,7 @@ impl Checkpoints {
     }
 
     /// Has the frozen table, which ends with this segment, taken in.
-    pub(super) fn begin(&mut self, segment: u64) -> Result<(), StoreError> {
+    pub(super) fn begin(&mut self, segment: Full) -> Result<(), StoreError> {
         let sent = self
             .orders
             .as_ref()
@@ -135,7 +151,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn checkpoint(&mut self, segment: u64) -> Result<(), StoreError> {
+    fn checkpoint(&mut self, segment: Full) -> Result<(), StoreError> {
         let (frozen, base) = {
             let layers = self.layers.read();
             (layers.frozen.clone(), Arc::clone(&layers.base))

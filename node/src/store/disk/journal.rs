@@ -14,11 +14,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::record::{HEADER, Heading, Record};
+pub(super) use self::record::Spot;
+use self::record::{HEADER, Heading, Lying, Record};
 use super::super::Batch;
 
 /// Zeros written ahead at a time, in bytes.
 const AHEAD: u64 = 1 << 20;
+
+/// Records of this many bytes and more are worth the metadata that they change at the end of the file: zeros before
+/// them would be as much again to write.
+const LONG: u64 = 64 << 10;
 
 /// Longest segment that is read, in bytes; none is written that long.
 const MAX_SEGMENT: u64 = 1 << 30;
@@ -98,9 +103,14 @@ impl Journal {
         self.at
     }
 
-    /// Adds to what the next [`Journal::sync`] writes.
-    pub(super) fn add(&mut self, batch: &Batch) {
-        self.pending.add(batch);
+    /// Adds to what the next [`Journal::sync`] writes. Where in the segment its values of `least` bytes and more lie
+    /// then.
+    pub(super) fn add(&mut self, batch: &Batch, least: usize) -> Vec<Spot> {
+        let mut spots = self.pending.add(batch, least);
+        for spot in &mut spots {
+            spot.offset += self.at;
+        }
+        spots
     }
 
     /// Returns once everything that was added is durable.
@@ -113,7 +123,11 @@ impl Journal {
         let end = self.at + length as u64;
         write_all(&self.file, &mut pieces)?;
         if end > self.written {
-            let ahead = AHEAD - end % AHEAD;
+            let ahead = if length as u64 >= LONG {
+                0
+            } else {
+                AHEAD - end % AHEAD
+            };
             self.file.write_all_at(&vec![0; ahead as usize], end)?;
             self.written = end + ahead;
         }
@@ -145,7 +159,7 @@ fn write_all(mut file: &File, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> 
     Ok(())
 }
 
-fn path_of(directory: &Path, number: u64) -> PathBuf {
+pub(super) fn path_of(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:016x}.journal"))
 }
 
@@ -179,6 +193,19 @@ pub(super) fn read(directory: &Path, number: u64) -> Result<Vec<Batch>, Unreadab
     }
     record::decode_all(&bytes, heading.nonce)
         .map_err(|record::Damaged { sequence }| damaged(&format!("record {sequence} cannot be read")))
+}
+
+/// All values of a segment that is no longer written to, with their keys and where they begin, as far as it can be read.
+pub(super) fn values(path: &Path) -> io::Result<impl Iterator<Item = (Vec<u8>, Vec<u8>, u64)> + use<>> {
+    let bytes = fs::read(path)?;
+    let heading = Heading::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    let lying: Vec<_> = record::values(&bytes, heading.nonce)
+        .map(|Lying { key, value, offset }| (key.to_vec(), value.len(), offset))
+        .collect();
+    Ok(lying.into_iter().map(move |(key, length, offset)| {
+        let begin = offset as usize;
+        (key, bytes[begin..begin + length].to_vec(), offset)
+    }))
 }
 
 /// Removes a segment that the database has taken in.

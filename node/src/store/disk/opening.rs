@@ -10,13 +10,13 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, RwLock},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use super::{
     DiskStore, Layers, Opened, Reading, Sizes, Writing,
     base::{self, Base},
-    checkpoint::Checkpoints,
+    checkpoint::{Checkpoints, Full},
     failure::Failure,
     journal::{self, Journal, Unreadable},
     table::Table,
@@ -72,6 +72,7 @@ pub(super) fn open(directory: &Path, sizes: Sizes) -> Result<Opened, StoreError>
             layers,
             writing: Mutex::new(Writing {
                 journal: parts.journal,
+                began: Instant::now(),
                 checkpoints,
                 sizes,
             }),
@@ -99,7 +100,7 @@ impl Parts {
         let mut segments = journal::segments(&journals)?;
         let base = open_base(directory, &journals, &mut segments)?;
         let (live, used) = base.survey()?;
-        let mut values = Values::open(&values(directory), sizes.values, used.into_iter())?;
+        let mut values = Values::open(directory, sizes.values, used.into_iter())?;
         let taken_in = base.taken_in()?;
         let ahead: Vec<u64> = segments
             .iter()
@@ -126,14 +127,21 @@ impl Parts {
         let mut changes = Table::default();
         for number in &ahead {
             for batch in journal::read(&journals, *number)? {
-                changes.absorb(batch);
+                changes.absorb(batch, &[]);
             }
         }
         let journal = Journal::begin(&journals, last + 1, None)?;
-        let grown = base.take_in(&changes, last, &mut values)?;
-        let spare = segments.last().copied();
-        for number in segments.iter().filter(|number| Some(**number) != spare) {
-            journal::remove(&journals, *number)?;
+        let end = Full {
+            number: last,
+            bytes: 0,
+            is_quick: false,
+        };
+        let grown = base.take_in(&changes, end, &mut values)?;
+        let mut free = journal::segments(&journals)?;
+        free.retain(|number| *number <= last && !values.holds_segment(*number));
+        let spare = free.pop();
+        for number in free {
+            journal::remove(&journals, number)?;
         }
         Ok(Self {
             base,
@@ -161,15 +169,15 @@ fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Resu
         }
         let first = generation(directory, 1);
         Base::make(&first)?;
-        return Base::open(&first, &values(directory));
+        return Base::open(&first, directory);
     }
     let newest = generations.pop().unwrap_or(1);
-    let opened = Base::open(&generation(directory, newest), &values(directory));
+    let opened = Base::open(&generation(directory, newest), directory);
     let (base, others) = match opened {
         // A rewriting that was cut off: its birth mark comes last.
         Err(Failure::Damaged(_)) if !generations.is_empty() => {
             let before = generations.pop().unwrap_or(1);
-            let base = Base::open(&generation(directory, before), &values(directory))?;
+            let base = Base::open(&generation(directory, before), directory)?;
             generations.push(newest);
             (base, generations)
         }

@@ -1,43 +1,52 @@
 //! PURE: changes that are in the journal but not yet in the database, the newest of each key, and how
 //! they lie over what is below them.
 
-use std::{
-    collections::{BTreeMap, btree_map},
-    iter::Peekable,
-    ops::Bound,
-};
+use std::{collections::BTreeMap, iter::Peekable, ops::Bound};
 
 use bytes::Bytes;
 
-use super::super::{Batch, Pair};
+use super::{
+    super::{Batch, Pair},
+    journal::Spot,
+};
 
 /// What a key was changed to: its new value, or None for "removed".
 pub(super) type Change = Option<Bytes>;
 
-/// The newest change of each key.
+/// The newest change of each key, and where in the segment its value lies, if it is a large one.
 #[derive(Debug, Default)]
-pub(super) struct Table(BTreeMap<Vec<u8>, Change>);
+pub(super) struct Table(BTreeMap<Vec<u8>, (Change, Option<u64>)>);
 
 impl Table {
-    /// Lays a batch over what is there.
-    pub(super) fn absorb(&mut self, batch: Batch) {
-        self.0.extend(batch.changes);
+    /// Lays a batch over what is there. `spots`, in ascending order: where its large values lie.
+    pub(super) fn absorb(&mut self, batch: Batch, spots: &[Spot]) {
+        let mut spots = spots.iter().peekable();
+        for (number, (key, change)) in batch.changes.into_iter().enumerate() {
+            let spot = spots.next_if(|spot| spot.number == number);
+            self.0.insert(key, (change, spot.map(|spot| spot.offset)));
+        }
     }
 
     /// The change of a key, if there is one.
     pub(super) fn get(&self, key: &[u8]) -> Option<&Change> {
-        self.0.get(key)
+        self.0.get(key).map(|(change, _)| change)
     }
 
-    /// All changes, in ascending order of the keys.
-    pub(super) fn iter(&self) -> btree_map::Iter<'_, Vec<u8>, Change> {
-        self.0.iter()
+    /// All changes, in ascending order of the keys, and where their values lie.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Change, Option<u64>)> {
+        self.0.iter().map(|(key, (change, at))| (&key[..], change, *at))
+    }
+
+    /// Bytes of the values of which is known where they lie.
+    pub(super) fn lying(&self) -> u64 {
+        let lying = self.iter().filter_map(|(_, change, at)| at.and(change.as_ref()));
+        lying.map(|value| value.len() as u64).sum()
     }
 
     /// The changes from a key on, in ascending order.
     pub(super) fn from(&self, from: Bound<&[u8]>) -> impl Iterator<Item = (Vec<u8>, Change)> {
         let range = self.0.range::<[u8], _>((from, Bound::Unbounded));
-        range.map(|(key, change)| (key.clone(), change.clone()))
+        range.map(|(key, (change, _))| (key.clone(), change.clone()))
     }
 }
 
@@ -138,7 +147,7 @@ mod tests {
                 .collect();
             let from = |layer: &BTreeMap<Vec<u8>, Change>| {
                 let mut table = Table::default();
-                table.absorb(Batch { changes: layer.clone().into_iter().collect() });
+                table.absorb(Batch { changes: layer.clone().into_iter().collect() }, &[]);
                 table.from(Bound::Included(&prefix)).collect::<Vec<_>>()
             };
             let lowest = from(&low).into_iter().map(Ok::<_, ()>);

@@ -1,9 +1,11 @@
-//! Large values beside the database: files that are only ever added to. The database keeps where a value
-//! lies; it would write a value of 60 KiB some three times, and never give the room back.
+//! Large values beside the database, which keeps where a value lies; it would write a value of 60 KiB some three times,
+//! and never give the room back. They are written once more, into files that are only ever added to; or, when so much is
+//! written that this would slow it down, they stay in the segments of the journal that they were written to, and those stay.
+//! A new segment costs a barrier more than one that is used again (its blocks have to be allocated), so it is not the rule.
 //!
-//! The checkpoint thread writes, and is the only one that removes: a file in which nothing is used any
-//! more, at once; and when less than a third of all files is used, what is used of the emptiest goes into
-//! the newest. A value is durable after [`Values::sync`], which comes before the database's.
+//! The checkpoint thread writes, and is the only one that removes: a file or a segment in which nothing is used any
+//! more, at once; and when less than a third of all is used, what is used of the emptiest goes into
+//! the newest file. A value is durable after [`Values::sync`], which comes before the database's.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::base::sync_directory_of;
+use super::{base::sync_directory_of, checkpoint::Full, journal, opening};
 
 /// Bytes on disk per byte that is used, before files are emptied.
 const MOST_PER_LIVE: u64 = 3;
@@ -23,8 +25,12 @@ const HEADER: usize = 2 + 4 + 4;
 /// Values of this many bytes and more are written from where they are; what is shorter is gathered.
 const BUFFER: usize = 32 << 10;
 
+/// A segment stays if one of so many of its bytes is of a large value.
+const STAYS_FOR: u64 = 2;
+
 const HERE: u8 = 0;
-const THERE: u8 = 1;
+const IN_FILE: u8 = 1;
+const IN_SEGMENT: u8 = 2;
 
 /// Which values go into files, and how long those get.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +43,28 @@ pub(super) struct Limits {
     pub(super) small: u64,
 }
 
+/// What values lie in, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Home {
+    /// A file of nothing else.
+    File(u64),
+    /// A segment of the journal.
+    Segment(u64),
+}
+
+impl Home {
+    fn path(self, store: &Path) -> PathBuf {
+        match self {
+            Self::File(number) => path_of(&opening::values(store), number),
+            Self::Segment(number) => journal::path_of(&opening::journals(store), number),
+        }
+    }
+}
+
 /// Where a value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    file: u64,
+    home: Home,
     offset: u64,
     bytes: u32,
     sum: u32,
@@ -60,13 +84,17 @@ impl<'a> Cell<'a> {
         let (kind, rest) = bytes.split_first()?;
         match *kind {
             HERE => Some(Self::Here(rest)),
-            THERE => {
+            IN_FILE | IN_SEGMENT => {
                 let place: &[u8; 24] = rest.try_into().ok()?;
-                let (file, rest) = place.split_first_chunk()?;
+                let (number, rest) = place.split_first_chunk()?;
+                let number = u64::from_le_bytes(*number);
                 let (offset, rest) = rest.split_first_chunk()?;
                 let (bytes, sum) = rest.split_first_chunk()?;
                 Some(Self::There(Place {
-                    file: u64::from_le_bytes(*file),
+                    home: match *kind {
+                        IN_FILE => Home::File(number),
+                        _ => Home::Segment(number),
+                    },
                     offset: u64::from_le_bytes(*offset),
                     bytes: u32::from_le_bytes(*bytes),
                     sum: u32::from_le_bytes(sum.try_into().ok()?),
@@ -80,30 +108,37 @@ impl<'a> Cell<'a> {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Here(value) => [&[HERE], *value].concat(),
-            Self::There(place) => [
-                &[THERE][..],
-                &place.file.to_le_bytes(),
-                &place.offset.to_le_bytes(),
-                &place.bytes.to_le_bytes(),
-                &place.sum.to_le_bytes(),
-            ]
-            .concat(),
+            Self::There(place) => {
+                let (kind, number) = match place.home {
+                    Home::File(number) => (IN_FILE, number),
+                    Home::Segment(number) => (IN_SEGMENT, number),
+                };
+                [
+                    &[kind][..],
+                    &number.to_le_bytes(),
+                    &place.offset.to_le_bytes(),
+                    &place.bytes.to_le_bytes(),
+                    &place.sum.to_le_bytes(),
+                ]
+                .concat()
+            }
         }
     }
 }
 
-/// A value in a file, with its key.
+/// A value with its key, and where in its file it lies.
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
-    pub(super) place: Place,
     value: Vec<u8>,
+    offset: u64,
 }
 
-/// The files.
+/// The files, and the segments that stay.
 pub(super) struct Values {
-    directory: PathBuf,
+    /// The store's directory.
+    store: PathBuf,
     limits: Limits,
-    files: BTreeMap<u64, Extent>,
+    files: BTreeMap<Home, Extent>,
     output: Option<BufWriter<File>>,
     next: u64,
 }
@@ -116,59 +151,115 @@ struct Extent {
     is_stuck: bool,
 }
 
+impl Extent {
+    /// Of which nothing is used.
+    fn of(size: u64) -> Self {
+        Self {
+            size,
+            ..Self::default()
+        }
+    }
+}
+
 impl Values {
-    /// The files in `directory`, of which `used` values are.
-    pub(super) fn open(
-        directory: &Path,
-        limits: Limits,
-        used: impl Iterator<Item = Place>,
-    ) -> io::Result<Self> {
+    /// What is in the store at `store`, of which `used` values are.
+    pub(super) fn open(store: &Path, limits: Limits, used: impl Iterator<Item = Place>) -> io::Result<Self> {
         let mut files = BTreeMap::new();
-        for entry in fs::read_dir(directory)? {
+        let mut next = 1;
+        for entry in fs::read_dir(opening::values(store))? {
             let entry = entry?;
             if let Some(number) = number_of(&entry.file_name()) {
-                let size = entry.metadata()?.len();
-                files.insert(
-                    number,
-                    Extent {
-                        size,
-                        ..Extent::default()
-                    },
-                );
+                files.insert(Home::File(number), Extent::of(entry.metadata()?.len()));
+                next = next.max(number + 1);
             }
         }
         for place in used {
-            if let Some(extent) = files.get_mut(&place.file) {
+            if let Home::Segment(_) = place.home
+                && !files.contains_key(&place.home)
+                && let Ok(metadata) = place.home.path(store).metadata()
+            {
+                files.insert(place.home, Extent::of(metadata.len()));
+            }
+            // What has no file is lost, and refused by name when it is read.
+            if let Some(extent) = files.get_mut(&place.home) {
                 extent.live += u64::from(place.bytes);
             }
         }
         Ok(Self {
-            directory: directory.to_owned(),
+            store: store.to_owned(),
             limits,
-            next: files.last_key_value().map_or(1, |(last, _)| last + 1),
             files,
             output: None,
+            next,
         })
     }
 
-    /// What the database is to have under `key`: the value, or where it was written.
-    pub(super) fn cell(&mut self, key: &[u8], value: &[u8]) -> io::Result<Vec<u8>> {
+    /// Whether a segment in which so many bytes are of large values is worth keeping for them.
+    pub(super) fn is_worth(segment: Full, large: u64) -> bool {
+        segment.is_quick && large > 0 && large >= segment.bytes / STAYS_FOR
+    }
+
+    /// This segment stays, with what in it will be used.
+    pub(super) fn keep(&mut self, segment: Full) -> io::Result<()> {
+        let home = Home::Segment(segment.number);
+        // It was written ahead.
+        let file = File::options().write(true).open(home.path(&self.store))?;
+        file.set_len(segment.bytes)?;
+        self.files.insert(home, Extent::of(segment.bytes));
+        Ok(())
+    }
+
+    /// Whether something in this segment is used.
+    pub(super) fn holds_segment(&self, number: u64) -> bool {
+        self.files.contains_key(&Home::Segment(number))
+    }
+
+    /// What the database is to have under `key`: the value, or where it lies. `written`: in a segment that is kept, so far
+    /// behind its beginning.
+    pub(super) fn cell(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        written: Option<(u64, u64)>,
+    ) -> io::Result<Vec<u8>> {
         if value.len() < self.limits.large {
             return Ok(Cell::Here(value).encode());
         }
-        let place = self.append(key, value, crc32fast::hash(value))?;
+        let sum = crc32fast::hash(value);
+        let place = match written {
+            Some((segment, offset)) => {
+                let place = Place {
+                    home: Home::Segment(segment),
+                    offset,
+                    bytes: u32::try_from(value.len()).map_err(too_long)?,
+                    sum,
+                };
+                if let Some(extent) = self.files.get_mut(&place.home) {
+                    extent.live += u64::from(place.bytes);
+                }
+                place
+            }
+            None => self.append(key, value, sum)?,
+        };
         Ok(Cell::There(place).encode())
     }
 
-    /// Writes an entry of another file once more.
-    pub(super) fn again(&mut self, entry: &Entry) -> io::Result<Vec<u8>> {
+    /// Writes a value of this file once more if it is what the database has: its `used` cell says so.
+    pub(super) fn again(&mut self, home: Home, entry: &Entry, used: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let Some(Cell::There(place)) = Cell::decode(used) else {
+            return Ok(None);
+        };
+        let lies_there =
+            place.home == home && place.offset == entry.offset && place.bytes as usize == entry.value.len();
+        if !lies_there {
+            return Ok(None);
+        }
         // With the checksum that it had, so that a damaged value stays one.
-        let place = self.append(&entry.key, &entry.value, entry.place.sum)?;
-        Ok(Cell::There(place).encode())
+        let place = self.append(&entry.key, &entry.value, place.sum)?;
+        Ok(Some(Cell::There(place).encode()))
     }
 
     fn append(&mut self, key: &[u8], value: &[u8], sum: u32) -> io::Result<Place> {
-        let too_long = |_| io::Error::other("a key or value is too long");
         let key_length = u16::try_from(key.len()).map_err(too_long)?;
         let bytes = u32::try_from(value.len()).map_err(too_long)?;
         let mut output = match self.output.take() {
@@ -180,10 +271,10 @@ impl Values {
         output.write_all(&sum.to_le_bytes())?;
         output.write_all(key)?;
         output.write_all(value)?;
-        let file = self.next - 1;
-        let extent = self.files.entry(file).or_default();
+        let home = Home::File(self.next - 1);
+        let extent = self.files.entry(home).or_default();
         let place = Place {
-            file,
+            home,
             offset: extent.size + (HEADER + key.len()) as u64,
             bytes,
             sum,
@@ -196,14 +287,15 @@ impl Values {
     }
 
     fn begin(&mut self) -> io::Result<BufWriter<File>> {
-        let path = path_of(&self.directory, self.next);
+        let home = Home::File(self.next);
+        let path = home.path(&self.store);
         let file = File::options()
             .write(true)
             .create(true)
             .truncate(true)
             .open(&path)?;
         sync_directory_of(&path)?;
-        self.files.insert(self.next, Extent::default());
+        self.files.insert(home, Extent::default());
         self.next += 1;
         Ok(BufWriter::with_capacity(BUFFER, file))
     }
@@ -213,7 +305,7 @@ impl Values {
         if let Some(mut output) = self.output.take() {
             output.flush()?;
             output.get_ref().sync_data()?;
-            let extent = self.files.get(&(self.next - 1));
+            let extent = self.files.get(&Home::File(self.next - 1));
             if extent.is_some_and(|extent| extent.size < self.limits.file) {
                 self.output = Some(output);
             }
@@ -224,7 +316,7 @@ impl Values {
     /// This is not used any more. The file stays until [`Values::sweep`].
     pub(super) fn release(&mut self, cell: &[u8]) {
         if let Some(Cell::There(place)) = Cell::decode(cell)
-            && let Some(extent) = self.files.get_mut(&place.file)
+            && let Some(extent) = self.files.get_mut(&place.home)
         {
             extent.live = extent.live.saturating_sub(u64::from(place.bytes));
         }
@@ -232,21 +324,21 @@ impl Values {
 
     /// Removes the files in which nothing is used. The database must be durable without them.
     pub(super) fn sweep(&mut self) -> io::Result<()> {
-        let output = self.output.as_ref().map(|_| self.next - 1);
+        let output = self.output.as_ref().map(|_| Home::File(self.next - 1));
         let unused = self.files.iter().filter(|(_, extent)| extent.live == 0);
-        let unused: Vec<u64> = unused
-            .map(|(number, _)| *number)
-            .filter(|number| Some(*number) != output)
+        let unused: Vec<Home> = unused
+            .map(|(home, _)| *home)
+            .filter(|home| Some(*home) != output)
             .collect();
-        for number in unused {
-            self.files.remove(&number);
-            remove(&self.directory, number)?;
+        for home in unused {
+            self.files.remove(&home);
+            remove(&home.path(&self.store))?;
         }
         Ok(())
     }
 
     /// The file to empty next, when too little of all is used.
-    pub(super) fn next_to_empty(&mut self) -> Option<u64> {
+    pub(super) fn next_to_empty(&mut self) -> Option<Home> {
         let size: u64 = self.files.values().map(|extent| extent.size).sum();
         let live: u64 = self.files.values().map(|extent| extent.live).sum();
         if size <= self.limits.small.max(live.saturating_mul(MOST_PER_LIVE)) {
@@ -260,62 +352,68 @@ impl Values {
             return None;
         }
         let emptiest = *emptiest;
-        if emptiest == self.next - 1 {
+        if emptiest == Home::File(self.next - 1) {
             self.output = None;
         }
         Some(emptiest)
     }
 
-    /// The entries of a file, in order.
-    pub(super) fn entries(&self, number: u64) -> io::Result<impl Iterator<Item = io::Result<Entry>> + use<>> {
-        let mut file = BufReader::with_capacity(256 << 10, File::open(path_of(&self.directory, number))?);
-        let size = self.files.get(&number).map_or(0, |extent| extent.size);
+    /// The values in this, in order. After an error there is nothing more to be had.
+    pub(super) fn entries(&self, home: Home) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>>>> {
+        let path = home.path(&self.store);
+        if let Home::Segment(_) = home {
+            let entries = journal::values(&path)?;
+            return Ok(Box::new(
+                entries.map(|(key, value, offset)| Ok(Entry { key, value, offset })),
+            ));
+        }
+        let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
+        let size = self.files.get(&home).map_or(0, |extent| extent.size);
         let mut at = 0;
-        Ok(std::iter::from_fn(move || {
+        Ok(Box::new(std::iter::from_fn(move || {
             (at < size).then(|| {
-                let entry = read_entry(&mut file, number, at, size);
-                // After an error there is nothing more to be had.
+                let entry = read_entry(&mut file, at, size);
                 at = entry
                     .as_ref()
-                    .map_or(size, |entry| entry.place.offset + u64::from(entry.place.bytes));
+                    .map_or(size, |entry| entry.offset + entry.value.len() as u64);
                 entry
             })
-        }))
+        })))
     }
 
-    /// This file cannot be read to its end.
-    pub(super) fn is_stuck(&mut self, number: u64) {
-        if let Some(extent) = self.files.get_mut(&number) {
+    /// What of this is used could not all be moved: it stays as long as something in it is used.
+    pub(super) fn stick(&mut self, home: Home) {
+        if let Some(extent) = self.files.get_mut(&home) {
             extent.is_stuck = true;
         }
     }
-}
 
-fn read_entry(file: &mut impl io::Read, number: u64, at: u64, size: u64) -> io::Result<Entry> {
+    /// Bytes of values in it that are used.
+    pub(super) fn live(&self, home: Home) -> u64 {
+        self.files.get(&home).map_or(0, |extent| extent.live)
+    }
+}
+fn read_entry(file: &mut impl io::Read, at: u64, size: u64) -> io::Result<Entry> {
     let (mut key_length, mut bytes, mut sum) = ([0; 2], [0; 4], [0; 4]);
     file.read_exact(&mut key_length)?;
     file.read_exact(&mut bytes)?;
     file.read_exact(&mut sum)?;
     let mut key = vec![0; usize::from(u16::from_le_bytes(key_length))];
-    let place = Place {
-        file: number,
-        offset: at + (HEADER + key.len()) as u64,
-        bytes: u32::from_le_bytes(bytes),
-        sum: u32::from_le_bytes(sum),
-    };
-    if place.offset + u64::from(place.bytes) > size {
+    let bytes = u32::from_le_bytes(bytes);
+    let offset = at + (HEADER + key.len()) as u64;
+    if offset + u64::from(bytes) > size {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let mut value = vec![0; place.bytes as usize];
+    let mut value = vec![0; bytes as usize];
     file.read_exact(&mut key)?;
     file.read_exact(&mut value)?;
-    Ok(Entry { key, place, value })
+    Ok(Entry { key, value, offset })
 }
 
-/// A value. None: it is not what was written. [`io::ErrorKind::NotFound`]: its file is gone, since the value
-/// has been moved, or is lost.
-pub(super) fn read(directory: &Path, place: Place) -> io::Result<Option<Vec<u8>>> {
-    let mut file = File::open(path_of(directory, place.file))?;
+/// A value of the store at `store`. None: it is not what was written. [`io::ErrorKind::NotFound`]: its file is gone,
+/// since the value has been moved, or is lost.
+pub(super) fn read(store: &Path, place: Place) -> io::Result<Option<Vec<u8>>> {
+    let mut file = File::open(place.home.path(store))?;
     if place.offset + u64::from(place.bytes) > file.metadata()?.len() {
         return Ok(None);
     }
@@ -325,8 +423,8 @@ pub(super) fn read(directory: &Path, place: Place) -> io::Result<Option<Vec<u8>>
     Ok((crc32fast::hash(&value) == place.sum).then_some(value))
 }
 
-/// Bytes that the files take on disk.
-pub(super) fn size_on_disk(directory: &Path) -> io::Result<u64> {
+/// Bytes of the files in a directory.
+pub(super) fn size_of(directory: &Path) -> io::Result<u64> {
     let mut size = 0;
     for entry in fs::read_dir(directory)? {
         size += match entry?.metadata() {
@@ -347,9 +445,13 @@ fn number_of(name: &std::ffi::OsStr) -> Option<u64> {
     u64::from_str_radix(name.to_str()?.strip_suffix(".values")?, 16).ok()
 }
 
-fn remove(directory: &Path, number: u64) -> io::Result<()> {
-    match fs::remove_file(path_of(directory, number)) {
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
+}
+
+fn too_long(_: std::num::TryFromIntError) -> io::Error {
+    io::Error::other("a key or value is too long")
 }

@@ -57,6 +57,15 @@ impl Heading {
     }
 }
 
+/// Where a value of a batch lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Spot {
+    /// Which of the batch's changes it is.
+    pub(in super::super) number: usize,
+    /// How far behind the beginning of the record, or of the segment, it begins.
+    pub(in super::super) offset: u64,
+}
+
 /// A record in the making: what is applied before one barrier, so that a write that was cut off takes
 /// all of it or nothing with it.
 #[derive(Debug)]
@@ -65,6 +74,8 @@ pub(super) struct Record {
     bytes: Vec<u8>,
     /// The large values, and behind how many of the bytes each comes: they are written from where they are.
     large: Vec<(usize, Bytes)>,
+    /// Bytes of these.
+    large_bytes: usize,
 }
 
 impl Record {
@@ -73,6 +84,7 @@ impl Record {
         Self {
             bytes: vec![0; HEADER],
             large: Vec::new(),
+            large_bytes: 0,
         }
     }
 
@@ -81,24 +93,33 @@ impl Record {
         self.bytes.len() == HEADER
     }
 
-    /// Adds the changes of a batch.
-    pub(super) fn add(&mut self, batch: &Batch) {
-        for (key, value) in &batch.changes {
+    /// Adds the changes of a batch. Of values of `least` bytes and more: their number in the batch, and how far behind
+    /// the record's beginning they lie.
+    pub(super) fn add(&mut self, batch: &Batch, least: usize) -> Vec<Spot> {
+        let mut spots = Vec::new();
+        for (number, (key, value)) in batch.changes.iter().enumerate() {
             let length = value.as_ref().map_or(REMOVED, |value| value.len() as u32);
             self.bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
             self.bytes.extend_from_slice(&length.to_le_bytes());
             self.bytes.extend_from_slice(key);
+            if value.as_ref().is_some_and(|value| value.len() >= least) {
+                let offset = (self.bytes.len() + self.large_bytes) as u64;
+                spots.push(Spot { number, offset });
+            }
             match value {
-                Some(value) if value.len() >= LARGE => self.large.push((self.bytes.len(), value.clone())),
+                Some(value) if value.len() >= LARGE => {
+                    self.large_bytes += value.len();
+                    self.large.push((self.bytes.len(), value.clone()));
+                }
                 value => self.bytes.extend_from_slice(value.as_deref().unwrap_or_default()),
             }
         }
+        spots
     }
 
     /// Its bytes as number `sequence` of a segment, from 1, in pieces.
     pub(super) fn seal(&mut self, nonce: u64, sequence: u64) -> Vec<IoSlice<'_>> {
-        let large: usize = self.large.iter().map(|(_, value)| value.len()).sum();
-        let end = self.bytes.len() + large;
+        let end = self.bytes.len() + self.large_bytes;
         let header = &mut self.bytes[..HEADER];
         header[..4].copy_from_slice(RECORD_MAGIC);
         header[4..8].copy_from_slice(&((end - HEADER) as u32).to_le_bytes());
@@ -125,6 +146,7 @@ impl Record {
     /// Makes it empty again; keeps at most `most` bytes of room.
     pub(super) fn clear(&mut self, most: usize) {
         self.large.clear();
+        self.large_bytes = 0;
         self.bytes.truncate(HEADER);
         self.bytes.shrink_to(most);
     }
@@ -182,24 +204,81 @@ pub(super) fn decode_all(segment: &[u8], nonce: u64) -> Result<Vec<Batch>, Damag
     Ok(batches)
 }
 
-fn decode(mut bytes: &[u8]) -> Option<Batch> {
-    let mut batch = Batch::default();
-    while !bytes.is_empty() {
-        let key_length = u32_at(bytes, 0)? as usize;
-        let length = u32_at(bytes, 4)?;
-        bytes = &bytes[8..];
-        let (key, rest) = bytes.split_at_checked(key_length)?;
-        let value = if length == REMOVED {
-            bytes = rest;
-            None
-        } else {
-            let (value, rest) = rest.split_at_checked(length as usize)?;
-            bytes = rest;
-            Some(Bytes::copy_from_slice(value))
-        };
-        batch.changes.push((key.to_vec(), value));
+fn decode(bytes: &[u8]) -> Option<Batch> {
+    let owned = |change: Change<'_>| (change.key.to_vec(), change.value.map(Bytes::copy_from_slice));
+    let changes = changes(bytes).map(|change| change.map(owned));
+    Some(Batch {
+        changes: changes.collect::<Option<_>>()?,
+    })
+}
+
+/// A change in a record.
+struct Change<'a> {
+    key: &'a [u8],
+    value: Option<&'a [u8]>,
+    /// Where the value begins among the record's changes.
+    at: usize,
+    /// Where the next change begins.
+    end: usize,
+}
+
+impl<'a> Change<'a> {
+    /// The one that begins at `at`.
+    fn read(bytes: &'a [u8], at: usize) -> Option<Self> {
+        let value_at = at + 8 + u32_at(bytes, at)? as usize;
+        let length = u32_at(bytes, at + 4)?;
+        let end = value_at + if length == REMOVED { 0 } else { length as usize };
+        let value = bytes.get(value_at..end)?;
+        Some(Self {
+            key: &bytes[at + 8..value_at],
+            value: (length != REMOVED).then_some(value),
+            at: value_at,
+            end,
+        })
     }
-    Some(batch)
+}
+
+/// The changes in these bytes, in order; None, and no more, where there is none.
+fn changes(bytes: &[u8]) -> impl Iterator<Item = Option<Change<'_>>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        (at < bytes.len()).then(|| {
+            let change = Change::read(bytes, at);
+            at = change.as_ref().map_or(bytes.len(), |change| change.end);
+            change
+        })
+    })
+}
+
+/// A value in a segment, and where it begins there.
+pub(in super::super) struct Lying<'a> {
+    pub(in super::super) key: &'a [u8],
+    pub(in super::super) value: &'a [u8],
+    pub(in super::super) offset: u64,
+}
+
+/// All values in a segment, in order, up to what cannot be read as a record. They are not held against the records'
+/// checksums: where one is damaged the others can still be had.
+pub(super) fn values(segment: &[u8], nonce: u64) -> impl Iterator<Item = Lying<'_>> {
+    let mut next = HEADER;
+    let records = std::iter::from_fn(move || {
+        let header = segment.get(next..next + HEADER)?;
+        if header[..4] != *RECORD_MAGIC || u64_at(header, 8)? != nonce {
+            return None;
+        }
+        let begin = next + HEADER;
+        let end = begin + u32_at(header, 4)? as usize;
+        next = end.next_multiple_of(ALIGN);
+        Some((begin, segment.get(begin..end)?))
+    });
+    let values = records.flat_map(|(begin, record)| {
+        changes(record).map(move |change| {
+            let Change { key, value, at, .. } = change?;
+            let offset = (begin + at) as u64;
+            Some(value.map(|value| Lying { key, value, offset }))
+        })
+    });
+    values.map_while(|found| found).flatten()
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -242,7 +321,7 @@ mod tests {
         let mut ends = vec![bytes.len()];
         for (batch, sequence) in batches.iter().zip(1..) {
             let mut record = Record::new();
-            record.add(batch);
+            record.add(batch, LARGE);
             bytes.extend(written(&record.seal(NONCE, sequence)));
             ends.push(bytes.len());
         }
@@ -258,6 +337,28 @@ mod tests {
             let (bytes, _) = segment(&batches, &earlier);
             prop_assert_eq!(Heading::decode(&bytes), Some(Heading { number: 7, nonce: NONCE }));
             prop_assert_eq!(decode_all(&bytes, NONCE), Ok(batches));
+        }
+
+        #[test]
+        fn values_lie_where_adding_them_said(batches in batches(), least in 0..LARGE) {
+            let mut record = Record::new();
+            let mut said = Vec::new();
+            for batch in &batches {
+                for Spot { number, offset } in record.add(batch, least) {
+                    let (key, value) = batch.changes[number].clone();
+                    said.push((key, HEADER as u64 + offset, value.unwrap()));
+                }
+            }
+            let mut bytes = vec![0; HEADER];
+            bytes.extend(written(&record.seal(NONCE, 1)));
+            for (_, offset, value) in &said {
+                prop_assert_eq!(bytes.get(*offset as usize..).and_then(|bytes| bytes.get(..value.len())), Some(&value[..]));
+            }
+            let found: Vec<_> = values(&bytes, NONCE)
+                .filter(|lying| lying.value.len() >= least)
+                .map(|lying| (lying.key.to_vec(), lying.offset, Bytes::copy_from_slice(lying.value)))
+                .collect();
+            prop_assert_eq!(found, said);
         }
 
         #[test]
@@ -296,6 +397,13 @@ mod tests {
             let _ = decode_all(&bytes, NONCE);
             let _ = Heading::decode(&bytes);
             let _ = decode(&bytes);
+            let mut segment = vec![0; HEADER];
+            segment.extend_from_slice(RECORD_MAGIC);
+            segment.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            segment.extend_from_slice(&NONCE.to_le_bytes());
+            segment.extend_from_slice(&[0; 16]);
+            segment.extend_from_slice(&bytes);
+            let _ = values(&segment, NONCE).count();
         }
     }
 }

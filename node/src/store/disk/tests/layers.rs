@@ -15,12 +15,19 @@ const TINY: Sizes = Sizes {
         file: 10_000,
         small: 0,
     },
+    quick: Duration::MAX,
 };
 
-fn open_tiny(directory: &Path) -> DiskStore {
-    let opened = opening::open(directory, TINY).unwrap();
+/// Whether large values stay in the segments that they were written to, or are written once more.
+fn open_tiny_with(directory: &Path, stay: bool) -> DiskStore {
+    let quick = if stay { Duration::MAX } else { Duration::ZERO };
+    let opened = opening::open(directory, Sizes { quick, ..TINY }).unwrap();
     assert_eq!(opened.moved_aside, None);
     opened.store
+}
+
+fn open_tiny(directory: &Path) -> DiskStore {
+    open_tiny_with(directory, true)
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -72,7 +79,7 @@ fn it_reads_as_one_map_across_checkpoints_and_restarts() {
         }
         if round % 333 == 0 {
             drop(store);
-            store = open_tiny(home.path());
+            store = open_tiny_with(home.path(), random.random());
             assert_eq!(all(&store, b""), model, "after the restart in round {round}");
         }
     }
@@ -104,7 +111,7 @@ fn files_of_the_journal_are_used_again() {
     let store = open_tiny(home.path());
     for number in 0..1_000_u32 {
         write(&store, |batch| {
-            batch.put(number.to_be_bytes().to_vec(), vec![7; 200]);
+            batch.put(number.to_be_bytes().to_vec(), vec![7; 199]);
         });
     }
     let there = names(&home.path().join("journal")).len();
@@ -203,40 +210,164 @@ fn value_files(home: &Path) -> Vec<PathBuf> {
     names(&values).iter().map(|name| values.join(name)).collect()
 }
 
-/// A store in which each key has a large value in a file, taken in by a restart.
+/// A store in which each key has a large value in a file, taken in by a restart: they fit into one segment.
 fn with_large_values(home: &Path, keys: u8) -> DiskStore {
     let store = open_tiny(home);
     for key in 0..keys {
-        write(&store, |batch| batch.put(vec![key], vec![key; 1000]));
+        write(&store, |batch| batch.put(vec![key], vec![key; 900]));
     }
     drop(store);
     open_tiny(home)
 }
 
+/// Bytes of the files of large values, and of the segments that stay. Others were written a megabyte ahead.
+fn kept(home: &Path) -> u64 {
+    let journals = opening::journals(home);
+    let lengths = names(&journals)
+        .into_iter()
+        .filter_map(|name| Some(fs::metadata(journals.join(name)).ok()?.len()));
+    let stay: u64 = lengths.filter(|length| *length < 1 << 20).sum();
+    stay + values::size_of(&opening::values(home)).unwrap()
+}
+
 #[test]
 fn files_of_large_values_are_emptied_and_removed() {
+    for stay in [false, true] {
+        files_are_emptied_and_removed(stay);
+    }
+}
+
+fn files_are_emptied_and_removed(stay: bool) {
     let home = tempfile::tempdir().unwrap();
     let mut random = StdRng::seed_from_u64(7);
     let mut model = BTreeMap::new();
     let mut most = 0;
-    let mut store = open_tiny(home.path());
+    let mut store = open_tiny_with(home.path(), stay);
     for _ in 0..3_000_u32 {
         let key = vec![random.random_range(0..30_u8)];
         let value = vec![random.random(); random.random_range(0..2000)];
         model.insert(key.clone(), value.clone());
         write(&store, |batch| batch.put(key, value));
-        most = most.max(store.layers.read().base.size_of_values().unwrap());
+        most = most.max(kept(home.path()));
     }
     assert_eq!(all(&store, b""), model);
     // 30 values of at most 2000 bytes, with keys and headers; what one checkpoint brings comes on top.
     assert!(most < 3 * 30 * 2100 + TINY.longest_segment, "{most} bytes");
     drop(store);
-    store = open_tiny(home.path());
+    store = open_tiny_with(home.path(), stay);
     assert_eq!(all(&store, b""), model);
     write(&store, |batch| (0..30_u8).for_each(|key| batch.delete(vec![key])));
     drop(store);
     drop(open_tiny(home.path()));
     assert_eq!(value_files(home.path()), Vec::<PathBuf>::new());
+}
+
+fn segments(home: &Path) -> usize {
+    names(&opening::journals(home)).len()
+}
+
+#[test]
+fn a_segment_of_large_values_stays_with_them_until_nothing_in_it_is_used() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    for key in 0..200_u8 {
+        write(&store, |batch| batch.put(vec![key], vec![key; 1000]));
+    }
+    drop(store);
+    let store = open_tiny(home.path());
+    // 200 000 bytes in segments of 20 000. Nothing but the last ones, which are taken in by the restart, is written twice.
+    assert!(
+        segments(home.path()) > 7,
+        "{:?}",
+        names(&opening::journals(home.path()))
+    );
+    let values = values::size_of(&opening::values(home.path())).unwrap();
+    assert!(values < 2 * TINY.longest_segment, "{values} bytes");
+    for key in 0..200_u8 {
+        assert_eq!(store.get(&[key]).unwrap().unwrap(), vec![key; 1000]);
+    }
+    for key in 0..200_u8 {
+        write(&store, |batch| batch.delete(vec![key]));
+    }
+    drop(store);
+    drop(open_tiny(home.path()));
+    assert_eq!(
+        segments(home.path()),
+        2,
+        "{:?}",
+        names(&opening::journals(home.path()))
+    );
+}
+
+#[test]
+fn of_a_segment_that_is_used_little_what_is_used_is_moved() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    for key in 0..200_u8 {
+        write(&store, |batch| batch.put(vec![key], vec![key; 1000]));
+        if key % 10 != 0 {
+            write(&store, |batch| batch.delete(vec![key - 1]));
+        }
+    }
+    for _ in 0..100 {
+        write(&store, |batch| batch.put(vec![0], vec![0; 1000]));
+    }
+    drop(store);
+    let store = open_tiny(home.path());
+    let used = (0..200_u8).filter(|key| key % 10 == 9);
+    for key in used.clone() {
+        assert_eq!(store.get(&[key]).unwrap().unwrap(), vec![key; 1000]);
+    }
+    let most = 3 * 1100 * (used.count() as u64 + 1) + TINY.longest_segment;
+    assert!(
+        kept(home.path()) < most,
+        "{} bytes, {most} at most",
+        kept(home.path())
+    );
+}
+
+#[test]
+fn a_segment_of_small_values_does_not_stay_for_a_large_one() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    for key in 0..2_000_u16 {
+        let length = if key % 100 == 0 { 1000 } else { 100 };
+        write(&store, |batch| {
+            batch.put(key.to_be_bytes().to_vec(), vec![7; length])
+        });
+    }
+    assert!(store.writing().journal.number() > 10, "checkpoints have happened");
+    assert!(segments(home.path()) <= 4);
+}
+
+#[test]
+fn a_damaged_value_in_a_segment_is_refused_by_name_and_the_rest_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    for key in 0..100_u8 {
+        write(&store, |batch| batch.put(vec![key], vec![key; 1000]));
+    }
+    drop(store);
+    drop(open_tiny(home.path()));
+    let first = opening::journals(home.path()).join(&names(&opening::journals(home.path()))[0]);
+    let mut bytes = fs::read(&first).unwrap();
+    bytes[500] ^= 1;
+    fs::write(&first, bytes).unwrap();
+    let store = open_tiny(home.path());
+    let is_refused = |key: &u8| matches!(store.get(&[*key]), Err(StoreError::Damaged(_)));
+    assert_eq!((0..100_u8).filter(is_refused).count(), 1);
+    // Most of what is in the segments goes, and so they are emptied; the damaged one stays damaged.
+    for key in (0..100_u8).filter(|key| key % 10 != 0) {
+        write(&store, |batch| batch.delete(vec![key]));
+    }
+    for round in 0..100_u8 {
+        write(&store, |batch| batch.put(vec![99], vec![round; 1000]));
+    }
+    drop(store);
+    let store = open_tiny(home.path());
+    let is_refused = |key: &u8| matches!(store.get(&[*key]), Err(StoreError::Damaged(_)));
+    assert_eq!((0..100_u8).filter(is_refused).collect::<Vec<_>>(), [0]);
+    assert_eq!(store.get(&[10]).unwrap().unwrap(), vec![10; 1000]);
 }
 
 #[test]
