@@ -89,6 +89,7 @@ impl TaskBuilder {
         let request = v1::SendTaskRequest {
             message: Some(message.into()),
             idempotency_key: uuid::Uuid::new_v4().to_string(),
+            brief: true,
             ..v1::SendTaskRequest::default()
         };
         Self {

@@ -37,19 +37,20 @@ fn named(metadata: &MetadataMap) -> Option<usize> {
 impl Api {
     /// A task whole, within `most` bytes.
     pub(super) async fn present_task(&self, task: &Task, most: usize) -> v1::Task {
-        let mut answer = wire::head(task, self.engine().me());
+        let mut answer = self.present_head(task, most);
         answer.messages = shortened(&task.messages, most / 2);
-        if answer
-            .status_message
-            .as_ref()
-            .is_some_and(|message| message.encoded_len() > most / 4)
-        {
-            answer.status_message = None;
-        }
         let room = most.saturating_sub(answer.encoded_len() + MARGIN);
         answer.artifacts = self
             .artifacts(&task.id, task.results.iter().map(|result| &**result), room)
             .await;
+        answer
+    }
+
+    /// A task without its messages and results, within `most` bytes.
+    pub(super) fn present_head(&self, task: &Task, most: usize) -> v1::Task {
+        let mut answer = wire::head(task, self.engine().me());
+        let too_long = |message: &mut Message| message.encoded_len() > most / 4;
+        answer.status_message.take_if(too_long);
         answer
     }
 

@@ -48,8 +48,7 @@ impl Api {
             Some(Target::SkillId(skill)) => {
                 // Whoever can do it now has nothing to do with a task that was sent before.
                 if let Some(task) = self.sent_before(&request).await? {
-                    let task = Some(self.present_task(&task, most).await);
-                    return Ok(SendTaskResponse { task });
+                    return Ok(self.sent(&task, request.brief, most).await);
                 }
                 let mut candidates = self
                     .anycast()
@@ -78,6 +77,7 @@ impl Api {
                 ));
             }
         };
+        let brief = request.brief;
         let message = request
             .message
             .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
@@ -96,9 +96,16 @@ impl Api {
         };
         let task = self.engine().send_task(sent).await;
         let task = task.map_err(|error| status_for_asker(&error))?;
-        Ok(SendTaskResponse {
-            task: Some(self.present_task(&task, most).await),
-        })
+        Ok(self.sent(&task, brief, most).await)
+    }
+
+    async fn sent(&self, task: &Task, brief: bool, most: usize) -> SendTaskResponse {
+        let task = if brief {
+            self.present_head(task, most)
+        } else {
+            self.present_task(task, most).await
+        };
+        SendTaskResponse { task: Some(task) }
     }
 
     /// The task that was sent with the same idempotency key.

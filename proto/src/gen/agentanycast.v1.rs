@@ -2055,6 +2055,9 @@ pub struct SendTaskRequest {
     /// Additive: 16 bytes by which a gateway lists the new task (ListTasksRequest.group); stays on this node. Empty = none.
     #[prost(bytes = "vec", tag = "104")]
     pub group: ::prost::alloc::vec::Vec<u8>,
+    /// Additive: the answer is without the task's messages and results: who sends it knows them.
+    #[prost(bool, tag = "106")]
+    pub brief: bool,
     #[prost(oneof = "send_task_request::Target", tags = "1, 2, 3")]
     pub target: ::core::option::Option<send_task_request::Target>,
 }

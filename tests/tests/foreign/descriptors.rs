@@ -72,6 +72,7 @@ const ADDED: &[&str] = &[
     "message SubscribeTaskUpdatesResponse: task = 100",
     "message SubscribeTaskStreamRequest: artifact_id = 100",
     "message GetTaskRequest: or_input = 100",
+    "message SendTaskRequest: brief = 106",
     "message SendTaskRequest: group = 104",
     "message SendTaskRequest: note = 103",
     "message SubscribeTaskUpdatesRequest: or_input = 101",

@@ -78,6 +78,35 @@ async fn sends_that_are_refused() {
     let task = rpc.send_task(request).await.unwrap().into_inner().task.unwrap();
     assert_eq!(task.status(), TaskStatus::Submitted);
     assert_eq!(task.assignee_peer_id, NOBODY);
+    assert_eq!(task.messages.len(), 1);
+}
+
+#[tokio::test]
+async fn a_brief_answer_leaves_out_what_the_sender_knows() {
+    let daemon = Daemon::builder().start().await;
+    let mut rpc = daemon.rpc().await;
+    let request = v1::SendTaskRequest {
+        brief: true,
+        idempotency_key: "key".to_owned(),
+        metadata: [("label".to_owned(), "kept".to_owned())].into(),
+        ..send_to(Some(Target::PeerId(NOBODY.to_owned())), Some(text("x")))
+    };
+    let mut tasks = Vec::new();
+    for _ in 0..2 {
+        let answer = rpc.send_task(request.clone()).await.unwrap();
+        tasks.push(answer.into_inner().task.unwrap());
+    }
+    assert_eq!(tasks[0], tasks[1], "sent again it is the same task");
+    let mut brief = tasks.remove(0);
+    assert_eq!((brief.status(), brief.messages.len()), (TaskStatus::Submitted, 0));
+    let whole = v1::GetTaskRequest {
+        task_id: brief.task_id.clone(),
+        ..v1::GetTaskRequest::default()
+    };
+    let whole = rpc.get_task(whole).await.unwrap().into_inner().task.unwrap();
+    assert_eq!(whole.messages[0].parts, text("x").parts);
+    brief.messages.clone_from(&whole.messages);
+    assert_eq!(brief, whole, "it has everything else");
 }
 
 #[tokio::test]
