@@ -287,7 +287,7 @@ impl Engine {
             tasks,
             engine: self.clone(),
         };
-        self.call(move |core, _| core.attach(id)).await?;
+        self.call(move |core, now| core.attach(now, id)).await?;
         Ok(listener)
     }
 
@@ -445,8 +445,8 @@ impl Listener {
         let incoming = self.tasks.recv().await?;
         let id = self.id;
         // One task read is room for one more; the core delivers it.
-        let call: Call = Box::new(move |core, _| {
-            let _ = core.credit(id, 1);
+        let call: Call = Box::new(move |core, now| {
+            let _ = core.credit(now, id, 1);
             Box::new(|_| ())
         });
         self.engine.calls.send(call).await.ok()?;

@@ -4,6 +4,8 @@
 //! them, and lets out what this file decides. States and transitions are those of the wire
 //! contract (docs/protocol.md, "Tasks"); terminal states never change.
 
+mod way;
+
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
@@ -12,6 +14,8 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message, MessageRole, TaskStatus};
+
+pub use self::way::{Road, Sent, Way};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -264,6 +268,8 @@ pub struct Task {
     /// When its originator first knew that the assignee has it, Unix milliseconds. Written with the next change: of
     /// no consequence but for who asks.
     pub arrived_at: Option<u64>,
+    /// How it went otherwise.
+    pub way: Way,
 }
 
 /// What a gateway lists tasks by, in its own terms.
@@ -307,6 +313,8 @@ pub struct Attempt {
     pub reason: String,
     /// When it was given up, Unix milliseconds; 0: written by a version that did not keep it.
     pub left_at: u64,
+    /// The last time that it was sent there.
+    pub sent: Option<Sent>,
 }
 
 /// Longest id of a task, context, message or artifact, in bytes: UUIDs take 36, deployed peers use
@@ -423,6 +431,7 @@ impl Task {
             peer: first,
             reason: reason.to_owned(),
             left_at: now,
+            sent: self.way.sent.take(),
         });
         self.role = Role::Originator(next);
         self.updated_at = now;

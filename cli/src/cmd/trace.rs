@@ -5,7 +5,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use agentanycast::{PeerReach, QueueState, QueuedEnvelope, Side, Trace};
+use agentanycast::{Hop, PeerReach, QueueState, QueuedEnvelope, Sent, Side, Trace};
 use serde_json::{Value, json};
 
 use self::{explain::Answer, steps::Step};
@@ -31,6 +31,7 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
             "next",
             answer.advice.as_deref().map(output::flat).unwrap_or_default(),
         ),
+        ("road", output::flat(&explain::road(trace.peer.as_ref()))),
     ])?;
     output::line("")?;
     for step in steps {
@@ -83,6 +84,11 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
         "next": answer.advice,
         "steps": steps,
         "arrived_at": json::time(trace.arrived_at),
+        "sent": trace.sent.as_ref().map(sent),
+        "attempts_sent": trace.attempts_sent.iter().map(|one| one.as_ref().map(sent)).collect::<Vec<_>>(),
+        "came_over": trace.came_over.as_ref().map(hop),
+        "given_at": json::time(trace.given_at),
+        "claimed_at": json::time(trace.claimed_at),
         "deadline": json::time(trace.deadline),
         "candidates": trace.candidates.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "held": trace.held,
@@ -114,7 +120,19 @@ fn peer(peer: &PeerReach) -> Value {
         "failures": peer.failures,
         "next_attempt_in_s": peer.next_attempt_in.map(|wait| wait.as_secs_f64()),
         "last_error": peer.last_error,
+        "relay": peer.relay.as_ref().map(|relay| json!({
+            "peer_id": relay.to_string(),
+            "addresses": peer.relay_addresses,
+        })),
     })
+}
+
+fn hop(hop: &Hop) -> Value {
+    json!({"road": hop.road.to_string(), "relay": hop.relay.as_ref().map(ToString::to_string)})
+}
+
+fn sent(sent: &Sent) -> Value {
+    json!({"at": json::time(sent.at), "over": hop(&sent.over)})
 }
 
 fn envelope(envelope: &QueuedEnvelope) -> Value {

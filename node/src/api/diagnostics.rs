@@ -5,9 +5,9 @@ use std::{path::PathBuf, time::SystemTime};
 use agentanycast_identity::PeerId;
 use agentanycast_program::logging;
 use agentanycast_proto::v1::{
-    AuditTrail, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach, QueueState,
-    QueuedEnvelope, Refusal, StatusCount, TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse,
-    diagnostics_service_server::DiagnosticsService,
+    AuditTrail, ConnectionType, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach,
+    QueueState, QueuedEnvelope, Refusal, StatusCount, TaskRoad, TaskSent, TaskSide, TaskTurn,
+    TraceTaskRequest, TraceTaskResponse, diagnostics_service_server::DiagnosticsService,
 };
 use tonic::{Request, Response, Status};
 
@@ -16,7 +16,7 @@ use crate::{
     delivery::outbox::Stage,
     engine::{self, EngineError, Whereabouts, timestamp, wire},
     policy::audit::search::search,
-    task::{Role, Task},
+    task::{Road, Role, Sent, Task},
 };
 
 /// Messages of a task that are told of.
@@ -98,6 +98,7 @@ impl Api {
         let way = self.net().way_to(peer).await;
         let snapshot = self.net().peer(peer);
         let info = snapshot.as_ref().map(peer_info);
+        let relay = snapshot.as_ref().and_then(|snapshot| snapshot.relay);
         let known = way.addresses;
         let mut reach = PeerReach {
             peer_id: peer.to_string(),
@@ -109,8 +110,14 @@ impl Api {
             failures: way.failures,
             next_attempt_in: way.next_attempt.and_then(|wait| wait.try_into().ok()),
             last_error: way.last_error,
+            relay_peer_id: relay.map(|relay| relay.to_string()).unwrap_or_default(),
+            relay_addresses: relay
+                .and_then(|relay| self.net().peer(relay))
+                .map(|relay| relay.addresses)
+                .unwrap_or_default(),
         };
         reach.addresses.truncate(ADDRESSES);
+        reach.relay_addresses.truncate(ADDRESSES);
         reach
     }
 }
@@ -157,6 +164,14 @@ fn answer(
             .iter()
             .map(|attempt| timestamp(attempt.left_at))
             .collect(),
+        sent: task.way.sent.map(sent),
+        attempts_sent: attempts
+            .iter()
+            .map(|attempt| attempt.sent.map(sent).unwrap_or_default())
+            .collect(),
+        came_over: task.way.came_over.map(over),
+        given_at: task.way.given_at.map(timestamp),
+        claimed_at: task.way.claimed_at.map(timestamp),
         candidate_peer_ids: rest.iter().map(ToString::to_string).collect(),
         held: task.held,
         claimed: task.claimed,
@@ -186,6 +201,26 @@ fn side(task: &Task) -> TaskSide {
         Role::Assignee(_) => TaskSide::Assignee,
         Role::Both => TaskSide::Both,
         Role::Outside => TaskSide::Outside,
+    }
+}
+
+fn over(road: Road) -> TaskRoad {
+    match road {
+        Road::Direct => TaskRoad {
+            connection_type: ConnectionType::Direct as i32,
+            relay_peer_id: String::new(),
+        },
+        Road::Relay(relay) => TaskRoad {
+            connection_type: ConnectionType::Relay as i32,
+            relay_peer_id: relay.to_string(),
+        },
+    }
+}
+
+fn sent(sent: Sent) -> TaskSent {
+    TaskSent {
+        at: Some(timestamp(sent.at)),
+        over: Some(over(sent.over)),
     }
 }
 

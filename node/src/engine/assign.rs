@@ -89,21 +89,21 @@ impl Report {
 
 impl Core {
     /// An agent begins to listen for tasks.
-    pub fn attach(&mut self, listener: ListenerId) -> Result<(), EngineError> {
+    pub fn attach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
         let deliveries = self.feed.attach(listener);
-        Ok(self.hand_over(deliveries)?)
+        Ok(self.hand_over(now, deliveries)?)
     }
 
     /// An agent stopped listening.
     pub fn detach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
         let deliveries = self.feed.detach(listener, now.mono);
-        Ok(self.hand_over(deliveries)?)
+        Ok(self.hand_over(now, deliveries)?)
     }
 
     /// A listener has read `count` tasks.
-    pub fn credit(&mut self, listener: ListenerId, count: usize) -> Result<(), EngineError> {
+    pub fn credit(&mut self, now: Now, listener: ListenerId, count: usize) -> Result<(), EngineError> {
         let deliveries = self.feed.credit(listener, count);
-        Ok(self.hand_over(deliveries)?)
+        Ok(self.hand_over(now, deliveries)?)
     }
 
     /// UpdateTaskStatus: moves a task on. The first one claims it for its connection.
@@ -236,7 +236,10 @@ impl Core {
 
     /// What an agent says of its task: there is one, whether it listens or not.
     fn hear(&mut self, now: Now, id: &str, report: Report) -> Result<(), EngineError> {
-        let task = self.task_of_agent(id)?;
+        let mut task = self.task_of_agent(id)?;
+        if !task.claimed {
+            task.way.claimed_at.get_or_insert(now.unix);
+        }
         self.feed.touch(now.mono);
         self.report(now, task, report)
     }
@@ -410,7 +413,7 @@ impl Core {
             self.feed.withdraw(id); // No agent has ever seen it.
             return Ok(());
         }
-        self.tell_agent(id)
+        self.tell_agent(now, id)
     }
 }
 

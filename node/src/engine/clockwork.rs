@@ -18,7 +18,7 @@ use super::{
 use crate::{
     delivery::outbox::{Kind, LAST_CHANCE},
     store::{self, Store as _, StoreError},
-    task::Status,
+    task::{Road, Status},
 };
 
 /// How often expiry and collection are looked after.
@@ -257,9 +257,10 @@ impl Core {
         }
     }
 
-    /// Envelope stream number `stream` to the peer is open.
-    pub fn on_stream_opened(&mut self, peer: PeerId, stream: u64) {
+    /// Envelope stream number `stream` to the peer is open, over this road.
+    pub fn on_stream_opened(&mut self, peer: PeerId, stream: u64, over: Road) {
         if let Some(queue) = self.queues.get_mut(&peer).filter(|queue| queue.stream == stream) {
+            queue.road = Some(over);
             queue.outbox.on_stream_open();
             self.dirty.insert(peer);
         }

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     delivery::{dedup::Seen, outbox::Depths},
     store::{Batch, Store, StoreError, watched::Watched},
-    task::{Output, Role, Status, Task},
+    task::{Output, Road, Role, Status, Task},
 };
 
 /// Largest envelope, in bytes: one frame (docs/protocol.md, "Frames").
@@ -73,6 +73,8 @@ pub struct Core {
     /// Peers that were settled since somebody asked, and whether the last frame waits for that.
     pub(super) settled: Vec<PeerId>,
     pub(super) doubted: bool,
+    /// What the frame that is looked at came over, where that is known.
+    pub(super) incoming_road: Option<Road>,
     pub(super) last_collection: Duration,
     /// The last collection had to leave some for the next turn.
     pub(super) more_to_collect: bool,
@@ -132,6 +134,7 @@ impl Core {
             heirs: Vec::new(),
             settled: Vec::new(),
             doubted: false,
+            incoming_road: None,
             last_collection: now.mono,
             more_to_collect: false,
             marks: super::marks::Sweep::new(now.mono),
@@ -171,6 +174,11 @@ impl Core {
     /// then, and nothing more may be let out.
     pub fn take_store_failure(&self) -> Result<(), StoreError> {
         self.store.take_failure().map_or(Ok(()), Err)
+    }
+
+    /// The next frame came over this road.
+    pub fn comes_over(&mut self, road: Road) {
+        self.incoming_road = Some(road);
     }
 
     /// The effects of the running turn so far. What its batch holds must be durable before they are let out,
@@ -375,13 +383,13 @@ impl Core {
         let tell_agent = slot.task.role.is_assignee();
         self.put_changed(slot, Vec::new());
         if tell_agent {
-            self.tell_agent(id)?;
+            self.tell_agent(now, id)?;
         }
         Ok(true)
     }
 
     /// Lets the agents that listen know of a task's new state.
-    pub(super) fn tell_agent(&mut self, id: &str) -> Result<(), StoreError> {
+    pub(super) fn tell_agent(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
         let Some(known) = self.tasks.indexed(id) else {
             return Ok(());
         };
@@ -395,10 +403,10 @@ impl Core {
         }
         let weight = self.tasks.weight(id);
         let deliveries = self.feed.offer(id, news, weight);
-        self.hand_over(deliveries)
+        self.hand_over(now, deliveries)
     }
 
-    pub(super) fn hand_over(&mut self, deliveries: Vec<Delivery>) -> Result<(), StoreError> {
+    pub(super) fn hand_over(&mut self, now: Now, deliveries: Vec<Delivery>) -> Result<(), StoreError> {
         // Listeners share what they are given.
         let mut last: Option<Arc<Task>> = None;
         for (listener, id) in deliveries {
@@ -414,6 +422,9 @@ impl Core {
                 Role::Assignee(peer) => self.peers.card(&*self.store, peer)?,
                 _ => self.peers.own().cloned(),
             };
+            if !task.status.is_terminal() {
+                self.tasks.note_given(&id, now.unix);
+            }
             let is_new = task.status == Status::Submitted;
             // What was handed over before it goes first.
             let is_early = is_new && self.last_late <= self.durable;

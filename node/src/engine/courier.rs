@@ -7,7 +7,7 @@ use agentanycast_identity::PeerId;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::net;
+use crate::{net, task::Road};
 
 /// Frames that wait to be written: the outbox's window, its retries, and acknowledgements.
 pub(super) const FRAMES: usize = 4096;
@@ -27,6 +27,8 @@ pub(super) enum Report {
         peer: PeerId,
         /// Which stream.
         stream: u64,
+        /// What it goes over.
+        over: Road,
     },
     /// It is gone, or could not be opened.
     Closed {
@@ -47,7 +49,8 @@ pub(super) async fn run(
 ) {
     match net.open_stream(peer).await {
         Ok(mut writer) => {
-            if reports.send(Report::Opened { peer, stream }).await.is_ok() {
+            let over = writer.relay().map_or(Road::Direct, Road::Relay);
+            if reports.send(Report::Opened { peer, stream, over }).await.is_ok() {
                 let cause = write_all(&mut writer, &mut frames).await;
                 tracing::debug!(%peer, stream, cause, "envelope stream closed");
             }

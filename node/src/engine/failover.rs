@@ -256,7 +256,12 @@ impl Core {
     }
 
     /// The originator of a task that is held here says that it is this node's.
-    pub(super) fn on_confirm(&mut self, peer: PeerId, id: &str) -> Result<Option<String>, StoreError> {
+    pub(super) fn on_confirm(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        id: &str,
+    ) -> Result<Option<String>, StoreError> {
         let Some(mut slot) = self.take(id)? else {
             return Ok(Some(format!("no task {id}")));
         };
@@ -272,7 +277,7 @@ impl Core {
         }
         slot.task.held = false;
         self.put(slot);
-        self.tell_agent(id)?;
+        self.tell_agent(now, id)?;
         Ok(None)
     }
 

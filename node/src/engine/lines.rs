@@ -10,7 +10,7 @@ use crate::{
         inbox::{self, Inbound},
         outbox::Entry,
     },
-    task::{Role, Status, Task},
+    task::{Road, Role, Status, Task},
 };
 
 /// What an envelope of a peer says: of which task, and what kind it is.
@@ -33,8 +33,9 @@ pub(super) fn queued(peer: PeerId, entry: &Entry) {
 }
 
 /// It goes over the wire.
-pub(super) fn sent(peer: PeerId, entry: &Entry) {
-    tracing::debug!(%peer, task = entry.task_id, envelope = entry.id, "an envelope is sent");
+pub(super) fn sent(peer: PeerId, entry: &Entry, over: Option<Road>) {
+    let over = over.map(display);
+    tracing::debug!(%peer, task = entry.task_id, envelope = entry.id, over, "an envelope is sent");
 }
 
 /// Its peer has it.

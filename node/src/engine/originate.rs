@@ -23,7 +23,7 @@ use crate::{
         outbox::Kind,
     },
     store::StoreError,
-    task::{Group, MAX_ID, MAX_URL, Outside, Role, Route, Status, Task},
+    task::{Group, MAX_ID, MAX_URL, Outside, Role, Route, Status, Task, Way},
 };
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
@@ -209,6 +209,7 @@ impl Core {
             }),
             group: request.group,
             arrived_at: None,
+            way: Way::default(),
         };
         if let Role::Originator(peer) = role {
             self.send_message_of(now, peer, &task)?;
@@ -218,7 +219,7 @@ impl Core {
             self.admitted_own(now, &admitted, &target, &task);
         }
         self.begin_attempt(now, &task);
-        self.tell_whoever_is_here(&task)?;
+        self.tell_whoever_is_here(now, &task)?;
         Ok(task)
     }
 
@@ -233,14 +234,14 @@ impl Core {
         }
         let task = slot.task.clone();
         self.put_changed(slot, Vec::new());
-        self.tell_whoever_is_here(&task)?;
+        self.tell_whoever_is_here(now, &task)?;
         Ok(task)
     }
 
     /// A message for whoever on this node works on the task, or carries it to an agent outside.
-    fn tell_whoever_is_here(&mut self, task: &Task) -> Result<(), StoreError> {
+    fn tell_whoever_is_here(&mut self, now: Now, task: &Task) -> Result<(), StoreError> {
         match task.role {
-            Role::Both => self.tell_agent(&task.id)?,
+            Role::Both => self.tell_agent(now, &task.id)?,
             Role::Outside => self.effect(Effect::Outside {
                 task_id: task.id.clone(),
             }),

@@ -12,6 +12,7 @@ use super::records::{self, EntryRecord, OutboxRecord, tag};
 use crate::{
     delivery::outbox::{Entry, Kind, Outbox},
     store::{self, Batch, Store, StoreError},
+    task::Road,
 };
 
 /// Envelopes up to this many bytes are kept in their record.
@@ -25,6 +26,8 @@ pub(super) struct Queue {
     pub(super) outbox: Outbox,
     /// The stream that the outbox is sending on, opening, or has lost.
     pub(super) stream: u64,
+    /// What that goes over, once it is open.
+    pub(super) road: Option<Road>,
     bodies: BTreeMap<u64, (Kind, Bytes)>,
     bodies_bytes: usize,
     /// The last batch that wrote an envelope of this queue.
@@ -53,6 +56,7 @@ impl Queue {
         Self {
             outbox: Outbox::restore(epoch, next.max(last + 1), waiting, retry_delays),
             stream: 0,
+            road: None,
             bodies: BTreeMap::new(),
             bodies_bytes: 0,
             commit: 0,

@@ -32,7 +32,7 @@ use crate::{
         outbox::Kind,
     },
     store::StoreError,
-    task::{Output, Role, Status, Task},
+    task::{Output, Role, Status, Task, Way},
 };
 
 /// Tasks that are held for one peer's confirmation, which takes it a round trip: what a window has, eight times.
@@ -175,7 +175,7 @@ impl Core {
             Payload::TaskFail(fail) => self.on_fail(now, peer, fail),
             Payload::TaskCancel(cancel) => self.on_cancel(now, peer, &cancel.task_id),
             Payload::TaskConfirm(confirm) => Ok(self
-                .on_confirm(peer, &confirm.task_id)?
+                .on_confirm(now, peer, &confirm.task_id)?
                 .map_or(Verdict::Accept, Verdict::Refuse)),
             Payload::GetTask(get) => self.on_get_task(now, peer, &get.task_id),
             Payload::GetTaskResponse(response) => self.on_get_task_response(now, peer, response),
@@ -243,13 +243,14 @@ impl Core {
             outside: None,
             group: None,
             arrived_at: None,
+            way: Way::came(self.incoming_road),
         };
         let id = task.id.clone();
         self.put(Slot::new(task));
         if send.tentative {
             return Ok(Verdict::Hold);
         }
-        self.tell_agent(&id)?;
+        self.tell_agent(now, &id)?;
         Ok(Verdict::Accept)
     }
 
@@ -282,7 +283,7 @@ impl Core {
             return Ok(Verdict::Refuse(refused.to_string()));
         }
         self.put_changed(slot, Vec::new());
-        self.tell_agent(id)?;
+        self.tell_agent(now, id)?;
         Ok(Verdict::Accept)
     }
 

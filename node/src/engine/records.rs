@@ -3,6 +3,8 @@
 //! A key is a tag, the length-prefixed name of what it belongs to, and a number. How a task lies in it is
 //! in `shelf`.
 
+mod way;
+
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,6 +15,8 @@ use crate::{
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
 use prost::Message as _;
+
+use self::way::{SentRecord, WayRecord};
 
 /// Tags: the first byte of each key.
 pub(super) mod tag {
@@ -151,6 +155,8 @@ pub(super) struct StateRecord {
     arrived_at: Option<u64>,
     #[prost(bool, tag = "17")]
     pub(super) returnable: bool,
+    #[prost(message, optional, tag = "18")]
+    way: Option<WayRecord>,
 }
 
 /// What of a conversation's name stands in the index: enough to tell it from others.
@@ -192,6 +198,8 @@ pub(super) struct AttemptRecord {
     reason: String,
     #[prost(uint64, tag = "3")]
     left_at: u64,
+    #[prost(message, optional, tag = "4")]
+    sent: Option<SentRecord>,
 }
 
 /// The field of a [`ResultRecord`] with the artifact.
@@ -339,6 +347,7 @@ impl HeadRecord {
             }),
             group: state.group(),
             arrived_at: state.arrived_at,
+            way: state.way.as_ref().map(WayRecord::way).unwrap_or_default(),
         })
     }
 }
@@ -366,6 +375,7 @@ impl StateRecord {
             group: task.group.map(Vec::from).unwrap_or_default(),
             context: context_mark(&task.context_id),
             arrived_at: task.arrived_at,
+            way: WayRecord::of(&task.way),
         }
     }
 
@@ -414,6 +424,7 @@ impl RouteRecord {
             peer: attempt.peer.to_bytes(),
             reason: attempt.reason.clone(),
             left_at: attempt.left_at,
+            sent: attempt.sent.map(SentRecord::of),
         });
         Self {
             rest: route.rest.iter().map(|peer| peer.to_bytes()).collect(),
@@ -429,6 +440,7 @@ impl RouteRecord {
                 peer: peer(&record.peer)?,
                 reason: record.reason.clone(),
                 left_at: record.left_at,
+                sent: record.sent.as_ref().and_then(SentRecord::sent),
             })
         });
         Some(Route {

@@ -18,7 +18,7 @@ use crate::{
         outbox::{Action, Entry, Kind},
     },
     store::{Store as _, StoreError},
-    task::Status,
+    task::{Sent, Status},
 };
 
 impl Core {
@@ -113,6 +113,7 @@ impl Core {
         self.next_stream += 1;
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.stream = stream;
+            queue.road = None;
         }
         self.effect(Effect::OpenStream { peer, stream });
     }
@@ -141,7 +142,11 @@ impl Core {
                 match queue.frame(&*self.store, peer, sequence) {
                     Ok(Some(frame)) => {
                         if let Some(entry) = queue.outbox.get(sequence) {
-                            lines::sent(peer, entry);
+                            lines::sent(peer, entry, queue.road);
+                            if let (Kind::SendTask, Some(over)) = (entry.kind, queue.road) {
+                                let at = self.now.unix;
+                                self.tasks.note_sent(&entry.task_id, peer, Sent { at, over });
+                            }
                         }
                         self.effect(Effect::Send { peer, stream, frame });
                     }

@@ -192,7 +192,7 @@ mod tests {
     use crate::{
         engine::table::{Slot, TaskTable},
         store::memory::MemoryStore,
-        task::{Role, Status},
+        task::{Role, Status, Way},
     };
 
     fn task(id: &str) -> Task {
@@ -217,6 +217,7 @@ mod tests {
             outside: None,
             group: None,
             arrived_at: None,
+            way: Way::default(),
         }
     }
 

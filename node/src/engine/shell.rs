@@ -33,6 +33,7 @@ use crate::{
         StoreError,
         commit::{Committer, Progress, Urgency},
     },
+    task::Road,
 };
 
 /// Inputs that become one turn, with one batch, when they have come together.
@@ -241,6 +242,8 @@ impl Shell {
     }
 
     fn on_frame(&mut self, now: Now, peer: PeerId, frame: net::InboundFrame) {
+        self.core
+            .comes_over(frame.relay.map_or(Road::Direct, Road::Relay));
         let done = self.core.on_frame(now, peer, &frame.bytes);
         self.note(done);
         if self.core.take_doubt() {
@@ -274,7 +277,7 @@ impl Shell {
 
     fn on_report(&mut self, report: &Report) {
         match *report {
-            Report::Opened { peer, stream } => self.core.on_stream_opened(peer, stream),
+            Report::Opened { peer, stream, over } => self.core.on_stream_opened(peer, stream, over),
             Report::Closed { peer, stream } => {
                 if self.links.get(&peer).is_some_and(|link| link.stream == stream) {
                     self.links.remove(&peer);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     store::{self, Batch, Store, StoreError},
-    task::{Group, Output, Role, Status, Task},
+    task::{Group, Output, Role, Sent, Status, Task},
 };
 
 /// Most bytes of tasks in memory, as [`Slot::weigh`] counts them. What is open and what has just ended is
@@ -28,7 +28,7 @@ const CACHE_BYTES: usize = 64 << 20;
 
 /// What a task takes in memory besides its messages and results, and what each of those takes besides its
 /// encoded bytes: structs, ids, and lists with room for four parts. Measured with a heap profile.
-const TASK_OVERHEAD: usize = 1024;
+const TASK_OVERHEAD: usize = 1280;
 const ITEM_OVERHEAD: usize = 1280;
 
 /// Numbers of statuses on the wire are below this.
@@ -280,6 +280,23 @@ impl TaskTable {
             && slot.task.role == Role::Originator(peer)
         {
             slot.task.arrived_at.get_or_insert(at);
+        }
+    }
+
+    /// Notes, in the same way, that a task has left for its assignee: the last time before that one had it.
+    pub(super) fn note_sent(&mut self, id: &str, peer: PeerId, sent: Sent) {
+        if let Some(slot) = self.cache.peek_mut(id)
+            && slot.task.role == Role::Originator(peer)
+            && (slot.task.arrived_at.is_none() || slot.task.way.sent.is_none())
+        {
+            slot.task.way.sent = Some(sent);
+        }
+    }
+
+    /// Notes, in the same way, that an agent was given a task.
+    pub(super) fn note_given(&mut self, id: &str, at: u64) {
+        if let Some(slot) = self.cache.peek_mut(id) {
+            slot.task.way.given_at.get_or_insert(at);
         }
     }
 

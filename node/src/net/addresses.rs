@@ -180,6 +180,19 @@ pub(super) fn is_relayed(address: &Multiaddr) -> bool {
     address.iter().any(|part| matches!(part, Protocol::P2pCircuit))
 }
 
+/// The relay that `address` leads through, if it leads through one.
+pub(super) fn relay_of(address: &Multiaddr) -> Option<PeerId> {
+    let mut last = None;
+    for part in address {
+        match part {
+            Protocol::P2p(peer) => last = Some(peer),
+            Protocol::P2pCircuit => return last,
+            _ => {}
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,5 +290,9 @@ mod tests {
         let circuit = addr(&format!("/ip4/10.0.0.1/tcp/1/p2p/{peer}/p2p-circuit"));
         assert_eq!(split_peer(circuit.clone()), (circuit.clone(), None));
         assert!(is_relayed(&circuit));
+        assert_eq!(relay_of(&circuit), Some(peer));
+        let whom = PeerId::random();
+        assert_eq!(relay_of(&circuit.with(Protocol::P2p(whom))), Some(peer));
+        assert_eq!(relay_of(&addr(&format!("/ip4/10.0.0.1/tcp/1/p2p/{peer}"))), None);
     }
 }

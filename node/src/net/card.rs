@@ -177,7 +177,7 @@ impl Cards {
     /// Opens an exchange with `peer`. What the peer shows is passed on and returned; `None` when it shows
     /// nothing.
     pub(super) async fn fetch(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
-        let mut stream = self.control.open(peer.into(), Protocol::Card).await?;
+        let (mut stream, _) = self.control.open(peer.into(), Protocol::Card).await?;
         match offer(&mut stream, self.own()).await {
             Ok(Some(bytes)) => {
                 let card = self

@@ -157,8 +157,9 @@ impl Handle {
     /// See [`OpenError`]. A peer that has not yet said what it speaks is believed to speak envelopes; if
     /// it does not, [`FrameWriter::closed`] resolves.
     pub async fn open_stream(&self, peer: PeerId) -> Result<FrameWriter, OpenError> {
-        let stream = self.shared.control.open(peer.into(), Protocol::Envelopes).await?;
-        Ok(FrameWriter::new(peer, stream, Arc::clone(&self.shared.counters)))
+        let (stream, relay) = self.shared.control.open(peer.into(), Protocol::Envelopes).await?;
+        let counters = Arc::clone(&self.shared.counters);
+        Ok(FrameWriter::new(peer, relay.map(PeerId::from), stream, counters))
     }
 
     /// The turns of all that moves much data on this node.

@@ -317,8 +317,8 @@ impl Host {
             let serving = async {
                 match inbound.protocol {
                     Protocol::Envelopes => {
-                        let turns = shared.turns.clone();
-                        inbound::serve(peer, inbound.stream, budget, events, counters, turns).await;
+                        let (turns, relay) = (shared.turns.clone(), inbound.relay.map(PeerId::from));
+                        inbound::serve(peer, relay, inbound.stream, budget, events, counters, turns).await;
                     }
                     Protocol::Card => shared.cards.answer(peer, inbound.stream, &budget).await,
                 }

@@ -39,6 +39,8 @@ pub struct InboundFrame {
     pub bytes: Bytes,
     /// Keep it until the frame's effect is kept elsewhere: it holds back the peer's next frames.
     pub permit: Permit,
+    /// The relay that it came through; `None`: directly.
+    pub relay: Option<PeerId>,
 }
 
 /// Why reading ended before the remote's end.
@@ -59,13 +61,14 @@ enum Ended {
 /// Serves one stream until it ends. Returning drops the stream, which resets what is still open.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     peer: PeerId,
+    relay: Option<PeerId>,
     mut stream: S,
     budget: Arc<PeerBudget>,
     events: mpsc::Sender<Event>,
     counters: Arc<Counters>,
     turns: Turns,
 ) {
-    match read_frames(peer, &mut stream, &budget, &events, &counters, &turns).await {
+    match read_frames(peer, relay, &mut stream, &budget, &events, &counters, &turns).await {
         Ok(()) => {
             // The remote may have gone altogether; then there is nothing to close.
             let _ = timeout(CLOSE_TIMEOUT, stream.close()).await;
@@ -86,6 +89,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 
 async fn read_frames<R: AsyncRead + Unpin>(
     peer: PeerId,
+    relay: Option<PeerId>,
     stream: &mut R,
     budget: &Arc<PeerBudget>,
     events: &mpsc::Sender<Event>,
@@ -108,7 +112,7 @@ async fn read_frames<R: AsyncRead + Unpin>(
         moves_data = bytes.len() >= SHORT;
         counters.frames_in.increment();
         counters.bytes_in.add(bytes.len() as u64);
-        let frame = InboundFrame { bytes, permit };
+        let frame = InboundFrame { bytes, permit, relay };
         events
             .send(Event::Frame { peer, frame })
             .await

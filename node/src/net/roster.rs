@@ -11,6 +11,8 @@ use std::{
 use agentanycast_identity::PeerId;
 use libp2p::{Multiaddr, multiaddr::Protocol, swarm::ConnectionId};
 
+use super::addresses;
+
 /// A connected peer, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,6 +23,8 @@ pub struct PeerSnapshot {
     pub addresses: Vec<String>,
     /// Whether a connection leads to it without a relay.
     pub direct: bool,
+    /// The relay that the best connection leads through; `None`: it is direct.
+    pub relay: Option<PeerId>,
     /// Since when the peer is connected without interruption.
     pub connected_at: SystemTime,
     /// Round trip of the last ping on the connection that streams use; `None` before the first.
@@ -141,6 +145,7 @@ impl Roster {
             peer,
             addresses,
             direct: !best.relayed,
+            relay: addresses::relay_of(&best.remote).map(PeerId::from),
             connected_at: entry.since,
             rtt: best.rtt,
         })
@@ -211,7 +216,8 @@ mod tests {
         let mut roster = Roster::default();
         let now = SystemTime::UNIX_EPOCH;
         assert!(roster.opened(peer, connection(1, &circuit, true), now));
-        assert!(!roster.snapshot(peer).unwrap().direct);
+        let relayed = roster.snapshot(peer).unwrap();
+        assert_eq!((relayed.direct, relayed.relay), (false, Some(relay.into())));
         assert!(roster.needless(peer).is_empty());
         assert!(!roster.opened(
             peer,
@@ -221,7 +227,7 @@ mod tests {
         roster.pinged(peer, ConnectionId::new_unchecked(2), Duration::from_millis(3));
         let snapshot = roster.snapshot(peer).unwrap();
         assert_eq!(snapshot.addresses, ["/ip4/10.0.0.1/tcp/1", &circuit]);
-        assert!(snapshot.direct && snapshot.connected_at == now);
+        assert!(snapshot.direct && snapshot.relay.is_none() && snapshot.connected_at == now);
         assert_eq!(snapshot.rtt, Some(Duration::from_millis(3)));
         assert_eq!(roster.needless(peer), [ConnectionId::new_unchecked(1)]);
         assert!(!roster.closed(peer, ConnectionId::new_unchecked(1)));

@@ -19,7 +19,7 @@ use std::{
 
 use libp2p::{
     Multiaddr, PeerId, Stream, StreamProtocol,
-    core::{Endpoint, transport::PortUse},
+    core::{ConnectedPoint, Endpoint, transport::PortUse},
     swarm::{
         ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
         THandlerOutEvent, ToSwarm,
@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use self::handler::{Handler, OpenRequest};
-use super::counters::Counters;
+use super::{addresses::relay_of, counters::Counters};
 
 /// Longest wait for an outbound stream, from the request to the agreed protocol.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,6 +70,8 @@ pub(super) struct InboundStream {
     pub(super) peer: PeerId,
     pub(super) protocol: Protocol,
     pub(super) stream: Stream,
+    /// The relay that it came through; `None`: directly.
+    pub(super) relay: Option<PeerId>,
 }
 
 /// Why no stream was opened.
@@ -118,9 +120,11 @@ struct PeerLinks {
     speaks: Option<Vec<Protocol>>,
 }
 
+#[derive(Clone)]
 struct Link {
     connection: ConnectionId,
-    relayed: bool,
+    /// The relay that it leads through; `None`: it is direct.
+    relay: Option<PeerId>,
     requests: mpsc::Sender<OpenRequest>,
 }
 
@@ -155,32 +159,50 @@ impl Behaviour {
         }
     }
 
-    fn handler(&mut self, connection: ConnectionId, peer: PeerId) -> Handler {
+    fn handler(&mut self, connection: ConnectionId, peer: PeerId, relay: Option<PeerId>) -> Handler {
         let (sender, requests) = mpsc::channel(OPEN_QUEUE);
         self.pending.insert(connection, sender);
-        Handler::new(peer, requests, self.inbound.clone(), Arc::clone(&self.counters))
+        Handler::new(
+            peer,
+            relay,
+            requests,
+            self.inbound.clone(),
+            Arc::clone(&self.counters),
+        )
     }
 }
 
 impl Control {
     /// Opens a stream of `protocol` to `peer`, within [`OPEN_TIMEOUT`]. A connection that ends meanwhile is
-    /// replaced by the next best one.
-    pub(super) async fn open(&self, peer: PeerId, protocol: Protocol) -> Result<Stream, OpenError> {
+    /// replaced by the next best one. With the stream comes the relay that it goes through; `None`: directly.
+    pub(super) async fn open(
+        &self,
+        peer: PeerId,
+        protocol: Protocol,
+    ) -> Result<(Stream, Option<PeerId>), OpenError> {
         timeout(OPEN_TIMEOUT, self.open_on_best(peer, protocol))
             .await
             .unwrap_or(Err(OpenError::Timeout))
     }
 
-    async fn open_on_best(&self, peer: PeerId, protocol: Protocol) -> Result<Stream, OpenError> {
+    async fn open_on_best(
+        &self,
+        peer: PeerId,
+        protocol: Protocol,
+    ) -> Result<(Stream, Option<PeerId>), OpenError> {
         let mut tried = Vec::new();
         loop {
-            let (connection, requests) = self.links.best(peer, protocol, &tried)?;
+            let Link {
+                connection,
+                relay,
+                requests,
+            } = self.links.best(peer, protocol, &tried)?;
             let (reply, answer) = oneshot::channel();
             // Either fails only when the connection is gone.
             if requests.send(OpenRequest { protocol, reply }).await.is_ok()
                 && let Ok(result) = answer.await
             {
-                return result;
+                return result.map(|stream| (stream, relay));
             }
             tried.push(connection);
         }
@@ -192,12 +214,7 @@ impl Links {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn best(
-        &self,
-        peer: PeerId,
-        protocol: Protocol,
-        tried: &[ConnectionId],
-    ) -> Result<(ConnectionId, mpsc::Sender<OpenRequest>), OpenError> {
+    fn best(&self, peer: PeerId, protocol: Protocol, tried: &[ConnectionId]) -> Result<Link, OpenError> {
         let peers = self.lock();
         let known = peers.get(&peer).ok_or(OpenError::NotConnected)?;
         if known
@@ -213,9 +230,9 @@ impl Links {
                 .iter()
                 .filter(|link| !tried.contains(&link.connection))
         };
-        let link = untried().nth(choose(untried().map(|link| link.relayed)).ok_or(OpenError::NotConnected)?);
-        link.map(|link| (link.connection, link.requests.clone()))
-            .ok_or(OpenError::NotConnected)
+        let link =
+            untried().nth(choose(untried().map(|link| link.relay.is_some())).ok_or(OpenError::NotConnected)?);
+        link.cloned().ok_or(OpenError::NotConnected)
     }
 
     fn remove(&self, peer: PeerId, connection: ConnectionId) {
@@ -246,31 +263,34 @@ impl NetworkBehaviour for Behaviour {
         &mut self,
         connection: ConnectionId,
         peer: PeerId,
-        _: &Multiaddr,
+        local: &Multiaddr,
         _: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(self.handler(connection, peer))
+        Ok(self.handler(connection, peer, relay_of(local)))
     }
 
     fn handle_established_outbound_connection(
         &mut self,
         connection: ConnectionId,
         peer: PeerId,
-        _: &Multiaddr,
+        address: &Multiaddr,
         _: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(self.handler(connection, peer))
+        Ok(self.handler(connection, peer, relay_of(address)))
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
         match event {
             FromSwarm::ConnectionEstablished(new) => {
                 if let Some(requests) = self.pending.remove(&new.connection_id) {
-                    let relayed = new.endpoint.is_relayed();
+                    let relay = match new.endpoint {
+                        ConnectedPoint::Dialer { address, .. } => relay_of(address),
+                        ConnectedPoint::Listener { local_addr, .. } => relay_of(local_addr),
+                    };
                     let link = Link {
                         connection: new.connection_id,
-                        relayed,
+                        relay,
                         requests,
                     };
                     self.links.lock().entry(new.peer_id).or_default().links.push(link);

@@ -219,7 +219,7 @@ async fn a_claim_over_the_limit_resets_the_stream() {
     use futures::{AsyncReadExt, AsyncWriteExt};
     let (a, b) = pair(TCP).await;
     let protocol = streams::Protocol::Envelopes;
-    let mut stream = a
+    let (mut stream, _) = a
         .handle
         .shared
         .control
@@ -310,7 +310,7 @@ async fn a_card_that_claims_another_peer_is_dropped() {
         (Bytes::from(vec![1; MAX_CARD_BYTES + 1]), 1),
     ] {
         let protocol = streams::Protocol::Card;
-        let mut stream = a
+        let (mut stream, _) = a
             .handle
             .shared
             .control

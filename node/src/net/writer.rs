@@ -30,6 +30,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Writes envelope frames to one peer. Dropping it without [`FrameWriter::close`] resets the stream.
 pub struct FrameWriter {
     peer: PeerId,
+    relay: Option<PeerId>,
     stream: Stream,
     counters: Arc<Counters>,
     /// The stream failed, was closed, or a write was abandoned half way.
@@ -37,9 +38,10 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    pub(super) fn new(peer: PeerId, stream: Stream, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(peer: PeerId, relay: Option<PeerId>, stream: Stream, counters: Arc<Counters>) -> Self {
         Self {
             peer,
+            relay,
             stream,
             counters,
             over: false,
@@ -49,6 +51,11 @@ impl FrameWriter {
     /// Who reads at the other end.
     pub fn peer(&self) -> PeerId {
         self.peer
+    }
+
+    /// The relay that what is written goes through; `None`: it goes directly.
+    pub fn relay(&self) -> Option<PeerId> {
+        self.relay
     }
 
     /// Writes the frames in order and flushes once. When it returns, the frames are on their way; only an

@@ -62,6 +62,7 @@ fn task_in(status: Status) -> Task {
         outside: None,
         group: None,
         arrived_at: None,
+        way: Way::default(),
     }
 }
 

@@ -5564,6 +5564,38 @@ pub struct TraceTaskResponse {
     /// Who the other node was before it changed its key, the latest first.
     #[prost(message, repeated, tag = "17")]
     pub peer_before: ::prost::alloc::vec::Vec<FormerKey>,
+    /// When it last left for its assignee before that one was known to have it, and over what. Like arrived_at, this and
+    /// given_at are forgotten in a restart before the task's next change; older versions kept none of what follows.
+    #[prost(message, optional, tag = "18")]
+    pub sent: ::core::option::Option<TaskSent>,
+    /// Beside task.attempts, in the same order: the same of each of them, empty where it is not known.
+    #[prost(message, repeated, tag = "19")]
+    pub attempts_sent: ::prost::alloc::vec::Vec<TaskSent>,
+    /// What it came over, at the node that it was sent to.
+    #[prost(message, optional, tag = "20")]
+    pub came_over: ::core::option::Option<TaskRoad>,
+    /// When an agent here was first given it.
+    #[prost(message, optional, tag = "21")]
+    pub given_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When an agent here first took it.
+    #[prost(message, optional, tag = "22")]
+    pub claimed_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// What something goes over between two nodes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskRoad {
+    #[prost(enumeration = "ConnectionType", tag = "1")]
+    pub connection_type: i32,
+    /// Which relay, if it is one.
+    #[prost(string, tag = "2")]
+    pub relay_peer_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskSent {
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "2")]
+    pub over: ::core::option::Option<TaskRoad>,
 }
 /// A key that a node had before, as it and the one that follows it say.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5599,6 +5631,12 @@ pub struct PeerReach {
     /// Why the last attempt failed; empty if none did.
     #[prost(string, tag = "9")]
     pub last_error: ::prost::alloc::string::String,
+    /// The relay that the connection leads through, if it does.
+    #[prost(string, tag = "10")]
+    pub relay_peer_id: ::prost::alloc::string::String,
+    /// In use towards that relay; at most 32.
+    #[prost(string, repeated, tag = "11")]
+    pub relay_addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QueuedEnvelope {

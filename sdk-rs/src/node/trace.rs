@@ -27,6 +27,16 @@ pub struct Trace {
     pub arrived_at: Option<SystemTime>,
     /// Beside the task's attempts, in the same order: when each was left.
     pub attempts_left_at: Vec<Option<SystemTime>>,
+    /// When it last left for its assignee before that one was known to have it.
+    pub sent: Option<Sent>,
+    /// Beside the task's attempts, in the same order: when it was last sent to each.
+    pub attempts_sent: Vec<Option<Sent>>,
+    /// What it came over, at the daemon that it was sent to.
+    pub came_over: Option<Hop>,
+    /// When an agent here was first given it.
+    pub given_at: Option<SystemTime>,
+    /// When an agent here first took it.
+    pub claimed_at: Option<SystemTime>,
     /// Who gets it next if the assignee does not take it.
     pub candidates: Vec<PeerId>,
     /// It is not the agent's here before its originator confirms it.
@@ -49,6 +59,24 @@ pub struct Trace {
     pub turns: Vec<(Option<SystemTime>, Role)>,
     /// `None`: no audit log is kept.
     pub audit: Option<AuditTrail>,
+}
+
+/// What something goes over between two daemons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// How.
+    pub road: Road,
+    /// Through which relay, if it goes through one.
+    pub relay: Option<PeerId>,
+}
+
+/// A task that has left for another daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// When.
+    pub at: Option<SystemTime>,
+    /// What it went over.
+    pub over: Hop,
 }
 
 /// A key that a daemon had before.
@@ -97,6 +125,10 @@ pub struct PeerReach {
     pub next_attempt_in: Option<Duration>,
     /// Why the last attempt failed; empty if none did.
     pub last_error: String,
+    /// The relay that the connection leads through, if it does.
+    pub relay: Option<PeerId>,
+    /// In use towards that relay.
+    pub relay_addresses: Vec<String>,
 }
 
 /// How far an envelope in a queue is.
@@ -178,6 +210,11 @@ impl From<v1::TraceTaskResponse> for Trace {
             side,
             arrived_at: to_system_time(answer.arrived_at),
             attempts_left_at: left.collect(),
+            sent: answer.sent.and_then(Sent::from_daemon),
+            attempts_sent: answer.attempts_sent.into_iter().map(Sent::from_daemon).collect(),
+            came_over: answer.came_over.map(Hop::from_daemon),
+            given_at: to_system_time(answer.given_at),
+            claimed_at: to_system_time(answer.claimed_at),
             candidates: answer
                 .candidate_peer_ids
                 .into_iter()
@@ -203,6 +240,24 @@ impl From<v1::TraceTaskResponse> for Trace {
     }
 }
 
+impl Hop {
+    fn from_daemon(road: v1::TaskRoad) -> Self {
+        Self {
+            road: Road::from_daemon(road.connection_type),
+            relay: PeerId::from_daemon(road.relay_peer_id),
+        }
+    }
+}
+
+impl Sent {
+    fn from_daemon(sent: v1::TaskSent) -> Option<Self> {
+        Some(Self {
+            at: to_system_time(sent.at),
+            over: Hop::from_daemon(sent.over?),
+        })
+    }
+}
+
 impl FormerKey {
     fn from_daemon(key: v1::FormerKey) -> Option<Self> {
         Some(Self {
@@ -224,6 +279,8 @@ impl From<v1::PeerReach> for PeerReach {
             failures: reach.failures,
             next_attempt_in: reach.next_attempt_in.and_then(|wait| wait.try_into().ok()),
             last_error: reach.last_error,
+            relay: PeerId::from_daemon(reach.relay_peer_id),
+            relay_addresses: reach.relay_addresses,
         }
     }
 }

@@ -39,19 +39,30 @@ async fn a_task_that_was_delivered() {
 
     // Nobody listens yet: the sender sees that it arrived, the receiver what it waits for.
     let sent = says(&pair.alice, handle.id(), "delivered").await;
-    assert_eq!(kinds(&sent), ["sent", "acknowledged"]);
+    assert_eq!(kinds(&sent), ["sent", "went", "acknowledged"]);
+    assert_eq!(sent["sent"]["over"]["road"], "direct", "{sent}");
+    assert_eq!(sent["peer"]["relay"], Value::Null, "{sent}");
     assert!(
         sent["arrived_at"].is_string() && sent["peer"]["connected"] == true,
         "{sent}"
     );
     let came = says(&pair.bob, handle.id(), "no-agent").await;
     assert_eq!((&came["side"], kinds(&came)), (&"assignee".into(), vec!["came"]));
+    assert!(
+        came["given_at"].is_null() && came["claimed_at"].is_null(),
+        "{came}"
+    );
 
     let _agent = Agent::echo(&bob);
     within("the task ends", handle.wait()).await.unwrap();
     let sent = says(&pair.alice, handle.id(), "completed").await;
-    assert_eq!(kinds(&sent), ["sent", "acknowledged", "ended"]);
-    says(&pair.bob, handle.id(), "ended").await;
+    assert_eq!(kinds(&sent), ["sent", "went", "acknowledged", "ended"]);
+    let ended = says(&pair.bob, handle.id(), "ended").await;
+    assert_eq!(kinds(&ended), ["came", "given", "claimed", "ended"]);
+    assert!(
+        ended["given_at"].is_string() && ended["claimed_at"].is_string(),
+        "{ended}"
+    );
 
     // And for people.
     let address = pair.alice.grpc().to_owned();
@@ -147,7 +158,7 @@ async fn a_task_that_the_policy_refused() {
 
     let sent = says(&asker, handle.id(), "refused").await;
     assert!(sent["why"].as_str().unwrap().contains("acl 1"), "{sent}");
-    assert_eq!(kinds(&sent), ["sent", "ended"]);
+    assert_eq!(kinds(&sent), ["sent", "went", "ended"]);
     // It was never kept there; the log knows it.
     let there = says(&guarded, handle.id(), "denied").await;
     assert_eq!(kinds(&there), ["denied"]);
@@ -204,9 +215,17 @@ async fn a_task_that_went_on_to_another_agent() {
     // It may have got the task, so a cancel waits for it.
     assert_eq!(
         kinds(&moved),
-        ["sent", "moved-on", "acknowledged", "ended", "queued"]
+        [
+            "sent",
+            "went",
+            "moved-on",
+            "went",
+            "acknowledged",
+            "ended",
+            "queued"
+        ]
     );
-    let step = moved["steps"][1].clone();
+    let step = moved["steps"][2].clone();
     let what = step["what"].as_str().unwrap();
     assert!(
         what.contains(&still.peer_id().to_string()) && what.contains(&there.peer_id().to_string()),

@@ -1,10 +1,12 @@
 //! An upgrade: the homes of two daemons of an older version, each with its key and its store, are gone on with by
 //! today's daemons, and no task is lost.
 //!
-//! `tests/fixtures/homes-*.tar.gz` were written by older commits' daemons. To make one, build the daemon of that commit
-//! and run, with its path,
+//! `tests/fixtures/homes-*.tar.gz` were written by older commits' daemons. `deploy/check-upgrade COMMIT` does the same with any
+//! commit's release daemon, such as that of `HEAD~1`, and keeps nothing. To keep one, build the daemon of that commit and run,
+//! with its path,
 //! `AGENTANYCAST_OLD_DAEMON=… cargo test -p agentanycast-tests --test operator -- --ignored write_a_fixture`:
 //! it writes `tests/fixtures/homes-VERSION.tar.gz`, under the version that the daemon says; they are called after their commits.
+//! `AGENTANYCAST_HOMES` names another directory for both tests.
 
 use std::{
     fs,
@@ -33,7 +35,10 @@ const LARGE: usize = 300_000;
 const STREAMED: usize = 200_000;
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+    std::env::var_os("AGENTANYCAST_HOMES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"),
+        PathBuf::from,
+    )
 }
 
 fn large() -> String {

@@ -21,6 +21,7 @@ mod disk;
 mod faces;
 mod federation;
 mod front;
+mod hops;
 mod interfaces;
 mod large;
 mod load;

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use agentanycast::{PeerId, PeerReach, QueueState, QueuedEnvelope, Side, Task, TaskStatus, Trace};
+use agentanycast::{PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Side, Task, TaskStatus, Trace};
 use serde_json::Value;
 
 /// Why a task is where it is.
@@ -359,6 +359,27 @@ fn way_out(peer: Option<&PeerReach>) -> String {
             some_addresses(peer)
         ),
         None => "it goes on by itself once the peer is back".to_owned(),
+    }
+}
+
+/// How the other node is reached now; empty: there is none, or it is away.
+pub(crate) fn road(peer: Option<&PeerReach>) -> String {
+    let Some(peer) = peer.filter(|peer| peer.connected) else {
+        return String::new();
+    };
+    let at = |addresses: &[String]| match addresses.first() {
+        Some(address) => format!(", at {address}"),
+        None => String::new(),
+    };
+    let whom = name(peer.id.as_ref());
+    match peer.road {
+        Road::Direct => format!("{whom} is connected directly{}", at(&peer.addresses)),
+        Road::Relay => format!(
+            "{whom} is connected through the relay {}{}",
+            name(peer.relay.as_ref()),
+            at(&peer.relay_addresses)
+        ),
+        _ => String::new(),
     }
 }
 

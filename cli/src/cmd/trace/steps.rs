@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use agentanycast::{PeerId, Role, Side, Task, Trace};
+use agentanycast::{Hop, PeerId, Road, Role, Sent, Side, Task, Trace};
 use serde_json::Value;
 
 use super::explain::{name, stage};
@@ -29,6 +29,13 @@ pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
     if let Some(task) = &trace.task {
         steps.push(begin(trace, task));
         steps.extend(attempts(trace, task));
+        steps.extend(
+            trace
+                .sent
+                .as_ref()
+                .map(|sent| went(trace, task.assignee.as_ref(), sent)),
+        );
+        steps.extend(taken(trace));
         steps.extend(said(trace));
         if let (Some(at), Side::Originator) = (trace.arrived_at, trace.side) {
             let what = format!(
@@ -100,8 +107,9 @@ fn begin(trace: &Trace, task: &Task) -> Step {
             task.created_at,
             "came",
             format!(
-                "came from {}{skill}",
-                name_then(trace, task.originator.as_ref(), task.created_at)
+                "came from {}{}{skill}",
+                name_then(trace, task.originator.as_ref(), task.created_at),
+                trace.came_over.as_ref().map(over).unwrap_or_default()
             ),
         ),
         Side::Both => step(
@@ -125,29 +133,52 @@ fn begin(trace: &Trace, task: &Task) -> Step {
     }
 }
 
+/// It left for a peer.
+fn went(trace: &Trace, peer: Option<&PeerId>, sent: &Sent) -> Step {
+    let what = format!("sent to {}{}", name_then(trace, peer, sent.at), over(&sent.over));
+    step(sent.at, "went", what)
+}
+
+/// What something went over, to be put behind a peer's name.
+fn over(hop: &Hop) -> String {
+    match (hop.road, &hop.relay) {
+        (Road::Direct, _) => ", directly".to_owned(),
+        (Road::Relay, relay) => format!(", through the relay {}", name(relay.as_ref())),
+        _ => String::new(),
+    }
+}
+
+/// What agents here did with it.
+fn taken(trace: &Trace) -> impl Iterator<Item = Step> + use<> {
+    let marks = [
+        (trace.given_at, "given", "an agent that listens here was given it"),
+        (trace.claimed_at, "claimed", "an agent here took it"),
+    ];
+    let known = marks.into_iter().filter(|(at, ..)| at.is_some());
+    known.map(|(at, kind, what)| step(at, kind, what))
+}
+
 fn attempts(trace: &Trace, task: &Task) -> Vec<Step> {
     let left = trace.attempts_left_at.iter().chain(std::iter::repeat(&None));
-    let each = task
-        .attempts
-        .iter()
-        .zip(left)
-        .enumerate()
-        .map(|(place, (attempt, at))| {
-            let next = task
-                .attempts
-                .get(place + 1)
-                .map_or(&task.assignee, |next| &next.peer);
-            // A version that did not keep the time says 1970.
-            let at = at.filter(|at| *at > SystemTime::UNIX_EPOCH).or(task.created_at);
-            let what = format!(
-                "{}: {}; then it was for {}",
-                name(attempt.peer.as_ref()),
-                attempt.reason,
-                name_then(trace, next.as_ref(), at)
-            );
-            step(at, "moved-on", what)
-        });
-    each.collect()
+    let sent = trace.attempts_sent.iter().chain(std::iter::repeat(&None));
+    let each = task.attempts.iter().zip(left.zip(sent)).enumerate();
+    each.flat_map(|(place, (attempt, (at, sent)))| {
+        let next = task
+            .attempts
+            .get(place + 1)
+            .map_or(&task.assignee, |next| &next.peer);
+        // A version that did not keep the time says 1970.
+        let at = at.filter(|at| *at > SystemTime::UNIX_EPOCH).or(task.created_at);
+        let what = format!(
+            "{}: {}; then it was for {}",
+            name(attempt.peer.as_ref()),
+            attempt.reason,
+            name_then(trace, next.as_ref(), at)
+        );
+        let went = sent.as_ref().map(|sent| went(trace, attempt.peer.as_ref(), sent));
+        went.into_iter().chain([step(at, "moved-on", what)])
+    })
+    .collect()
 }
 
 /// What was said after the first message; what ended the task is told with the end.

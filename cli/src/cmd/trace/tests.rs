@@ -11,11 +11,14 @@ use std::{
 };
 
 use agentanycast::{
-    Attempt, AuditTrail, FormerKey, Message, PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Role, Side,
-    Task, TaskStatus, Trace,
+    Attempt, AuditTrail, FormerKey, Hop, Message, PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Role,
+    Sent, Side, Task, TaskStatus, Trace,
 };
 
-use super::{explain::explain, steps::steps};
+use super::{
+    explain::{explain, road},
+    steps::steps,
+};
 
 const ME: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 const OTHER: &str = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X";
@@ -54,6 +57,11 @@ fn trace(side: Side, task: Option<Task>) -> Trace {
         side,
         arrived_at: None,
         attempts_left_at: Vec::new(),
+        sent: None,
+        attempts_sent: Vec::new(),
+        came_over: None,
+        given_at: None,
+        claimed_at: None,
         candidates: Vec::new(),
         held: false,
         claimed: false,
@@ -83,6 +91,8 @@ fn reach(connected: bool) -> PeerReach {
         } else {
             "refused".to_owned()
         },
+        relay: None,
+        relay_addresses: Vec::new(),
     }
 }
 
@@ -349,5 +359,88 @@ fn steps_are_in_the_order_of_time() {
     assert_eq!(
         kinds,
         ["allowed", "sent", "moved-on", "acknowledged", "said", "queued"]
+    );
+}
+
+/// Where a task was sent before, where it is now, and what each of both went over.
+#[test]
+fn each_hop_is_told() {
+    let relay = "12D3KooWAAmJNyLA1vEpeSnSN3ixYPDtvqiQFiyHmRhwKzXBLGWq";
+    let over = |at_second, road, relay: Option<&str>| {
+        Some(Sent {
+            at: at(at_second),
+            over: Hop {
+                road,
+                relay: relay.and_then(id),
+            },
+        })
+    };
+    let mut moved = task(TaskStatus::Submitted, "");
+    moved.attempts.push(Attempt {
+        peer: id(ME),
+        reason: "silent".to_owned(),
+    });
+    let sent = Trace {
+        attempts_left_at: vec![at(3)],
+        attempts_sent: vec![over(1, Road::Direct, None)],
+        sent: over(4, Road::Relay, Some(relay)),
+        arrived_at: at(5),
+        ..trace(Side::Originator, Some(moved))
+    };
+    let told: Vec<_> = steps(&sent)
+        .into_iter()
+        .map(|step| (step.kind, step.what))
+        .collect();
+    let kinds: Vec<_> = told.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, ["sent", "went", "moved-on", "went", "acknowledged"]);
+    assert_eq!(told[1].1, format!("sent to {ME}, directly"));
+    assert_eq!(told[3].1, format!("sent to {OTHER}, through the relay {relay}"));
+
+    let mut came = task(TaskStatus::Working, "");
+    came.originator = id(OTHER);
+    let came = Trace {
+        came_over: over(0, Road::Relay, Some(relay)).map(|sent| sent.over),
+        given_at: at(6),
+        claimed_at: at(7),
+        turns: vec![(at(0), Role::User), (at(8), Role::Agent)],
+        ..trace(Side::Assignee, Some(came))
+    };
+    let told = steps(&came);
+    let kinds: Vec<_> = told.iter().map(|step| (step.kind, step.at)).collect();
+    assert_eq!(
+        kinds,
+        [
+            ("came", at(0)),
+            ("given", at(6)),
+            ("claimed", at(7)),
+            ("said", at(8))
+        ]
+    );
+    assert_eq!(
+        told[0].what,
+        format!("came from {OTHER}, through the relay {relay} for the skill echo")
+    );
+}
+
+#[test]
+fn how_the_other_node_is_reached_now_is_told() {
+    let relay = "12D3KooWAAmJNyLA1vEpeSnSN3ixYPDtvqiQFiyHmRhwKzXBLGWq";
+    let relayed = PeerReach {
+        road: Road::Relay,
+        relay: id(relay),
+        relay_addresses: vec!["/ip4/198.51.100.1/tcp/4001".to_owned()],
+        ..reach(true)
+    };
+    assert_eq!(
+        road(Some(&relayed)),
+        format!("{OTHER} is connected through the relay {relay}, at /ip4/198.51.100.1/tcp/4001")
+    );
+    assert_eq!(
+        road(Some(&reach(true))),
+        format!("{OTHER} is connected directly, at /ip4/192.0.2.1/tcp/4001")
+    );
+    assert_eq!(
+        (road(Some(&reach(false))), road(None)),
+        (String::new(), String::new())
     );
 }

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use super::{
     harness::limits,
-    lab::{A, B, Lab, send_task, stranger},
+    lab::{A, B, C, Lab, send_task, stranger},
 };
 use crate::{
     delivery::outbox::Stage,
-    engine::turn::{EngineError, Limits},
-    task::Status,
+    engine::{
+        SendTask,
+        turn::{EngineError, Limits},
+    },
+    task::{Road, Sent, Status},
 };
 
 #[test]
@@ -86,4 +89,105 @@ fn what_is_there_and_what_was_refused_is_counted() {
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     assert_eq!((refusals[0].peer, refusals[0].by_peer), (Some(stranger()), false));
     assert_eq!((refusals[0].count, refusals[0].task.as_str()), (2, "s3"));
+}
+
+#[test]
+fn what_a_task_went_over_is_kept() {
+    let relay = Road::Relay(stranger());
+    let mut lab = Lab::new();
+    lab.road = relay;
+    lab.connect();
+    let id = lab.task();
+    let began = lab.now.unix;
+    lab.advance(Duration::from_secs(3));
+    // Whatever is sent later says nothing of the task itself.
+    lab.disconnect();
+    lab.road = Road::Direct;
+    lab.connect();
+    lab.complete(B, &id, "r").unwrap();
+    for restarted in [false, true] {
+        let [sent, came] = [A, B].map(|node| lab.view(node, &id).way);
+        let went = Sent {
+            at: began,
+            over: relay,
+        };
+        assert_eq!((sent.sent, sent.came_over), (Some(went), None), "{restarted}");
+        assert_eq!((came.sent, came.came_over), (None, Some(relay)), "{restarted}");
+        lab.restart(A);
+        lab.restart(B);
+    }
+}
+
+#[test]
+fn each_attempt_keeps_what_it_went_over() {
+    let mut lab = Lab::of(3, &limits());
+    lab.join(A, stranger());
+    lab.join(A, lab.id(B));
+    lab.join(B, lab.id(A));
+    lab.listen(B);
+    lab.road = Road::Relay(lab.id(C));
+    let request = SendTask {
+        others: Some(vec![lab.id(B)]),
+        skill: "echo".to_owned(),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, stranger(), request).unwrap().id;
+    lab.advance(Duration::from_secs(5));
+    let task = lab.view(A, &id);
+    let attempts = &task.route.as_ref().unwrap().attempts;
+    assert_eq!(attempts[0].peer, stranger());
+    let first = attempts[0].sent.unwrap();
+    let second = task.way.sent.unwrap();
+    assert!(first.at < second.at, "{task:?}");
+    lab.restart(A);
+    let kept = lab.view(A, &id).route.unwrap().attempts;
+    assert_eq!(kept[0].sent, Some(first));
+}
+
+#[test]
+fn when_an_agent_took_a_task_is_kept() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    lab.advance(Duration::from_secs(2));
+    assert_eq!(lab.view(B, &id).way.given_at, None, "nobody listens");
+    lab.listen(B);
+    let given = lab.now.unix;
+    lab.advance(Duration::from_secs(2));
+    assert_eq!(lab.view(B, &id).way.claimed_at, None, "nobody has acted");
+    lab.update(B, &id, Status::Working).unwrap();
+    let claimed = lab.now.unix;
+    lab.advance(Duration::from_secs(2));
+    // Further reports, and a question with its answer, are no first claim.
+    lab.update(B, &id, Status::InputRequired).unwrap();
+    let target = lab.id(B);
+    let answer = SendTask {
+        task_id: id.clone(),
+        ..SendTask::default()
+    };
+    lab.send(A, target, answer).unwrap();
+    lab.listen(B);
+    lab.complete(B, &id, "r").unwrap();
+    for _ in 0..2 {
+        let way = lab.view(B, &id).way;
+        assert_eq!((way.given_at, way.claimed_at), (Some(given), Some(claimed)));
+        lab.restart(B);
+    }
+}
+
+#[test]
+fn what_a_node_ends_itself_no_agent_took() {
+    let mut lab = Lab::pair();
+    lab.listen(B);
+    let request = SendTask {
+        metadata: [("deadline".to_owned(), "2026-01-01T00:00:02Z".to_owned())].into(),
+        ..SendTask::default()
+    };
+    let id = lab.send(A, lab.id(B), request).unwrap().id;
+    lab.advance(Duration::from_secs(5));
+    let task = lab.view(B, &id);
+    assert!(
+        task.status.is_terminal() && task.way.given_at.is_some(),
+        "{task:?}"
+    );
+    assert_eq!(task.way.claimed_at, None);
 }

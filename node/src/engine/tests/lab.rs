@@ -20,7 +20,7 @@ use crate::{
         turn::{Change, Effect, EngineError, Limits, Now},
     },
     policy::audit::line::Entry,
-    task::{Status, Task},
+    task::{Road, Status, Task},
 };
 
 /// The nodes of a lab; a third peer is played by the test.
@@ -44,6 +44,8 @@ pub(super) struct Lab {
     joined: BTreeSet<(usize, PeerId)>,
     /// True while acknowledgements are lost.
     pub(super) acks_are_lost: bool,
+    /// What all connections go over.
+    pub(super) road: Road,
     listeners: ListenerId,
     envelopes: u64,
 }
@@ -76,6 +78,7 @@ impl Lab {
             rung: Vec::new(),
             joined: BTreeSet::new(),
             acks_are_lost: false,
+            road: Road::Direct,
             listeners: 0,
             envelopes: 0,
         }
@@ -169,7 +172,7 @@ impl Lab {
     pub(super) fn listen(&mut self, node: usize) -> ListenerId {
         self.listeners += 1;
         let id = self.listeners;
-        self.call(node, |core, _| core.attach(id)).unwrap();
+        self.call(node, |core, now| core.attach(now, id)).unwrap();
         id
     }
 
@@ -255,7 +258,7 @@ impl Lab {
     fn let_out(&mut self, at: usize, effect: Effect) {
         match effect {
             Effect::OpenStream { peer, stream } if self.joined.contains(&(at, peer)) => {
-                self.nodes[at].core.on_stream_opened(peer, stream);
+                self.nodes[at].core.on_stream_opened(peer, stream, self.road);
             }
             Effect::OpenStream { peer, stream } => self.nodes[at].core.on_stream_closed(peer, stream),
             Effect::Send { peer, frame, .. } => self.transmit(at, peer, &frame),
@@ -275,6 +278,7 @@ impl Lab {
         let (me, now) = (self.id(from), self.now);
         self.wire.push((me, to, A2aEnvelope::decode(&frame[..]).unwrap()));
         if let Some(node) = self.nodes.iter_mut().find(|node| node.me == to) {
+            node.core.comes_over(self.road);
             node.core.on_frame(now, me, frame).unwrap();
         }
     }

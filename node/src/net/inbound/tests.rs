@@ -27,6 +27,7 @@ fn served() -> Served {
     .of(peer);
     let serving = serve(
         peer.into(),
+        None,
         local.compat(),
         Arc::clone(&budget),
         sender,

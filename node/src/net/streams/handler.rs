@@ -37,6 +37,7 @@ pub(in crate::net) struct OpenRequest {
 /// The handler of one connection.
 pub(in crate::net) struct Handler {
     peer: PeerId,
+    relay: Option<PeerId>,
     requests: mpsc::Receiver<OpenRequest>,
     negotiating: usize,
     inbound: mpsc::Sender<InboundStream>,
@@ -46,12 +47,14 @@ pub(in crate::net) struct Handler {
 impl Handler {
     pub(super) fn new(
         peer: PeerId,
+        relay: Option<PeerId>,
         requests: mpsc::Receiver<OpenRequest>,
         inbound: mpsc::Sender<InboundStream>,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
             peer,
+            relay,
             requests,
             negotiating: 0,
             inbound,
@@ -64,6 +67,7 @@ impl Handler {
             peer: self.peer,
             protocol,
             stream,
+            relay: self.relay,
         };
         if let Err(refused) = self.inbound.try_send(inbound) {
             self.counters.refused_streams.increment();

@@ -155,13 +155,19 @@ async fn a_relayed_road_serves_until_there_is_a_direct_one() {
         (snapshot.direct, snapshot.addresses),
         (false, vec![circuit.to_string()])
     );
+    let through = addresses::relay_of(&circuit);
+    assert!(through.is_some());
+    let named = through.map(PeerId::from);
     let mut writer = a.handle.open_stream(peer).await.unwrap();
+    assert_eq!((snapshot.relay, writer.relay()), (named, named));
     writer
         .write(&[Bytes::from_static(b"through the relay")])
         .await
         .unwrap();
     let mut text = vec![0; 4 + 17];
-    let mut stream = timeout(DEADLINE, inbound.recv()).await.unwrap().unwrap().stream;
+    let came = timeout(DEADLINE, inbound.recv()).await.unwrap().unwrap();
+    assert_eq!(came.relay, through);
+    let mut stream = came.stream;
     stream.read_exact(&mut text).await.unwrap();
     assert_eq!(&text[4..], b"through the relay");
     dial.send(a.handle.listen_addrs()[0].parse().unwrap())
@@ -183,5 +189,6 @@ async fn a_relayed_road_serves_until_there_is_a_direct_one() {
     })
     .await;
     timeout(DEADLINE, writer.closed()).await.unwrap();
-    a.handle.open_stream(peer).await.unwrap();
+    let writer = a.handle.open_stream(peer).await.unwrap();
+    assert_eq!((a.handle.peer(peer).unwrap().relay, writer.relay()), (None, None));
 }

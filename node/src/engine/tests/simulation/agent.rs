@@ -153,8 +153,8 @@ impl World {
                 coming.listener = Some(listener);
                 self.note(|| format!("node {at}: agent {agent} listens as {listener}"));
                 self.ledger.listened(at, true, self.time);
-                self.call(at, What::Nobody, |core, _| {
-                    core.attach(listener).map(|()| Given::Nothing)
+                self.call(at, What::Nobody, |core, now| {
+                    core.attach(now, listener).map(|()| Given::Nothing)
                 });
             }
         }
@@ -245,8 +245,8 @@ impl World {
                     break;
                 };
                 self.read(at, agent, &task);
-                self.call(at, What::Nobody, |core, _| {
-                    core.credit(listener, 1).map(|()| Given::Nothing)
+                self.call(at, What::Nobody, |core, now| {
+                    core.credit(now, listener, 1).map(|()| Given::Nothing)
                 });
             }
         }

@@ -23,6 +23,7 @@ use crate::engine::{
     Core,
     turn::{Effect, Now},
 };
+use crate::task::Road;
 
 pub(super) struct Node {
     pub(super) machine: Machine,
@@ -551,7 +552,7 @@ impl World {
         let peer = self.peer_of(to);
         self.input(at, |core, _| {
             if opened {
-                core.on_stream_opened(peer, number);
+                core.on_stream_opened(peer, number, Road::Direct);
             } else {
                 core.on_stream_closed(peer, number);
             }
