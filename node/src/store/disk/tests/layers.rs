@@ -288,7 +288,12 @@ fn a_segment_of_large_values_stays_with_them_until_nothing_in_it_is_used() {
     }
     drop(store);
     drop(open_tiny(home.path()));
-    assert_eq!(segments(home.path()), 2, "{:?}", names(&opening::journals(home.path())));
+    assert_eq!(
+        segments(home.path()),
+        2,
+        "{:?}",
+        names(&opening::journals(home.path()))
+    );
 }
 
 #[test]
