@@ -149,6 +149,14 @@ impl TaskBuilder {
         self
     }
 
+    /// Of a task that is sent to a URL: seals what it says for this peer, the node of the agent there, so that neither
+    /// who carries it nor the bridge before the agent can read or change it. What comes back is taken only if that peer has
+    /// sealed it. Fails with kind `Unsupported`, and sends nothing, if the daemon is too old to do so.
+    pub fn sealed_for(mut self, peer: PeerId) -> Self {
+        self.request.sealed_for = peer.to_string();
+        self
+    }
+
     /// Makes this a further message of an existing task.
     pub(crate) fn task_id(mut self, task_id: String) -> Self {
         self.request.task_id = task_id;
@@ -173,6 +181,11 @@ impl TaskBuilder {
             (Some(Target::Skill(_)), true) => Subject::Skill,
             (Some(Target::Peer(_) | Target::Url(_)) | None, true) => Subject::Target,
         };
+        // An older daemon would not know the field, and send in the clear.
+        if !request.sealed_for.is_empty() && !node.info().await?.seals_tasks {
+            let text = "the daemon is too old to seal tasks; nothing was sent";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         request.target = target.map(Into::into);
         let answer = node.session().task_call(subject, request).await?;
         let task = answer

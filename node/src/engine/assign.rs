@@ -279,6 +279,8 @@ impl Core {
         let mut steps = task.advance(now.unix, next, message.clone(), artifacts.clone())?;
         task.claimed = true;
         if let Role::Assignee(peer) = task.role {
+            let reason = message.as_ref().map(super::wire::text_of).unwrap_or_default();
+            let (message, artifacts) = self.seal_report(now, &task, message, artifacts)?;
             let is_claim = next == Status::Working && was != Status::Working && message.is_none();
             if self.is_ours(peer)? {
                 // It goes through the states in between by itself; a deployed one refuses to.
@@ -291,6 +293,10 @@ impl Core {
             let mut payloads = payloads_of(&task.id, steps, message, artifacts);
             if let Some(Payload::TaskFail(fail)) = payloads.last_mut() {
                 fail.returned = returned;
+                if returned {
+                    // This node's own words, which nobody has to be kept from.
+                    fail.error_message = reason;
+                }
             }
             for payload in &payloads {
                 fits(payload_len(payload), "result")?;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_identity::PeerId;
+use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::{Message, MessageRole, Part, TextPart, part::Content};
 use lru::LruCache;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -83,6 +83,8 @@ pub struct Core {
     pub(super) next_stream: u64,
     pub(super) refusals_logged: HashSet<PeerId>,
     pub(super) rng: StdRng,
+    /// With which boxes are made and opened; None: none are.
+    pub(super) key: Option<Keypair>,
     /// When the running turn is taken.
     pub(super) now: Now,
     pub(super) turn: Turn,
@@ -139,6 +141,7 @@ impl Core {
             next_stream: 1,
             refusals_logged: HashSet::new(),
             rng: StdRng::seed_from_u64(seed),
+            key: None,
             now,
             turn: Turn::default(),
             turns: 0,

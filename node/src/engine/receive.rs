@@ -9,8 +9,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, TaskCancelPayload, TaskCompletePayload,
-    TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    self, Artifact, GetTaskResponsePayload, Message, SealedKind, SendTaskPayload, TaskCancelPayload,
+    TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -194,7 +194,7 @@ impl Core {
         trace: Trace<'_>,
         send: SendTaskPayload,
     ) -> Result<Verdict, StoreError> {
-        let Some(message) = send.message else {
+        let Some(mut message) = send.message else {
             return Ok(Verdict::Refuse("the task has no message".into()));
         };
         if self.tasks.indexed(&send.task_id).is_some() {
@@ -215,11 +215,15 @@ impl Core {
                 "{MAX_HELD} tasks of this peer are held here for its confirmation, the limit; confirm or cancel some"
             )));
         }
-        let deadline = match deadline_of(&send.metadata) {
+        let mut metadata = send.metadata;
+        let sealed = match self.open_first(now, &mut message, &mut metadata) {
+            Ok(sealed) => sealed,
+            Err(reason) => return Ok(Verdict::Refuse(reason)),
+        };
+        let deadline = match deadline_of(&metadata) {
             Ok(deadline) => deadline,
             Err(error) => return Ok(error.into()),
         };
-        let mut metadata = send.metadata;
         trace.keep(&mut metadata);
         let traced = self.enter_trace(&mut metadata);
         let task = Task {
@@ -242,9 +246,13 @@ impl Core {
             traced,
             outside: None,
             group: None,
+            sealed,
             arrived_at: None,
         };
         let id = task.id.clone();
+        if let Some(sealed) = &task.sealed {
+            self.remember_sealed(now, sealed, &id);
+        }
         self.put(Slot::new(task));
         if send.tentative {
             return Ok(Verdict::Hold);
@@ -258,7 +266,7 @@ impl Core {
         now: Now,
         peer: PeerId,
         id: &str,
-        message: Message,
+        mut message: Message,
         further: bool,
     ) -> Result<Verdict, StoreError> {
         // A peer of ours numbers its envelopes, so that each is applied once, and says which are further ones.
@@ -272,10 +280,26 @@ impl Core {
                 "task id {id} is in use by another originator"
             )));
         }
+        let kind = match self.open_further(&slot.task, &mut message) {
+            Ok(kind) => kind,
+            Err(reason) => {
+                self.tasks.keep(slot);
+                return Ok(Verdict::Refuse(reason));
+            }
+        };
         // Another message may have the same id: clients choose them, over HTTP as they like.
         if !comes_once && slot.task.has_heard(&message) {
             self.tasks.keep(slot);
             return Ok(Verdict::Accept);
+        }
+        // Those of a sealed task have ids of their own.
+        if kind == SealedKind::Task
+            || kind == SealedKind::Further && slot.task.knows_message(&message.message_id)
+        {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Refuse(
+                "the message is not taken: it has come before".to_owned(),
+            ));
         }
         if let Err(refused) = slot.task.answer(now.unix, message) {
             self.tasks.keep(slot);
@@ -459,8 +483,13 @@ impl Core {
         if let Err(error) = fits(wire::results_len(&task), "task") {
             return Ok(error.into());
         }
-        let payload = GetTaskResponsePayload {
-            task: Some(wire::task(&task, self.me)),
+        let shown = match Self::leaves_sealed(&task) {
+            true => self.sealed_view(now, &task),
+            false => Ok(wire::task(&task, self.me)),
+        };
+        let payload = match shown {
+            Ok(task) => GetTaskResponsePayload { task: Some(task) },
+            Err(error) => return Ok(error.into()),
         };
         if let Err(error) = fits(payload.encoded_len(), "task") {
             return Ok(error.into());

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{Attempt, Ended, Group, Output, Outside, Role, Route, Status, Streamed, Task, Traced},
+    task::{Attempt, Ended, Group, Output, Outside, Role, Route, Sealed, Status, Streamed, Task, Traced},
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
@@ -151,6 +151,17 @@ pub(super) struct StateRecord {
     arrived_at: Option<u64>,
     #[prost(bool, tag = "17")]
     pub(super) returnable: bool,
+    #[prost(message, optional, tag = "18")]
+    sealed: Option<SealedRecord>,
+}
+
+/// Between whom a task is sealed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct SealedRecord {
+    #[prost(bytes = "vec", tag = "1")]
+    peer: Vec<u8>,
+    #[prost(string, tag = "2")]
+    task: String,
 }
 
 /// What of a conversation's name stands in the index: enough to tell it from others.
@@ -338,6 +349,13 @@ impl HeadRecord {
                 settled: record.settled,
             }),
             group: state.group(),
+            sealed: match &state.sealed {
+                Some(record) => Some(Sealed {
+                    peer: PeerId::from_bytes(&record.peer).ok()?,
+                    task: record.task.clone(),
+                }),
+                None => None,
+            },
             arrived_at: state.arrived_at,
         })
     }
@@ -366,6 +384,10 @@ impl StateRecord {
             group: task.group.map(Vec::from).unwrap_or_default(),
             context: context_mark(&task.context_id),
             arrived_at: task.arrived_at,
+            sealed: task.sealed.as_ref().map(|sealed| SealedRecord {
+                peer: sealed.peer.to_bytes(),
+                task: sealed.task.clone(),
+            }),
         }
     }
 
@@ -377,6 +399,11 @@ impl StateRecord {
     /// Whether a gateway has something to do for it.
     pub(super) fn is_outside(&self) -> bool {
         self.outside.as_ref().is_some_and(|outside| !outside.settled)
+    }
+
+    /// Whether what it says is sealed wherever others carry it.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
     }
 
     /// Sent by skill, and not acknowledged by anybody yet.
