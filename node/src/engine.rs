@@ -323,7 +323,7 @@ impl Engine {
         }
     }
 
-    /// CompleteTask. Artifacts that were streamed for an originator that does not know streams go
+    /// CompleteTask. Artifacts that were streamed for an originator that does not know streams, or of a sealed task, go
     /// along whole.
     pub async fn complete(
         &self,

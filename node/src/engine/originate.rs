@@ -94,6 +94,13 @@ impl Core {
     pub fn send_task(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
         request.take_keys_from_metadata();
         if let Some(task) = self.sent_with(&request.idempotency_key)? {
+            let sealed_for = task.sealed.as_ref().map(|sealed| sealed.peer);
+            if request.sealed_for.is_some() && request.sealed_for != sealed_for {
+                return Err(EngineError::Invalid(format!(
+                    "idempotency_key names task {}, which was not sealed for that peer",
+                    task.id
+                )));
+            }
             return Ok(task);
         }
         if request.message.parts.is_empty() {

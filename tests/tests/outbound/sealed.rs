@@ -353,20 +353,12 @@ async fn a_sealed_task_outlives_the_daemons_of_both_ends() {
         task.complete([Artifact::text(answer.text_content())]).await?;
         Ok(())
     };
-    let agent = Served::serve(&scene.agents().await, handler);
+    let _agent = Served::serve(&scene.agents().await, handler);
     let handle = send(&scene, "secret task").await;
     until(&handle, TaskStatus::InputRequired).await;
     let id = handle.id().to_owned();
-    drop((handle, agent));
+    drop(handle);
     scene.restart().await;
-    let _agent = Served::serve(
-        &scene.agents().await,
-        |task: agentanycast::IncomingTask| async move {
-            let said = task.task().messages.last().unwrap().text_content();
-            task.complete([Artifact::text(said)]).await?;
-            Ok(())
-        },
-    );
     let handle = scene.sender.task_handle(&id);
     handle.reply("secret answer").await.unwrap();
     let task = completed(&handle).await;

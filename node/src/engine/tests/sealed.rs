@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::{
-        StreamRoute,
+        Said, StreamRoute,
         originate::SendTask,
         turn::EngineError,
         wire::{self, text_of},
@@ -413,6 +413,41 @@ fn only_what_is_sent_to_a_url_is_sealed_here() {
     assert_eq!(kept.sealed, task.sealed);
     assert_eq!(wire::task(&kept, me).metadata[sealed::FOR], reader.to_string());
     assert_eq!(text_of(&kept.messages[0]), "x");
+    // What was sent in the clear is not taken for what is to be sealed.
+    let plain = SendTask {
+        url: "https://bridge.example.org/agents/x".to_owned(),
+        sealed_for: None,
+        idempotency_key: "k".to_owned(),
+        ..request()
+    };
+    let sealed = SendTask {
+        sealed_for: Some(reader),
+        ..plain.clone()
+    };
+    lab.call(A, |core, now| core.send_task(now, plain)).unwrap();
+    let refused = lab.call(A, |core, now| core.send_task(now, sealed));
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    // A further message is sealed as its task is, and has an id of its own.
+    lab.call(A, |core, now| {
+        let said = Said {
+            changes: vec![(InputRequired, None)],
+            ..Said::default()
+        };
+        core.say_from_outside(now, &task.id, said)
+    })
+    .unwrap();
+    let further = |message_id: &str, sealed_for| SendTask {
+        task_id: task.id.clone(),
+        sealed_for,
+        message: text(message_id, "y"),
+        ..SendTask::default()
+    };
+    for request in [further("m1", None), further("m2", Some(me))] {
+        let refused = lab.call(A, |core, now| core.send_task(now, request));
+        assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    }
+    let request = further("m2", Some(reader));
+    lab.call(A, |core, now| core.send_task(now, request)).unwrap();
     // Sealed for the agent beside the bridge itself: they would see the same task.
     let message = first(&lab);
     let own = SendTask {
