@@ -152,7 +152,7 @@ impl TaskBuilder {
     /// Of a task that is sent to a URL: seals what it says for this peer, the node of the agent there, so that neither
     /// who carries it nor the bridge before the agent can read or change it. What comes back is taken only if that peer has
     /// sealed it. Fails with kind `Unsupported`, and sends nothing, if the daemon is too old to do so.
-    pub fn sealed_for(mut self, peer: PeerId) -> Self {
+    pub fn sealed_for(mut self, peer: &PeerId) -> Self {
         self.request.sealed_for = peer.to_string();
         self
     }
@@ -207,6 +207,22 @@ fn rfc3339(time: SystemTime) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::{Fake, Way};
+
+    #[tokio::test]
+    async fn a_daemon_that_would_send_in_the_clear_is_sent_nothing() {
+        let fake = Fake::start(Way::Unary);
+        let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"
+            .parse()
+            .unwrap();
+        let task = fake
+            .node()
+            .await
+            .task(Target::url("https://bridge.example"), "secret");
+        let error = task.sealed_for(&peer).send().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(fake.state().keys.is_empty());
+    }
 
     #[test]
     fn a_deadline_is_rfc_3339() {

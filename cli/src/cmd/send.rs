@@ -110,7 +110,7 @@ impl Exchange<'_> {
         let labels = self.args.metadata.iter().cloned().collect();
         let mut task = node.task(target, message).metadata_from(labels);
         if let Some(reader) = reader {
-            task = task.sealed_for(reader.peer);
+            task = task.sealed_for(&reader.peer);
         }
         Ok(task.send().await?)
     }

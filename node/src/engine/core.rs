@@ -21,6 +21,7 @@ use super::{
     feed::{Delivery, Feed},
     lines,
     queue::Queue,
+    records::tag,
     table::{Slot, TaskTable, unless_damaged},
     tally::Tally,
     turn::{Change, Effect, Limits, Now, RouteNews, Turn},
@@ -60,6 +61,8 @@ pub struct Core {
     pub(super) wanted: HashSet<PeerId>,
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
+    /// Sealed tasks that came.
+    pub(super) sealed: super::idempotency::Keys,
     pub(super) tally: Tally,
     pub(super) refusals: super::refusals::Refusals,
     /// Who may send tasks; None: everybody, and nothing is written down.
@@ -125,7 +128,8 @@ impl Core {
             connected: HashSet::new(),
             wanted: HashSet::new(),
             peers: super::peers::Peers::load(&*store)?,
-            idempotency: super::idempotency::Keys::load(&*store)?,
+            idempotency: super::idempotency::Keys::load(&*store, tag::IDEMPOTENCY)?,
+            sealed: super::idempotency::Keys::load(&*store, tag::SEALED)?,
             tally: Tally::default(),
             refusals: super::refusals::Refusals::default(),
             door: None,

@@ -27,6 +27,7 @@ pub(super) mod tag {
     pub(crate) const SEEN_ID: u8 = b'i';
     pub(crate) const SEEN_SLOT: u8 = b'j';
     pub(crate) const IDEMPOTENCY: u8 = b'k';
+    pub(crate) const SEALED: u8 = b's';
     pub(crate) const CARD: u8 = b'c';
     pub(crate) const OWN_CARD: u8 = b'C';
     pub(crate) const CARD_SIZE: u8 = b'd';

@@ -80,7 +80,7 @@ impl Core {
             ));
         }
         let task = content.task_id;
-        if self.idempotency.get(&came_as(peer, &task)).is_some() {
+        if self.sealed.get(&came_as(peer, &task)).is_some() {
             return Err("the message is not taken: it has come before, and was taken then".to_owned());
         }
         message.parts = content.parts;
@@ -92,7 +92,7 @@ impl Core {
     /// A sealed task is taken here: its first message begins no other.
     pub(super) fn remember_sealed(&mut self, now: Now, sealed: &Sealed, id: &str) {
         let key = came_as(sealed.peer, &sealed.task);
-        self.idempotency.insert(now.unix, &key, id, &mut self.turn.batch);
+        self.sealed.insert(now.unix, &key, id, &mut self.turn.batch);
     }
 
     /// Opens a further message of a task. It is sealed if the task is.
@@ -169,9 +169,10 @@ impl Core {
         Ok((message, artifacts))
     }
 
-    /// A whole sealed task for the node that carries it: what was said before the last word is told by id only.
-    pub(super) fn sealed_view(&mut self, now: Now, task: &Task) -> Result<v1::Task, EngineError> {
-        let Some(sealed) = &task.sealed else {
+    /// A whole task for its other end. Of a sealed one, which that node only carries, what was said before the last word
+    /// is told by id.
+    pub(super) fn shown(&mut self, now: Now, task: &Task) -> Result<v1::Task, EngineError> {
+        let (Some(sealed), Role::Assignee(_)) = (&task.sealed, task.role) else {
             return Ok(wire::task(task, self.me));
         };
         let whole = task.results.iter().filter_map(|result| match &**result {
@@ -242,16 +243,11 @@ impl Core {
             .map(Some)
             .map_err(unsealed)
     }
-
-    /// Whether what this task's agent says goes to its originator in boxes.
-    pub(super) fn leaves_sealed(task: &Task) -> bool {
-        task.sealed.is_some() && matches!(task.role, Role::Assignee(_))
-    }
 }
 
 /// What a sealed task that came is remembered by.
 fn came_as(peer: PeerId, task: &str) -> String {
-    format!("sealed by {peer}: {task}")
+    format!("{peer} {task}")
 }
 
 fn whole_results(task: &Task) -> impl Iterator<Item = &str> {

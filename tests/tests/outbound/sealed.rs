@@ -40,7 +40,7 @@ fn message() -> Message {
 async fn send(scene: &Scene, message: impl Into<Message>) -> TaskHandle {
     let task = scene.sender.task(Target::url(scene.url()), message);
     let task = task.metadata("priority", "secret label");
-    task.sealed_for(scene.reader()).send().await.unwrap()
+    task.sealed_for(&scene.reader()).send().await.unwrap()
 }
 
 async fn until(handle: &TaskHandle, status: TaskStatus) {
@@ -86,8 +86,7 @@ async fn carried(way: Way) {
             task.working("secret progress").await?;
             let answer = task.ask("secret question").await?;
             assert_eq!(answer.text_content(), "secret answer");
-            let mut artifact = Artifact::text("secret result");
-            artifact.name = "secret name".to_owned();
+            let artifact = Artifact::new("secret name", [Part::text("secret result")]);
             task.complete_with([artifact], Message::agent_text("secret end"))
                 .await?;
             Ok(())
@@ -141,6 +140,11 @@ async fn nobody_on_the_way_reads_a_sealed_task_of_0_3() {
 }
 
 #[tokio::test]
+async fn nobody_on_the_way_reads_a_sealed_task_over_rest() {
+    tokio::join!(carried(Way::rest("1.0")), carried(Way::rest("0.3")));
+}
+
+#[tokio::test]
 async fn what_the_agent_streams_is_sealed_as_a_whole() {
     let scene = Scene::new(Way::new("1.0", true), Change::nothing).await;
     let _agent = Served::serve(&scene.agents().await, |task| async move {
@@ -153,7 +157,8 @@ async fn what_the_agent_streams_is_sealed_as_a_whole() {
         Ok(())
     });
     let task = completed(&send(&scene, "go").await).await;
-    let whole: String = (0..20).map(|piece| format!("secret piece {piece};")).collect();
+    let pieces: Vec<String> = (0..20).map(|piece| format!("secret piece {piece};")).collect();
+    let whole = pieces.concat();
     let bytes = task.artifacts[0].parts[0].as_raw().map(<[u8]>::to_vec);
     let text = bytes.map_or_else(
         || task.artifacts[0].text_content(),
@@ -314,7 +319,7 @@ async fn an_answer_that_is_not_sealed_fails_the_task() {
     .await;
     let (daemon, node) = daemon("allow_private = true\n").await;
     let task = node.task(Target::url(agent.url()), "secret");
-    let handle = task.sealed_for(daemon.peer_id().clone()).send().await.unwrap();
+    let handle = task.sealed_for(daemon.peer_id()).send().await.unwrap();
     let error = not_completed(&handle).await;
     let text = reason(&error);
     assert!(text.contains("it is not sealed"), "{text}");
@@ -400,6 +405,6 @@ async fn a_sealed_task_by_the_command_line() {
         said.said
     );
     let direct = scene.sender.task(Target::Peer(scene.reader()), "x");
-    let refused = direct.sealed_for(scene.reader()).send().await.unwrap_err();
+    let refused = direct.sealed_for(&scene.reader()).send().await.unwrap_err();
     assert_eq!(refused.kind(), agentanycast::ErrorKind::InvalidArgument);
 }

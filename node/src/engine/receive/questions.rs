@@ -33,11 +33,7 @@ impl Core {
         if let Err(error) = fits(wire::results_len(&task), "task") {
             return Ok(error.into());
         }
-        let shown = match Self::leaves_sealed(&task) {
-            true => self.sealed_view(now, &task),
-            false => Ok(wire::task(&task, self.me)),
-        };
-        let payload = match shown {
+        let payload = match self.shown(now, &task) {
             Ok(task) => GetTaskResponsePayload { task: Some(task) },
             Err(error) => return Ok(error.into()),
         };

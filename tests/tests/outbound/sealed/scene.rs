@@ -24,16 +24,30 @@ use hyper_util::{
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// How the sender and the bridge speak, over JSON-RPC.
+/// How the sender and the bridge speak.
 #[derive(Clone, Copy)]
 pub(super) struct Way {
+    binding: &'static str,
     version: &'static str,
     streaming: bool,
 }
 
 impl Way {
+    /// Over JSON-RPC.
     pub(super) fn new(version: &'static str, streaming: bool) -> Self {
-        Self { version, streaming }
+        Self {
+            binding: "JSONRPC",
+            version,
+            streaming,
+        }
+    }
+
+    /// Over REST.
+    pub(super) fn rest(version: &'static str) -> Self {
+        Self {
+            binding: "HTTP+JSON",
+            ..Self::new(version, true)
+        }
     }
 }
 
@@ -227,7 +241,8 @@ impl Forwarder {
         card["capabilities"]["streaming"] = self.way.streaming.into();
         if let Some(interfaces) = card["supportedInterfaces"].as_array_mut() {
             interfaces.retain(|interface| {
-                interface["protocolBinding"] == "JSONRPC" && interface["protocolVersion"] == self.way.version
+                interface["protocolBinding"] == self.way.binding
+                    && interface["protocolVersion"] == self.way.version
             });
         }
     }
