@@ -121,6 +121,10 @@ pub(crate) struct SendArgs {
     /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
+    /// With --url: seal the task for this peer (peer id or did:key), so that whoever carries it can neither read nor change
+    /// it, and take only answers that it has sealed
+    #[arg(long, value_name = "PEER", requires = "url")]
+    pub(crate) seal_for: Option<String>,
     /// Print artifacts as they come (with --json: one JSON object per line)
     #[arg(long)]
     pub(crate) stream: bool,

@@ -38,6 +38,8 @@ pub(crate) fn summary(task: &Task) -> Map<String, Value> {
         ("assignee", peer(&task.assignee).into()),
         ("metadata", json!(task.metadata)),
         ("attempts", attempts(task)),
+        ("sealed_by", peer(&task.sealed_by()).into()),
+        ("sealed_for", peer(&task.sealed_for()).into()),
         ("created_at", time(task.created_at)),
         ("updated_at", time(task.updated_at)),
     ];

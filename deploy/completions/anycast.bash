@@ -1460,12 +1460,16 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__send)
-            opts="-h --skill --url --stream --timeout --output --meta --home --daemon --json --help"
+            opts="-h --skill --url --seal-for --stream --timeout --output --meta --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --seal-for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

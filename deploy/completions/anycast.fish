@@ -57,6 +57,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand demo" -l daemon -d 'Use 
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l pair -d 'Start two daemons and two agents in temporary homes and send a task between them'
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l seal-for -d 'With --url: seal the task for this peer (peer id or did:key), so that whoever carries it can neither read nor change it, and take only answers that it has sealed' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l timeout -d 'Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l output -d 'Write artifacts that are not text into this directory' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l meta -d 'Attach a label, such as priority=low; can be repeated' -r

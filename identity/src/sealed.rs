@@ -30,6 +30,14 @@ pub enum SealError {
     Closed,
 }
 
+/// Whether there can be boxes between them.
+///
+/// # Errors
+/// [`SealError::NoKey`].
+pub fn check(mine: &Keypair, other: PeerId) -> Result<(), SealError> {
+    key_between(mine, other).map(drop)
+}
+
 /// What is to be sent to `to` by a way that others can read. `nonce` must not have been used before.
 ///
 /// # Errors
@@ -125,6 +133,7 @@ mod tests {
         ];
         for weak in [neutral, eighth] {
             let peer = peer_of_raw_key(&weak).unwrap();
+            assert_eq!(check(&key(1), peer), Err(SealError::NoKey));
             assert_eq!(seal(&key(1), peer, [0; NONCE], b"x"), Err(SealError::NoKey));
             assert_eq!(open(&key(1), peer, &[0; 60]), Err(SealError::NoKey));
         }

@@ -130,7 +130,7 @@ impl Node {
             on_span: traces.hear,
             ear: ear.clone(),
         };
-        let mut loaded = parts::load_engine(config, me, hooks)?;
+        let mut loaded = parts::load_engine(config, keypair.clone(), hooks)?;
         loaded.guard(rules, audit, config.policy.audit_required)?;
 
         let (events, inbox) = mpsc::channel(EVENTS);
@@ -175,7 +175,12 @@ impl Node {
             audit_log,
         );
         let outbound_stop = CancellationToken::new();
-        let outbound = outbound::start(&engine, &config.bridge.outbound, outbound_stop.clone())?;
+        let outbound = outbound::start(
+            &engine,
+            keypair.clone(),
+            &config.bridge.outbound,
+            outbound_stop.clone(),
+        )?;
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
         let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));

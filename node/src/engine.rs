@@ -33,6 +33,7 @@ mod records;
 mod refusals;
 mod refuse;
 mod room;
+mod sealing;
 mod seen;
 mod sending;
 mod shelf;
@@ -55,6 +56,7 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub(crate) use self::originate::travelling;
 pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Due, StreamRoute},
@@ -321,7 +323,7 @@ impl Engine {
         }
     }
 
-    /// CompleteTask. Artifacts that were streamed for an originator that does not know streams go
+    /// CompleteTask. Artifacts that were streamed for an originator that does not know streams, or of a sealed task, go
     /// along whole.
     pub async fn complete(
         &self,

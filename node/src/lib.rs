@@ -14,6 +14,7 @@ pub mod net;
 mod outbound;
 pub mod policy;
 mod reload;
+pub mod sealed;
 pub mod spool;
 pub mod store;
 pub mod task;

@@ -1,21 +1,27 @@
 //! Tasks that are sent by URL: the engine keeps them, the bridge carries them. Its port on the engine; nothing is
 //! decided here.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use agentanycast_bridge::{
     a2a::outbound::Outbound,
     config::outbound::Outbound as Config,
-    gateway::{Errand, Errands, ErrorKind, GatewayError, Report},
+    gateway::{Answer, Errand, Errands, ErrorKind, GatewayError, Report, Seal},
 };
+use agentanycast_identity::Keypair;
+use agentanycast_proto::v1::{Artifact, Message, Part, SealedContent, SealedKind};
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::{Engine, EngineError, Said, wire},
-    task::Status,
+    engine::{Engine, EngineError, Said, travelling, wire},
+    sealed::{self, Ends, Saying},
+    task::{Status, Task},
 };
+
+/// The labels of a trace (W3C Trace Context), which go beside a box.
+const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// Begins to carry tasks, until `stop`. With the bridge turned off it only waits for that.
 ///
@@ -23,37 +29,124 @@ use crate::{
 /// When a certificate or key of the configuration cannot be used.
 pub(crate) fn start(
     engine: &Engine,
+    key: Keypair,
     config: &Config,
     stop: CancellationToken,
 ) -> anyhow::Result<JoinHandle<()>> {
     if !config.enabled {
         return Ok(tokio::spawn(stop.cancelled_owned()));
     }
-    let outbound = Outbound::new(Arc::new(Port(engine.clone())), config, stop)?;
+    let outbound = Outbound::new(
+        Arc::new(Port {
+            engine: engine.clone(),
+            key,
+        }),
+        config,
+        stop,
+    )?;
     Ok(tokio::spawn(outbound.run()))
 }
 
-struct Port(Engine);
+struct Port {
+    engine: Engine,
+    key: Keypair,
+}
+
+impl Port {
+    fn seal(&self, task: &Task) -> Option<Arc<dyn Seal>> {
+        let sealed = task.sealed.as_ref()?;
+        let mut labels = travelling(&task.metadata);
+        // Those of the trace change on the way.
+        labels.retain(|name, _| !TRACE.contains(&name.as_str()));
+        Some(Arc::new(Boxes {
+            ends: Ends::new(&self.key, sealed.peer, &sealed.task),
+            engine: self.engine.clone(),
+            labels,
+        }))
+    }
+}
+
+/// The boxes of one task.
+struct Boxes {
+    ends: Ends,
+    engine: Engine,
+    labels: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Boxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Boxes").field(&self.ends).finish()
+    }
+}
+
+impl Boxes {
+    fn take(&self, parts: &[Part], kind: SealedKind, id: &str) -> Result<Option<SealedContent>, String> {
+        let opened = match sealed::boxed(parts) {
+            Ok(None) => return Ok(None),
+            Ok(Some(part)) => self.ends.open(part, &[kind], id),
+            Err(refused) => Err(refused),
+        };
+        opened.map(Some).map_err(|refused| refused.to_string())
+    }
+}
+
+impl Seal for Boxes {
+    fn seal(&self, message: &Message, first: bool) -> Result<Message, String> {
+        let saying = if first {
+            Saying::Task(&self.labels)
+        } else {
+            Saying::Further
+        };
+        let (now, nonce) = (self.engine.now().unix, rand::random());
+        let sealed = self.ends.message(now, nonce, saying, message.clone());
+        sealed.map_err(|error| error.to_string())
+    }
+
+    fn open(&self, message: &Message) -> Result<Option<Answer>, String> {
+        let opened = self.take(&message.parts, SealedKind::Answer, &message.message_id)?;
+        Ok(opened.map(|content| Answer {
+            status: content.status(),
+            results: content.artifact_ids,
+            message: Message {
+                parts: content.parts,
+                ..message.clone()
+            },
+        }))
+    }
+
+    fn open_artifact(&self, artifact: &Artifact) -> Result<Artifact, String> {
+        let opened = self.take(&artifact.parts, SealedKind::Artifact, &artifact.artifact_id)?;
+        let content = opened.ok_or("it is not sealed")?;
+        Ok(Artifact {
+            artifact_id: content.id,
+            name: content.name,
+            parts: content.parts,
+            size_bytes: content.size_bytes,
+        })
+    }
+}
 
 #[async_trait]
 impl Errands for Port {
     async fn next(&self) -> String {
-        self.0.outside().next().await
+        self.engine.outside().next().await
     }
 
     async fn errand(&self, id: &str) -> Result<Option<Errand>, GatewayError> {
-        let task = match self.0.task(id.to_owned()).await {
+        let task = match self.engine.task(id.to_owned()).await {
             Err(EngineError::NotFound(_)) => return Ok(None),
             task => task.map_err(|error| refused(&error))?,
         };
+        let seal = self.seal(&task);
         let Some(outside) = task.outside.clone() else {
             return Ok(None);
         };
         Ok(Some(Errand {
             url: outside.url,
-            task: wire::task(&task, self.0.me()),
+            task: wire::task(&task, self.engine.me()),
             place: outside.place,
             settled: outside.settled,
+            seal,
         }))
     }
 
@@ -69,7 +162,7 @@ impl Errands for Port {
         };
         let id = id.to_owned();
         let kept = self
-            .0
+            .engine
             .call(move |core, now| core.say_from_outside(now, &id, said))
             .await;
         kept.map(drop).map_err(|error| refused(&error))

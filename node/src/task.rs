@@ -265,6 +265,8 @@ pub struct Task {
     pub outside: Option<Outside>,
     /// By which a gateway lists it.
     pub group: Option<Group>,
+    /// What it says is sealed wherever others carry it.
+    pub sealed: Option<Sealed>,
     /// When its originator first knew that the assignee has it, Unix milliseconds. Written with the next change: of
     /// no consequence but for who asks.
     pub arrived_at: Option<u64>,
@@ -274,6 +276,15 @@ pub struct Task {
 
 /// What a gateway lists tasks by, in its own terms.
 pub type Group = [u8; 16];
+
+/// Between whom a task is sealed (docs/protocol.md, "Boxes"). What a node keeps of it is plain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The other end: who sealed it, at the assignee; whom it is sealed for, where it was sent.
+    pub peer: PeerId,
+    /// The id of the task where it was sent.
+    pub task: String,
+}
 
 /// How a task stands with an agent beyond this network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

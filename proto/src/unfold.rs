@@ -43,6 +43,8 @@ pub enum Kind {
     OldSend,
     /// A `CreateTaskPushNotificationConfigRequest` of A2A 0.3.
     OldSetPush,
+    /// A `SealedContent`.
+    Sealed,
 }
 
 /// Why a message should not be decoded.
@@ -142,7 +144,7 @@ enum Field {
 struct Shapes {
     all: Vec<Vec<Field>>,
     /// In the order of [`Kind`].
-    roots: [usize; 9],
+    roots: [usize; 10],
 }
 
 static SHAPES: LazyLock<Shapes> = LazyLock::new(Shapes::read);
@@ -192,6 +194,7 @@ impl Shapes {
                 place(".lf.a2a.v1.SendMessageRequest"),
                 place(".a2a.v1.SendMessageRequest"),
                 place(".a2a.v1.CreateTaskPushNotificationConfigRequest"),
+                place(".agentanycast.v1.SealedContent"),
             ],
         }
     }

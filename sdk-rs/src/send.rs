@@ -150,6 +150,14 @@ impl TaskBuilder {
         self
     }
 
+    /// Of a task that is sent to a URL: seals what it says for this peer, the node of the agent there, so that neither
+    /// who carries it nor the bridge before the agent can read or change it. What comes back is taken only if that peer has
+    /// sealed it. Fails with kind `Unsupported`, and sends nothing, if the daemon is too old to do so.
+    pub fn sealed_for(mut self, peer: &PeerId) -> Self {
+        self.request.sealed_for = peer.to_string();
+        self
+    }
+
     /// Makes this a further message of an existing task.
     pub(crate) fn task_id(mut self, task_id: String) -> Self {
         self.request.task_id = task_id;
@@ -174,6 +182,11 @@ impl TaskBuilder {
             (Some(Target::Skill(_)), true) => Subject::Skill,
             (Some(Target::Peer(_) | Target::Url(_)) | None, true) => Subject::Target,
         };
+        // An older daemon would not know the field, and send in the clear.
+        if !request.sealed_for.is_empty() && !node.info().await?.seals_tasks {
+            let text = "the daemon is too old to seal tasks; nothing was sent";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         request.target = target.map(Into::into);
         let answer = node.session().task_call(subject, request).await?;
         let task = answer
@@ -195,6 +208,22 @@ fn rfc3339(time: SystemTime) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::{Fake, Way};
+
+    #[tokio::test]
+    async fn a_daemon_that_would_send_in_the_clear_is_sent_nothing() {
+        let fake = Fake::start(Way::Unary);
+        let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK"
+            .parse()
+            .unwrap();
+        let task = fake
+            .node()
+            .await
+            .task(Target::url("https://bridge.example"), "secret");
+        let error = task.sealed_for(&peer).send().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(fake.state().keys.is_empty());
+    }
 
     #[test]
     fn a_deadline_is_rfc_3339() {

@@ -113,6 +113,22 @@ impl Task {
         texts.collect::<Vec<_>>().join("\n")
     }
 
+    /// The peer that sealed what the task says, where it came by a way on which others could read and change it (its
+    /// sender is then whoever carried it); `None`: it came as any other. Said by daemons of [`NodeInfo::seals_tasks`](crate::NodeInfo);
+    /// older ones pass on what the sender has written there.
+    pub fn sealed_by(&self) -> Option<PeerId> {
+        self.peer_in("agentanycast-sealed-by")
+    }
+
+    /// The peer that this task was sealed for when it was sent, and that has sealed all that was taken for its answers.
+    pub fn sealed_for(&self) -> Option<PeerId> {
+        self.peer_in("agentanycast-sealed-for")
+    }
+
+    fn peer_in(&self, label: &str) -> Option<PeerId> {
+        self.metadata.get(label)?.parse().ok()
+    }
+
     /// Why the task is in its state, if anyone said so.
     pub fn reason(&self) -> String {
         self.status_message

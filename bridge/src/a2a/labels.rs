@@ -100,6 +100,15 @@ pub(crate) fn to_metadata(
     Some(metadata)
 }
 
+/// Of these labels those of the trace (W3C Trace Context): whoever carries a sealed task is told no others.
+pub(crate) fn of_trace(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let is_of_trace = |(name, _): &(&String, &String)| matches!(name.as_str(), "traceparent" | "tracestate");
+    let labels = labels.iter().filter(is_of_trace);
+    labels
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 /// Notes an annex under its label, if there is anything in it.
 pub(crate) fn attach(labels: &mut BTreeMap<String, String>, label: &str, annex: Annex) {
     if !annex.is_empty() {

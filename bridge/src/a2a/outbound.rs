@@ -5,8 +5,8 @@
 //! before the next step is taken; after a restart it is gone on from there, and what is in doubt is looked for and
 //! never said again.
 //!
-//! PURE: `choice` (how an agent is spoken to), `binding` and `heard` (what is asked and said), `sse`, `progress` (what
-//! of it is news), `place` (how far it has got), `fault`. Around them: `http`, `card`, `remote` (one agent), `errand`
+//! PURE: `choice` (how an agent is spoken to), `binding` and `heard` (what is asked and said), `sse`, `sealed` (what of it
+//! counts where it is sealed), `progress` (what is news), `place` (how far it has got), `fault`. Around them: `http`, `card`, `remote` (one agent), `errand`
 //! (one task).
 
 mod binding;
@@ -19,6 +19,7 @@ pub(crate) mod http;
 mod place;
 mod progress;
 mod remote;
+mod sealed;
 mod sse;
 
 use std::{

@@ -1,13 +1,15 @@
 //! The other half of the port: tasks of the node's own agents that go to agents outside, which a gateway carries
 //! there. The node keeps them and what was said of them; the gateway keeps nothing that must survive it.
 
+use std::{fmt, sync::Arc};
+
 use agentanycast_proto::v1::{Artifact, Message, Task, TaskStatus};
 use async_trait::async_trait;
 
 use super::GatewayError;
 
 /// A task that is to be carried to an agent outside.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Errand {
     /// Where the agent is.
     pub url: String,
@@ -17,6 +19,40 @@ pub struct Errand {
     pub place: Vec<u8>,
     /// Whether a report has said that nothing is left to be said to the agent.
     pub settled: bool,
+    /// How it is kept from those who carry it; `None`: they may read and change it.
+    pub seal: Option<Arc<dyn Seal>>,
+}
+
+/// The boxes of one task: what its messages and results are, but for the two nodes between which it goes.
+pub trait Seal: fmt::Debug + Send + Sync {
+    /// The message as it leaves. `first`: it begins the task, whose labels go in the box too.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    fn seal(&self, message: &Message, first: bool) -> Result<Message, String>;
+
+    /// What the agent has said; `None`: that is not sealed.
+    ///
+    /// # Errors
+    /// Why what is sealed there is none of its answers to this task, for people.
+    fn open(&self, message: &Message) -> Result<Option<Answer>, String>;
+
+    /// What came out.
+    ///
+    /// # Errors
+    /// The same, also of what is not sealed.
+    fn open_artifact(&self, artifact: &Artifact) -> Result<Artifact, String>;
+}
+
+/// What an agent has said, out of its box.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Without parts when it has only said in which state the task is.
+    pub message: Message,
+    /// The state that it came with.
+    pub status: TaskStatus,
+    /// With COMPLETED, the ids of all results.
+    pub results: Vec<String>,
 }
 
 /// What a gateway has heard of an errand. It is kept whole, or not at all.

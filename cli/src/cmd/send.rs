@@ -30,6 +30,7 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let aim = Aim::parse(&args)?;
+    let reader = args.seal_for.as_deref().map(PeerTarget::parse).transpose()?;
     let message = Source::parse(&args.text).message()?;
     let node = context.connect_or_start(None).await?;
     let outcome = async {
@@ -46,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure
             progress: Progress::new(context.json),
         };
         let handle = tokio::select! {
-            handle = exchange.deliver(&node, aim, message) => handle?,
+            handle = exchange.deliver(&node, aim, reader, message) => handle?,
             () = interrupt.wait() => return Err(interrupted()),
         };
         tokio::select! {
@@ -95,6 +96,7 @@ impl Exchange<'_> {
         &mut self,
         node: &Node,
         aim: Aim,
+        reader: Option<PeerTarget>,
         message: agentanycast::Message,
     ) -> Result<TaskHandle, Failure> {
         self.progress.show("sending");
@@ -106,7 +108,11 @@ impl Exchange<'_> {
             Aim::Other(target) => target,
         };
         let labels = self.args.metadata.iter().cloned().collect();
-        Ok(node.task(target, message).metadata_from(labels).send().await?)
+        let mut task = node.task(target, message).metadata_from(labels);
+        if let Some(reader) = reader {
+            task = task.sealed_for(&reader.peer);
+        }
+        Ok(task.send().await?)
     }
 
     async fn until_done(&mut self, handle: &TaskHandle) -> Result<(), Failure> {
@@ -202,6 +208,11 @@ impl Exchange<'_> {
         let directory = self.args.output.as_deref();
         if !self.context.json {
             let task = task.into_result()?;
+            if let Some(peer) = task.sealed_for() {
+                output::complain(&format!(
+                    "sealed: the answer is from {peer}, and nobody on its way could read or change it"
+                ))?;
+            }
             for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
                 whole::print(handle, artifact, directory).await?;
             }

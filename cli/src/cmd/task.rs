@@ -77,7 +77,16 @@ fn show(task: &Task) -> Result<(), Failure> {
         ("came", output::ago(task.created_at)),
         ("changed", output::ago(task.updated_at)),
     ];
-    let labels = task.metadata.iter().map(|(key, value)| format!("{key}={value}"));
+    let sealed = [("sealed by", task.sealed_by()), ("sealed for", task.sealed_for())];
+    fields.extend(
+        sealed
+            .into_iter()
+            .filter(|(_, peer)| peer.is_some())
+            .map(|(name, with)| (name, peer(&with))),
+    );
+    let labels = task.metadata.iter();
+    let labels = labels.filter(|(key, _)| !key.starts_with("agentanycast-sealed-"));
+    let labels = labels.map(|(key, value)| format!("{key}={value}"));
     fields.extend(labels.map(|label| ("label", output::brief(&label))));
     let before = task
         .attempts

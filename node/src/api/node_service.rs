@@ -54,6 +54,7 @@ impl NodeService for Api {
             agent_listening: Some(*self.engine().listening().borrow()),
             did_web: self.net().names().did_web.clone(),
             did_dns: self.net().names().did_dns.clone(),
+            seals_tasks: true,
         };
         Ok(Response::new(GetNodeInfoResponse {
             node_info: Some(node_info),

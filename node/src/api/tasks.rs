@@ -29,6 +29,15 @@ impl Api {
         most: usize,
     ) -> Result<SendTaskResponse, Status> {
         let further = is_further(&request);
+        if !request.sealed_for.is_empty() && !further && !matches!(request.target, Some(Target::Url(_))) {
+            return Err(Status::invalid_argument(
+                "sealed_for needs a url: what goes to a peer is encrypted to it already",
+            ));
+        }
+        let sealed_for = match request.sealed_for.as_str() {
+            "" => None,
+            text => Some(peer_of(text)?),
+        };
         let mut others = None;
         let target = request.target.take();
         let mut url = String::new();
@@ -85,6 +94,7 @@ impl Api {
             peer,
             url,
             others,
+            sealed_for,
             message,
             skill,
             metadata: request.metadata,

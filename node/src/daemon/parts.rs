@@ -104,9 +104,10 @@ pub(super) fn names_parts(
 
 pub(super) fn load_engine(
     config: &Config,
-    me: identity::PeerId,
+    key: identity::Keypair,
     Hooks { routes, on_span, ear }: Hooks,
 ) -> anyhow::Result<engine::Loaded> {
+    let me = identity::peer_id(&key);
     let opened = DiskStore::open(&config.store_path)?;
     let artifacts = config.store_path.join("artifacts");
     if let Some(aside) = &opened.moved_aside {
@@ -131,6 +132,7 @@ pub(super) fn load_engine(
         spool: spool.clone(),
         limits,
         me,
+        key,
         on_route: Arc::new(move |news| routes.hear(news)),
         on_span,
         on_card: {

@@ -45,8 +45,8 @@ pub enum StreamRoute {
     Peer(PeerId),
     /// Into this node's own files: the originator is here.
     Local,
-    /// Into this node's own files, to be sent whole when the task completes: the originator runs a
-    /// daemon that does not know streams.
+    /// Into this node's own files, to be sent whole when the task completes: the task is sealed, or the originator runs
+    /// a daemon that does not know streams.
     Whole,
 }
 
@@ -282,6 +282,9 @@ impl Core {
         let mut steps = task.advance(now.unix, next, message.clone(), artifacts.clone())?;
         task.claimed = true;
         if let Role::Assignee(peer) = task.role {
+            // This node's own words, which nobody has to be kept from.
+            let reason = message.as_ref().filter(|_| returned).map(super::wire::text_of);
+            let (message, artifacts) = self.seal_report(now, &task, message, artifacts)?;
             let is_claim = next == Status::Working && was != Status::Working && message.is_none();
             if self.is_ours(peer)? {
                 // It goes through the states in between by itself; a deployed one refuses to.
@@ -294,6 +297,9 @@ impl Core {
             let mut payloads = payloads_of(&task.id, steps, message, artifacts);
             if let Some(Payload::TaskFail(fail)) = payloads.last_mut() {
                 fail.returned = returned;
+                if let Some(reason) = reason {
+                    fail.error_message = reason;
+                }
             }
             for payload in &payloads {
                 fits(payload_len(payload), "result")?;

@@ -161,6 +161,7 @@ impl Core {
             self.effect(Effect::Forget { task_id: id });
         }
         self.idempotency.expire(now.unix, &mut self.turn.batch);
+        self.sealed.expire(now.unix, &mut self.turn.batch);
         Ok(())
     }
 

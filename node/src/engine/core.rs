@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_identity::PeerId;
+use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::{Message, MessageRole, Part, TextPart, part::Content};
 use lru::LruCache;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -21,6 +21,7 @@ use super::{
     feed::{Delivery, Feed},
     lines,
     queue::Queue,
+    records::tag,
     table::{Slot, TaskTable, unless_damaged},
     tally::Tally,
     turn::{Change, Effect, Limits, Now, RouteNews, Turn},
@@ -60,6 +61,8 @@ pub struct Core {
     pub(super) wanted: HashSet<PeerId>,
     pub(super) peers: super::peers::Peers,
     pub(super) idempotency: super::idempotency::Keys,
+    /// Sealed tasks that came.
+    pub(super) sealed: super::idempotency::Keys,
     pub(super) tally: Tally,
     pub(super) refusals: super::refusals::Refusals,
     /// Who may send tasks; None: everybody, and nothing is written down.
@@ -85,6 +88,8 @@ pub struct Core {
     pub(super) next_stream: u64,
     pub(super) refusals_logged: HashSet<PeerId>,
     pub(super) rng: StdRng,
+    /// With which boxes are made and opened; None: none are.
+    pub(super) key: Option<Keypair>,
     /// When the running turn is taken.
     pub(super) now: Now,
     pub(super) turn: Turn,
@@ -125,7 +130,8 @@ impl Core {
             connected: HashSet::new(),
             wanted: HashSet::new(),
             peers: super::peers::Peers::load(&*store)?,
-            idempotency: super::idempotency::Keys::load(&*store)?,
+            idempotency: super::idempotency::Keys::load(&*store, tag::IDEMPOTENCY)?,
+            sealed: super::idempotency::Keys::load(&*store, tag::SEALED)?,
             tally: Tally::default(),
             refusals: super::refusals::Refusals::default(),
             door: None,
@@ -142,6 +148,7 @@ impl Core {
             next_stream: 1,
             refusals_logged: HashSet::new(),
             rng: StdRng::seed_from_u64(seed),
+            key: None,
             now,
             turn: Turn::default(),
             turns: 0,

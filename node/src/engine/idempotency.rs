@@ -1,11 +1,11 @@
 //! Idempotency keys: the same key within a day names the same task, so that a client that lost an
-//! answer may ask again.
+//! answer may ask again. Sealed tasks that came are remembered in the same way, by themselves.
 
 use std::collections::{HashMap, VecDeque};
 
 use sha2::{Digest as _, Sha256};
 
-use super::records::{self, IdempotencyRecord, tag};
+use super::records::{self, IdempotencyRecord};
 use crate::store::{self, Batch, Store, StoreError};
 
 /// How long a key is remembered, in milliseconds (24 h, contract of SendTask).
@@ -18,6 +18,8 @@ type Hash = [u8; 32];
 
 /// See the module's text.
 pub(super) struct Keys {
+    /// Of their records in the store.
+    tag: u8,
     tasks: HashMap<Hash, String>,
     oldest_first: VecDeque<Kept>,
     next_place: u64,
@@ -32,14 +34,15 @@ struct Kept {
 }
 
 impl Keys {
-    /// As the store has it.
-    pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+    /// As the store has those with this tag.
+    pub(super) fn load(store: &dyn Store, tag: u8) -> Result<Self, StoreError> {
         let mut keys = Self {
+            tag,
             tasks: HashMap::new(),
             oldest_first: VecDeque::new(),
             next_place: 0,
         };
-        store::for_each(store, &[tag::IDEMPOTENCY], |key, value| {
+        store::for_each(store, &[tag], |key, value| {
             let place = records::number_in_name(key);
             let record: Option<IdempotencyRecord> = records::decode(value);
             if let (Some(place), Some(record)) = (place, record)
@@ -69,7 +72,7 @@ impl Keys {
             at: now,
             hash: hash.to_vec(),
         };
-        batch.put(key_at(place), records::encode(&record));
+        batch.put(self.key_at(place), records::encode(&record));
         self.tasks.insert(hash, task.to_owned());
         let at = now;
         self.oldest_first.push_back(Kept { at, place, hash });
@@ -92,13 +95,13 @@ impl Keys {
     fn drop_oldest(&mut self, batch: &mut Batch) {
         if let Some(kept) = self.oldest_first.pop_front() {
             self.tasks.remove(&kept.hash);
-            batch.delete(key_at(kept.place));
+            batch.delete(self.key_at(kept.place));
         }
     }
-}
 
-fn key_at(place: u64) -> Vec<u8> {
-    records::key(tag::IDEMPOTENCY, &place.to_be_bytes())
+    fn key_at(&self, place: u64) -> Vec<u8> {
+        records::key(self.tag, &place.to_be_bytes())
+    }
 }
 
 fn hash(key: &str) -> Hash {

@@ -23,7 +23,7 @@ use crate::{
         outbox::Kind,
     },
     store::StoreError,
-    task::{Group, MAX_ID, MAX_URL, Outside, Role, Route, Status, Task, Way},
+    task::{Group, MAX_ID, MAX_URL, Outside, Role, Route, Sealed, Status, Task, Way},
 };
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
@@ -33,7 +33,7 @@ const ENVELOPE_OVERHEAD: usize = 1024;
 const STAYS: [&str; 2] = ["a2a.caller", "a2a.target"];
 
 /// The labels that a peer is told.
-fn travelling(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(crate) fn travelling(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let travels = |(name, _): &(&String, &String)| !STAYS.contains(&name.as_str());
     metadata
         .iter()
@@ -51,6 +51,8 @@ pub struct SendTask {
     pub url: String,
     /// Sent by skill: who else gets it, in this order, if `peer` does not take it. None: sent to `peer` by name.
     pub others: Option<Vec<PeerId>>,
+    /// With a `url`: who alone may read what the task says.
+    pub sealed_for: Option<PeerId>,
     /// What it says.
     pub message: Message,
     /// The skill it is for; may be empty.
@@ -92,6 +94,13 @@ impl Core {
     pub fn send_task(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
         request.take_keys_from_metadata();
         if let Some(task) = self.sent_with(&request.idempotency_key)? {
+            let sealed_for = task.sealed.as_ref().map(|sealed| sealed.peer);
+            if request.sealed_for.is_some() && request.sealed_for != sealed_for {
+                return Err(EngineError::Invalid(format!(
+                    "idempotency_key names task {}, which was not sealed for that peer",
+                    task.id
+                )));
+            }
             return Ok(task);
         }
         if request.message.parts.is_empty() {
@@ -150,6 +159,17 @@ impl Core {
         if role == Role::Outside {
             // By this the gateway knows what is to be passed on.
             request.message.role = MessageRole::User as i32;
+        } else if request.sealed_for.is_some() {
+            return Err(EngineError::Invalid(
+                "sealed_for is for tasks that are sent to a url: what goes to a peer is encrypted to it already"
+                    .to_owned(),
+            ));
+        }
+        if let Some(peer) = request.sealed_for {
+            self.check_sealed_for(peer)?;
+        }
+        if role == Role::Both {
+            Self::refuse_sealed_for_own(&request.message)?;
         }
         if request.context_id.len() > MAX_ID || request.skill.len() > MAX_ID {
             return Err(EngineError::Invalid(format!(
@@ -183,6 +203,10 @@ impl Core {
         let mut metadata = request.metadata;
         let traced = self.enter_trace(&mut metadata);
         let task = Task {
+            sealed: request.sealed_for.map(|peer| Sealed {
+                peer,
+                task: id.clone(),
+            }),
             id,
             context_id,
             role,
@@ -278,7 +302,9 @@ impl Core {
                 task.id, task.context_id
             )));
         }
+        check_sealed(task, &request)?;
         if task.role == Role::Both {
+            Self::refuse_sealed_for_own(&request.message)?;
             task.answer(now.unix, request.message)?;
             return Ok(());
         }
@@ -387,6 +413,26 @@ impl Core {
             .created_at
             .get_or_insert_with(|| super::timestamp(now.unix));
     }
+}
+
+/// Refuses a further message that is to be sealed otherwise than its task, or that its reader would take for one that came
+/// before.
+fn check_sealed(task: &Task, request: &SendTask) -> Result<(), EngineError> {
+    let sealed_for = task.sealed.as_ref().map(|sealed| sealed.peer);
+    if request.sealed_for.is_some() && request.sealed_for != sealed_for {
+        let how = sealed_for.map_or_else(|| "not sealed".to_owned(), |peer| format!("sealed for {peer}"));
+        return Err(EngineError::Invalid(format!(
+            "task {} is {how}, and so are its further messages; leave sealed_for empty",
+            task.id
+        )));
+    }
+    if sealed_for.is_some() && task.knows_message(&request.message.message_id) {
+        return Err(EngineError::Invalid(format!(
+            "task {} has a message with this message_id; those of a sealed task have one of their own each",
+            task.id
+        )));
+    }
+    Ok(())
 }
 
 /// Refuses what is no URL of an agent.

@@ -3,14 +3,15 @@
 //! The order of questions: is it readable, has it been applied before, may this peer say it, does
 //! the task's state allow it. The mark that it was applied is in the same batch as its effect.
 
+mod questions;
 mod streams;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
-    self, Artifact, GetTaskResponsePayload, Message, SendTaskPayload, TaskCancelPayload, TaskCompletePayload,
-    TaskFailPayload, TaskStatusUpdatePayload, a2a_envelope::Payload,
+    Artifact, Message, SealedKind, SendTaskPayload, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
+    TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -18,13 +19,12 @@ use prost::Message as _;
 use super::{
     core::Core,
     lines,
-    originate::{deadline_of, fits},
+    originate::deadline_of,
     refuse::Refused,
     table::Slot,
     tally::Direction,
     trace::Trace,
     turn::{EngineError, Now},
-    wire,
 };
 use crate::{
     delivery::{
@@ -194,7 +194,7 @@ impl Core {
         trace: Trace<'_>,
         send: SendTaskPayload,
     ) -> Result<Verdict, StoreError> {
-        let Some(message) = send.message else {
+        let Some(mut message) = send.message else {
             return Ok(Verdict::Refuse("the task has no message".into()));
         };
         if self.tasks.indexed(&send.task_id).is_some() {
@@ -215,11 +215,15 @@ impl Core {
                 "{MAX_HELD} tasks of this peer are held here for its confirmation, the limit; confirm or cancel some"
             )));
         }
-        let deadline = match deadline_of(&send.metadata) {
+        let mut metadata = send.metadata;
+        let sealed = match self.open_first(now, &mut message, &mut metadata) {
+            Ok(sealed) => sealed,
+            Err(reason) => return Ok(Verdict::Refuse(reason)),
+        };
+        let deadline = match deadline_of(&metadata) {
             Ok(deadline) => deadline,
             Err(error) => return Ok(error.into()),
         };
-        let mut metadata = send.metadata;
         trace.keep(&mut metadata);
         let traced = self.enter_trace(&mut metadata);
         let task = Task {
@@ -242,10 +246,14 @@ impl Core {
             traced,
             outside: None,
             group: None,
+            sealed,
             arrived_at: None,
             way: Way::came(self.incoming_road),
         };
         let id = task.id.clone();
+        if let Some(sealed) = &task.sealed {
+            self.remember_sealed(now, sealed, &id);
+        }
         self.put(Slot::new(task));
         if send.tentative {
             return Ok(Verdict::Hold);
@@ -259,7 +267,7 @@ impl Core {
         now: Now,
         peer: PeerId,
         id: &str,
-        message: Message,
+        mut message: Message,
         further: bool,
     ) -> Result<Verdict, StoreError> {
         // A peer of ours numbers its envelopes, so that each is applied once, and says which are further ones.
@@ -273,10 +281,26 @@ impl Core {
                 "task id {id} is in use by another originator"
             )));
         }
+        let kind = match self.open_further(&slot.task, &mut message) {
+            Ok(kind) => kind,
+            Err(reason) => {
+                self.tasks.keep(slot);
+                return Ok(Verdict::Refuse(reason));
+            }
+        };
         // Another message may have the same id: clients choose them, over HTTP as they like.
         if !comes_once && slot.task.has_heard(&message) {
             self.tasks.keep(slot);
             return Ok(Verdict::Accept);
+        }
+        // Those of a sealed task have ids of their own.
+        if kind == SealedKind::Task
+            || kind == SealedKind::Further && slot.task.knows_message(&message.message_id)
+        {
+            self.tasks.keep(slot);
+            return Ok(Verdict::Refuse(
+                "the message is not taken: it has come before".to_owned(),
+            ));
         }
         if let Err(refused) = slot.task.answer(now.unix, message) {
             self.tasks.keep(slot);
@@ -442,121 +466,10 @@ impl Core {
         Ok(Verdict::Accept)
     }
 
-    fn on_get_task(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
-        let mut task = match self.tasks.read(id)? {
-            Some(task) if task.role.peer() == Some(peer) => task,
-            // It was collected; how it ended is on its way.
-            None if self.waits_for(peer, id) => return Ok(Verdict::Accept),
-            _ => {
-                return Ok(Verdict::Refuse(format!(
-                    "no task {id} between this peer and this node"
-                )));
-            }
-        };
-        if fits(wire::messages_len(&task) + wire::results_len(&task), "task").is_err() {
-            task.messages.clear(); // The originator takes over the end and the results only.
-        }
-        // Sizes first: a short question must not cost a copy of a task that does not fit.
-        if let Err(error) = fits(wire::results_len(&task), "task") {
-            return Ok(error.into());
-        }
-        let payload = GetTaskResponsePayload {
-            task: Some(wire::task(&task, self.me)),
-        };
-        if let Err(error) = fits(payload.encoded_len(), "task") {
-            return Ok(error.into());
-        }
-        if !self.has_room_to_answer(peer, id, payload.encoded_len()) {
-            tracing::debug!(%peer, task = id, "a question is left unanswered: too many answers wait");
-            return Ok(Verdict::Accept);
-        }
-        self.send(
-            now,
-            peer,
-            id,
-            Kind::Ephemeral,
-            Payload::GetTaskResponse(payload),
-            Trace::of(&task.metadata),
-        )?;
-        Ok(Verdict::Accept)
-    }
-
     /// True when something about this task waits for the peer.
     pub(super) fn waits_for(&self, peer: PeerId, id: &str) -> bool {
         let queue = self.queues.get(&peer);
         queue.is_some_and(|queue| queue.outbox.entries().any(|entry| entry.task_id == id))
-    }
-
-    /// The assignee's answer to our question: repairs what got lost, never undoes anything.
-    fn on_get_task_response(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        response: GetTaskResponsePayload,
-    ) -> Result<Verdict, StoreError> {
-        let Some(mut theirs) = response.task else {
-            return Ok(Verdict::Refuse("the response has no task".into()));
-        };
-        let Some(next) = Status::from_wire(theirs.status) else {
-            return Ok(Verdict::Refuse(format!("{} is no task status", theirs.status)));
-        };
-        let ours = match self.tasks.indexed(&theirs.task_id) {
-            Some(known) if !known.is_assignee && known.peer == Some(peer) => known.status,
-            _ => return Ok(Verdict::Refuse(self.not_yours(peer, &theirs.task_id))),
-        };
-        if ours.is_terminal() || ours == next {
-            return Ok(Verdict::Accept);
-        }
-        if !next.is_terminal() {
-            return self.catch_up(now, peer, theirs, next);
-        }
-        // A streamed artifact is only listed there; what came as a stream stays as it came.
-        if let Some(ours) = self.tasks.read(&theirs.task_id)? {
-            theirs
-                .artifacts
-                .retain(|artifact| ours.stream(&artifact.artifact_id).is_none());
-        }
-        let message = theirs.status_message;
-        match next {
-            Status::Completed | Status::Failed => {
-                self.on_report(now, peer, &theirs.task_id, next, message, theirs.artifacts)
-            }
-            _ => {
-                let reason = message.as_ref().map(wire::text_of).unwrap_or_default();
-                self.end(now, &theirs.task_id, next, &reason)?;
-                Ok(Verdict::Accept)
-            }
-        }
-    }
-
-    /// Reports of the assignee may have expired, among them a question that it waits on. Its state is newer
-    /// than ours if it has heard all that was said here; otherwise an answer is on its way.
-    fn catch_up(
-        &mut self,
-        now: Now,
-        peer: PeerId,
-        theirs: v1::Task,
-        next: Status,
-    ) -> Result<Verdict, StoreError> {
-        let Some(ours) = self.tasks.read(&theirs.task_id)? else {
-            return Ok(Verdict::Accept);
-        };
-        // Several messages may have one id.
-        let mut heard: HashMap<&str, usize> = HashMap::new();
-        for said in &theirs.messages {
-            *heard.entry(said.message_id.as_str()).or_default() += 1;
-        }
-        let heard_all = ours.messages.iter().all(|said| {
-            let left = heard.get_mut(said.message_id.as_str()).filter(|left| **left > 0);
-            left.map(|left| *left -= 1).is_some()
-        });
-        if next == Status::Submitted || !heard_all {
-            return Ok(Verdict::Accept);
-        }
-        let message = theirs
-            .status_message
-            .filter(|said| !ours.knows_message(&said.message_id));
-        self.on_report(now, peer, &theirs.task_id, next, message, Vec::new())
     }
 
     fn take_assigned_to(&mut self, peer: PeerId, id: &str) -> Result<Option<Box<Slot>>, StoreError> {

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{Attempt, Ended, Group, Output, Outside, Role, Route, Status, Streamed, Task, Traced},
+    task::{Attempt, Ended, Group, Output, Outside, Role, Route, Sealed, Status, Streamed, Task, Traced},
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message};
@@ -31,6 +31,7 @@ pub(super) mod tag {
     pub(crate) const SEEN_ID: u8 = b'i';
     pub(crate) const SEEN_SLOT: u8 = b'j';
     pub(crate) const IDEMPOTENCY: u8 = b'k';
+    pub(crate) const SEALED: u8 = b's';
     pub(crate) const CARD: u8 = b'c';
     pub(crate) const OWN_CARD: u8 = b'C';
     pub(crate) const CARD_SIZE: u8 = b'd';
@@ -157,6 +158,17 @@ pub(super) struct StateRecord {
     pub(super) returnable: bool,
     #[prost(message, optional, tag = "18")]
     way: Option<WayRecord>,
+    #[prost(message, optional, tag = "19")]
+    sealed: Option<SealedRecord>,
+}
+
+/// Between whom a task is sealed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct SealedRecord {
+    #[prost(bytes = "vec", tag = "1")]
+    peer: Vec<u8>,
+    #[prost(string, tag = "2")]
+    task: String,
 }
 
 /// What of a conversation's name stands in the index: enough to tell it from others.
@@ -346,6 +358,13 @@ impl HeadRecord {
                 settled: record.settled,
             }),
             group: state.group(),
+            sealed: match &state.sealed {
+                Some(record) => Some(Sealed {
+                    peer: PeerId::from_bytes(&record.peer).ok()?,
+                    task: record.task.clone(),
+                }),
+                None => None,
+            },
             arrived_at: state.arrived_at,
             way: state.way.as_ref().map(WayRecord::way).unwrap_or_default(),
         })
@@ -376,6 +395,10 @@ impl StateRecord {
             context: context_mark(&task.context_id),
             arrived_at: task.arrived_at,
             way: WayRecord::of(&task.way),
+            sealed: task.sealed.as_ref().map(|sealed| SealedRecord {
+                peer: sealed.peer.to_bytes(),
+                task: sealed.task.clone(),
+            }),
         }
     }
 
@@ -387,6 +410,11 @@ impl StateRecord {
     /// Whether a gateway has something to do for it.
     pub(super) fn is_outside(&self) -> bool {
         self.outside.as_ref().is_some_and(|outside| !outside.settled)
+    }
+
+    /// Whether what it says is sealed wherever others carry it.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
     }
 
     /// Sent by skill, and not acknowledged by anybody yet.

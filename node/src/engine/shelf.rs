@@ -216,6 +216,7 @@ mod tests {
             returnable: false,
             outside: None,
             group: None,
+            sealed: None,
             arrived_at: None,
             way: Way::default(),
         }

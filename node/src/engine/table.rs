@@ -58,6 +58,8 @@ pub(super) struct Indexed {
     pub(super) routed: bool,
     /// With an agent beyond this network, to whom something is left to be said.
     pub(super) outside: bool,
+    /// What it says is sealed wherever others carry it.
+    pub(super) sealed: bool,
     /// By which a gateway lists it.
     group: Option<Group>,
     /// [`records::context_mark`] of its conversation.
@@ -547,6 +549,7 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         seeks: state.seeks(),
         routed: state.is_routed(),
         outside: state.is_outside(),
+        sealed: state.is_sealed(),
         group: state.group(),
         context: state.context,
     }

@@ -17,5 +17,6 @@ mod offered;
 mod outside;
 mod peers;
 mod refusals;
+mod sealed;
 mod simulation;
 mod succession;

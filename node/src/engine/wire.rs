@@ -1,6 +1,6 @@
 //! A task in the wire's terms.
 
-use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, num::NonZeroUsize, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, Part, TextPart, UrlPart, part::Content};
@@ -8,6 +8,7 @@ use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, Part, TextPar
 use lru::LruCache;
 use prost::Message as _;
 
+use crate::sealed;
 use crate::task::{Attempt, Ended, Output, Role, Status, Streamed, Task};
 
 /// The task as the wire has it. Streamed artifacts are listed by reference ([`listed`]).
@@ -60,10 +61,24 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         target_skill_id: task.skill.clone(),
         originator_peer_id: id_text(originator),
         status_message: task.status_message.as_deref().cloned().or_else(|| moved(task)),
-        metadata: task.metadata.clone(),
+        metadata: labels(task),
         assignee_peer_id: assignee.map(id_text).unwrap_or_default(),
         attempts: attempts(task).map(attempt_of).collect(),
     }
+}
+
+/// A task's labels. Who sealed it is this node's to say, whatever a sender has written there.
+fn labels(task: &Task) -> BTreeMap<String, String> {
+    let mut labels = task.metadata.clone();
+    labels.retain(|name, _| name != sealed::BY && name != sealed::FOR);
+    if let Some(sealed) = &task.sealed {
+        let name = match task.role {
+            Role::Assignee(_) => sealed::BY,
+            _ => sealed::FOR,
+        };
+        labels.insert(name.to_owned(), id_text(sealed.peer));
+    }
+    labels
 }
 
 fn attempts(task: &Task) -> impl Iterator<Item = &Attempt> {

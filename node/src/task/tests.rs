@@ -61,6 +61,7 @@ fn task_in(status: Status) -> Task {
         returnable: false,
         outside: None,
         group: None,
+        sealed: None,
         arrived_at: None,
         way: Way::default(),
     }

@@ -36,6 +36,9 @@ pub struct NodeInfo {
     pub did_web: ::prost::alloc::string::String,
     #[prost(string, tag = "102")]
     pub did_dns: ::prost::alloc::string::String,
+    /// Additive: SendTaskRequest.sealed_for is obeyed. A daemon that does not say so would send in the clear.
+    #[prost(bool, tag = "103")]
+    pub seals_tasks: bool,
 }
 /// A machine-readable error.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2055,6 +2058,10 @@ pub struct SendTaskRequest {
     /// Additive: 16 bytes by which a gateway lists the new task (ListTasksRequest.group); stays on this node. Empty = none.
     #[prost(bytes = "vec", tag = "104")]
     pub group: ::prost::alloc::vec::Vec<u8>,
+    /// Additive: with a url: the peer, by its id or did:key, that alone can read what the task says, whoever carries it. A further
+    /// message is sealed as its task was; the field may repeat for whom.
+    #[prost(string, tag = "105")]
+    pub sealed_for: ::prost::alloc::string::String,
     /// Additive: the answer is without the task's messages and results: who sends it knows them.
     #[prost(bool, tag = "106")]
     pub brief: bool,
@@ -6232,5 +6239,84 @@ pub mod diagnostics_service_server {
     pub const SERVICE_NAME: &str = "agentanycast.v1.DiagnosticsService";
     impl<T> tonic::server::NamedService for DiagnosticsServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// What a box holds (docs/protocol.md, "Boxes"). Its two ends have one key for it, so it says itself who made it, for whom,
+/// and what it is: whoever opens it takes it as nothing else.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SealedContent {
+    #[prost(enumeration = "SealedKind", tag = "1")]
+    pub kind: i32,
+    /// Peer ids: who made it, and whom it is for.
+    #[prost(string, tag = "2")]
+    pub from_peer_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub to_peer_id: ::prost::alloc::string::String,
+    /// The task, by the id that it has at the node that sealed its first message; answers repeat it.
+    #[prost(string, tag = "4")]
+    pub task_id: ::prost::alloc::string::String,
+    /// The message_id of the message, or the artifact_id of the artifact, that the box is in.
+    #[prost(string, tag = "5")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "6")]
+    pub parts: ::prost::alloc::vec::Vec<Part>,
+    /// When it was made, by its maker's clock, in milliseconds since 1970.
+    #[prost(uint64, tag = "7")]
+    pub sealed_at_ms: u64,
+    /// Of a first message: the task's labels.
+    #[prost(btree_map = "string, string", tag = "8")]
+    pub metadata: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Of an answer: the state that it came with.
+    #[prost(enumeration = "TaskStatus", tag = "9")]
+    pub status: i32,
+    /// Of an answer that completes the task: all its results.
+    #[prost(string, repeated, tag = "10")]
+    pub artifact_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Of an artifact.
+    #[prost(string, tag = "11")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "12")]
+    pub size_bytes: u64,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum SealedKind {
+    Unspecified = 0,
+    /// Begins a task.
+    Task = 1,
+    /// A further message of the one who began it.
+    Further = 2,
+    /// What the agent says; without parts, only the state.
+    Answer = 3,
+    /// A result.
+    Artifact = 4,
+}
+impl SealedKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "SEALED_KIND_UNSPECIFIED",
+            Self::Task => "SEALED_KIND_TASK",
+            Self::Further => "SEALED_KIND_FURTHER",
+            Self::Answer => "SEALED_KIND_ANSWER",
+            Self::Artifact => "SEALED_KIND_ARTIFACT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "SEALED_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "SEALED_KIND_TASK" => Some(Self::Task),
+            "SEALED_KIND_FURTHER" => Some(Self::Further),
+            "SEALED_KIND_ANSWER" => Some(Self::Answer),
+            "SEALED_KIND_ARTIFACT" => Some(Self::Artifact),
+            _ => None,
+        }
     }
 }

@@ -27,6 +27,8 @@ pub struct NodeInfo {
     pub did_web: String,
     /// Its `did:dns`; empty if it has none.
     pub did_dns: String,
+    /// Whether it can seal tasks that are sent by URL ([`TaskBuilder::sealed_for`](crate::TaskBuilder::sealed_for)).
+    pub seals_tasks: bool,
 }
 
 /// How a peer is reached.
@@ -128,6 +130,7 @@ impl From<v1::NodeInfo> for NodeInfo {
             agent_listening: info.agent_listening,
             did_web: info.did_web,
             did_dns: info.did_dns,
+            seals_tasks: info.seals_tasks,
         }
     }
 }

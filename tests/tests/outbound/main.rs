@@ -13,3 +13,4 @@ mod auth;
 mod doubt;
 mod hostile;
 mod screen;
+mod sealed;

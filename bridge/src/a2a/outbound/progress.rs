@@ -6,13 +6,14 @@
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
 };
 
 use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, TaskStatus};
 use prost::Message as _;
 
-use super::{fault::Fault, heard::What};
-use crate::gateway::{Report, is_terminal};
+use super::{fault::Fault, heard::What, sealed};
+use crate::gateway::{Errand, Report, Seal, is_terminal};
 
 /// Most bytes of what comes out of one task: it is held in memory while it comes.
 const MAX_RESULTS_BYTES: usize = 64 << 20;
@@ -46,6 +47,8 @@ pub(crate) enum Due {
 /// A task as far as its sender was told of it.
 #[derive(Debug)]
 pub(crate) struct Progress {
+    /// Of a sealed task: what is heard comes in boxes.
+    seal: Option<Arc<dyn Seal>>,
     status: TaskStatus,
     said: HashSet<String>,
     results: Vec<Growing>,
@@ -64,9 +67,11 @@ struct Growing {
 }
 
 impl Progress {
-    /// From the task as it stands here.
-    pub(crate) fn of(task: &v1::Task) -> Self {
+    /// From the errand's task as it stands here.
+    pub(crate) fn of(errand: &Errand) -> Self {
+        let task = &errand.task;
         let mut progress = Self {
+            seal: errand.seal.clone(),
             status: task.status(),
             said: task.messages.iter().map(key).collect(),
             results: Vec::new(),
@@ -92,11 +97,15 @@ impl Progress {
         self.changes.last().map_or(self.status, |(status, _)| *status)
     }
 
-    /// Hears something. An error ends the task: it is more than a task may hold.
+    /// Hears something. An error ends the task: it is more than a task may hold, or not what a sealed one may be told.
     pub(crate) fn hear(&mut self, what: What) -> Result<(), Fault> {
         if is_terminal(self.status()) {
             return Ok(());
         }
+        let what = match &self.seal {
+            Some(seal) => sealed::open(&**seal, what, |id| self.position(id).is_some())?,
+            None => what,
+        };
         match what {
             What::Task(task) => self.hear_task(*task),
             What::Message(message) => {

@@ -198,7 +198,7 @@ impl ToFile {
             && self.writer.bytes() + data.len() as u64 > most
         {
             return Err(SendError::TooLarge(format!(
-                "the originator's daemon takes no streams, and an artifact over {most} bytes does not fit into a message"
+                "the task is sealed, or its originator's daemon takes no streams, and an artifact over {most} bytes does not fit into a message"
             )));
         }
         if data.len() as u64 > self.engine.stream_room() {

@@ -59,7 +59,8 @@ impl Core {
             },
         )?;
         Ok(match task.role {
-            Role::Assignee(peer) if self.is_ours(peer)? => StreamRoute::Peer(peer),
+            // Piece by piece it cannot be sealed.
+            Role::Assignee(peer) if task.sealed.is_none() && self.is_ours(peer)? => StreamRoute::Peer(peer),
             Role::Assignee(_) => StreamRoute::Whole,
             _ => StreamRoute::Local,
         })
@@ -78,7 +79,8 @@ impl Core {
         else {
             return Ok(Vec::new());
         };
-        if self.is_ours(peer)? {
+        let is_ours = self.is_ours(peer)?;
+        if is_ours && !self.tasks.indexed(id).is_some_and(|known| known.sealed) {
             return Ok(Vec::new());
         }
         let Some(task) = self.tasks.read(id)? else {
@@ -153,6 +155,7 @@ impl Core {
         };
         self.end_stream(id, artifact_id, Ended::Error, stream.bytes)?;
         if let Role::Assignee(peer) = task.role
+            && task.sealed.is_none()
             && self.is_ours(peer)?
         {
             let payload = Payload::StreamEnd(StreamEnd {

@@ -6,7 +6,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use agentanycast_identity::PeerId;
+use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_program::spans::OnSpan;
 use tokio::{
     sync::{Semaphore, mpsc, watch},
@@ -59,6 +59,8 @@ pub struct Parts {
     pub limits: Limits,
     /// This node.
     pub me: PeerId,
+    /// Its key, for what others carry between it and another node.
+    pub key: Keypair,
     /// Told what becomes of tasks that are sent by skill.
     pub on_route: OnRoute,
     /// Told of spans, if [`Limits::trace_share`] says that there are some.
@@ -105,13 +107,14 @@ pub fn start(parts: Parts) -> Result<Loaded, StartError> {
     let clock = Clock {
         start: Instant::now(),
     };
-    let core = Core::load(
+    let mut core = Core::load(
         parts.me,
         parts.limits,
         Arc::clone(&parts.store),
         clock.now(),
         rand::random(),
     )?;
+    core.set_key(parts.key);
     let (committer, progress) = Committer::start(parts.store)?;
     Ok(Loaded {
         core,

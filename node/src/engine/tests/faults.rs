@@ -54,6 +54,7 @@ impl Running {
             spool: Spool::open(home.path().join("artifacts")).unwrap(),
             limits: limits(),
             me,
+            key: keypair.clone(),
             on_route: Arc::new(|_| ()),
             on_span: Arc::new(|_| ()),
             on_card: Arc::new(|_, _| false),

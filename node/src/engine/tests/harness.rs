@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use agentanycast_identity::PeerId;
+use agentanycast_identity::{Keypair, PeerId, peer_id};
 use agentanycast_proto::v1::{Artifact, Message, Part, TextPart, part::Content};
 
 use crate::{
@@ -12,8 +12,12 @@ use crate::{
     store::{Batch, Store as _, StoreError, memory::MemoryStore},
 };
 
+pub(super) fn key(number: u8) -> Keypair {
+    Keypair::ed25519_from_bytes([number; 32]).unwrap()
+}
+
 pub(super) fn peer(number: u8) -> PeerId {
-    PeerId::from_bytes(&[&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20][..], &[number; 32]].concat()).unwrap()
+    peer_id(&key(number))
 }
 
 pub(super) fn limits() -> Limits {
@@ -67,6 +71,7 @@ struct Pending<R> {
 
 pub(super) struct Node<R> {
     pub(super) me: PeerId,
+    number: u8,
     pub(super) core: Core,
     pub(super) store: Arc<MemoryStore>,
     limits: Limits,
@@ -82,10 +87,12 @@ impl<R> Node<R> {
     pub(super) fn new(number: u8, limits: &Limits, now: Now, seed: u64) -> Self {
         let limits = limits.clone();
         let (me, store) = (peer(number), Arc::new(MemoryStore::default()));
-        let core = Core::load(me, limits.clone(), store.clone(), now, seed).unwrap();
+        let mut core = Core::load(me, limits.clone(), store.clone(), now, seed).unwrap();
+        core.set_key(key(number));
         let (batches, pending) = (VecDeque::new(), VecDeque::new());
         Self {
             me,
+            number,
             core,
             store,
             limits,
@@ -166,6 +173,7 @@ impl<R> Node<R> {
         self.boots += 1;
         let seed = self.seed ^ (self.boots << 32);
         self.core = Core::load(self.me, self.limits.clone(), self.store.clone(), now, seed).unwrap();
+        self.core.set_key(key(self.number));
         (self.submitted, self.durable) = (0, 0);
         self.batches.clear();
         self.pending.clear();

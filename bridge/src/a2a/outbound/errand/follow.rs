@@ -125,7 +125,7 @@ impl Run {
             return Err(Fault::last("the node's note on it names no way to it").into());
         };
         let remote = self.remote(choice)?;
-        let mut progress = Progress::of(&errand.task);
+        let mut progress = Progress::of(errand);
         // Servers on the official SDK of 0.3 write each piece of a result down twice while somebody is subscribed again.
         let streams = choice.streaming && choice.interface.version == Version::V10;
         let mut events: Option<Events> = None;
@@ -226,7 +226,7 @@ impl Run {
             return Err(Fault::last("the node's note on it names no way to it").into());
         };
         let remote = self.remote(choice)?;
-        let mut progress = Progress::of(&errand.task);
+        let mut progress = Progress::of(errand);
         loop {
             let stop = self.shared.stop.clone();
             tokio::select! {

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use super::{Failure, Next, Run, ours};
 use crate::{
     a2a::{
-        message,
+        labels, message,
         outbound::{
             binding::Ask,
             fault::{Fault, Kind},
@@ -46,10 +46,17 @@ impl Run {
             context_id: context(errand, place).to_owned(),
             task_id: place.task.clone(),
         };
-        let said = message::write(remote.version(), message.clone(), &here);
-        let metadata = (place.taken == 0)
-            .then(|| task::metadata(&errand.task.metadata))
-            .flatten();
+        let is_first = place.taken == 0;
+        let (message, labels) = match &errand.seal {
+            Some(seal) => {
+                let sealed = seal.seal(message, is_first);
+                let sealed = sealed.map_err(|reason| Fault::last(format!("nothing was sent: {reason}")))?;
+                (sealed, labels::of_trace(&errand.task.metadata))
+            }
+            None => (message.clone(), errand.task.metadata.clone()),
+        };
+        let said = message::write(remote.version(), message, &here);
+        let metadata = is_first.then(|| task::metadata(&labels)).flatten();
         place.choice = Some(choice.clone());
         place.sending = true;
         self.keep(place).await?;
@@ -100,7 +107,7 @@ impl Run {
         if !heard.context.is_empty() {
             place.context = heard.context;
         }
-        let mut progress = Progress::of(&errand.task);
+        let mut progress = Progress::of(errand);
         progress.hear(what)?;
         if self.tell(&mut progress, Some(place)).await? {
             return Ok(Next::Done);

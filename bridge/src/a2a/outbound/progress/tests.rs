@@ -30,13 +30,19 @@ fn artifact(id: &str, texts: &[&str]) -> Artifact {
 }
 
 fn beginning() -> Progress {
-    Progress::of(&v1::Task {
-        status: TaskStatus::Submitted.into(),
-        messages: vec![Message {
-            role: MessageRole::User.into(),
-            ..message("hi")
-        }],
-        ..v1::Task::default()
+    Progress::of(&Errand {
+        url: String::new(),
+        task: v1::Task {
+            status: TaskStatus::Submitted.into(),
+            messages: vec![Message {
+                role: MessageRole::User.into(),
+                ..message("hi")
+            }],
+            ..v1::Task::default()
+        },
+        place: Vec::new(),
+        settled: false,
+        seal: None,
     })
 }
 

@@ -1,0 +1,129 @@
+//! Questions about tasks: what this node answers a peer that asks for one, and what it makes of a peer's answer.
+
+use std::collections::HashMap;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{self, GetTaskResponsePayload, a2a_envelope::Payload};
+use prost::Message as _;
+
+use super::Verdict;
+use crate::{
+    delivery::outbox::Kind,
+    engine::{core::Core, originate::fits, trace::Trace, turn::Now, wire},
+    store::StoreError,
+    task::Status,
+};
+
+impl Core {
+    pub(super) fn on_get_task(&mut self, now: Now, peer: PeerId, id: &str) -> Result<Verdict, StoreError> {
+        let mut task = match self.tasks.read(id)? {
+            Some(task) if task.role.peer() == Some(peer) => task,
+            // It was collected; how it ended is on its way.
+            None if self.waits_for(peer, id) => return Ok(Verdict::Accept),
+            _ => {
+                return Ok(Verdict::Refuse(format!(
+                    "no task {id} between this peer and this node"
+                )));
+            }
+        };
+        if fits(wire::messages_len(&task) + wire::results_len(&task), "task").is_err() {
+            task.messages.clear(); // The originator takes over the end and the results only.
+        }
+        // Sizes first: a short question must not cost a copy of a task that does not fit.
+        if let Err(error) = fits(wire::results_len(&task), "task") {
+            return Ok(error.into());
+        }
+        let payload = match self.shown(now, &task) {
+            Ok(task) => GetTaskResponsePayload { task: Some(task) },
+            Err(error) => return Ok(error.into()),
+        };
+        if let Err(error) = fits(payload.encoded_len(), "task") {
+            return Ok(error.into());
+        }
+        if !self.has_room_to_answer(peer, id, payload.encoded_len()) {
+            tracing::debug!(%peer, task = id, "a question is left unanswered: too many answers wait");
+            return Ok(Verdict::Accept);
+        }
+        self.send(
+            now,
+            peer,
+            id,
+            Kind::Ephemeral,
+            Payload::GetTaskResponse(payload),
+            Trace::of(&task.metadata),
+        )?;
+        Ok(Verdict::Accept)
+    }
+
+    /// The assignee's answer to our question: repairs what got lost, never undoes anything.
+    pub(super) fn on_get_task_response(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        response: GetTaskResponsePayload,
+    ) -> Result<Verdict, StoreError> {
+        let Some(mut theirs) = response.task else {
+            return Ok(Verdict::Refuse("the response has no task".into()));
+        };
+        let Some(next) = Status::from_wire(theirs.status) else {
+            return Ok(Verdict::Refuse(format!("{} is no task status", theirs.status)));
+        };
+        let ours = match self.tasks.indexed(&theirs.task_id) {
+            Some(known) if !known.is_assignee && known.peer == Some(peer) => known.status,
+            _ => return Ok(Verdict::Refuse(self.not_yours(peer, &theirs.task_id))),
+        };
+        if ours.is_terminal() || ours == next {
+            return Ok(Verdict::Accept);
+        }
+        if !next.is_terminal() {
+            return self.catch_up(now, peer, theirs, next);
+        }
+        // A streamed artifact is only listed there; what came as a stream stays as it came.
+        if let Some(ours) = self.tasks.read(&theirs.task_id)? {
+            theirs
+                .artifacts
+                .retain(|artifact| ours.stream(&artifact.artifact_id).is_none());
+        }
+        let message = theirs.status_message;
+        match next {
+            Status::Completed | Status::Failed => {
+                self.on_report(now, peer, &theirs.task_id, next, message, theirs.artifacts)
+            }
+            _ => {
+                let reason = message.as_ref().map(wire::text_of).unwrap_or_default();
+                self.end(now, &theirs.task_id, next, &reason)?;
+                Ok(Verdict::Accept)
+            }
+        }
+    }
+
+    /// Reports of the assignee may have expired, among them a question that it waits on. Its state is newer
+    /// than ours if it has heard all that was said here; otherwise an answer is on its way.
+    fn catch_up(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        theirs: v1::Task,
+        next: Status,
+    ) -> Result<Verdict, StoreError> {
+        let Some(ours) = self.tasks.read(&theirs.task_id)? else {
+            return Ok(Verdict::Accept);
+        };
+        // Several messages may have one id.
+        let mut heard: HashMap<&str, usize> = HashMap::new();
+        for said in &theirs.messages {
+            *heard.entry(said.message_id.as_str()).or_default() += 1;
+        }
+        let heard_all = ours.messages.iter().all(|said| {
+            let left = heard.get_mut(said.message_id.as_str()).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_some()
+        });
+        if next == Status::Submitted || !heard_all {
+            return Ok(Verdict::Accept);
+        }
+        let message = theirs
+            .status_message
+            .filter(|said| !ours.knows_message(&said.message_id));
+        self.on_report(now, peer, &theirs.task_id, next, message, Vec::new())
+    }
+}

@@ -1,0 +1,459 @@
+//! Tasks that a bridge carries between their two nodes in boxes. Node A is the one before which the bridge is, B has the
+//! agent; who has sealed the task is played by the test.
+
+use std::collections::BTreeMap;
+
+use agentanycast_identity::{Keypair, peer_id};
+use agentanycast_proto::v1::{
+    Artifact, EnvelopeType, GetTaskPayload, Message, Part, SealedContent, SealedKind, StreamStart,
+    Task as WireTask, TaskStatus, a2a_envelope::Payload,
+};
+use prost::Message as _;
+
+use super::{
+    harness::{artifact, text},
+    lab::{A, B, Lab, send_task, stranger},
+};
+use crate::{
+    engine::{
+        Said, StreamRoute,
+        originate::SendTask,
+        turn::EngineError,
+        wire::{self, text_of},
+    },
+    sealed::{self, Ends, Saying},
+    task::{Ended, Output, Status, Task},
+};
+use Status::{Completed, Failed, InputRequired, Rejected, Submitted, Working};
+
+/// The id of the task where it was sent.
+const TASK: &str = "7d0c";
+
+fn sender() -> Keypair {
+    Keypair::ed25519_from_bytes([9; 32]).unwrap()
+}
+
+/// The sender's end.
+fn ends(lab: &Lab) -> Ends {
+    Ends::new(&sender(), lab.id(B), TASK)
+}
+
+fn labels() -> BTreeMap<String, String> {
+    BTreeMap::from([("priority".to_owned(), "secret label".to_owned())])
+}
+
+fn first(lab: &Lab) -> Message {
+    let message = text("m1", "secret task");
+    ends(lab)
+        .message(lab.now.unix, [1; 24], Saying::Task(&labels()), message)
+        .unwrap()
+}
+
+fn further(lab: &Lab, id: &str) -> Message {
+    let message = text(id, "secret answer");
+    ends(lab)
+        .message(lab.now.unix, [2; 24], Saying::Further, message)
+        .unwrap()
+}
+
+/// As the bridge at A sends it to B.
+fn carry(lab: &mut Lab, message: Message) -> String {
+    let request = SendTask {
+        message,
+        metadata: BTreeMap::from([("by".to_owned(), "the bridge".to_owned())]),
+        ..SendTask::default()
+    };
+    lab.send(A, lab.id(B), request).unwrap().id
+}
+
+fn carry_further(lab: &mut Lab, id: &str, message: Message) -> Result<(), EngineError> {
+    let request = SendTask {
+        message,
+        task_id: id.to_owned(),
+        ..SendTask::default()
+    };
+    lab.call(A, |core, now| core.send_task(now, request)).map(drop)
+}
+
+fn update(lab: &mut Lab, id: &str, next: Status, message: Option<Message>) -> Result<(), EngineError> {
+    lab.call(B, |core, now| core.update(now, id, next, message, 1))
+}
+
+/// What A has of an answer, opened by the sender.
+fn answer(lab: &mut Lab, id: &str) -> SealedContent {
+    let message = lab.view(A, id).status_message.unwrap();
+    let part = sealed::boxed(&message.parts).unwrap().unwrap().clone();
+    ends(lab)
+        .open(&part, &[SealedKind::Answer], &message.message_id)
+        .unwrap()
+}
+
+fn words(parts: &[Part]) -> String {
+    text_of(&Message {
+        parts: parts.to_vec(),
+        ..Message::default()
+    })
+}
+
+fn result(lab: &Lab, output: &Output) -> SealedContent {
+    let Output::Whole(artifact) = output else {
+        panic!("{output:?}")
+    };
+    let part = sealed::boxed(&artifact.parts).unwrap().unwrap();
+    ends(lab)
+        .open(part, &[SealedKind::Artifact], &artifact.artifact_id)
+        .unwrap()
+}
+
+/// Nothing of what was said was on the wire, or is in the store of A.
+fn nothing_is_plain(lab: &mut Lab, id: &str) {
+    let has_secret = |bytes: &[u8]| bytes.windows(6).any(|window| window == b"secret");
+    for (_, _, envelope) in &lab.wire {
+        assert!(!has_secret(&envelope.encode_to_vec()), "{envelope:?}");
+    }
+    let me = lab.id(A);
+    let at_bridge: WireTask = wire::task(&lab.view(A, id), me);
+    assert!(!has_secret(&at_bridge.encode_to_vec()), "{at_bridge:?}");
+}
+
+fn shown(lab: &Lab, task: &Task) -> WireTask {
+    wire::task(task, lab.id(B))
+}
+
+#[test]
+fn the_agent_gets_it_plain_and_its_answer_leaves_sealed() {
+    let mut lab = Lab::pair();
+    lab.listen(B);
+    let message = first(&lab);
+    let id = carry(&mut lab, message);
+    let (_, _, task) = lab.incoming[0].clone();
+    let task = shown(&lab, &task);
+    assert_eq!(text_of(&task.messages[0]), "secret task");
+    let by = peer_id(&sender()).to_string();
+    let expected = [("priority", "secret label"), (sealed::BY, by.as_str())];
+    let labels: Vec<(&str, &str)> = task
+        .metadata
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect();
+    assert_eq!(labels.len(), 2);
+    assert!(expected.iter().all(|label| labels.contains(label)), "{labels:?}");
+
+    update(&mut lab, &id, Working, Some(text("p", "secret progress"))).unwrap();
+    assert_eq!(words(&answer(&mut lab, &id).parts), "secret progress");
+    update(&mut lab, &id, InputRequired, Some(text("q", "secret question"))).unwrap();
+    let asked = answer(&mut lab, &id);
+    assert_eq!(
+        (words(&asked.parts).as_str(), asked.status()),
+        ("secret question", TaskStatus::InputRequired)
+    );
+    // Restarts change nothing.
+    lab.restart(B);
+    lab.connect();
+    let message = further(&lab, "m2");
+    carry_further(&mut lab, &id, message).unwrap();
+    let at_agent = lab.view(B, &id);
+    assert_eq!(text_of(at_agent.messages.last().unwrap()), "secret answer");
+    lab.call(B, |core, now| {
+        let named = Artifact {
+            name: "secret name".to_owned(),
+            ..artifact("a", "secret result")
+        };
+        core.complete(now, &id, vec![named], None)
+    })
+    .unwrap();
+    let end = answer(&mut lab, &id);
+    assert_eq!(
+        (end.parts.len(), end.status(), end.artifact_ids),
+        (0, TaskStatus::Completed, vec!["a".to_owned()])
+    );
+    let task = lab.view(A, &id);
+    assert_eq!(task.status, Completed);
+    let opened = result(&lab, &task.results[0]);
+    assert_eq!(
+        (words(&opened.parts).as_str(), opened.name.as_str()),
+        ("secret result", "secret name")
+    );
+    nothing_is_plain(&mut lab, &id);
+}
+
+#[test]
+fn an_error_leaves_sealed() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+    let id = carry(&mut lab, message);
+    lab.call(B, |core, now| core.fail(now, &id, "secret reason"))
+        .unwrap();
+    assert_eq!(lab.status(A, &id), Failed);
+    assert_eq!(words(&answer(&mut lab, &id).parts), "secret reason");
+    nothing_is_plain(&mut lab, &id);
+}
+
+#[test]
+fn a_bridge_that_asks_for_the_task_gets_it_sealed() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+    let id = carry(&mut lab, message);
+    update(&mut lab, &id, Working, Some(text("p", "secret progress"))).unwrap();
+    for ends in [false, true] {
+        if ends {
+            lab.complete(B, &id, "secret result").unwrap();
+        }
+        let me = lab.id(A);
+        lab.receive(B, me, Payload::GetTask(GetTaskPayload { task_id: id.clone() }));
+        let envelope = lab.last_to(me, EnvelopeType::GetTaskResponse);
+        let Some(Payload::GetTaskResponse(response)) = envelope.payload else {
+            panic!("it is an answer")
+        };
+        let task = response.task.unwrap();
+        assert_eq!(task.artifacts.len(), usize::from(ends));
+        assert!(task.metadata.is_empty() && task.messages.iter().all(|message| message.parts.is_empty()));
+    }
+    nothing_is_plain(&mut lab, &id);
+}
+
+/// Why B does not take what A carries.
+fn refused(lab: &mut Lab, message: Message) -> String {
+    lab.listen(B);
+    let before = lab.incoming.len();
+    let id = carry(lab, message);
+    assert_eq!(lab.status(A, &id), Rejected);
+    assert!(lab.nodes[B].core.task(&id).is_err());
+    assert_eq!(lab.incoming.len(), before);
+    lab.reason(A, &id)
+}
+
+#[test]
+fn what_cannot_be_opened_is_refused() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+
+    let mut mixed = message.clone();
+    mixed.parts.extend(text("", "plain").parts);
+    assert!(refused(&mut lab, mixed).contains("sealed in part only"));
+
+    let mut swapped = message.clone();
+    swapped.message_id = "m9".to_owned();
+    assert!(refused(&mut lab, swapped).contains("under another id"));
+
+    let mut changed = message.clone();
+    if let Some(agentanycast_proto::v1::part::Content::RawPart(raw)) = &mut changed.parts[0].content {
+        raw.data[60] ^= 1;
+    }
+    assert!(refused(&mut lab, changed).contains("cannot be opened"));
+
+    let other = Ends::new(&sender(), stranger(), TASK);
+    let elsewhere = other
+        .message(lab.now.unix, [1; 24], Saying::Task(&labels()), text("m1", "x"))
+        .unwrap();
+    assert!(refused(&mut lab, elsewhere).contains(&stranger().to_string()));
+
+    let more = further(&lab, "m1");
+    assert!(refused(&mut lab, more).contains("not sealed to come as this"));
+
+    for (sealed_at, why) in [
+        (lab.now.unix - 24 * 3_600_000, "more than 23 h ago"),
+        (lab.now.unix + 3_600_000, "in the future"),
+    ] {
+        let message = ends(&lab)
+            .message(sealed_at, [1; 24], Saying::Task(&labels()), text("m1", "x"))
+            .unwrap();
+        assert!(refused(&mut lab, message).contains(why));
+    }
+    // The honest one is taken after all that.
+    let id = carry(&mut lab, message);
+    assert_eq!(lab.status(A, &id), Submitted);
+    assert_eq!(lab.status(B, &id), Submitted);
+}
+
+#[test]
+fn a_box_begins_one_task() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+    let id = carry(&mut lab, message.clone());
+    assert!(refused(&mut lab, message.clone()).contains("has come before"));
+    lab.complete(B, &id, "x").unwrap();
+    lab.restart(B);
+    lab.connect();
+    assert!(refused(&mut lab, message).contains("has come before"));
+}
+
+#[test]
+fn a_sealed_task_takes_only_what_is_sealed_for_it() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+    let (sealed, plain) = (carry(&mut lab, message.clone()), lab.task());
+    for id in [&sealed, &plain] {
+        update(&mut lab, id, InputRequired, Some(text("q", "?"))).unwrap();
+    }
+    let other = Ends::new(&sender(), lab.id(B), "another task");
+    let other = other
+        .message(lab.now.unix, [3; 24], Saying::Further, text("m3", "x"))
+        .unwrap();
+    let cases = [
+        (&sealed, text("m2", "by the bridge"), "the message is not"),
+        (&sealed, message, "has come before"),
+        (&sealed, other, "for another task"),
+        (&plain, further(&lab, "m2"), "its task is not"),
+    ];
+    for (id, message, why) in cases {
+        // As a deployed bridge's node sends it, so that each try stands alone.
+        let payload = Payload::SendTask(agentanycast_proto::v1::SendTaskPayload {
+            task_id: id.clone(),
+            message: Some(message),
+            further: true,
+            ..Default::default()
+        });
+        let me = lab.id(A);
+        let envelope = lab.receive(B, me, payload);
+        let (_, reason) = lab.acks_of(&envelope).pop().unwrap();
+        assert!(reason.contains(why), "{reason}");
+        assert_eq!(lab.status(B, id), InputRequired);
+    }
+}
+
+#[test]
+fn a_streamed_artifact_goes_along_whole() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+    let id = carry(&mut lab, message);
+    let start = StreamStart {
+        task_id: id.clone(),
+        artifact_id: "s".to_owned(),
+        artifact_name: "secret name".to_owned(),
+        ..StreamStart::default()
+    };
+    let route = lab
+        .call(B, |core, now| core.start_stream(now, &start, 1))
+        .unwrap();
+    assert_eq!(route, StreamRoute::Whole);
+    lab.call(B, |core, _| core.end_stream(&id, "s", Ended::Complete, 5))
+        .unwrap();
+    // Whoever ends it otherwise would leave it behind.
+    let refused = update(&mut lab, &id, Completed, None);
+    assert!(
+        matches!(refused, Err(EngineError::Precondition(_))),
+        "{refused:?}"
+    );
+    let due = lab.call(B, |core, now| {
+        core.complete_unless_streams_are_due(now, &id, Vec::new(), None)
+    });
+    assert!(matches!(due, Ok(crate::engine::Due::Streams { .. })), "{due:?}");
+    lab.complete(B, &id, "x").unwrap_err();
+    lab.call(B, |core, now| {
+        core.complete(now, &id, vec![artifact("s", "secret stream")], None)
+    })
+    .unwrap();
+    let task = lab.view(A, &id);
+    assert_eq!(words(&result(&lab, &task.results[0]).parts), "secret stream");
+    nothing_is_plain(&mut lab, &id);
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_told_to_nobody() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+    let id = carry(&mut lab, message);
+    let start = StreamStart {
+        task_id: id.clone(),
+        artifact_id: "s".to_owned(),
+        ..StreamStart::default()
+    };
+    lab.call(B, |core, now| core.start_stream(now, &start, 1))
+        .unwrap();
+    lab.restart(B);
+    lab.connect();
+    lab.complete(B, &id, "secret result").unwrap();
+    let me = lab.id(A);
+    assert!(!lab.types_to(me).contains(&EnvelopeType::StreamEnd));
+    assert_eq!(answer(&mut lab, &id).artifact_ids, ["a"]);
+}
+
+#[test]
+fn nobody_else_says_who_has_sealed_a_task() {
+    let mut lab = Lab::pair();
+    let liar = BTreeMap::from([(sealed::BY.to_owned(), peer_id(&sender()).to_string())]);
+    let request = SendTask {
+        metadata: liar,
+        ..SendTask::default()
+    };
+    let id = lab.send(A, lab.id(B), request).unwrap().id;
+    let task = lab.view(B, &id);
+    assert!(shown(&lab, &task).metadata.is_empty());
+    // Of a peer that the test plays too.
+    let me = lab.id(A);
+    let Payload::SendTask(mut send) = send_task("liar") else {
+        panic!("it is a task")
+    };
+    send.metadata.insert(sealed::BY.to_owned(), me.to_string());
+    lab.receive(B, me, Payload::SendTask(send));
+    let task = lab.view(B, "liar");
+    assert!(shown(&lab, &task).metadata.is_empty());
+}
+
+#[test]
+fn only_what_is_sent_to_a_url_is_sealed_here() {
+    let mut lab = Lab::pair();
+    let reader = lab.id(B);
+    let request = || SendTask {
+        sealed_for: Some(reader),
+        message: text("m1", "x"),
+        ..SendTask::default()
+    };
+    let refused = lab.send(A, reader, request());
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    let by_url = SendTask {
+        url: "https://bridge.example.org/agents/x".to_owned(),
+        ..request()
+    };
+    let task = lab.call(A, |core, now| core.send_task(now, by_url)).unwrap();
+    let me = lab.id(A);
+    lab.restart(A);
+    let kept = lab.view(A, &task.id);
+    assert_eq!(kept.sealed, task.sealed);
+    assert_eq!(wire::task(&kept, me).metadata[sealed::FOR], reader.to_string());
+    assert_eq!(text_of(&kept.messages[0]), "x");
+    // What was sent in the clear is not taken for what is to be sealed.
+    let plain = SendTask {
+        url: "https://bridge.example.org/agents/x".to_owned(),
+        sealed_for: None,
+        idempotency_key: "k".to_owned(),
+        ..request()
+    };
+    let sealed = SendTask {
+        sealed_for: Some(reader),
+        ..plain.clone()
+    };
+    lab.call(A, |core, now| core.send_task(now, plain)).unwrap();
+    let refused = lab.call(A, |core, now| core.send_task(now, sealed));
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    // A further message is sealed as its task is, and has an id of its own.
+    lab.call(A, |core, now| {
+        let said = Said {
+            changes: vec![(InputRequired, None)],
+            ..Said::default()
+        };
+        core.say_from_outside(now, &task.id, said)
+    })
+    .unwrap();
+    let further = |message_id: &str, sealed_for| SendTask {
+        task_id: task.id.clone(),
+        sealed_for,
+        message: text(message_id, "y"),
+        ..SendTask::default()
+    };
+    for request in [further("m1", None), further("m2", Some(me))] {
+        let refused = lab.call(A, |core, now| core.send_task(now, request));
+        assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    }
+    let request = further("m2", Some(reader));
+    lab.call(A, |core, now| core.send_task(now, request)).unwrap();
+    // Sealed for the agent beside the bridge itself: they would see the same task.
+    let message = first(&lab);
+    let own = SendTask {
+        message,
+        ..SendTask::default()
+    };
+    let refused = lab.send(B, reader, own);
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+}

@@ -1,0 +1,233 @@
+//! What a task says when others carry it between two nodes: boxes in the place of its parts. PURE: nonces and times are
+//! arguments.
+//!
+//! A message or result that is sealed has one part, the box. What else there is beside it (ids, states, times) is not
+//! secret; what of it means something is said in the box too. The one rule: whoever opens a box takes it as what it says
+//! that it is, for the task that it says, and as nothing else.
+
+use std::collections::BTreeMap;
+
+use agentanycast_identity::{
+    Keypair, PeerId, peer_id,
+    sealed::{self, NONCE, SealError},
+};
+use agentanycast_proto::{
+    unfold,
+    v1::{Artifact, Message, Part, RawPart, SealedContent, SealedKind, TaskStatus, part::Content},
+};
+use prost::Message as _;
+
+use crate::delivery::inbox::MAX_ELEMENTS;
+
+/// The media type of a part that is a box: a nonce of 24 bytes, then the NaCl box.
+pub const MEDIA_TYPE: &str = "application/vnd.agentanycast.sealed";
+
+/// In the metadata of such a part: the peer that made it. As a label of a task: the peer that sealed what it says.
+pub const BY: &str = "agentanycast-sealed-by";
+
+/// In the metadata of such a part: the peer that it is for. As a label of a task: the peer that alone reads it.
+pub const FOR: &str = "agentanycast-sealed-for";
+
+/// Why a box is not opened, or nothing is made of what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// There are other parts beside it.
+    #[error("it is sealed in part only; what is sealed has one part, the box")]
+    Mixed,
+    /// It has the media type of a box and no bytes.
+    #[error("its part of type {MEDIA_TYPE} has no bytes")]
+    NoBox,
+    /// The names beside it are missing or none.
+    #[error("its box does not say by which peer and for which peer it was sealed")]
+    NoNames,
+    /// It is another peer's.
+    #[error("it is sealed for {0}, and this is another node")]
+    NotHere(PeerId),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Closed(#[from] SealError),
+    /// It was opened, and holds no content, or too much.
+    #[error("what its box holds is not read: {0}")]
+    Unreadable(String),
+    /// It was made for the other end, for another task or message, or to be something else.
+    #[error("its box holds something else: {0}")]
+    Misplaced(&'static str),
+}
+
+/// What is sealed as a message.
+#[derive(Clone, Copy, Debug)]
+pub enum Saying<'a> {
+    /// It begins the task, which has these labels.
+    Task(&'a BTreeMap<String, String>),
+    /// The one who began it says more.
+    Further,
+    /// The agent says it, with this state; with COMPLETED these are all its results.
+    Answer(TaskStatus, &'a [String]),
+}
+
+/// The one box that these parts are; None: they are not sealed.
+///
+/// # Errors
+/// [`Refused::Mixed`], [`Refused::NoBox`].
+pub fn boxed(parts: &[Part]) -> Result<Option<&Part>, Refused> {
+    match parts {
+        [part] if is_box(part) => match part.content {
+            Some(Content::RawPart(_)) => Ok(Some(part)),
+            _ => Err(Refused::NoBox),
+        },
+        parts if parts.iter().any(is_box) => Err(Refused::Mixed),
+        _ => Ok(None),
+    }
+}
+
+fn is_box(part: &Part) -> bool {
+    part.media_type.eq_ignore_ascii_case(MEDIA_TYPE)
+}
+
+/// Who made a box that is for this node, as it says beside it.
+///
+/// # Errors
+/// [`Refused::NoNames`], [`Refused::NotHere`].
+pub fn maker(part: &Part, me: PeerId) -> Result<PeerId, Refused> {
+    let peer = |name| part.metadata.get(name).and_then(|text| text.parse().ok());
+    match (peer(BY), peer(FOR)) {
+        (Some(by), Some(to)) if to == me => Ok(by),
+        (Some(_), Some(to)) => Err(Refused::NotHere(to)),
+        _ => Err(Refused::NoNames),
+    }
+}
+
+/// The two ends of a task that others carry, seen from one of them.
+#[derive(Clone)]
+pub struct Ends {
+    key: Keypair,
+    other: PeerId,
+    task: String,
+}
+
+impl std::fmt::Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ends")
+            .field("other", &self.other)
+            .field("task", &self.task)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ends {
+    /// Between the owner of this key and `other`. `task` is the id that the task has where its first message was
+    /// sealed; empty: it is not known yet.
+    pub fn new(key: &Keypair, other: PeerId, task: &str) -> Self {
+        Self {
+            key: key.clone(),
+            other,
+            task: task.to_owned(),
+        }
+    }
+
+    /// The message with its parts in a box. `now` in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`SealError::NoKey`].
+    pub fn message(
+        &self,
+        now: u64,
+        nonce: [u8; NONCE],
+        saying: Saying<'_>,
+        mut message: Message,
+    ) -> Result<Message, SealError> {
+        let mut content = SealedContent {
+            id: message.message_id.clone(),
+            parts: message.parts,
+            ..SealedContent::default()
+        };
+        content.set_kind(match saying {
+            Saying::Task(_) => SealedKind::Task,
+            Saying::Further => SealedKind::Further,
+            Saying::Answer(..) => SealedKind::Answer,
+        });
+        match saying {
+            Saying::Task(labels) => content.metadata.clone_from(labels),
+            Saying::Further => {}
+            Saying::Answer(status, results) => {
+                content.set_status(status);
+                content.artifact_ids = results.to_vec();
+            }
+        }
+        message.parts = vec![self.part(now, nonce, content)?];
+        Ok(message)
+    }
+
+    /// The artifact with its name and parts in a box.
+    ///
+    /// # Errors
+    /// [`SealError::NoKey`].
+    pub fn artifact(&self, now: u64, nonce: [u8; NONCE], artifact: Artifact) -> Result<Artifact, SealError> {
+        let content = SealedContent {
+            kind: SealedKind::Artifact.into(),
+            id: artifact.artifact_id.clone(),
+            parts: artifact.parts,
+            name: artifact.name,
+            size_bytes: artifact.size_bytes,
+            ..SealedContent::default()
+        };
+        Ok(Artifact {
+            artifact_id: artifact.artifact_id,
+            parts: vec![self.part(now, nonce, content)?],
+            ..Artifact::default()
+        })
+    }
+
+    fn part(&self, now: u64, nonce: [u8; NONCE], content: SealedContent) -> Result<Part, SealError> {
+        let (from, to) = (peer_id(&self.key).to_string(), self.other.to_string());
+        let content = SealedContent {
+            from_peer_id: from.clone(),
+            to_peer_id: to.clone(),
+            task_id: self.task.clone(),
+            sealed_at_ms: now,
+            ..content
+        };
+        let data = sealed::seal(&self.key, self.other, nonce, &content.encode_to_vec())?;
+        Ok(Part {
+            content: Some(Content::RawPart(RawPart {
+                data,
+                filename: String::new(),
+            })),
+            media_type: MEDIA_TYPE.to_owned(),
+            metadata: BTreeMap::from([(BY.to_owned(), from), (FOR.to_owned(), to)]),
+        })
+    }
+
+    /// What is in a box that came from the other end as one of these kinds, in the message or artifact with this id.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn open(&self, part: &Part, kinds: &[SealedKind], id: &str) -> Result<SealedContent, Refused> {
+        let Some(Content::RawPart(raw)) = &part.content else {
+            return Err(Refused::NoBox);
+        };
+        let content = sealed::open(&self.key, self.other, &raw.data)?;
+        unfold::elements(unfold::Kind::Sealed, &content, MAX_ELEMENTS)
+            .map_err(|refused| Refused::Unreadable(refused.to_string()))?;
+        let content = SealedContent::decode(content.as_slice())
+            .map_err(|error| Refused::Unreadable(error.to_string()))?;
+        let is_peer = |text: &str, peer: PeerId| text.parse() == Ok(peer);
+        if !is_peer(&content.from_peer_id, self.other) || !is_peer(&content.to_peer_id, peer_id(&self.key)) {
+            return Err(Refused::Misplaced("it was not sealed by that peer for this one"));
+        }
+        if !kinds.contains(&content.kind()) {
+            return Err(Refused::Misplaced("it was not sealed to come as this"));
+        }
+        if content.id != id || id.is_empty() {
+            return Err(Refused::Misplaced("it was sealed under another id"));
+        }
+        if content.task_id.is_empty() || !self.task.is_empty() && content.task_id != self.task {
+            return Err(Refused::Misplaced("it was sealed for another task"));
+        }
+        Ok(content)
+    }
+}
+
+#[cfg(test)]
+mod tests;
