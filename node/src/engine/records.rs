@@ -394,11 +394,11 @@ impl StateRecord {
             group: task.group.map(Vec::from).unwrap_or_default(),
             context: context_mark(&task.context_id),
             arrived_at: task.arrived_at,
-            way: WayRecord::of(&task.way),
             sealed: task.sealed.as_ref().map(|sealed| SealedRecord {
                 peer: sealed.peer.to_bytes(),
                 task: sealed.task.clone(),
             }),
+            way: WayRecord::of(&task.way),
         }
     }
 

@@ -330,7 +330,7 @@ fn a_segment_of_small_values_does_not_stay_for_a_large_one() {
     for key in 0..2_000_u16 {
         let length = if key % 100 == 0 { 1000 } else { 100 };
         write(&store, |batch| {
-            batch.put(key.to_be_bytes().to_vec(), vec![7; length])
+            batch.put(key.to_be_bytes().to_vec(), vec![7; length]);
         });
     }
     assert!(store.writing().journal.number() > 10, "checkpoints have happened");
