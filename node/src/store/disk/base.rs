@@ -176,8 +176,16 @@ impl Base {
     /// Moves what is used of a file of values into the newest one; the file is gone on return, unless it
     /// cannot be read to its end.
     pub(super) fn empty(&self, file: Home, values: &mut Values) -> Result<(), Failure> {
+        let entries = match values.entries(file) {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::error!(?file, %error, "a file of large values cannot be read through; it is kept");
+                values.stick(file);
+                return Ok(());
+            }
+        };
         let mut moved = BTreeMap::new();
-        for entry in values.entries(file)? {
+        for entry in entries {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
