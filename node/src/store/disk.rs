@@ -130,10 +130,12 @@ impl Writing {
             return Ok(());
         }
         let number = self.journal.number();
+        // A segment may have grown longer while it waited for the checkpoint of the one before.
+        let (took, allowed) = (self.began.elapsed().as_nanos(), self.sizes.quick.as_nanos());
+        let is_quick = took.saturating_mul(self.sizes.segment.into()) <= allowed.saturating_mul(full.into());
         self.journal
             .rotate(self.checkpoints.take_spare())
             .map_err(failed)?;
-        let is_quick = self.began.elapsed() <= self.sizes.quick;
         self.began = Instant::now();
         {
             let mut layers = layers.write();

@@ -3,7 +3,7 @@
 //!
 //! A barrier is one write into a place that was written before (with zeros, or by an earlier use of the
 //! file) and one `fdatasync`: no metadata changes, so it costs a single flush of the disk. A file that
-//! the database has taken in is used again under the next number.
+//! the database has taken in is used again under the next number, unless it stays for the large values in it.
 
 mod record;
 

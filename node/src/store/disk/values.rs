@@ -176,9 +176,13 @@ impl Values {
         for place in used {
             if let Home::Segment(_) = place.home
                 && !files.contains_key(&place.home)
-                && let Ok(metadata) = place.home.path(store).metadata()
             {
-                files.insert(place.home, Extent::of(metadata.len()));
+                match place.home.path(store).metadata() {
+                    Ok(metadata) => drop(files.insert(place.home, Extent::of(metadata.len()))),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    // Whatever is not known to be kept is free to be written over.
+                    Err(error) => return Err(error),
+                }
             }
             // What has no file is lost, and refused by name when it is read.
             if let Some(extent) = files.get_mut(&place.home) {

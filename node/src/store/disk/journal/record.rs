@@ -271,14 +271,14 @@ pub(super) fn values(segment: &[u8], nonce: u64) -> impl Iterator<Item = Lying<'
         next = end.next_multiple_of(ALIGN);
         Some((begin, segment.get(begin..end)?))
     });
-    let values = records.flat_map(|(begin, record)| {
-        changes(record).map(move |change| {
-            let Change { key, value, at, .. } = change?;
-            let offset = (begin + at) as u64;
-            Some(value.map(|value| Lying { key, value, offset }))
+    records.flat_map(|(begin, record)| {
+        // What of one cannot be read ends this record alone.
+        let readable = changes(record).map_while(|change| change);
+        readable.filter_map(move |Change { key, value, at, .. }| {
+            let (value, offset) = (value?, (begin + at) as u64);
+            Some(Lying { key, value, offset })
         })
-    });
-    values.map_while(|found| found).flatten()
+    })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
