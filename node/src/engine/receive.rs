@@ -216,14 +216,17 @@ impl Core {
             )));
         }
         let mut metadata = send.metadata;
-        let sealed = match self.open_first(now, &mut message, &mut metadata) {
-            Ok(sealed) => sealed,
+        let opened = match self.open_first(now, &mut message, &mut metadata) {
+            Ok(opened) => opened,
             Err(reason) => return Ok(Verdict::Refuse(reason)),
         };
         let deadline = match deadline_of(&metadata) {
             Ok(deadline) => deadline,
             Err(error) => return Ok(error.into()),
         };
+        if let Some(opened) = &opened {
+            self.remember_sealed(now, opened, &send.task_id);
+        }
         trace.keep(&mut metadata);
         let traced = self.enter_trace(&mut metadata);
         let task = Task {
@@ -246,14 +249,11 @@ impl Core {
             traced,
             outside: None,
             group: None,
-            sealed,
+            sealed: opened.map(|opened| opened.sealed),
             arrived_at: None,
             way: Way::came(self.incoming_road),
         };
         let id = task.id.clone();
-        if let Some(sealed) = &task.sealed {
-            self.remember_sealed(now, sealed, &id);
-        }
         self.put(Slot::new(task));
         if send.tentative {
             return Ok(Verdict::Hold);

@@ -293,6 +293,9 @@ pub(super) struct IdempotencyRecord {
     pub(super) at: u64,
     #[prost(bytes = "vec", tag = "3")]
     pub(super) hash: Vec<u8>,
+    /// When the task was sealed, of one that was.
+    #[prost(uint64, optional, tag = "4")]
+    pub(super) sealed_at: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -28,6 +28,13 @@ const MAX_AGE: u64 = 23 * 60 * 60 * 1000;
 /// How far ahead its maker's clock may be, in milliseconds.
 const MAX_AHEAD: u64 = 10 * 60 * 1000;
 
+/// A task whose first message was opened.
+pub(super) struct Opened {
+    pub(super) sealed: Sealed,
+    /// When it was sealed, in milliseconds since 1970.
+    pub(super) at: u64,
+}
+
 impl Core {
     /// Boxes are made and opened with this key, which is that of this node.
     pub fn set_key(&mut self, key: Keypair) {
@@ -49,7 +56,7 @@ impl Core {
         now: Now,
         message: &mut Message,
         labels: &mut BTreeMap<String, String>,
-    ) -> Result<Option<Sealed>, String> {
+    ) -> Result<Option<Opened>, String> {
         let not_taken = |refused: sealed::Refused| format!("the message is not taken: {refused}");
         let Some(part) = sealed::boxed(&message.parts).map_err(not_taken)? else {
             return Ok(None);
@@ -83,16 +90,31 @@ impl Core {
         if self.sealed.get(&came_as(peer, &task)).is_some() {
             return Err("the message is not taken: it has come before, and was taken then".to_owned());
         }
+        if content.sealed_at_ms <= self.sealed.forgotten_until() {
+            return Err(
+                "the message is not taken: it is not known any more whether it has come before, so many sealed tasks came since it was sealed; send it again"
+                    .to_owned(),
+            );
+        }
         message.parts = content.parts;
         message.role = MessageRole::User as i32;
         *labels = content.metadata;
-        Ok(Some(Sealed { peer, task }))
+        let at = content.sealed_at_ms;
+        let sealed = Sealed { peer, task };
+        Ok(Some(Opened { sealed, at }))
     }
 
     /// A sealed task is taken here: its first message begins no other.
-    pub(super) fn remember_sealed(&mut self, now: Now, sealed: &Sealed, id: &str) {
+    pub(super) fn remember_sealed(&mut self, now: Now, Opened { sealed, at }: &Opened, id: &str) {
         let key = came_as(sealed.peer, &sealed.task);
-        self.sealed.insert(now.unix, &key, id, &mut self.turn.batch);
+        let batch = &mut self.turn.batch;
+        self.sealed.insert_sealed(now.unix, *at, &key, id, batch);
+    }
+
+    /// So many sealed tasks are remembered.
+    #[cfg(test)]
+    pub(super) fn set_most_sealed(&mut self, most: usize) {
+        self.sealed.set_most(most);
     }
 
     /// Opens a further message of a task. It is sealed if the task is.

@@ -1,7 +1,7 @@
 //! Tasks that a bridge carries between their two nodes in boxes. Node A is the one before which the bridge is, B has the
 //! agent; who has sealed the task is played by the test.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use agentanycast_identity::{Keypair, peer_id};
 use agentanycast_proto::v1::{
@@ -276,6 +276,33 @@ fn a_box_begins_one_task() {
     lab.restart(B);
     lab.connect();
     assert!(refused(&mut lab, message).contains("has come before"));
+}
+
+#[test]
+fn a_box_that_was_pushed_out_begins_no_other_task() {
+    const MOST: usize = 3;
+    let mut lab = Lab::pair();
+    lab.nodes[B].core.set_most_sealed(MOST);
+    let kept = first(&lab);
+    carry(&mut lab, kept.clone());
+    // Somebody sends as many as are remembered.
+    for number in 0..MOST as u8 {
+        lab.advance(Duration::from_millis(1));
+        let task = number.to_string();
+        let ends = Ends::new(&sender(), lab.id(B), &task);
+        let message = text("m1", "x");
+        let sealed = ends.message(lab.now.unix, [number; 24], Saying::Task(&labels()), message);
+        let id = carry(&mut lab, sealed.unwrap());
+        assert_eq!(lab.status(A, &id), Submitted);
+    }
+    assert!(refused(&mut lab, kept.clone()).contains("not known any more"));
+    lab.restart(B);
+    lab.connect();
+    assert!(refused(&mut lab, kept).contains("not known any more"));
+    // Sealed anew it is another task.
+    let again = first(&lab);
+    let id = carry(&mut lab, again);
+    assert_eq!(lab.status(A, &id), Submitted);
 }
 
 #[test]
