@@ -1,5 +1,5 @@
 //! The bridge's calls without HTTP: a process that sends tasks by the SDK and waits for their ends, as many at once as it
-//! is told, for as long as a connection stands.
+//! is told, at the rate that it is told.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::{load::Turn, server::Server};
+use crate::{
+    load::{Pace, Turn},
+    server::Server,
+};
 
 /// One task, by the calls that the bridge makes for one request.
 async fn task(node: &Node, me: &Target) {
@@ -20,8 +23,8 @@ async fn task(node: &Node, me: &Target) {
     assert_eq!(task.artifacts.len(), 1);
 }
 
-/// Says where it is. Each connection says how many tasks at once and for how many milliseconds (two numbers of four
-/// bytes), and is told how long each took, in nanoseconds (eight bytes each).
+/// Says where it is. Each connection says how many tasks at once, for how many milliseconds (two numbers of four bytes)
+/// and how many a second at most (eight bytes), and is told how long each took, in nanoseconds (eight bytes each).
 pub(crate) async fn serve(daemon: &str) {
     let node = Node::connect(daemon).await.unwrap();
     let me = Target::Peer(node.info().await.unwrap().peer_id.unwrap());
@@ -30,13 +33,16 @@ pub(crate) async fn serve(daemon: &str) {
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
         let (at_once, millis) = (stream.read_u32().await.unwrap(), stream.read_u32().await.unwrap());
+        let rate = stream.read_f64().await.unwrap();
         let (begun, time) = (Instant::now(), Duration::from_millis(millis.into()));
         let workers: Vec<_> = (0..at_once)
-            .map(|_| {
+            .map(|number| {
                 let (node, me) = (node.clone(), me.clone());
                 tokio::spawn(async move {
                     let mut times = Vec::new();
+                    let mut pace = Pace::new(begun, rate, at_once as usize, number as usize);
                     while begun.elapsed() < time {
+                        pace.wait().await;
                         let sent = Instant::now();
                         task(&node, &me).await;
                         times.push(sent.elapsed());
@@ -55,12 +61,18 @@ pub(crate) async fn serve(daemon: &str) {
     }
 }
 
-/// Has it send tasks for a while.
+/// Has it send tasks for a while, as quickly as they are done.
 pub(crate) async fn turn(server: &Server, at_once: usize, time: Duration) -> Turn {
+    turn_at(server, at_once, time, f64::INFINITY).await
+}
+
+/// The same at this rate at most.
+pub(crate) async fn turn_at(server: &Server, at_once: usize, time: Duration, rate: f64) -> Turn {
     let (cpu, begun) = (process::cpu_time(server.pid), Instant::now());
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_u32(at_once as u32).await.unwrap();
     stream.write_u32(time.as_millis() as u32).await.unwrap();
+    stream.write_f64(rate).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     let elapsed = begun.elapsed();

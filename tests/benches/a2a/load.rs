@@ -60,7 +60,6 @@ pub(crate) async fn turn(server: &Server, connections: usize, time: Duration) ->
 
 /// The same at this rate at most.
 pub(crate) async fn turn_at(server: &Server, connections: usize, time: Duration, rate: f64) -> Turn {
-    let gap = Duration::from_secs_f64(connections as f64 / rate);
     let mut open = Vec::new();
     for _ in 0..connections {
         open.push(Connection::open(server).await);
@@ -72,12 +71,9 @@ pub(crate) async fn turn_at(server: &Server, connections: usize, time: Duration,
         .map(|(number, mut connection)| {
             tokio::spawn(async move {
                 let mut times = Vec::new();
-                let mut next = begun + gap * number as u32 / connections as u32;
+                let mut pace = Pace::new(begun, rate, connections, number);
                 while begun.elapsed() < time {
-                    if !gap.is_zero() {
-                        tokio::time::sleep_until(next.into()).await;
-                        next += gap;
-                    }
+                    pace.wait().await;
                     let sent = Instant::now();
                     connection.ask().await;
                     times.push(sent.elapsed());
@@ -95,6 +91,29 @@ pub(crate) async fn turn_at(server: &Server, connections: usize, time: Duration,
         begun.elapsed(),
         process::cpu_time(server.pid).saturating_sub(cpu),
     )
+}
+
+/// When one of several who ask has its turns: together they ask at a rate at most.
+pub(crate) struct Pace {
+    next: Instant,
+    gap: Duration,
+}
+
+impl Pace {
+    /// Of asker `number` of so many, who begin at a time.
+    pub(crate) fn new(begun: Instant, rate: f64, askers: usize, number: usize) -> Self {
+        let gap = Duration::from_secs_f64(askers as f64 / rate);
+        let next = begun + gap * number as u32 / askers as u32;
+        Self { next, gap }
+    }
+
+    /// Until its next turn; at once when the rate is infinite.
+    pub(crate) async fn wait(&mut self) {
+        if !self.gap.is_zero() {
+            tokio::time::sleep_until(self.next.into()).await;
+            self.next += self.gap;
+        }
+    }
 }
 
 /// A connection of HTTP/1.1.

@@ -109,15 +109,16 @@ async fn run(verdict: &mut Verdict) {
     );
     println!("|---|---|---|---|---|---|---|");
     for connections in setting::<usize>("CONNECTIONS", "1,16,128") {
-        let mut turns: [Vec<Turn>; 5] = Default::default();
+        let mut turns: [Vec<Turn>; 6] = Default::default();
         for _ in 0..rounds {
             turns[0].push(load::turn(&bare, connections, slice).await);
             let bridge = load::turn(&ours, connections, slice).await;
             turns[1].push(bridge);
             turns[2].push(caller::turn(&caller, connections, slice).await);
             turns[3].push(load::turn_at(&bare, connections, slice, bridge.rate).await);
+            turns[4].push(caller::turn_at(&caller, connections, slice, bridge.rate).await);
             if let Some(python) = &python {
-                turns[4].push(load::turn(python, connections, slice).await);
+                turns[5].push(load::turn(python, connections, slice).await);
             }
         }
         report(connections, &turns, verdict);
@@ -125,14 +126,14 @@ async fn run(verdict: &mut Verdict) {
     beside::measure(&ours, rounds, slice, verdict).await;
 }
 
-fn report(connections: usize, turns: &[Vec<Turn>; 5], verdict: &mut Verdict) {
-    let [bare, ours, caller, paced, python] = turns;
+fn report(connections: usize, turns: &[Vec<Turn>; 6], verdict: &mut Verdict) {
+    let [bare, ours, caller, bare_at_rate, caller_at_rate, python] = turns;
     let each = |ratio: &dyn Fn(usize) -> f64| {
         let mut ratios: Vec<f64> = (0..ours.len()).map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
         ratios[ratios.len() / 2]
     };
-    let own = each(&|round| (ours[round].cpu - caller[round].cpu) / paced[round].cpu);
+    let own = each(&|round| (ours[round].cpu - caller_at_rate[round].cpu) / bare_at_rate[round].cpu);
     verdict.at_most(
         &format!("own cost to bare, {connections} connections"),
         own,
@@ -151,7 +152,8 @@ fn report(connections: usize, turns: &[Vec<Turn>; 5], verdict: &mut Verdict) {
         ("bare handler", bare),
         ("bridge", ours),
         ("SDK without HTTP", caller),
-        ("bare handler at the bridge's rate", paced),
+        ("SDK without HTTP at the bridge's rate", caller_at_rate),
+        ("bare handler at the bridge's rate", bare_at_rate),
         ("Python SDK", python),
     ] {
         let Some(middle) = Turn::median(of) else { continue };
