@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use agentanycast::{Artifact, Message, Part, Target, Task, TaskError, TaskHandle, TaskStatus};
+use agentanycast::{Artifact, Message, Part, PeerId, Target, Task, TaskError, TaskHandle, TaskStatus};
 use agentanycast_tests::{
     agent::Agent as Served,
     command::told,
@@ -27,6 +27,9 @@ use crate::agent::{Agent, card, daemon, is_card, result};
 
 /// The media type of a box.
 const SEALED: &str = "application/vnd.agentanycast.sealed";
+
+/// A peer that is not there.
+const ANYBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 
 /// What the sender says.
 fn message() -> Message {
@@ -318,8 +321,12 @@ async fn an_answer_that_is_not_sealed_fails_the_task() {
     })
     .await;
     let (daemon, node) = daemon("allow_private = true\n").await;
-    let task = node.task(Target::url(agent.url()), "secret");
-    let handle = task.sealed_for(daemon.peer_id()).send().await.unwrap();
+    let seal = |peer: &PeerId| node.task(Target::url(agent.url()), "secret").sealed_for(peer).send();
+    // It is for somebody else: this node itself is told at once.
+    let refused = seal(daemon.peer_id()).await.unwrap_err();
+    assert_eq!(refused.kind(), agentanycast::ErrorKind::InvalidArgument);
+    assert!(refused.to_string().contains("is this node itself"), "{refused}");
+    let handle = seal(&ANYBODY.parse().unwrap()).await.unwrap();
     let error = not_completed(&handle).await;
     let text = reason(&error);
     assert!(text.contains("it is not sealed"), "{text}");

@@ -402,12 +402,23 @@ fn only_what_is_sent_to_a_url_is_sealed_here() {
     };
     let refused = lab.send(A, reader, request());
     assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    // At the far end it would be for another node.
+    let me = lab.id(A);
+    let for_itself = SendTask {
+        url: "https://bridge.example.org/agents/x".to_owned(),
+        sealed_for: Some(me),
+        ..request()
+    };
+    let refused = lab.call(A, |core, now| core.send_task(now, for_itself));
+    let Err(EngineError::Invalid(why)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(why.contains(&format!("sealed_for {me} is this node itself")), "{why}");
     let by_url = SendTask {
         url: "https://bridge.example.org/agents/x".to_owned(),
         ..request()
     };
     let task = lab.call(A, |core, now| core.send_task(now, by_url)).unwrap();
-    let me = lab.id(A);
     lab.restart(A);
     let kept = lab.view(A, &task.id);
     assert_eq!(kept.sealed, task.sealed);
