@@ -334,6 +334,22 @@ async fn an_answer_that_is_not_sealed_fails_the_task() {
 }
 
 #[tokio::test]
+async fn a_box_for_another_node_says_which_and_what_to_do() {
+    let scene = Scene::new(Way::new("1.0", false), Change::nothing).await;
+    let task = scene.sender.task(Target::url(scene.url()), "secret");
+    let handle = task.sealed_for(scene.bridge.peer_id()).send().await.unwrap();
+    let error = not_completed(&handle).await;
+    let reason = error.task().unwrap().reason();
+    let (wrong, right) = (scene.bridge.peer_id(), scene.reader());
+    for part in [
+        format!("it is sealed for {wrong}, and this node is {right}"),
+        format!("send it to the URL of {wrong}, or seal it for {right}"),
+    ] {
+        assert!(reason.contains(&part), "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn a_box_that_is_sent_twice_begins_one_task() {
     let scene = Scene::new(Way::new("1.0", false), Change::nothing).await;
     let asked = Arc::new(AtomicUsize::new(0));
