@@ -50,8 +50,9 @@ fn denied_here(trace: &Trace) -> Answer {
     match text("decision") {
         "allow" => answer(
             "forgotten",
-            "it was let in here, and is no more: it was collected, or the node was too full to keep it",
-            Some("its originator knows how it ended"),
+            "it was let in here, and is no more: it was collected, what it said was not taken (as a box that does not open), or the \
+             node was too full to keep it",
+            Some("its originator knows how it ended, and why"),
         ),
         "rate_limit" => answer(
             "limited",
@@ -91,11 +92,11 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
         TaskStatus::Rejected => answer(
             "refused",
             format!("{whom} refused it: {reason}"),
-            Some(
+            Some(about_box(&reason).unwrap_or(
                 "what refuses it is there: the same command on that node names the rule or the limit, if it keeps an audit log \
                  ([policy] audit_log_path); its daemon's log has the first refusal of each peer as a warning, and all of them \
                  at log level debug only",
-            ),
+            )),
         ),
         TaskStatus::Failed if trace.arrived_at.is_none() => answer(
             "undelivered",
@@ -112,6 +113,46 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
             None => reached(trace.peer.as_ref(), with_the_assignee(task, &whom)),
         },
     }
+}
+
+/// What to do about a box that the agent's node did not take, by its reason; None: it was not about a box.
+fn about_box(reason: &str) -> Option<&'static str> {
+    let (_, why) = reason.split_once("the message is not taken: ")?;
+    let cases = [
+        (
+            "it is sealed for ",
+            "whoever sealed it has to seal it for the node that the URL leads to, or send it to another URL; ask that node's \
+             operator for its id, and do not take it from whoever carries the task",
+        ),
+        (
+            "it has come before",
+            "there is nothing to do if it was sent once: it was carried here twice, and the first one counts; `anycast trace` with \
+             the sender's id at the agent's node says how that goes",
+        ),
+        (
+            "it was sealed more than",
+            "whoever carried it was too late: whoever sealed it has to send it again",
+        ),
+        (
+            "it was sealed in the future",
+            "set the clock of the sender's node, or that of the agent's, then send it again",
+        ),
+        (
+            "the box cannot be opened",
+            "does the agent's node still have the key that it was sealed for (`anycast id` there), and the sender's its own? Send it \
+             again; if it is refused again, something on the way changes it",
+        ),
+        (
+            "this node makes and opens no boxes",
+            "the agent's node opens no boxes: send it in the clear, or by another way",
+        ),
+    ];
+    let fits = cases.iter().find(|(start, _)| why.starts_with(start));
+    Some(fits.map_or(
+        "what is in the box, or beside it, is not as the sender's node made it: send it again; if it is refused again, something \
+         on the way changes it, or the two nodes' versions do not fit",
+        |(_, advice)| advice,
+    ))
 }
 
 fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Answer {
@@ -266,6 +307,9 @@ fn outside(trace: &Trace, task: &Task) -> Answer {
         "" => format!("it was sent to {}, and is {}", trace.url, task.status),
         reason => format!("it was sent to {}, and is {}: {reason}", trace.url, task.status),
     };
+    if let Some(advice) = about_box(&reason).filter(|_| task.status.is_terminal()) {
+        return answer("outside", says, Some(advice));
+    }
     let advice = "is the agent at that URL reachable from this host, and allowed by [bridge.outbound]?";
     match task.status {
         TaskStatus::Completed => answer("completed", says, None),

@@ -245,6 +245,31 @@ fn who_refused_it_is_not_said_to_have_logged_it_each_time() {
     }
 }
 
+/// No rule or limit has to do with a box.
+#[test]
+fn a_box_that_was_not_taken_has_advice_of_its_own() {
+    let carried = "not sealed, by whoever carries the task: ";
+    for (reason, part) in [
+        ("it is sealed for A, and this node is B: seal it for B", "ask that node's operator for its id"),
+        ("it has come before, and was taken then", "the first one counts"),
+        ("it was sealed more than 23 h ago; send it again", "was too late"),
+        ("it was sealed in the future; compare the clocks", "set the clock"),
+        ("the box cannot be opened: it was changed on its way", "`anycast id` there"),
+        ("its box holds something else: it was sealed under another id", "something on the way changes it"),
+    ] {
+        let reason = format!("the message is not taken: {reason}");
+        let refused = explain(&trace(Side::Originator, Some(task(TaskStatus::Rejected, &reason))));
+        assert_eq!(refused.verdict, "refused");
+        let advice = refused.advice.unwrap();
+        assert!(advice.contains(part) && !advice.contains("audit_log_path"), "{advice}");
+        let reason = format!("{carried}{reason}");
+        for status in [TaskStatus::Rejected, TaskStatus::Failed] {
+            let outside = explain(&trace(Side::Outside, Some(task(status, &reason))));
+            assert_eq!(outside.advice.as_deref(), Some(advice.as_str()));
+        }
+    }
+}
+
 /// What happened under an older key is told with it, and the change itself is a step.
 #[test]
 fn a_peer_has_the_name_of_then() {
