@@ -79,10 +79,20 @@ fn mistakes_are_named() {
     let me = me.to_string();
     let nobody = anycast(a.path(), &["seal", "--for", "bob"], b"x").code(2);
     let said = complaint(&nobody);
-    assert!(said.contains("--for \"bob\" is no peer") && !said.contains("--skill"), "{said}");
+    assert!(
+        said.contains("--for \"bob\" is no peer") && !said.contains("--skill"),
+        "{said}"
+    );
     for arguments in [
         &["unseal", "--from", "bob"][..],
-        &["send", "--url", "https://agents.example", "--seal-for", "bob", "hello"],
+        &[
+            "send",
+            "--url",
+            "https://agents.example",
+            "--seal-for",
+            "bob",
+            "hello",
+        ],
     ] {
         let said = complaint(&anycast(a.path(), arguments, b"x").code(2));
         assert!(said.contains("\"bob\" is no peer: give a peer id"), "{said}");
