@@ -47,9 +47,9 @@ pub enum Refused {
     )]
     NotHere {
         /// Whose it is.
-        to: PeerId,
+        to: Box<PeerId>,
         /// Who was to open it.
-        me: PeerId,
+        me: Box<PeerId>,
     },
     /// It cannot be opened.
     #[error(transparent)]
@@ -100,7 +100,10 @@ pub fn maker(part: &Part, me: PeerId) -> Result<PeerId, Refused> {
     let peer = |name| part.metadata.get(name).and_then(|text| text.parse().ok());
     match (peer(BY), peer(FOR)) {
         (Some(by), Some(to)) if to == me => Ok(by),
-        (Some(_), Some(to)) => Err(Refused::NotHere { to, me }),
+        (Some(_), Some(to)) => Err(Refused::NotHere {
+            to: to.into(),
+            me: me.into(),
+        }),
         _ => Err(Refused::NoNames),
     }
 }
