@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 use agentanycast::{PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Side, Task, TaskStatus, Trace};
 use serde_json::Value;
 
+use super::outside;
+
 /// Why a task is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -18,7 +20,7 @@ pub(crate) struct Answer {
     pub(crate) advice: Option<String>,
 }
 
-fn answer(verdict: &'static str, says: impl Into<String>, advice: Option<&str>) -> Answer {
+pub(super) fn answer(verdict: &'static str, says: impl Into<String>, advice: Option<&str>) -> Answer {
     Answer {
         verdict,
         says: says.into(),
@@ -34,7 +36,7 @@ pub(crate) fn explain(trace: &Trace) -> Answer {
     match trace.side {
         Side::Assignee => here(trace, task),
         Side::Both => by_itself(trace, task),
-        Side::Outside => outside(trace, task),
+        Side::Outside => outside::explain(trace, task),
         _ => sent(trace, task),
     }
 }
@@ -116,7 +118,7 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
 }
 
 /// What to do about a box that the agent's node did not take, by its reason; None: it was not about a box.
-fn about_box(reason: &str) -> Option<&'static str> {
+pub(super) fn about_box(reason: &str) -> Option<&'static str> {
     let (_, why) = reason.split_once("the message is not taken: ")?;
     let cases = [
         (
@@ -301,23 +303,6 @@ fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Answer {
     }
 }
 
-fn outside(trace: &Trace, task: &Task) -> Answer {
-    let reason = task.reason();
-    let says = match reason.as_str() {
-        "" => format!("it was sent to {}, and is {}", trace.url, task.status),
-        reason => format!("it was sent to {}, and is {}: {reason}", trace.url, task.status),
-    };
-    if let Some(advice) = about_box(&reason).filter(|_| task.status.is_terminal()) {
-        return answer("outside", says, Some(advice));
-    }
-    let advice = "is the agent at that URL reachable from this host, and allowed by [bridge.outbound]?";
-    match task.status {
-        TaskStatus::Completed => answer("completed", says, None),
-        TaskStatus::Submitted | TaskStatus::Failed => answer("outside", says, Some(advice)),
-        _ => answer("outside", says, None),
-    }
-}
-
 /// How far an envelope is, for people.
 pub(crate) fn stage(envelope: &QueuedEnvelope) -> String {
     let again = if envelope.exposed {
@@ -338,7 +323,7 @@ pub(crate) fn stage(envelope: &QueuedEnvelope) -> String {
     }
 }
 
-fn times(count: u32) -> String {
+pub(super) fn times(count: u32) -> String {
     match count {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
@@ -432,11 +417,11 @@ pub(crate) fn name(peer: Option<&PeerId>) -> String {
     peer.map_or_else(|| "an unknown peer".to_owned(), ToString::to_string)
 }
 
-fn remaining(until: Option<SystemTime>, now: Option<SystemTime>) -> Option<Duration> {
+pub(super) fn remaining(until: Option<SystemTime>, now: Option<SystemTime>) -> Option<Duration> {
     Some(until?.duration_since(now?).unwrap_or_default())
 }
 
-fn span(span: Duration) -> String {
+pub(super) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),
