@@ -35,6 +35,16 @@ impl PeerTarget {
         Ok(Self { peer, address: None })
     }
 
+    /// The value of an option that names a peer.
+    pub(crate) fn of_option(option: &str, value: &str) -> Result<Self, Failure> {
+        Self::parse(value).map_err(|_| {
+            Failure::usage(format!(
+                "{option} {value:?} is no peer: give a peer id (12D3KooW…) or a did:key (did:key:z6Mk…), as `anycast id` prints \
+                 them at that node"
+            ))
+        })
+    }
+
     /// Connects to the peer if an address was given for it.
     pub(crate) async fn reach(&self, node: &Node) -> Result<(), Failure> {
         if let Some(address) = &self.address {
@@ -47,6 +57,8 @@ impl PeerTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WRONG: [&str; 4] = ["", "nobody", "/ip4/192.0.2.1/tcp/4001", "did:key:zzz"];
 
     const PEER: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 
@@ -73,8 +85,22 @@ mod tests {
             PeerTarget::parse(&did::from_peer(&peer).unwrap()).unwrap().peer,
             peer
         );
-        for wrong in ["", "nobody", "/ip4/192.0.2.1/tcp/4001", "did:key:zzz"] {
+        for wrong in WRONG {
             assert!(PeerTarget::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_option_is_told_by_its_name() {
+        let target = PeerTarget::of_option("--for", PEER).unwrap();
+        assert_eq!(target, PeerTarget::parse(PEER).unwrap());
+        for wrong in WRONG {
+            let said = PeerTarget::of_option("--seal-for", wrong).unwrap_err();
+            let said = format!("{said:?}");
+            for part in ["--seal-for", wrong, "12D3KooW", "did:key:z6Mk"] {
+                assert!(said.contains(part), "{said}");
+            }
+            assert!(!said.contains("--url"), "{said}");
         }
     }
 }

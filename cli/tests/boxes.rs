@@ -78,7 +78,26 @@ fn mistakes_are_named() {
     let (a, me) = home().unwrap();
     let me = me.to_string();
     let nobody = anycast(a.path(), &["seal", "--for", "bob"], b"x").code(2);
-    assert!(complaint(&nobody).contains("bob"));
+    let said = complaint(&nobody);
+    assert!(
+        said.contains("--for \"bob\" is no peer") && !said.contains("--skill"),
+        "{said}"
+    );
+    for arguments in [
+        &["unseal", "--from", "bob"][..],
+        &[
+            "send",
+            "--url",
+            "https://agents.example",
+            "--seal-for",
+            "bob",
+            "hello",
+        ],
+    ] {
+        let said = complaint(&anycast(a.path(), arguments, b"x").code(2));
+        assert!(said.contains("\"bob\" is no peer: give a peer id"), "{said}");
+        assert!(!said.contains("--url"), "{said}");
+    }
     let nowhere = anycast(a.path(), &["seal", "--for", &me, "/no/such/file"], b"").code(2);
     assert!(complaint(&nowhere).contains("/no/such/file"));
     let empty = tempfile::tempdir().unwrap();

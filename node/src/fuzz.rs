@@ -9,9 +9,10 @@ use agentanycast_identity::{
     credential::{Credential, Grant, issuer_keys},
     did_key_of, peer_id,
     rotation::Rotation,
+    sealed::{NONCE, seal},
 };
 use agentanycast_program::settings::{self, Loaded};
-use agentanycast_proto::v1::A2aEnvelope;
+use agentanycast_proto::v1::{A2aEnvelope, Message, Part, RawPart, SealedContent, SealedKind, part::Content};
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -19,6 +20,7 @@ use crate::{
     config,
     delivery::inbox::{Inbound, Malformed},
     net,
+    sealed::{Ends, MEDIA_TYPE, Refused, boxed, maker},
     task::MAX_ID,
 };
 
@@ -68,6 +70,78 @@ pub fn card(data: &[u8]) {
     net::fuzz_card(peer, data);
 }
 
+/// What is in a box, and the parts of a message that may be one. What is taken is what it says that it is, for this task and
+/// under this id, by this end and not by the other; it is taken the same when it is sealed anew. What nobody has sealed is not
+/// opened.
+pub fn sealed(data: &[u8]) {
+    let (from, to) = (test_key(1), test_key(2));
+    if let Ok(message) = Message::decode(data) {
+        match boxed(&message.parts) {
+            Ok(Some(part)) => {
+                assert_eq!(message.parts.len(), 1);
+                drop(maker(part, peer_id(&to)));
+            }
+            Ok(None) => assert!(message.parts.iter().all(|part| part.media_type != MEDIA_TYPE)),
+            Err(refused) => assert!(matches!(refused, Refused::Mixed | Refused::NoBox), "{refused:?}"),
+        }
+    }
+    let here = |task: &str| Ends::new(&to, peer_id(&from), task);
+    let kinds = [
+        SealedKind::Task,
+        SealedKind::Further,
+        SealedKind::Answer,
+        SealedKind::Artifact,
+    ];
+    let forged = here("").open(&box_of(data.to_vec()), &kinds, "m1");
+    assert!(matches!(forged, Err(Refused::Closed(_))), "{forged:?}");
+
+    // Its maker writes what it likes.
+    let written = SealedContent::decode(data).unwrap_or_default();
+    let part = |content: &[u8]| {
+        let sealed = seal(&from, peer_id(&to), [7; NONCE], content);
+        box_of(sealed.expect("they are Ed25519 keys"))
+    };
+    let sealed = part(data);
+    let takes = |kind: SealedKind| here("").open(&sealed, &[kind], &written.id);
+    let taken: Vec<SealedContent> = kinds.into_iter().filter_map(|kind| takes(kind).ok()).collect();
+    let [content] = &taken[..] else {
+        assert!(taken.is_empty(), "it is taken as {} kinds", taken.len());
+        return;
+    };
+    // By its bytes: a number that is none equals nothing.
+    let bytes = content.encode_to_vec();
+    assert_eq!(bytes, written.encode_to_vec());
+    let kind = content.kind();
+    assert!(!content.id.is_empty() && !content.task_id.is_empty() && kinds.contains(&kind));
+    let names = [&content.from_peer_id, &content.to_peer_id].map(|name| name.parse());
+    assert_eq!(names, [Ok(peer_id(&from)), Ok(peer_id(&to))]);
+    let open = |ends: &Ends, part: &Part, id: &str| ends.open(part, &[kind], id);
+    let again = open(&here(&content.task_id), &part(&bytes), &content.id);
+    assert_eq!(again.map(|content| content.encode_to_vec()), Ok(bytes));
+    let back = Ends::new(&from, peer_id(&to), &content.task_id);
+    for refused in [
+        open(&back, &sealed, &content.id),
+        open(&here(&format!("{}+", content.task_id)), &sealed, &content.id),
+        open(&here(&content.task_id), &sealed, &format!("{}+", content.id)),
+    ] {
+        assert!(matches!(refused, Err(Refused::Misplaced(_))), "{refused:?}");
+    }
+}
+
+fn box_of(data: Vec<u8>) -> Part {
+    let filename = String::new();
+    Part {
+        content: Some(Content::RawPart(RawPart { data, filename })),
+        media_type: MEDIA_TYPE.to_owned(),
+        ..Part::default()
+    }
+}
+
+/// A key that is the same each time.
+fn test_key(n: u8) -> Keypair {
+    Keypair::ed25519_from_bytes([n; 32]).expect("32 bytes are a secret key")
+}
+
 /// The document of a name: a key counts for a use only if it is one that the document has, and whoever it names has one.
 pub fn did_document(data: &[u8]) {
     let Ok(document) = Document::read("did:web:agents.example", data) else {
@@ -106,8 +180,7 @@ struct Signed {
 fn signed() -> &'static Signed {
     static SIGNED: LazyLock<Signed> = LazyLock::new(|| {
         let day = 24 * 3600 * 1000;
-        let mut secret = [7; 32];
-        let key = Keypair::ed25519_from_bytes(&mut secret).expect("32 bytes are a secret key");
+        let key = test_key(7);
         let grant = Grant {
             id: "urn:uuid:5f0f4a6e-2d6b-4a55-9bb5-3d0cf3bfa2a1".to_owned(),
             issuer: did_key_of(peer_id(&key)).expect("an Ed25519 key has a did:key"),
@@ -157,10 +230,21 @@ pub fn config(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::{collections::BTreeMap, path::Path};
 
-    use agentanycast_identity::credential::Suite;
+    use agentanycast_identity::{
+        credential::Suite,
+        peer_id,
+        sealed::{NONCE, seal},
+    };
     use agentanycast_program::corpus::replay;
+    use agentanycast_proto::v1::{
+        Message, Part, SealedContent, SealedKind, TaskStatus, TextPart, part::Content,
+    };
+    use prost::Message as _;
+
+    use super::NOW;
+    use crate::sealed::{Ends, Saying, boxed, maker};
 
     /// Otherwise nothing that is tried would ever count.
     #[test]
@@ -185,6 +269,98 @@ mod tests {
         }
     }
 
+    /// One of each kind, as the node seals it; and each sealed for somebody else.
+    #[test]
+    fn the_corpus_has_what_is_sealed() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/sealed");
+        let (from, to) = (super::test_key(1), super::test_key(2));
+        for (place, content) in contents().into_iter().enumerate() {
+            let kept = corpus.join(format!("content-{place}"));
+            let bytes = content.encode_to_vec();
+            if std::env::var_os("UPDATE_GENERATED").is_some() {
+                std::fs::create_dir_all(&corpus).unwrap();
+                std::fs::write(&kept, &bytes).unwrap();
+            }
+            let found = std::fs::read(kept).unwrap_or_default();
+            assert_eq!(found, bytes, "UPDATE_GENERATED=1 writes it");
+            let sealed = seal(&from, peer_id(&to), [7; NONCE], &bytes).unwrap();
+            let ends = Ends::new(&to, peer_id(&from), "t1");
+            let opened = ends.open(&super::box_of(sealed), &[content.kind()], &content.id);
+            assert_eq!(opened.is_ok(), place < 4, "{opened:?}");
+        }
+    }
+
+    /// As it stands beside a box.
+    #[test]
+    fn the_corpus_has_a_message_with_a_box() {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/sealed/message");
+        let ends = Ends::new(&super::test_key(1), peer_id(&super::test_key(2)), "t1");
+        let message = Message {
+            message_id: "m1".to_owned(),
+            ..Message::default()
+        };
+        let message = ends.message(NOW, [7; NONCE], Saying::Further, message).unwrap();
+        let bytes = message.encode_to_vec();
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            std::fs::create_dir_all(kept.parent().unwrap()).unwrap();
+            std::fs::write(&kept, &bytes).unwrap();
+        }
+        assert_eq!(
+            std::fs::read(kept).unwrap_or_default(),
+            bytes,
+            "UPDATE_GENERATED=1 writes it"
+        );
+        let part = boxed(&message.parts).unwrap().unwrap();
+        assert_eq!(
+            maker(part, peer_id(&super::test_key(2))),
+            Ok(peer_id(&super::test_key(1)))
+        );
+    }
+
+    fn contents() -> Vec<SealedContent> {
+        let text = |text: &str| Part {
+            content: Some(Content::TextPart(TextPart {
+                text: text.to_owned(),
+            })),
+            metadata: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
+            ..Part::default()
+        };
+        let [from, to] = [1, 2].map(|n| peer_id(&super::test_key(n)).to_string());
+        let content = |kind: SealedKind| SealedContent {
+            kind: kind.into(),
+            from_peer_id: from.clone(),
+            to_peer_id: to.clone(),
+            task_id: "t1".to_owned(),
+            id: "m1".to_owned(),
+            parts: vec![text("hello"), super::box_of(vec![0, 1, 2])],
+            sealed_at_ms: NOW,
+            ..SealedContent::default()
+        };
+        let mut all = vec![
+            SealedContent {
+                metadata: BTreeMap::from([("priority".to_owned(), "low".to_owned())]),
+                ..content(SealedKind::Task)
+            },
+            content(SealedKind::Further),
+            SealedContent {
+                status: TaskStatus::Completed.into(),
+                artifact_ids: vec!["a1".to_owned(), "a2".to_owned()],
+                ..content(SealedKind::Answer)
+            },
+            SealedContent {
+                name: "report".to_owned(),
+                size_bytes: 5,
+                ..content(SealedKind::Artifact)
+            },
+        ];
+        let astray = all.iter().map(|content| SealedContent {
+            to_peer_id: from.clone(),
+            ..content.clone()
+        });
+        all.extend(astray.collect::<Vec<_>>());
+        all
+    }
+
     #[test]
     fn the_corpus_passes() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -194,5 +370,6 @@ mod tests {
         replay(&top, "config", super::config);
         replay(&top, "did_document", super::did_document);
         replay(&top, "credential", super::credential);
+        replay(&top, "sealed", super::sealed);
     }
 }

@@ -6,16 +6,16 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use agentanycast_bridge::{
     a2a::outbound::Outbound,
     config::outbound::Outbound as Config,
-    gateway::{Answer, Errand, Errands, ErrorKind, GatewayError, Report, Seal},
+    gateway::{Answer, Deed, Errand, Errands, ErrorKind, GatewayError, Report, Seal},
 };
 use agentanycast_identity::Keypair;
-use agentanycast_proto::v1::{Artifact, Message, Part, SealedContent, SealedKind};
+use agentanycast_proto::v1::{Artifact, Message, OutsideStep, Part, SealedContent, SealedKind};
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::{Engine, EngineError, Said, travelling, wire},
+    engine::{Engine, EngineError, Said, timestamp, travelling, wire},
     sealed::{self, Ends, Saying},
     task::{Status, Task},
 };
@@ -151,6 +151,7 @@ impl Errands for Port {
     }
 
     async fn report(&self, id: &str, report: Report) -> Result<(), GatewayError> {
+        let now = self.engine.now().unix;
         let changes = report.changes.into_iter();
         let changes =
             changes.filter_map(|(status, message)| Some((Status::from_wire(status.into())?, message)));
@@ -159,6 +160,7 @@ impl Errands for Port {
             artifacts: report.artifacts,
             changes: changes.collect(),
             settled: report.settled,
+            steps: report.deeds.into_iter().map(|deed| step(now, deed)).collect(),
         };
         let id = id.to_owned();
         let kept = self
@@ -166,6 +168,23 @@ impl Errands for Port {
             .call(move |core, now| core.say_from_outside(now, &id, said))
             .await;
         kept.map(drop).map_err(|error| refused(&error))
+    }
+}
+
+fn step(now: u64, deed: Deed) -> OutsideStep {
+    let again = deed
+        .again_in
+        .map(|wait| now.saturating_add(wait.as_millis() as u64));
+    OutsideStep {
+        at: Some(timestamp(now)),
+        last_at: Some(timestamp(now)),
+        count: 1,
+        deed: deed.what.into(),
+        url: deed.url,
+        binding: deed.binding,
+        detail: deed.detail,
+        failure: deed.failure.into(),
+        next_at: again.map(timestamp),
     }
 }
 

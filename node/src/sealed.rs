@@ -42,8 +42,15 @@ pub enum Refused {
     #[error("its box does not say by which peer and for which peer it was sealed")]
     NoNames,
     /// It is another peer's.
-    #[error("it is sealed for {0}, and this is another node")]
-    NotHere(PeerId),
+    #[error(
+        "it is sealed for {to}, and this node is {me}: send it to the URL of {to}, or seal it for {me} if that is whom you mean"
+    )]
+    NotHere {
+        /// Whose it is.
+        to: Box<PeerId>,
+        /// Who was to open it.
+        me: Box<PeerId>,
+    },
     /// It cannot be opened.
     #[error(transparent)]
     Closed(#[from] SealError),
@@ -93,7 +100,10 @@ pub fn maker(part: &Part, me: PeerId) -> Result<PeerId, Refused> {
     let peer = |name| part.metadata.get(name).and_then(|text| text.parse().ok());
     match (peer(BY), peer(FOR)) {
         (Some(by), Some(to)) if to == me => Ok(by),
-        (Some(_), Some(to)) => Err(Refused::NotHere(to)),
+        (Some(_), Some(to)) => Err(Refused::NotHere {
+            to: to.into(),
+            me: me.into(),
+        }),
         _ => Err(Refused::NoNames),
     }
 }

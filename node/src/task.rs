@@ -4,6 +4,7 @@
 //! them, and lets out what this file decides. States and transitions are those of the wire
 //! contract (docs/protocol.md, "Tasks"); terminal states never change.
 
+mod trail;
 mod way;
 
 use std::{
@@ -15,7 +16,10 @@ use std::{
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message, MessageRole, TaskStatus};
 
-pub use self::way::{Road, Sent, Way};
+pub use self::{
+    trail::Trail,
+    way::{Road, Sent, Way},
+};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -287,7 +291,7 @@ pub struct Sealed {
 }
 
 /// How a task stands with an agent beyond this network.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outside {
     /// Where the agent is.
     pub url: String,
@@ -296,6 +300,8 @@ pub struct Outside {
     pub place: Vec<u8>,
     /// Nothing is left to be said to the agent.
     pub settled: bool,
+    /// What was done so far.
+    pub trail: Trail,
 }
 
 /// Longest note of a gateway on one task, in bytes: ids and a URL.

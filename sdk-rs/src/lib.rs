@@ -65,7 +65,10 @@ pub use node::{
     network::{Nat, Network, PeerPath, PlaceState, Relay},
     notes::TaskNote,
     peers::{Discovered, DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
-    trace::{AuditTrail, FormerKey, Hop, PeerReach, QueueState, QueuedEnvelope, Sent, Side, Trace},
+    trace::{
+        AuditTrail, FormerKey, Hop, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState,
+        QueuedEnvelope, Sent, Side, Trace,
+    },
 };
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};

@@ -1,9 +1,9 @@
 //! The other half of the port: tasks of the node's own agents that go to agents outside, which a gateway carries
 //! there. The node keeps them and what was said of them; the gateway keeps nothing that must survive it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use agentanycast_proto::v1::{Artifact, Message, Task, TaskStatus};
+use agentanycast_proto::v1::{Artifact, Message, OutsideDeed, OutsideFailure, Task, TaskStatus};
 use async_trait::async_trait;
 
 use super::GatewayError;
@@ -66,6 +66,25 @@ pub struct Report {
     pub changes: Vec<(TaskStatus, Option<Message>)>,
     /// Nothing is left to be said to the agent.
     pub settled: bool,
+    /// What was done since the last report, oldest first: for whoever asks how the errand goes.
+    pub deeds: Vec<Deed>,
+}
+
+/// Something that was done to run an errand, just now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// What.
+    pub what: OutsideDeed,
+    /// Whom it was about: the agent's interface, or before that is known where the errand leads. Without secrets.
+    pub url: String,
+    /// How that is spoken to; empty before it is known.
+    pub binding: String,
+    /// Where the card is, the agent's id of the task, or why it failed.
+    pub detail: String,
+    /// What kind of failure, if it is one.
+    pub failure: OutsideFailure,
+    /// After how long it is tried again, if it is.
+    pub again_in: Option<Duration>,
 }
 
 impl Report {
@@ -85,6 +104,7 @@ pub trait Errands: Send + Sync {
     /// An errand as it stands; `None`: there is none, or none any more.
     async fn errand(&self, id: &str) -> Result<Option<Errand>, GatewayError>;
 
-    /// Keeps what was heard, durably when this returns. An errand that has ended takes only `place` and `settled`.
+    /// Keeps what was heard, durably when this returns. An errand that has ended takes only `place`,
+    /// `settled` and `deeds`.
     async fn report(&self, id: &str, report: Report) -> Result<(), GatewayError>;
 }

@@ -30,7 +30,10 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let aim = Aim::parse(&args)?;
-    let reader = args.seal_for.as_deref().map(PeerTarget::parse).transpose()?;
+    let reader = args.seal_for.as_deref();
+    let reader = reader
+        .map(|peer| PeerTarget::of_option("--seal-for", peer))
+        .transpose()?;
     let message = Source::parse(&args.text).message()?;
     let node = context.connect_or_start(None).await?;
     let outcome = async {

@@ -1,6 +1,6 @@
 //! `anycast task`: one task, with what was said and what came out; on demand after its end.
 
-use agentanycast::{Message, Role, Task, TaskHandle};
+use agentanycast::{ErrorKind, Message, Node, Role, Task, TaskHandle, Trace};
 
 use super::send::whole;
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
 
 pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let handle = context.connect().await?.task_handle(&args.task);
+    let node = context.connect().await?;
+    let (handle, mut task) = find(&node, &args.task).await?;
     if args.wait {
         tokio::select! {
             ended = until_ended(&handle, &args) => ended?,
@@ -23,7 +24,9 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
             }
         }
     }
-    let task = handle.snapshot().await?;
+    if args.wait {
+        task = handle.snapshot().await?;
+    }
     if context.json {
         let mut saved = Vec::new();
         if let Some(directory) = &args.output {
@@ -43,6 +46,27 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
         task.into_result().map_err(|error| Failure::from(error).told())?;
     }
     Ok(())
+}
+
+/// A task, by the id that it has here; a sealed one also by the one that it has where it was sealed.
+async fn find(node: &Node, asked: &str) -> Result<(TaskHandle, Task), Failure> {
+    let handle = node.task_handle(asked);
+    let not_found = match handle.snapshot().await {
+        Ok(task) => return Ok((handle, task)),
+        Err(error) if error.kind() == ErrorKind::TaskNotFound => error,
+        Err(error) => return Err(error.into()),
+    };
+    match node.trace(asked).await {
+        Ok(Trace { task: Some(task), .. }) => {
+            let handle = node.task_handle(task.id);
+            let task = handle.snapshot().await?;
+            Ok((handle, task))
+        }
+        Err(error) if !matches!(error.kind(), ErrorKind::TaskNotFound | ErrorKind::Unsupported) => {
+            Err(error.into())
+        }
+        _ => Err(not_found.into()),
+    }
 }
 
 /// Waits for the end; whatever that is, the task is shown.

@@ -1,11 +1,14 @@
 //! `anycast trace`: why a task is where it is, from the daemon's store, its queues and its audit log.
 
 mod explain;
+mod outside;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use agentanycast::{Hop, PeerReach, QueueState, QueuedEnvelope, Sent, Side, Trace};
+use agentanycast::{
+    Hop, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState, QueuedEnvelope, Sent, Side, Trace,
+};
 use serde_json::{Value, json};
 
 use self::{explain::Answer, steps::Step};
@@ -24,7 +27,9 @@ pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), Failur
 fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), Failure> {
     let state = trace.task.as_ref().map(|task| task.status.to_string());
     output::fields(&[
-        ("task", id.to_owned()),
+        ("task", own_id(id, trace)),
+        ("sealed", sealed(trace)),
+        ("remote", output::flat(&trace.remote_task)),
         ("state", state.unwrap_or_default()),
         ("why", output::flat(&answer.says)),
         (
@@ -61,6 +66,22 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
     Ok(())
 }
 
+/// The id that the task has here: a sealed one is found by the one where it was sealed too.
+fn own_id(asked: &str, trace: &Trace) -> String {
+    trace.task.as_ref().map_or(asked, |task| &task.id).to_owned()
+}
+
+/// Between whom it is sealed; empty: it is not.
+fn sealed(trace: &Trace) -> String {
+    let task = trace.task.as_ref();
+    let by = task.and_then(agentanycast::Task::sealed_by);
+    match (by, task.and_then(agentanycast::Task::sealed_for)) {
+        (Some(by), _) => format!("by {by}, as its task {}", output::flat(&trace.sealed_task)),
+        (None, Some(to)) => format!("for {to}"),
+        (None, None) => String::new(),
+    }
+}
+
 fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
     let side = match trace.side {
         Side::Originator => "originator",
@@ -74,7 +95,7 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
         .map(|step| json!({"at": json::time(step.at), "kind": step.kind, "what": step.what}))
         .collect();
     json!({
-        "task_id": id,
+        "task_id": own_id(id, trace),
         "node": trace.node.as_ref().map(ToString::to_string),
         "now": json::time(trace.now),
         "side": side,
@@ -100,6 +121,17 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
             "until": json::time(key.until),
         })).collect::<Vec<_>>(),
         "queued": trace.queued.iter().map(envelope).collect::<Vec<_>>(),
+        "outside": matches!(trace.side, Side::Outside).then(|| json!({
+            "url": trace.url,
+            "remote_task_id": trace.remote_task,
+            "steps": trace.outside_steps.iter().map(outside_step).collect::<Vec<_>>(),
+            "left_out": trace.outside_steps_left_out,
+        })),
+        "sealed": (!trace.sealed_task.is_empty()).then(|| json!({
+            "task_id": trace.sealed_task,
+            "by": trace.task.as_ref().and_then(|task| Some(task.sealed_by()?.to_string())),
+            "for": trace.task.as_ref().and_then(|task| Some(task.sealed_for()?.to_string())),
+        })),
         "audit": trace.audit.as_ref().map(|audit| json!({
             "path": audit.path,
             "whole": audit.whole,
@@ -133,6 +165,38 @@ fn hop(hop: &Hop) -> Value {
 
 fn sent(sent: &Sent) -> Value {
     json!({"at": json::time(sent.at), "over": hop(&sent.over)})
+}
+
+fn outside_step(step: &OutsideStep) -> Value {
+    let deed = match step.deed {
+        OutsideDeed::CardRead => "card-read",
+        OutsideDeed::Given => "given",
+        OutsideDeed::Failed => "failed",
+        OutsideDeed::InDoubt => "in-doubt",
+        OutsideDeed::Withdrawn => "withdrawn",
+        _ => "unknown",
+    };
+    let failure = step.failure.map(|failure| match failure {
+        OutsideFailure::Unreached => "unreached",
+        OutsideFailure::Busy => "busy",
+        OutsideFailure::Broken => "broken",
+        OutsideFailure::TaskGone => "task-gone",
+        OutsideFailure::Unsupported => "unsupported",
+        OutsideFailure::Unauthorized => "unauthorized",
+        OutsideFailure::Final => "final",
+        _ => "unknown",
+    });
+    json!({
+        "at": json::time(step.at),
+        "last_at": json::time(step.last_at),
+        "count": step.count,
+        "deed": deed,
+        "url": step.url,
+        "binding": step.binding,
+        "detail": step.detail,
+        "failure": failure,
+        "next_at": json::time(step.next_at),
+    })
 }
 
 fn envelope(envelope: &QueuedEnvelope) -> Value {

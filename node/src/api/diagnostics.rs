@@ -38,8 +38,11 @@ impl DiagnosticsService for Api {
         if id.is_empty() {
             return Err(Status::invalid_argument("task_id is empty"));
         }
+        let found = self.engine().whereabouts(id.clone()).await;
+        // The log has it by the id that it has here.
+        let id = found.as_ref().map_or(id, |found| found.task.id.clone());
         let audit = match &self.node.audit_log {
-            Some(path) => Some(audit_trail(path.clone(), id.clone()).await),
+            Some(path) => Some(audit_trail(path.clone(), id).await),
             None => None,
         };
         let is_audited = audit.as_ref().is_some_and(|trail| !trail.lines.is_empty());
@@ -49,7 +52,7 @@ impl DiagnosticsService for Api {
             audit,
             ..TraceTaskResponse::default()
         };
-        match self.engine().whereabouts(id).await {
+        match found {
             Ok(found) => {
                 let peer = match found.peer() {
                     Some(peer) => Some(self.reach(peer).await),
@@ -152,6 +155,8 @@ fn answer(
     let route = task.route.as_ref();
     let attempts = route.map(|route| route.attempts.as_slice()).unwrap_or_default();
     let rest = route.map(|route| route.rest.as_slice()).unwrap_or_default();
+    let outside = task.outside.as_ref();
+    let trail = outside.map(|outside| outside.trail.clone()).unwrap_or_default();
     let turns = task
         .messages
         .iter()
@@ -177,10 +182,14 @@ fn answer(
         claimed: task.claimed,
         agent_listens: found.agent_listens,
         deadline: task.deadline.map(timestamp),
-        url: task
-            .outside
+        url: outside.map(|outside| outside.url.clone()).unwrap_or_default(),
+        outside_steps: trail.steps,
+        outside_steps_left_out: trail.left_out,
+        remote_task_id: trail.remote,
+        sealed_task_id: task
+            .sealed
             .as_ref()
-            .map(|outside| outside.url.clone())
+            .map(|sealed| sealed.task.clone())
             .unwrap_or_default(),
         peer,
         peer_before: found.former.iter().map(former).collect(),

@@ -6,7 +6,9 @@ use agentanycast_identity::PeerId;
 
 use super::{
     core::Core,
+    records::context_mark,
     refusals::Refusal,
+    table::unless_damaged,
     turn::{EngineError, Now},
 };
 use crate::{
@@ -20,6 +22,9 @@ const ENVELOPES: usize = 64;
 
 /// Queues that are told of.
 const QUEUES: usize = 16;
+
+/// Tasks sealed under one id that are told of.
+const SEALED_ALIKE: usize = 8;
 
 /// What is known of where a task is.
 #[derive(Clone, Debug)]
@@ -74,12 +79,16 @@ pub struct Activity {
 }
 
 impl Core {
-    /// Where a task is.
+    /// Where a task is. A sealed one is found by the id that it has where it was sealed too.
     ///
     /// # Errors
-    /// There is no such task, or it cannot be read.
+    /// There is no such task, it cannot be read, or several were sealed under this id.
     pub fn whereabouts(&mut self, now: Now, id: &str) -> Result<Whereabouts, EngineError> {
-        let task = self.task(id)?;
+        let task = match self.task(id) {
+            Err(EngineError::NotFound(_)) => self.sealed_as(id)?,
+            task => task?,
+        };
+        let id = task.id.as_str();
         let mut peers: Vec<PeerId> = task.role.peer().into_iter().collect();
         // The ones before may be told yet that it is over for them.
         let before = task.route.iter().flat_map(|route| &route.attempts);
@@ -118,6 +127,31 @@ impl Core {
             former,
             agent_listens: self.feed.idle_since().is_none(),
         })
+    }
+
+    /// The one task that came here sealed under this id, which its sender chose.
+    fn sealed_as(&mut self, id: &str) -> Result<Task, EngineError> {
+        let mark = Some(context_mark(id));
+        let all = self.tasks.all();
+        let marked = all.filter(|(_, known)| known.is_assignee && known.sealed == mark);
+        let marked: Vec<String> = marked.map(|(own, _)| own.to_owned()).take(SEALED_ALIKE).collect();
+        let mut found = Vec::new();
+        for own in marked {
+            let task = unless_damaged(self.tasks.read(&own))?.flatten();
+            found.extend(task.filter(|task| task.sealed.as_ref().is_some_and(|sealed| sealed.task == id)));
+        }
+        if found.len() > 1 {
+            let mut each: Vec<String> = found
+                .iter()
+                .filter_map(|task| Some(format!("{} by {}", task.id, task.sealed.as_ref()?.peer)))
+                .collect();
+            each.sort_unstable();
+            return Err(EngineError::Precondition(format!(
+                "several tasks came here that were sealed under the id {id}: {}; ask for one of these",
+                each.join(", ")
+            )));
+        }
+        found.pop().ok_or_else(|| EngineError::NotFound(id.to_owned()))
     }
 
     /// What is being done.

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use agentanycast_proto::v1::{Artifact, Message, MessageRole};
+use agentanycast_proto::v1::{Artifact, Message, MessageRole, OutsideStep};
 use prost::Message as _;
 use tokio::sync::Notify;
 
@@ -29,6 +29,8 @@ pub struct Said {
     pub changes: Vec<(Status, Option<Message>)>,
     /// Nothing is left to be said to the agent.
     pub settled: bool,
+    /// What was done since it last said something, oldest first.
+    pub steps: Vec<OutsideStep>,
 }
 
 /// Rings for tasks that a gateway has something to do for. Cheap to clone; clones are one bell. Each task is in it
@@ -72,7 +74,7 @@ impl Bell {
 
 impl Core {
     /// What a gateway has heard; the state of the task after it. A task that has ended here takes only how far the
-    /// gateway has got.
+    /// gateway has got, and what it did.
     pub fn say_from_outside(&mut self, now: Now, id: &str, said: Said) -> Result<Status, EngineError> {
         let place = said.place.as_ref().map_or(0, Vec::len);
         if place > MAX_PLACE {
@@ -104,6 +106,9 @@ impl Core {
             outside.settled |= said.settled;
             if let Some(place) = said.place {
                 outside.place = place;
+            }
+            for step in said.steps {
+                outside.trail.put(step);
             }
         }
         let open = !task.status.is_terminal();

@@ -10,10 +10,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{Attempt, Ended, Group, Output, Outside, Role, Route, Sealed, Status, Streamed, Task, Traced},
+    task::{
+        Attempt, Ended, Group, Output, Outside, Role, Route, Sealed, Status, Streamed, Task, Traced, Trail,
+    },
 };
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{Artifact, Message};
+use agentanycast_proto::v1::{Artifact, Message, OutsideStep};
 use prost::Message as _;
 
 use self::way::{SentRecord, WayRecord};
@@ -189,6 +191,13 @@ pub(super) struct OutsideRecord {
     place: Vec<u8>,
     #[prost(bool, tag = "3")]
     settled: bool,
+    /// From here on: what older versions neither wrote nor read.
+    #[prost(message, repeated, tag = "4")]
+    steps: Vec<OutsideStep>,
+    #[prost(uint32, tag = "5")]
+    left_out: u32,
+    #[prost(string, tag = "6")]
+    remote: String,
 }
 
 /// How a task that was sent by skill finds its assignee.
@@ -355,11 +364,7 @@ impl HeadRecord {
             held: state.held,
             returnable: state.returnable,
             traced: self.trace_parent.map(|parent| Traced { parent }),
-            outside: state.outside.as_ref().map(|record| Outside {
-                url: record.url.clone(),
-                place: record.place.clone(),
-                settled: record.settled,
-            }),
+            outside: state.outside.as_ref().map(OutsideRecord::outside),
             group: state.group(),
             sealed: match &state.sealed {
                 Some(record) => Some(Sealed {
@@ -389,11 +394,7 @@ impl StateRecord {
             route: task.route.as_ref().map(RouteRecord::of),
             held: task.held,
             returnable: task.returnable,
-            outside: task.outside.as_ref().map(|outside| OutsideRecord {
-                url: outside.url.clone(),
-                place: outside.place.clone(),
-                settled: outside.settled,
-            }),
+            outside: task.outside.as_ref().map(OutsideRecord::of),
             group: task.group.map(Vec::from).unwrap_or_default(),
             context: context_mark(&task.context_id),
             arrived_at: task.arrived_at,
@@ -415,9 +416,9 @@ impl StateRecord {
         self.outside.as_ref().is_some_and(|outside| !outside.settled)
     }
 
-    /// Whether what it says is sealed wherever others carry it.
-    pub(super) fn is_sealed(&self) -> bool {
-        self.sealed.is_some()
+    /// [`context_mark`] of the id that it has where it was sealed; None: what it says is not sealed.
+    pub(super) fn sealed_mark(&self) -> Option<u64> {
+        self.sealed.as_ref().map(|sealed| context_mark(&sealed.task))
     }
 
     /// Sent by skill, and not acknowledged by anybody yet.
@@ -446,6 +447,32 @@ impl StateRecord {
             .flatten();
         task.messages = messages;
         task.results = results;
+    }
+}
+
+impl OutsideRecord {
+    fn of(outside: &Outside) -> Self {
+        Self {
+            url: outside.url.clone(),
+            place: outside.place.clone(),
+            settled: outside.settled,
+            steps: outside.trail.steps.clone(),
+            left_out: outside.trail.left_out,
+            remote: outside.trail.remote.clone(),
+        }
+    }
+
+    fn outside(&self) -> Outside {
+        Outside {
+            url: self.url.clone(),
+            place: self.place.clone(),
+            settled: self.settled,
+            trail: Trail {
+                steps: self.steps.clone(),
+                left_out: self.left_out,
+                remote: self.remote.clone(),
+            },
+        }
     }
 }
 
@@ -594,4 +621,47 @@ pub(super) fn encode<M: prost::Message>(record: &M) -> Vec<u8> {
 /// Reads a record; None when it is damaged.
 pub(super) fn decode<M: prost::Message + Default>(bytes: &[u8]) -> Option<M> {
     M::decode(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What versions without a trail have of [`OutsideRecord`].
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Older {
+        #[prost(string, tag = "1")]
+        url: String,
+        #[prost(bytes = "vec", tag = "2")]
+        place: Vec<u8>,
+        #[prost(bool, tag = "3")]
+        settled: bool,
+    }
+
+    #[test]
+    fn an_older_version_reads_it_and_is_read() {
+        let older = Older {
+            url: "https://agents.example".to_owned(),
+            place: vec![7],
+            settled: true,
+        };
+        let read: OutsideRecord = decode(&encode(&older)).unwrap();
+        let mut outside = read.outside();
+        let expected = (older.url.as_str(), &older.place[..], older.settled);
+        assert_eq!(
+            (outside.url.as_str(), &outside.place[..], outside.settled),
+            expected
+        );
+        assert_eq!(outside.trail, Trail::default());
+        outside.trail.put(OutsideStep {
+            count: 1,
+            ..OutsideStep::default()
+        });
+        let record = OutsideRecord::of(&outside);
+        assert_eq!(decode::<Older>(&encode(&record)), Some(older));
+        assert_eq!(
+            decode::<OutsideRecord>(&encode(&record)).unwrap().outside(),
+            outside
+        );
+    }
 }

@@ -163,6 +163,12 @@ impl Core {
     pub(super) fn check_sealed_for(&self, peer: PeerId) -> Result<(), EngineError> {
         let key = self.key.as_ref();
         let key = key.ok_or_else(|| EngineError::Precondition("this node makes no boxes".to_owned()))?;
+        if self.successor(peer) == self.me {
+            return Err(EngineError::Invalid(format!(
+                "sealed_for {peer} is this node itself, which the url does not lead to: give the peer id or did:key of the \
+                 agent's node, as `anycast id` prints them there"
+            )));
+        }
         agentanycast_identity::sealed::check(key, peer)
             .map_err(|error| EngineError::Invalid(format!("sealed_for {peer}: {error}")))
     }

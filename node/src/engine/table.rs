@@ -58,8 +58,8 @@ pub(super) struct Indexed {
     pub(super) routed: bool,
     /// With an agent beyond this network, to whom something is left to be said.
     pub(super) outside: bool,
-    /// What it says is sealed wherever others carry it.
-    pub(super) sealed: bool,
+    /// [`records::context_mark`] of the id that it has where it was sealed; None: it is not sealed.
+    pub(super) sealed: Option<u64>,
     /// By which a gateway lists it.
     group: Option<Group>,
     /// [`records::context_mark`] of its conversation.
@@ -517,7 +517,9 @@ impl Slot {
         let (messages, results) = (&self.task.messages, &self.task.results);
         let streamed: u64 = results.iter().map(|result| result.streamed_bytes()).sum();
         let items = (messages.len() + results.len()) * ITEM_OVERHEAD;
-        TASK_OVERHEAD + items + (self.bytes.saturating_sub(streamed) + self.unfolded) as usize
+        let outside = self.task.outside.as_ref();
+        let outside = outside.map_or(0, |outside| outside.place.len() + outside.trail.weight());
+        TASK_OVERHEAD + outside + items + (self.bytes.saturating_sub(streamed) + self.unfolded) as usize
     }
 }
 
@@ -549,7 +551,7 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         seeks: state.seeks(),
         routed: state.is_routed(),
         outside: state.is_outside(),
-        sealed: state.is_sealed(),
+        sealed: state.sealed_mark(),
         group: state.group(),
         context: state.context,
     }

@@ -139,7 +139,18 @@ fn a_box_in_another_place_is_refused() {
     }
     let third = Ends::new(&key(3), id(1), "t1").open(part, &[SealedKind::Further], "m1");
     assert_eq!(third, Err(Refused::Closed(SealError::Closed)));
-    assert_eq!(maker(part, id(3)), Err(Refused::NotHere(id(2))));
+    let not_here = maker(part, id(3)).unwrap_err();
+    let (to, me) = (Box::new(id(2)), Box::new(id(3)));
+    let said = not_here.to_string();
+    assert!(
+        said.starts_with(&format!("it is sealed for {to}, and this node is {me}: ")),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("send it to the URL of {to}, or seal it for {me}")),
+        "{said}"
+    );
+    assert_eq!(not_here, Refused::NotHere { to, me });
 }
 
 #[test]

@@ -5587,6 +5587,50 @@ pub struct TraceTaskResponse {
     /// When an agent here first took it.
     #[prost(message, optional, tag = "22")]
     pub claimed_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// What was done to give it to an agent beyond the network, in the order of last_at: the first step and the last ones, at
+    /// most 12. Older versions kept none.
+    #[prost(message, repeated, tag = "23")]
+    pub outside_steps: ::prost::alloc::vec::Vec<OutsideStep>,
+    /// Steps between the first and the others that are not kept any more.
+    #[prost(uint32, tag = "24")]
+    pub outside_steps_left_out: u32,
+    /// What the agent beyond the network calls the task; empty: it has none, or it is not known yet.
+    #[prost(string, tag = "25")]
+    pub remote_task_id: ::prost::alloc::string::String,
+    /// The id of a sealed task where it was sealed; empty: it is not sealed. It is found by that id too where it was opened.
+    #[prost(string, tag = "26")]
+    pub sealed_task_id: ::prost::alloc::string::String,
+}
+/// Something that was done to give a task to an agent beyond the network. Texts have 400 bytes at most.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OutsideStep {
+    /// When; of steps that are alike, the first time.
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// The last time.
+    #[prost(message, optional, tag = "2")]
+    pub last_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// How often.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+    #[prost(enumeration = "OutsideDeed", tag = "4")]
+    pub deed: i32,
+    /// Whom it was about: of the agent's interfaces the one that is spoken to, or before one is known where the task was
+    /// sent. Without user, query and fragment.
+    #[prost(string, tag = "5")]
+    pub url: ::prost::alloc::string::String,
+    /// How that is spoken to, such as "JSONRPC 1.0"; empty before it is known.
+    #[prost(string, tag = "6")]
+    pub binding: ::prost::alloc::string::String,
+    /// CARD_READ: where the card is. GIVEN, WITHDRAWN: the agent's id of the task. FAILED, IN_DOUBT: why.
+    #[prost(string, tag = "7")]
+    pub detail: ::prost::alloc::string::String,
+    /// FAILED, IN_DOUBT: what kind of failure.
+    #[prost(enumeration = "OutsideFailure", tag = "8")]
+    pub failure: i32,
+    /// When it was to be tried again; not there: it was not.
+    #[prost(message, optional, tag = "9")]
+    pub next_at: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// What something goes over between two nodes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5778,6 +5822,100 @@ pub struct Refusal {
     pub reason: ::prost::alloc::string::String,
     #[prost(uint64, tag = "6")]
     pub count: u64,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum OutsideDeed {
+    Unspecified = 0,
+    /// The agent's card was read, and how it is spoken to was chosen.
+    CardRead = 1,
+    /// It has taken a message.
+    Given = 2,
+    /// A call failed, and by it the agent has taken nothing.
+    Failed = 3,
+    /// A message was on its way when the connection broke: it is looked for, and not sent again.
+    InDoubt = 4,
+    /// It was told that the task is over.
+    Withdrawn = 5,
+}
+impl OutsideDeed {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "OUTSIDE_DEED_UNSPECIFIED",
+            Self::CardRead => "OUTSIDE_DEED_CARD_READ",
+            Self::Given => "OUTSIDE_DEED_GIVEN",
+            Self::Failed => "OUTSIDE_DEED_FAILED",
+            Self::InDoubt => "OUTSIDE_DEED_IN_DOUBT",
+            Self::Withdrawn => "OUTSIDE_DEED_WITHDRAWN",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "OUTSIDE_DEED_UNSPECIFIED" => Some(Self::Unspecified),
+            "OUTSIDE_DEED_CARD_READ" => Some(Self::CardRead),
+            "OUTSIDE_DEED_GIVEN" => Some(Self::Given),
+            "OUTSIDE_DEED_FAILED" => Some(Self::Failed),
+            "OUTSIDE_DEED_IN_DOUBT" => Some(Self::InDoubt),
+            "OUTSIDE_DEED_WITHDRAWN" => Some(Self::Withdrawn),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum OutsideFailure {
+    Unspecified = 0,
+    /// Nobody was reached.
+    Unreached = 1,
+    /// The agent takes nothing now.
+    Busy = 2,
+    /// The connection broke.
+    Broken = 3,
+    /// The agent does not know the task.
+    TaskGone = 4,
+    /// The agent cannot do this.
+    Unsupported = 5,
+    /// The agent wants to know who calls.
+    Unauthorized = 6,
+    /// Trying again changes nothing.
+    Final = 7,
+}
+impl OutsideFailure {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "OUTSIDE_FAILURE_UNSPECIFIED",
+            Self::Unreached => "OUTSIDE_FAILURE_UNREACHED",
+            Self::Busy => "OUTSIDE_FAILURE_BUSY",
+            Self::Broken => "OUTSIDE_FAILURE_BROKEN",
+            Self::TaskGone => "OUTSIDE_FAILURE_TASK_GONE",
+            Self::Unsupported => "OUTSIDE_FAILURE_UNSUPPORTED",
+            Self::Unauthorized => "OUTSIDE_FAILURE_UNAUTHORIZED",
+            Self::Final => "OUTSIDE_FAILURE_FINAL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "OUTSIDE_FAILURE_UNSPECIFIED" => Some(Self::Unspecified),
+            "OUTSIDE_FAILURE_UNREACHED" => Some(Self::Unreached),
+            "OUTSIDE_FAILURE_BUSY" => Some(Self::Busy),
+            "OUTSIDE_FAILURE_BROKEN" => Some(Self::Broken),
+            "OUTSIDE_FAILURE_TASK_GONE" => Some(Self::TaskGone),
+            "OUTSIDE_FAILURE_UNSUPPORTED" => Some(Self::Unsupported),
+            "OUTSIDE_FAILURE_UNAUTHORIZED" => Some(Self::Unauthorized),
+            "OUTSIDE_FAILURE_FINAL" => Some(Self::Final),
+            _ => None,
+        }
+    }
 }
 /// What this node is in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -49,6 +49,14 @@ pub struct Trace {
     pub deadline: Option<SystemTime>,
     /// Where it was sent, if that is an agent beyond the network; else empty.
     pub url: String,
+    /// What was done to give it to that agent, in the order of `last_at`: the first step and the last ones.
+    pub outside_steps: Vec<OutsideStep>,
+    /// How many steps between the first and the others are not kept any more.
+    pub outside_steps_left_out: u32,
+    /// What that agent calls the task; empty: it has none, or it is not known yet.
+    pub remote_task: String,
+    /// The id of a sealed task where it was sealed; empty: it is not sealed.
+    pub sealed_task: String,
     /// The other daemon, if there is one.
     pub peer: Option<PeerReach>,
     /// Who that was before it changed its key, the latest first.
@@ -77,6 +85,69 @@ pub struct Sent {
     pub at: Option<SystemTime>,
     /// What it went over.
     pub over: Hop,
+}
+
+/// Something that was done to give a task to an agent beyond the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideStep {
+    /// When; of steps that are alike, the first time.
+    pub at: Option<SystemTime>,
+    /// The last time.
+    pub last_at: Option<SystemTime>,
+    /// How often.
+    pub count: u32,
+    /// What.
+    pub deed: OutsideDeed,
+    /// The agent's interface that it was about, or before one is known where the task was sent.
+    pub url: String,
+    /// How that is spoken to, such as `JSONRPC 1.0`; empty before it is known.
+    pub binding: String,
+    /// Where the card is, the agent's id of the task, or why it failed.
+    pub detail: String,
+    /// What kind of failure; `None`: it is none.
+    pub failure: Option<OutsideFailure>,
+    /// When it was to be tried again; `None`: it was not.
+    pub next_at: Option<SystemTime>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutsideDeed {
+    /// The agent's card was read, and how it is spoken to was chosen.
+    CardRead,
+    /// The agent has taken a message.
+    Given,
+    /// A call failed, and by it the agent has taken nothing.
+    Failed,
+    /// A message was on its way when the connection broke: it is looked for, and not sent again.
+    InDoubt,
+    /// The agent was told that the task is over.
+    Withdrawn,
+    /// Nothing that this SDK knows.
+    Unknown,
+}
+
+/// What kind of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutsideFailure {
+    /// Nobody was reached.
+    Unreached,
+    /// The agent takes nothing now.
+    Busy,
+    /// The connection broke.
+    Broken,
+    /// The agent does not know the task.
+    TaskGone,
+    /// The agent cannot do this.
+    Unsupported,
+    /// The agent wants to know who calls.
+    Unauthorized,
+    /// Trying again changes nothing.
+    Final,
+    /// Nothing that this SDK knows.
+    Unknown,
 }
 
 /// A key that a daemon had before.
@@ -225,6 +296,10 @@ impl From<v1::TraceTaskResponse> for Trace {
             agent_listens: answer.agent_listens,
             deadline: to_system_time(answer.deadline),
             url: answer.url,
+            outside_steps: answer.outside_steps.into_iter().map(OutsideStep::from).collect(),
+            outside_steps_left_out: answer.outside_steps_left_out,
+            remote_task: answer.remote_task_id,
+            sealed_task: answer.sealed_task_id,
             peer: answer.peer.map(PeerReach::from),
             peer_before: answer
                 .peer_before
@@ -255,6 +330,41 @@ impl Sent {
             at: to_system_time(sent.at),
             over: Hop::from_daemon(sent.over?),
         })
+    }
+}
+
+impl From<v1::OutsideStep> for OutsideStep {
+    fn from(step: v1::OutsideStep) -> Self {
+        let deed = match v1::OutsideDeed::try_from(step.deed) {
+            Ok(v1::OutsideDeed::CardRead) => OutsideDeed::CardRead,
+            Ok(v1::OutsideDeed::Given) => OutsideDeed::Given,
+            Ok(v1::OutsideDeed::Failed) => OutsideDeed::Failed,
+            Ok(v1::OutsideDeed::InDoubt) => OutsideDeed::InDoubt,
+            Ok(v1::OutsideDeed::Withdrawn) => OutsideDeed::Withdrawn,
+            Ok(v1::OutsideDeed::Unspecified) | Err(_) => OutsideDeed::Unknown,
+        };
+        let failure = match v1::OutsideFailure::try_from(step.failure) {
+            Ok(v1::OutsideFailure::Unspecified) => None,
+            Ok(v1::OutsideFailure::Unreached) => Some(OutsideFailure::Unreached),
+            Ok(v1::OutsideFailure::Busy) => Some(OutsideFailure::Busy),
+            Ok(v1::OutsideFailure::Broken) => Some(OutsideFailure::Broken),
+            Ok(v1::OutsideFailure::TaskGone) => Some(OutsideFailure::TaskGone),
+            Ok(v1::OutsideFailure::Unsupported) => Some(OutsideFailure::Unsupported),
+            Ok(v1::OutsideFailure::Unauthorized) => Some(OutsideFailure::Unauthorized),
+            Ok(v1::OutsideFailure::Final) => Some(OutsideFailure::Final),
+            Err(_) => Some(OutsideFailure::Unknown),
+        };
+        Self {
+            at: to_system_time(step.at),
+            last_at: to_system_time(step.last_at),
+            count: step.count,
+            deed,
+            url: step.url,
+            binding: step.binding,
+            detail: step.detail,
+            failure,
+            next_at: to_system_time(step.next_at),
+        }
     }
 }
 
@@ -341,9 +451,19 @@ mod tests {
                 ahead: 3,
                 ..v1::QueuedEnvelope::default()
             }],
+            outside_steps: vec![v1::OutsideStep {
+                deed: 79,
+                failure: 80,
+                ..v1::OutsideStep::default()
+            }],
             ..v1::TraceTaskResponse::default()
         });
         assert_eq!(trace.side, Side::Unknown);
+        let step = &trace.outside_steps[0];
+        assert_eq!(
+            (step.deed, step.failure),
+            (OutsideDeed::Unknown, Some(OutsideFailure::Unknown))
+        );
         assert_eq!(
             (trace.queued[0].state, trace.queued[0].ahead),
             (QueueState::Unknown, 3)

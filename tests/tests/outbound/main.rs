@@ -14,3 +14,4 @@ mod doubt;
 mod hostile;
 mod screen;
 mod sealed;
+mod trace;

@@ -12,10 +12,10 @@ use std::{
     },
 };
 
-use agentanycast::{Artifact, Message, Part, Target, Task, TaskError, TaskHandle, TaskStatus};
+use agentanycast::{Artifact, Message, Part, PeerId, Target, Task, TaskError, TaskHandle, TaskStatus};
 use agentanycast_tests::{
     agent::Agent as Served,
-    command::told,
+    command::{asked, told},
     ending::{completed, not_completed},
     within,
 };
@@ -27,6 +27,9 @@ use crate::agent::{Agent, card, daemon, is_card, result};
 
 /// The media type of a box.
 const SEALED: &str = "application/vnd.agentanycast.sealed";
+
+/// A peer that is not there.
+const ANYBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 
 /// What the sender says.
 fn message() -> Message {
@@ -318,12 +321,92 @@ async fn an_answer_that_is_not_sealed_fails_the_task() {
     })
     .await;
     let (daemon, node) = daemon("allow_private = true\n").await;
-    let task = node.task(Target::url(agent.url()), "secret");
-    let handle = task.sealed_for(daemon.peer_id()).send().await.unwrap();
+    let seal = |peer: &PeerId| {
+        node.task(Target::url(agent.url()), "secret")
+            .sealed_for(peer)
+            .send()
+    };
+    // It is for somebody else: this node itself is told at once.
+    let refused = seal(daemon.peer_id()).await.unwrap_err();
+    assert_eq!(refused.kind(), agentanycast::ErrorKind::InvalidArgument);
+    assert!(refused.to_string().contains("is this node itself"), "{refused}");
+    let handle = seal(&ANYBODY.parse().unwrap()).await.unwrap();
     let error = not_completed(&handle).await;
     let text = reason(&error);
     assert!(text.contains("it is not sealed"), "{text}");
     assert_eq!(error.task().unwrap().messages.len(), 2);
+}
+
+#[tokio::test]
+async fn a_box_for_another_node_says_which_and_what_to_do() {
+    let scene = Scene::new(Way::new("1.0", false), Change::nothing).await;
+    let _agent = Served::echo(&scene.agents().await);
+    let task = scene.sender.task(Target::url(scene.url()), "secret");
+    let handle = task.sealed_for(scene.bridge.peer_id()).send().await.unwrap();
+    let error = not_completed(&handle).await;
+    let reason = error.task().unwrap().reason();
+    let (wrong, right) = (scene.bridge.peer_id(), scene.reader());
+    for part in [
+        format!("it is sealed for {wrong}, and this node is {right}"),
+        format!("send it to the URL of {wrong}, or seal it for {right}"),
+    ] {
+        assert!(reason.contains(&part), "{reason}");
+    }
+    // No rule or limit has to do with it.
+    let sent = asked(&scene.home, &["trace", handle.id()]).await;
+    let carried = sent["outside"]["remote_task_id"].as_str().unwrap();
+    let carried = asked(&scene.bridge, &["trace", carried]).await;
+    assert_eq!(carried["verdict"], "refused");
+    for trace in [sent, carried] {
+        let next = trace["next"].as_str().unwrap();
+        assert!(
+            next.starts_with("whoever sealed it has to seal it for the node"),
+            "{next}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_sealed_task_is_traced_by_its_senders_id_at_both_ends() {
+    let scene = Scene::new(Way::new("1.0", true), Change::nothing).await;
+    let _agent = Served::echo(&scene.agents().await);
+    let handle = send(&scene, "hello").await;
+    completed(&handle).await;
+    let sent = asked(&scene.home, &["trace", handle.id()]).await;
+    let kinds: Vec<_> = sent["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| &step["kind"])
+        .collect();
+    assert_eq!(kinds[..3], ["sent", "card", "taken"]);
+    assert_eq!(sent["sealed"]["for"], scene.reader().as_str());
+
+    let remote = sent["outside"]["remote_task_id"].as_str().unwrap();
+    assert_ne!(remote, handle.id());
+    let came = asked(&scene.agent, &["trace", handle.id()]).await;
+    assert_eq!(
+        (&came["task_id"], &came["side"]),
+        (&json!(remote), &json!("assignee"))
+    );
+    let sealed = json!({"task_id": handle.id(), "by": scene.home.peer_id().as_str(), "for": null});
+    assert_eq!(came["sealed"], sealed);
+    let said = told(&scene.agent, &["trace", handle.id()]).await.said;
+    assert!(said.contains(&format!("as its task {}", handle.id())), "{said}");
+    let shown = told(&scene.agent, &["task", handle.id()]).await;
+    assert!(
+        shown.status.success() && shown.said.contains(remote),
+        "{}",
+        shown.said
+    );
+    // Between them it has the other one only.
+    let carried = asked(&scene.bridge, &["trace", remote]).await;
+    assert_eq!(
+        (&carried["side"], &carried["sealed"]),
+        (&json!("originator"), &Value::Null)
+    );
+    let unknown = told(&scene.bridge, &["trace", handle.id()]).await;
+    assert!(!unknown.status.success(), "{}", unknown.said);
 }
 
 #[tokio::test]

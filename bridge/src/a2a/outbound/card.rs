@@ -63,8 +63,8 @@ enum Answer {
 }
 
 impl Cards {
-    /// How the agent of this URL is spoken to.
-    pub(crate) async fn choose(&self, clients: &Clients, url: &str) -> Result<Choice, Fault> {
+    /// How the agent of this URL is spoken to, and where the card is that says so.
+    pub(crate) async fn choose(&self, clients: &Clients, url: &str) -> Result<(Choice, Uri), Fault> {
         let known = self
             .kept
             .lock()
@@ -74,10 +74,12 @@ impl Cards {
         if let Some(known) = &known
             && known.until > Instant::now()
         {
-            return choice::choose((*known.card).clone(), &known.at);
+            let chosen = choice::choose((*known.card).clone(), &known.at)?;
+            return Ok((chosen, known.at.clone()));
         }
         let found = self.find(clients, url, known).await?;
         let chosen = choice::choose((*found.card).clone(), &found.at)?;
+        let at = found.at.clone();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             let now = Instant::now();
@@ -86,7 +88,7 @@ impl Cards {
         if kept.len() < KEPT {
             kept.insert(url.to_owned(), found);
         }
-        Ok(chosen)
+        Ok((chosen, at))
     }
 
     async fn find(&self, clients: &Clients, url: &str, known: Option<Kept>) -> Result<Kept, Fault> {

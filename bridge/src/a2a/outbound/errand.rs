@@ -4,6 +4,7 @@
 
 mod follow;
 mod give;
+mod told;
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -12,9 +13,10 @@ use std::{
 };
 
 use agentanycast_program::address::bare_url;
-use agentanycast_proto::v1::{Message, MessageRole, Part, TaskStatus, TextPart, part::Content};
+use agentanycast_proto::v1::{Message, MessageRole, OutsideDeed, Part, TaskStatus, TextPart, part::Content};
 use http::Uri;
 
+use self::told::Told;
 use super::{
     Bell, Shared,
     choice::Choice,
@@ -77,6 +79,8 @@ pub(super) struct Run {
     failures: u32,
     /// Why it is not known whether the agent has a message.
     doubt: Option<Fault>,
+    /// What was done and is to be told.
+    told: Told,
 }
 
 impl Run {
@@ -88,6 +92,7 @@ impl Run {
             contact: Instant::now(),
             failures: 0,
             doubt: None,
+            told: Told::default(),
         }
     }
 
@@ -135,6 +140,7 @@ impl Run {
 
     async fn take_step(&mut self, errand: &Errand, place: &mut Place) -> Result<Next, Failure> {
         let given = place.taken;
+        self.told.about(&errand.url, place.choice.as_ref());
         let ours = ours(errand).count();
         if !is_terminal(errand.task.status())
             && errand.task.status() == TaskStatus::InputRequired
@@ -165,6 +171,7 @@ impl Run {
         }
         if let (false, Some(choice)) = (place.task.is_empty(), &place.choice) {
             self.remote(choice)?.cancel(&place.task).await?;
+            self.told.did(OutsideDeed::Withdrawn, &place.task);
             tracing::info!(
                 task = self.id,
                 remote = place.task,
@@ -177,8 +184,9 @@ impl Run {
     async fn withdrawal_failed(&mut self, errand: &Errand, fault: &Fault) -> Next {
         let may_pass = matches!(fault.kind(), Kind::Unreached | Kind::Busy | Kind::Broken);
         if may_pass && self.contact.elapsed() < self.shared.patience {
-            return Next::Wait(self.pause(fault));
+            return self.again(fault).await;
         }
+        self.told.failed(fault, None);
         let url = bare_url(&errand.url);
         tracing::info!(task = self.id, url, %fault, "an agent outside could not be told that its task is over");
         match self.settle().await {
@@ -188,12 +196,12 @@ impl Run {
         }
     }
 
-    async fn settle(&self) -> Result<Next, Failure> {
+    async fn settle(&mut self) -> Result<Next, Failure> {
         let report = Report {
             settled: true,
             ..Report::default()
         };
-        self.shared.errands.report(&self.id, report).await?;
+        self.report(report).await?;
         Ok(Next::Done)
     }
 
@@ -207,8 +215,9 @@ impl Run {
         if may_pass && self.contact.elapsed() < patience {
             let url = bare_url(&errand.url);
             tracing::debug!(task = self.id, url, %fault, "an agent outside is asked again");
-            return Next::Wait(self.pause(fault));
+            return self.again(fault).await;
         }
+        self.told.failed(fault, None);
         let reason = match fault.kind() {
             _ if place.sending => self.in_doubt(),
             _ if may_pass => format!("it was not reached for {patience:?}: {fault}"),
@@ -230,7 +239,7 @@ impl Run {
         };
         self.contact = Instant::now();
         self.failures = 0;
-        match self.shared.errands.report(&self.id, report).await {
+        match self.report(report).await {
             Ok(()) => Next::Again,
             Err(error) => self.node_failed(&error),
         }
@@ -251,6 +260,16 @@ impl Run {
         }
         tracing::warn!(task = self.id, %error, "an errand waits for the node");
         Next::Wait(NODE_PAUSE)
+    }
+
+    /// The agent is asked again after a while, which whoever asks is told.
+    async fn again(&mut self, fault: &Fault) -> Next {
+        let pause = self.pause(fault);
+        self.told.failed(fault, Some(pause));
+        match self.report(Report::default()).await {
+            Ok(()) => Next::Wait(pause),
+            Err(error) => self.node_failed(&error),
+        }
     }
 
     /// How long to wait before an agent is asked again.
@@ -279,23 +298,30 @@ impl Run {
     }
 
     /// Tells the node what is news, with this place if it has changed; true: the task has ended.
-    async fn tell(&self, progress: &mut Progress, place: Option<&Place>) -> Result<bool, Failure> {
+    async fn tell(&mut self, progress: &mut Progress, place: Option<&Place>) -> Result<bool, Failure> {
         let mut report = progress.take();
         report.place = place.map(Place::write);
         let ended = is_terminal(progress.status());
         report.settled = ended;
-        if !report.is_empty() {
-            self.shared.errands.report(&self.id, report).await?;
-        }
+        self.report(report).await?;
         Ok(ended)
     }
 
-    async fn keep(&self, place: &Place) -> Result<(), Failure> {
+    async fn keep(&mut self, place: &Place) -> Result<(), Failure> {
         let report = Report {
             place: Some(place.write()),
             ..Report::default()
         };
-        Ok(self.shared.errands.report(&self.id, report).await?)
+        Ok(self.report(report).await?)
+    }
+
+    /// Tells the node this, and what was done meanwhile; nothing if there is neither.
+    async fn report(&mut self, mut report: Report) -> Result<(), GatewayError> {
+        report.deeds = self.told.take();
+        if report.is_empty() {
+            return Ok(());
+        }
+        self.shared.errands.report(&self.id, report).await
     }
 }
 

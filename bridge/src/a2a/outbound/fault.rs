@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use agentanycast_proto::v1::OutsideFailure;
+
 /// Most that a reason may have, in characters: one line for people.
 const LONGEST: usize = 400;
 
@@ -22,6 +24,21 @@ pub(crate) enum Kind {
     Unauthorized,
     /// Trying again changes nothing.
     Final,
+}
+
+impl Kind {
+    /// As it is told to whoever asks how an errand goes.
+    pub(crate) fn told(self) -> OutsideFailure {
+        match self {
+            Self::Unreached => OutsideFailure::Unreached,
+            Self::Busy => OutsideFailure::Busy,
+            Self::Broken => OutsideFailure::Broken,
+            Self::TaskGone => OutsideFailure::TaskGone,
+            Self::Unsupported => OutsideFailure::Unsupported,
+            Self::Unauthorized => OutsideFailure::Unauthorized,
+            Self::Final => OutsideFailure::Final,
+        }
+    }
 }
 
 /// A failed call.

@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 use agentanycast::{PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Side, Task, TaskStatus, Trace};
 use serde_json::Value;
 
+use super::outside;
+
 /// Why a task is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -18,7 +20,7 @@ pub(crate) struct Answer {
     pub(crate) advice: Option<String>,
 }
 
-fn answer(verdict: &'static str, says: impl Into<String>, advice: Option<&str>) -> Answer {
+pub(super) fn answer(verdict: &'static str, says: impl Into<String>, advice: Option<&str>) -> Answer {
     Answer {
         verdict,
         says: says.into(),
@@ -34,7 +36,7 @@ pub(crate) fn explain(trace: &Trace) -> Answer {
     match trace.side {
         Side::Assignee => here(trace, task),
         Side::Both => by_itself(trace, task),
-        Side::Outside => outside(trace, task),
+        Side::Outside => outside::explain(trace, task),
         _ => sent(trace, task),
     }
 }
@@ -50,8 +52,9 @@ fn denied_here(trace: &Trace) -> Answer {
     match text("decision") {
         "allow" => answer(
             "forgotten",
-            "it was let in here, and is no more: it was collected, or the node was too full to keep it",
-            Some("its originator knows how it ended"),
+            "it was let in here, and is no more: it was collected, what it said was not taken (as a box that does not open), or the \
+             node was too full to keep it",
+            Some("its originator knows how it ended, and why"),
         ),
         "rate_limit" => answer(
             "limited",
@@ -91,11 +94,11 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
         TaskStatus::Rejected => answer(
             "refused",
             format!("{whom} refused it: {reason}"),
-            Some(
+            Some(about_box(&reason).unwrap_or(
                 "what refuses it is there: the same command on that node names the rule or the limit, if it keeps an audit log \
                  ([policy] audit_log_path); its daemon's log has the first refusal of each peer as a warning, and all of them \
                  at log level debug only",
-            ),
+            )),
         ),
         TaskStatus::Failed if trace.arrived_at.is_none() => answer(
             "undelivered",
@@ -112,6 +115,46 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
             None => reached(trace.peer.as_ref(), with_the_assignee(task, &whom)),
         },
     }
+}
+
+/// What to do about a box that the agent's node did not take, by its reason; None: it was not about a box.
+pub(super) fn about_box(reason: &str) -> Option<&'static str> {
+    let (_, why) = reason.split_once("the message is not taken: ")?;
+    let cases = [
+        (
+            "it is sealed for ",
+            "whoever sealed it has to seal it for the node that the URL leads to, or send it to another URL; ask that node's \
+             operator for its id, and do not take it from whoever carries the task",
+        ),
+        (
+            "it has come before",
+            "there is nothing to do if it was sent once: it was carried here twice, and the first one counts; `anycast trace` with \
+             the sender's id at the agent's node says how that goes",
+        ),
+        (
+            "it was sealed more than",
+            "whoever carried it was too late: whoever sealed it has to send it again",
+        ),
+        (
+            "it was sealed in the future",
+            "set the clock of the sender's node, or that of the agent's, then send it again",
+        ),
+        (
+            "the box cannot be opened",
+            "does the agent's node still have the key that it was sealed for (`anycast id` there), and the sender's its own? Send it \
+             again; if it is refused again, something on the way changes it",
+        ),
+        (
+            "this node makes and opens no boxes",
+            "the agent's node opens no boxes: send it in the clear, or by another way",
+        ),
+    ];
+    let fits = cases.iter().find(|(start, _)| why.starts_with(start));
+    Some(fits.map_or(
+        "what is in the box, or beside it, is not as the sender's node made it: send it again; if it is refused again, something \
+         on the way changes it, or the two nodes' versions do not fit",
+        |(_, advice)| advice,
+    ))
 }
 
 fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Answer {
@@ -260,20 +303,6 @@ fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Answer {
     }
 }
 
-fn outside(trace: &Trace, task: &Task) -> Answer {
-    let reason = task.reason();
-    let says = match reason.as_str() {
-        "" => format!("it was sent to {}, and is {}", trace.url, task.status),
-        reason => format!("it was sent to {}, and is {}: {reason}", trace.url, task.status),
-    };
-    let advice = "is the agent at that URL reachable from this host, and allowed by [bridge.outbound]?";
-    match task.status {
-        TaskStatus::Completed => answer("completed", says, None),
-        TaskStatus::Submitted | TaskStatus::Failed => answer("outside", says, Some(advice)),
-        _ => answer("outside", says, None),
-    }
-}
-
 /// How far an envelope is, for people.
 pub(crate) fn stage(envelope: &QueuedEnvelope) -> String {
     let again = if envelope.exposed {
@@ -294,7 +323,7 @@ pub(crate) fn stage(envelope: &QueuedEnvelope) -> String {
     }
 }
 
-fn times(count: u32) -> String {
+pub(super) fn times(count: u32) -> String {
     match count {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
@@ -388,11 +417,11 @@ pub(crate) fn name(peer: Option<&PeerId>) -> String {
     peer.map_or_else(|| "an unknown peer".to_owned(), ToString::to_string)
 }
 
-fn remaining(until: Option<SystemTime>, now: Option<SystemTime>) -> Option<Duration> {
+pub(super) fn remaining(until: Option<SystemTime>, now: Option<SystemTime>) -> Option<Duration> {
     Some(until?.duration_since(now?).unwrap_or_default())
 }
 
-fn span(span: Duration) -> String {
+pub(super) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),

@@ -5,7 +5,10 @@ use std::time::SystemTime;
 use agentanycast::{Hop, PeerId, Road, Role, Sent, Side, Task, Trace};
 use serde_json::Value;
 
-use super::explain::{name, stage};
+use super::{
+    explain::{name, stage},
+    outside,
+};
 
 /// One step of a task's way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +21,7 @@ pub(crate) struct Step {
     pub(crate) what: String,
 }
 
-fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<String>) -> Step {
+pub(super) fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<String>) -> Step {
     let what = what.into();
     Step { at, kind, what }
 }
@@ -28,6 +31,7 @@ pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
     let mut steps: Vec<Step> = new_keys(trace).chain(decisions(trace)).collect();
     if let Some(task) = &trace.task {
         steps.push(begin(trace, task));
+        steps.extend(outside::steps(trace));
         steps.extend(attempts(trace, task));
         steps.extend(
             trace
@@ -98,6 +102,11 @@ fn begin(trace: &Trace, task: &Task) -> Step {
         "" => String::new(),
         skill => format!(" for the skill {skill}"),
     };
+    let sealed = match (task.sealed_by(), task.sealed_for()) {
+        (Some(by), _) => format!(", sealed by {by} as its task {}", trace.sealed_task),
+        (None, Some(to)) => format!(", sealed for {to}"),
+        (None, None) => String::new(),
+    };
     let first = task
         .attempts
         .first()
@@ -107,7 +116,7 @@ fn begin(trace: &Trace, task: &Task) -> Step {
             task.created_at,
             "came",
             format!(
-                "came from {}{}{skill}",
+                "came from {}{}{skill}{sealed}",
                 name_then(trace, task.originator.as_ref(), task.created_at),
                 trace.came_over.as_ref().map(over).unwrap_or_default()
             ),
@@ -120,7 +129,7 @@ fn begin(trace: &Trace, task: &Task) -> Step {
         Side::Outside => step(
             task.created_at,
             "sent",
-            format!("accepted for {}{skill}", trace.url),
+            format!("accepted for {}{skill}{sealed}", trace.url),
         ),
         _ => step(
             task.created_at,

@@ -11,8 +11,8 @@ use std::{
 };
 
 use agentanycast::{
-    Attempt, AuditTrail, FormerKey, Hop, Message, PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Role,
-    Sent, Side, Task, TaskStatus, Trace,
+    Attempt, AuditTrail, FormerKey, Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerId,
+    PeerReach, QueueState, QueuedEnvelope, Road, Role, Sent, Side, Task, TaskStatus, Trace,
 };
 
 use super::{
@@ -68,6 +68,10 @@ fn trace(side: Side, task: Option<Task>) -> Trace {
         agent_listens: false,
         deadline: None,
         url: String::new(),
+        outside_steps: Vec::new(),
+        outside_steps_left_out: 0,
+        remote_task: String::new(),
+        sealed_task: String::new(),
         peer: Some(reach(true)),
         peer_before: Vec::new(),
         queued: Vec::new(),
@@ -242,6 +246,46 @@ fn who_refused_it_is_not_said_to_have_logged_it_each_time() {
     let advice = explain(&refused).advice.unwrap();
     for part in ["audit_log_path", "the first refusal of each peer", "debug only"] {
         assert!(advice.contains(part), "{advice}");
+    }
+}
+
+/// No rule or limit has to do with a box.
+#[test]
+fn a_box_that_was_not_taken_has_advice_of_its_own() {
+    let carried = "not sealed, by whoever carries the task: ";
+    for (reason, part) in [
+        (
+            "it is sealed for A, and this node is B: seal it for B",
+            "ask that node's operator for its id",
+        ),
+        ("it has come before, and was taken then", "the first one counts"),
+        ("it was sealed more than 23 h ago; send it again", "was too late"),
+        ("it was sealed in the future; compare the clocks", "set the clock"),
+        (
+            "the box cannot be opened: it was changed on its way",
+            "`anycast id` there",
+        ),
+        (
+            "its box holds something else: it was sealed under another id",
+            "something on the way changes it",
+        ),
+    ] {
+        let reason = format!("the message is not taken: {reason}");
+        let refused = explain(&trace(
+            Side::Originator,
+            Some(task(TaskStatus::Rejected, &reason)),
+        ));
+        assert_eq!(refused.verdict, "refused");
+        let advice = refused.advice.unwrap();
+        assert!(
+            advice.contains(part) && !advice.contains("audit_log_path"),
+            "{advice}"
+        );
+        let reason = format!("{carried}{reason}");
+        for status in [TaskStatus::Rejected, TaskStatus::Failed] {
+            let outside = explain(&trace(Side::Outside, Some(task(status, &reason))));
+            assert_eq!(outside.advice.as_deref(), Some(advice.as_str()));
+        }
     }
 }
 
@@ -442,5 +486,200 @@ fn how_the_other_node_is_reached_now_is_told() {
     assert_eq!(
         (road(Some(&reach(false))), road(None)),
         (String::new(), String::new())
+    );
+}
+
+const URL: &str = "https://agents.example/echo";
+
+fn done(second: u64, deed: OutsideDeed, detail: &str) -> OutsideStep {
+    OutsideStep {
+        at: at(second),
+        last_at: at(second),
+        count: 1,
+        deed,
+        url: URL.to_owned(),
+        binding: "JSONRPC 1.0".to_owned(),
+        detail: detail.to_owned(),
+        failure: None,
+        next_at: None,
+    }
+}
+
+fn failed(second: u64, failure: OutsideFailure, detail: &str) -> OutsideStep {
+    OutsideStep {
+        failure: Some(failure),
+        ..done(second, OutsideDeed::Failed, detail)
+    }
+}
+
+fn by_url(status: TaskStatus, reason: &str, outside_steps: Vec<OutsideStep>) -> Trace {
+    Trace {
+        url: URL.to_owned(),
+        peer: None,
+        outside_steps,
+        ..trace(Side::Outside, Some(task(status, reason)))
+    }
+}
+
+#[test]
+fn each_thing_that_was_done_for_a_task_by_url_is_told() {
+    let mut sent = by_url(
+        TaskStatus::Working,
+        "",
+        vec![
+            done(
+                1,
+                OutsideDeed::CardRead,
+                "https://agents.example/.well-known/agent-card.json",
+            ),
+            OutsideStep {
+                last_at: at(9),
+                count: 4,
+                ..failed(2, OutsideFailure::Busy, "it answered HTTP 503")
+            },
+            done(10, OutsideDeed::Given, "r1"),
+            OutsideStep {
+                next_at: at(104),
+                ..failed(30, OutsideFailure::Unreached, "it cannot be reached: refused")
+            },
+        ],
+    );
+    sent.outside_steps_left_out = 7;
+    let metadata = &mut sent.task.as_mut().unwrap().metadata;
+    metadata.insert("agentanycast-sealed-for".to_owned(), OTHER.to_owned());
+    let told: Vec<_> = steps(&sent)
+        .into_iter()
+        .map(|step| (step.kind, step.what))
+        .collect();
+    let expected = [
+        (
+            "sent",
+            format!("accepted for {URL} for the skill echo, sealed for {OTHER}"),
+        ),
+        (
+            "card",
+            format!(
+                "the card at https://agents.example/.well-known/agent-card.json was read; the task goes to {URL} (JSONRPC 1.0)"
+            ),
+        ),
+        (
+            "left-out",
+            "7 steps after the first are not kept any more".to_owned(),
+        ),
+        (
+            "attempt-failed",
+            format!("{URL} (JSONRPC 1.0): it answered HTTP 503; 4 times within 7 s"),
+        ),
+        ("taken", format!("{URL} (JSONRPC 1.0) took it, as its task r1")),
+        (
+            "attempt-failed",
+            format!("{URL} (JSONRPC 1.0): it cannot be reached: refused; it is tried again in 4 s"),
+        ),
+    ];
+    assert_eq!(told, expected);
+    let says = explain(&sent).says;
+    assert!(
+        says.contains("the last attempt failed: it cannot be reached: refused; it is tried again in 4 s"),
+        "{says}"
+    );
+}
+
+#[test]
+fn how_it_stands_with_a_task_by_url_has_its_answer_and_advice() {
+    let card = || done(1, OutsideDeed::CardRead, "https://agents.example/card.json");
+    let no_card = OutsideStep {
+        binding: String::new(),
+        ..failed(
+            2,
+            OutsideFailure::Final,
+            "there is no agent card at https://agents.example",
+        )
+    };
+    let doubt = OutsideStep {
+        failure: Some(OutsideFailure::Broken),
+        ..done(2, OutsideDeed::InDoubt, "the connection broke off")
+    };
+    use TaskStatus::{Failed, Submitted, Working};
+    for (status, done, says, advice) in [
+        (
+            Submitted,
+            vec![],
+            "no attempt has ended yet",
+            "reachable from this host",
+        ),
+        (
+            Submitted,
+            vec![card()],
+            "which has not answered yet",
+            "[bridge.outbound] timeout",
+        ),
+        (
+            Submitted,
+            vec![card(), failed(2, OutsideFailure::Unreached, "refused")],
+            "the last attempt failed: refused",
+            "it goes on by itself",
+        ),
+        (
+            Submitted,
+            vec![card(), failed(2, OutsideFailure::Busy, "HTTP 503")],
+            "HTTP 503",
+            "asked again",
+        ),
+        (
+            Submitted,
+            vec![card(), doubt.clone()],
+            "it is not known whether",
+            "looked for",
+        ),
+        (
+            Working,
+            vec![card(), done(2, OutsideDeed::Given, "r1")],
+            "as its task r1",
+            "`anycast trace r1`",
+        ),
+        (Failed, vec![no_card], "boom", "no card of an agent"),
+        (
+            Failed,
+            vec![failed(2, OutsideFailure::Unreached, "refused")],
+            "boom",
+            "send it again",
+        ),
+        (
+            Failed,
+            vec![failed(2, OutsideFailure::Unauthorized, "HTTP 401")],
+            "boom",
+            "[bridge.outbound.HOST]",
+        ),
+        (Failed, vec![card(), doubt], "boom", "look there"),
+        (
+            Failed,
+            vec![failed(2, OutsideFailure::Final, "HTTP 400")],
+            "boom",
+            "it fails again",
+        ),
+    ] {
+        let reason = if status == Failed { "boom" } else { "" };
+        let remote = done.iter().find(|step| step.deed == OutsideDeed::Given);
+        let trace = Trace {
+            remote_task: remote.map(|step| step.detail.clone()).unwrap_or_default(),
+            ..by_url(status, reason, done)
+        };
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, "outside");
+        assert!(answer.says.contains(says), "{answer:?}");
+        assert!(
+            answer.advice.as_ref().is_some_and(|text| text.contains(advice)),
+            "{answer:?}"
+        );
+    }
+    // Of a sealed one the agent's node can be asked by the same id.
+    let mut sealed = by_url(Working, "", vec![card(), done(2, OutsideDeed::Given, "r1")]);
+    let metadata = &mut sealed.task.as_mut().unwrap().metadata;
+    metadata.insert("agentanycast-sealed-for".to_owned(), OTHER.to_owned());
+    sealed.sealed_task = "t".to_owned();
+    let advice = explain(&sealed).advice.unwrap();
+    assert!(
+        advice.contains(&format!("`anycast trace t` at the node {OTHER}")),
+        "{advice}"
     );
 }

@@ -80,7 +80,7 @@ impl Core {
             return Ok(Vec::new());
         };
         let is_ours = self.is_ours(peer)?;
-        if is_ours && !self.tasks.indexed(id).is_some_and(|known| known.sealed) {
+        if is_ours && self.tasks.indexed(id).is_none_or(|known| known.sealed.is_none()) {
             return Ok(Vec::new());
         }
         let Some(task) = self.tasks.read(id)? else {

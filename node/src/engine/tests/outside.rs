@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::v1::MessageRole;
+use agentanycast_proto::v1::{MessageRole, OutsideDeed, OutsideStep};
 
 use super::{
     harness::{artifact, text},
@@ -126,6 +126,47 @@ fn an_answer_and_a_cancel_are_rung_for() {
     };
     assert_eq!(say(&mut lab, &id, late), Canceled);
     assert_eq!(lab.view(A, &id).outside.unwrap().place, [7]);
+}
+
+#[test]
+fn what_was_done_is_kept_with_it_and_over_a_start() {
+    let mut lab = Lab::new();
+    let id = begin(&mut lab, SendTask::default()).unwrap();
+    let did = |deed: OutsideDeed, detail: &str| OutsideStep {
+        deed: deed.into(),
+        count: 1,
+        detail: detail.to_owned(),
+        ..OutsideStep::default()
+    };
+    let steps = |deed, detail| Said {
+        steps: vec![did(deed, detail)],
+        ..Said::default()
+    };
+    for _ in 0..3 {
+        say(&mut lab, &id, steps(OutsideDeed::Failed, "HTTP 503"));
+    }
+    let taken = Said {
+        place: Some(vec![1]),
+        ..steps(OutsideDeed::Given, "r1")
+    };
+    say(&mut lab, &id, taken);
+    lab.restart(A);
+    lab.call(A, |core, now| core.cancel(now, &id)).unwrap();
+    say(&mut lab, &id, steps(OutsideDeed::Withdrawn, "r1"));
+    lab.restart(A);
+    let found = lab.nodes[A].core.whereabouts(lab.now, &id).unwrap();
+    let trail = found.task.outside.unwrap().trail;
+    let told: Vec<_> = trail.steps.iter().map(|step| (step.deed(), step.count)).collect();
+    assert_eq!(
+        told,
+        [
+            (OutsideDeed::Failed, 3),
+            (OutsideDeed::Given, 1),
+            (OutsideDeed::Withdrawn, 1)
+        ]
+    );
+    assert_eq!(trail.remote, "r1");
+    assert_eq!(lab.view(A, &id).status, Canceled);
 }
 
 #[test]

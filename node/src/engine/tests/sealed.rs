@@ -278,6 +278,47 @@ fn a_box_begins_one_task() {
     assert!(refused(&mut lab, message).contains("has come before"));
 }
 
+/// Who sent it has no other id of it.
+#[test]
+fn it_is_found_by_the_id_that_it_has_where_it_was_sealed() {
+    let mut lab = Lab::pair();
+    let message = first(&lab);
+    let id = carry(&mut lab, message);
+    let find = |lab: &mut Lab, node: usize, id: &str| lab.nodes[node].core.whereabouts(lab.now, id);
+    for restart in [false, true] {
+        if restart {
+            lab.restart(B);
+            lab.connect();
+        }
+        assert_eq!(find(&mut lab, B, TASK).unwrap().task.id, id);
+    }
+    // It is so only where it was opened.
+    let elsewhere = find(&mut lab, A, TASK);
+    assert!(
+        matches!(elsewhere, Err(EngineError::NotFound(_))),
+        "{elsewhere:?}"
+    );
+
+    // Somebody else's task may have the same id there, since each sender chooses its own.
+    let other = Keypair::ed25519_from_bytes([8; 32]).unwrap();
+    let message = Ends::new(&other, lab.id(B), TASK)
+        .message(lab.now.unix, [5; 24], Saying::Task(&labels()), text("m1", "x"))
+        .unwrap();
+    let second = carry(&mut lab, message);
+    let several = find(&mut lab, B, TASK);
+    let Err(EngineError::Precondition(why)) = several else {
+        panic!("{several:?}")
+    };
+    let (by, other) = (peer_id(&sender()), peer_id(&other));
+    for part in [format!("{id} by {by}"), format!("{second} by {other}")] {
+        assert!(why.contains(&part), "{why}");
+    }
+    // A task's own id goes first.
+    let me = lab.id(A);
+    lab.receive(B, me, send_task(TASK));
+    assert_eq!(find(&mut lab, B, TASK).unwrap().task.sealed, None);
+}
+
 #[test]
 fn a_box_that_was_pushed_out_begins_no_other_task() {
     const MOST: usize = 3;
@@ -429,12 +470,26 @@ fn only_what_is_sent_to_a_url_is_sealed_here() {
     };
     let refused = lab.send(A, reader, request());
     assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    // At the far end it would be for another node.
+    let me = lab.id(A);
+    let for_itself = SendTask {
+        url: "https://bridge.example.org/agents/x".to_owned(),
+        sealed_for: Some(me),
+        ..request()
+    };
+    let refused = lab.call(A, |core, now| core.send_task(now, for_itself));
+    let Err(EngineError::Invalid(why)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(
+        why.contains(&format!("sealed_for {me} is this node itself")),
+        "{why}"
+    );
     let by_url = SendTask {
         url: "https://bridge.example.org/agents/x".to_owned(),
         ..request()
     };
     let task = lab.call(A, |core, now| core.send_task(now, by_url)).unwrap();
-    let me = lab.id(A);
     lab.restart(A);
     let kept = lab.view(A, &task.id);
     assert_eq!(kept.sealed, task.sealed);

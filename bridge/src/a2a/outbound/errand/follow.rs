@@ -93,9 +93,11 @@ impl Run {
                 }
                 // The agent was there until now; what became of the task is looked at.
                 Some(Err(fault)) if matches!(fault.kind(), Kind::Broken | Kind::Busy) => {
-                    self.tell(&mut progress, None).await?;
                     self.heard();
-                    return Ok(Next::Wait(self.pause(&fault)));
+                    let pause = self.pause(&fault);
+                    self.told.failed(&fault, Some(pause));
+                    self.tell(&mut progress, None).await?;
+                    return Ok(Next::Wait(pause));
                 }
                 Some(Err(fault)) => {
                     self.tell(&mut progress, None).await?;

@@ -1,6 +1,7 @@
 //! Giving an agent a message, and finding out whether it has one.
 
-use agentanycast_proto::v1::{Message, TaskStatus};
+use agentanycast_program::address::bare_url;
+use agentanycast_proto::v1::{Message, OutsideDeed, TaskStatus};
 use futures::StreamExt as _;
 
 use super::{Failure, Next, Run, ours};
@@ -29,14 +30,14 @@ const READ: usize = 10;
 impl Run {
     /// Gives the agent the next message, and hears what it says.
     pub(super) async fn give(&mut self, errand: &Errand, place: &mut Place) -> Result<Next, Failure> {
-        let choice = match &place.choice {
-            Some(choice) => choice.clone(),
-            None => {
-                self.shared
-                    .cards
-                    .choose(&self.shared.clients, &errand.url)
-                    .await?
-            }
+        let choice = if let Some(choice) = &place.choice {
+            choice.clone()
+        } else {
+            let shared = &self.shared;
+            let (choice, at) = shared.cards.choose(&shared.clients, &errand.url).await?;
+            self.told.about(&errand.url, Some(&choice));
+            self.told.did(OutsideDeed::CardRead, &bare_url(&at.to_string()));
+            choice
         };
         let Some(message) = ours(errand).nth(place.taken) else {
             return Ok(Next::Again);
@@ -107,6 +108,7 @@ impl Run {
         if !heard.context.is_empty() {
             place.context = heard.context;
         }
+        self.told.did(OutsideDeed::Given, &place.task);
         let mut progress = Progress::of(errand);
         progress.hear(what)?;
         if self.tell(&mut progress, Some(place)).await? {
@@ -124,7 +126,9 @@ impl Run {
             // It stays in doubt, and there is as much patience again to find out.
             self.heard();
             let pause = self.pause(&fault);
+            self.told.in_doubt(&fault, pause);
             self.doubt = Some(fault);
+            self.keep(place).await?;
             return Ok(Next::Wait(pause));
         }
         place.sending = false;
@@ -166,6 +170,7 @@ impl Run {
         if let Some(task) = found {
             self.heard();
             self.doubt = None;
+            self.told.did(OutsideDeed::Given, &task);
             place.task = task;
             place.taken += 1;
             place.sending = false;

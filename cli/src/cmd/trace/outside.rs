@@ -1,0 +1,215 @@
+//! PURE: what was done for a task that was sent by URL, how it stands with it, and what to do.
+
+use agentanycast::{OutsideDeed, OutsideFailure, OutsideStep, Task, TaskStatus, Trace};
+
+use super::{
+    explain::{Answer, about_box, answer, remaining, span, times},
+    steps::{Step, step},
+};
+
+/// Each thing that was done.
+pub(super) fn steps(trace: &Trace) -> Vec<Step> {
+    let last = trace.outside_steps.len().saturating_sub(1);
+    let each = trace.outside_steps.iter().enumerate();
+    let mut steps: Vec<Step> = each
+        .map(|(place, done)| {
+            let next = again(trace, done).filter(|_| place == last);
+            let (kind, what) = told(done);
+            step(
+                done.at,
+                kind,
+                [what, often(done), next.unwrap_or_default()].concat(),
+            )
+        })
+        .collect();
+    if trace.outside_steps_left_out > 0 && steps.len() > 1 {
+        let what = format!(
+            "{} steps after the first are not kept any more",
+            trace.outside_steps_left_out
+        );
+        steps.insert(1, step(steps[1].at, "left-out", what));
+    }
+    steps
+}
+
+fn told(done: &OutsideStep) -> (&'static str, String) {
+    let (whom, detail) = (whom(done), &done.detail);
+    match done.deed {
+        OutsideDeed::CardRead => (
+            "card",
+            format!("the card at {detail} was read; the task goes to {whom}"),
+        ),
+        OutsideDeed::Given if detail.is_empty() => {
+            ("taken", format!("{whom} answered without a task of its own"))
+        }
+        OutsideDeed::Given => ("taken", format!("{whom} took it, as its task {detail}")),
+        OutsideDeed::Failed => ("attempt-failed", format!("{whom}: {detail}")),
+        OutsideDeed::InDoubt => (
+            "in-doubt",
+            format!(
+                "{whom}: {detail}; whether it has the message is looked for, and the message not sent again"
+            ),
+        ),
+        OutsideDeed::Withdrawn => (
+            "withdrawn",
+            format!("{whom} was told that its task {detail} is over"),
+        ),
+        _ => ("unknown", format!("{whom}: {detail}")),
+    }
+}
+
+fn whom(done: &OutsideStep) -> String {
+    match done.binding.as_str() {
+        "" => done.url.clone(),
+        binding => format!("{} ({binding})", done.url),
+    }
+}
+
+/// How often it was so; empty: once.
+fn often(done: &OutsideStep) -> String {
+    if done.count < 2 {
+        return String::new();
+    }
+    let within = match remaining(done.last_at, done.at) {
+        Some(within) => format!(" within {}", span(within)),
+        None => String::new(),
+    };
+    format!("; {}{within}", times(done.count))
+}
+
+/// When it is tried again, if it is.
+fn again(trace: &Trace, done: &OutsideStep) -> Option<String> {
+    let open = trace.task.as_ref().is_some_and(|task| !task.status.is_terminal());
+    let left = remaining(done.next_at, trace.now).filter(|_| open)?;
+    Some(if left.as_secs() == 0 {
+        "; it is tried again now".to_owned()
+    } else {
+        format!("; it is tried again in {}", span(left))
+    })
+}
+
+/// Why it is where it is.
+pub(super) fn explain(trace: &Trace, task: &Task) -> Answer {
+    let reason = task.reason();
+    let sealed = task
+        .sealed_for()
+        .map_or_else(String::new, |peer| format!(", sealed for {peer}"));
+    let sent = format!("it was sent to {}{sealed}, and is {}", trace.url, task.status);
+    let says = match reason.as_str() {
+        "" => sent,
+        reason => format!("{sent}: {reason}"),
+    };
+    let last = trace.outside_steps.last();
+    let (says, advice) = match task.status {
+        TaskStatus::Completed => return answer("completed", says, None),
+        status if status.is_terminal() => {
+            let advice = about_box(&reason).map(str::to_owned);
+            (says, advice.or_else(|| after_the_end(trace, task, last)))
+        }
+        status => {
+            let (stands, advice) = match last {
+                Some(last) => stands(trace, task, last),
+                // Its first attempt goes on still, or an older version has done it.
+                None if status == TaskStatus::Submitted => {
+                    ("no attempt has ended yet".to_owned(), Some(reach(&trace.url)))
+                }
+                None => (String::new(), None),
+            };
+            let joint = if stands.is_empty() { "" } else { "; " };
+            (format!("{says}{joint}{stands}"), advice)
+        }
+    };
+    answer("outside", says, advice.as_deref())
+}
+
+/// How it stands with a task that goes on.
+fn stands(trace: &Trace, task: &Task, last: &OutsideStep) -> (String, Option<String>) {
+    let whom = whom(last);
+    let next = again(trace, last).unwrap_or_default();
+    match last.deed {
+        OutsideDeed::CardRead => (
+            format!("it was sent to {whom}, which has not answered yet"),
+            Some("wait: [bridge.outbound] timeout says for how long".to_owned()),
+        ),
+        OutsideDeed::Given => (
+            format!("{whom} has it, as its task {}", last.detail),
+            go_on(trace, task),
+        ),
+        OutsideDeed::InDoubt => (
+            format!("it is not known whether {whom} has it: {}{next}", last.detail),
+            Some(advice_on(last, true)),
+        ),
+        _ => (
+            format!("the last attempt failed: {}{}{next}", last.detail, often(last)),
+            Some(advice_on(last, true)),
+        ),
+    }
+}
+
+/// Where to look further for a task that the agent has.
+fn go_on(trace: &Trace, task: &Task) -> Option<String> {
+    let there = match (task.sealed_for(), trace.remote_task.as_str()) {
+        (Some(peer), _) => format!(
+            "`anycast trace {}` at the node {peer} finds it by this id",
+            trace.sealed_task
+        ),
+        (None, "") => return None,
+        (None, remote) => format!(
+            "ask at the agent for its task {remote}; if it is behind an AgentAnycast bridge, `anycast trace {remote}` at the \
+             bridge's node goes on from here"
+        ),
+    };
+    Some(match task.status {
+        TaskStatus::InputRequired => format!("answer it: send a message with this task id; {there}"),
+        _ => there,
+    })
+}
+
+/// What to do about a task that has ended, and not well.
+fn after_the_end(trace: &Trace, task: &Task, last: Option<&OutsideStep>) -> Option<String> {
+    if task.status == TaskStatus::Canceled {
+        return None;
+    }
+    match last {
+        None => Some(reach(&trace.url)),
+        Some(last) if last.failure.is_none() => go_on(trace, task),
+        // It had taken it, and what it said of it was not taken.
+        Some(last) if last.failure == Some(OutsideFailure::Final) && !trace.remote_task.is_empty() => {
+            go_on(trace, task)
+        }
+        Some(last) => Some(advice_on(last, false)),
+    }
+}
+
+fn advice_on(last: &OutsideStep, goes_on: bool) -> String {
+    let after = if goes_on {
+        "it goes on by itself then"
+    } else {
+        "then send it again"
+    };
+    match last.failure {
+        Some(OutsideFailure::Unreached) => format!("{} {after}", reach(&last.url)),
+        Some(OutsideFailure::Busy) if goes_on => "nothing: it takes none now, and is asked again".to_owned(),
+        Some(OutsideFailure::Busy) => "it took none at that time: send it again later".to_owned(),
+        Some(OutsideFailure::Broken) if goes_on => {
+            "nothing: it is looked for there; what breaks the connection is in the way, or the agent fell".to_owned()
+        }
+        Some(OutsideFailure::Broken) => {
+            "look there whether it has the message before you send it again".to_owned()
+        }
+        Some(OutsideFailure::Unauthorized) => {
+            "give this node a credential for that host: a table [bridge.outbound.HOST]; then send it again".to_owned()
+        }
+        Some(OutsideFailure::TaskGone) => "the agent has lost it: send it again".to_owned(),
+        _ if last.binding.is_empty() => {
+            "no card of an agent that this node can speak to was found there: the URL is that of an agent, of its card, or of an \
+             interface that the card at the top of its host lists"
+                .to_owned()
+        }
+        _ => "sent again as it is it fails again: what it answered says why, or its log".to_owned(),
+    }
+}
+
+fn reach(url: &str) -> String {
+    format!("is the agent at {url} running, reachable from this host, and allowed by [bridge.outbound]?")
+}

@@ -1,0 +1,125 @@
+//! `anycast trace` of a task by URL: what was done to give it to its agent, and why it did not arrive.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use agentanycast::Target;
+use agentanycast_tests::{
+    command::{asked, told},
+    ending::{completed, not_completed},
+    eventually,
+};
+use axum::{http::StatusCode, response::IntoResponse as _};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::agent::{Agent, card, daemon, is_card, result};
+
+fn kinds(trace: &Value) -> Vec<&str> {
+    let steps = trace["steps"].as_array().unwrap();
+    steps.iter().map(|step| step["kind"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn each_attempt_is_told_until_it_is_given_up() {
+    // A port at which nobody is.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/agent?key=secret", listener.local_addr().unwrap());
+    drop(listener);
+    let (daemon, node) = daemon("allow_private = true\n").await;
+    let handle = node.send_task(Target::url(url), "hello").await.unwrap();
+    let going = eventually("it is tried again", || async {
+        let trace = asked(&daemon, &["trace", handle.id()]).await;
+        trace["outside"]["steps"][0]["next_at"]
+            .is_string()
+            .then_some(trace)
+    })
+    .await;
+    assert_eq!(going["verdict"], "outside");
+    let why = going["why"].as_str().unwrap();
+    assert!(
+        why.contains("the last attempt failed: its card: 127.0.0.1:"),
+        "{why}"
+    );
+    assert!(
+        going["next"]
+            .as_str()
+            .unwrap()
+            .contains("reachable from this host"),
+        "{going}"
+    );
+
+    not_completed(&handle).await;
+    let ended = asked(&daemon, &["trace", handle.id()]).await;
+    assert_eq!(kinds(&ended), ["sent", "attempt-failed", "ended"]);
+    let step = &ended["outside"]["steps"][0];
+    assert_eq!(
+        (&step["deed"], &step["failure"]),
+        (&json!("failed"), &json!("unreached"))
+    );
+    assert!(
+        step["count"].as_u64().unwrap() > 1 && step["last_at"].is_string(),
+        "{step}"
+    );
+    assert!(!step["url"].as_str().unwrap().contains("secret"), "{step}");
+    assert!(
+        ended["next"].as_str().unwrap().contains("then send it again"),
+        "{ended}"
+    );
+    let said = told(&daemon, &["trace", handle.id()]).await.said;
+    assert!(said.contains("cannot be reached"), "{said}");
+}
+
+#[tokio::test]
+async fn what_the_agent_calls_it_is_told() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tries);
+    let agent = Agent::start(move |asked, address| {
+        let count = Arc::clone(&count);
+        async move {
+            if is_card(&asked) {
+                return card(&format!("http://{address}/rpc"), "1.0", false);
+            }
+            if count.fetch_add(1, Ordering::Relaxed) < 2 {
+                return StatusCode::SERVICE_UNAVAILABLE.into_response();
+            }
+            result(
+                &json!({"task": {"id": "r1", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}}),
+            )
+        }
+    })
+    .await;
+    let (mut daemon, node) = daemon("allow_private = true\n").await;
+    let handle = node.send_task(Target::url(agent.url()), "hello").await.unwrap();
+    completed(&handle).await;
+    let id = handle.id().to_owned();
+    drop((handle, node));
+    // It is in the store.
+    daemon.kill().await;
+    daemon.restart().await;
+    let trace = asked(&daemon, &["trace", &id]).await;
+    assert_eq!(
+        kinds(&trace),
+        ["sent", "card", "attempt-failed", "taken", "ended"]
+    );
+    assert_eq!(trace["outside"]["remote_task_id"], "r1");
+    // By when each was so last: its card was read three times.
+    let [busy, card, taken] = [0, 1, 2].map(|place| &trace["outside"]["steps"][place]);
+    assert!(
+        card["detail"]
+            .as_str()
+            .unwrap()
+            .ends_with("/.well-known/agent-card.json"),
+        "{card}"
+    );
+    assert_eq!((&busy["failure"], &busy["count"]), (&json!("busy"), &json!(2)));
+    let interface = format!("http://{}/rpc", agent.address);
+    assert_eq!(
+        (&taken["url"], &taken["binding"]),
+        (&json!(interface), &json!("JSONRPC 1.0"))
+    );
+    let said = told(&daemon, &["trace", &id]).await.said;
+    assert!(said.contains("took it, as its task r1"), "{said}");
+}
