@@ -11,10 +11,16 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _},
+    iter,
     path::{Path, PathBuf},
 };
 
-use super::{base::sync_directory_of, checkpoint::Full, journal, opening};
+use super::{
+    base::sync_directory_of,
+    checkpoint::Full,
+    journal::{self, Entry},
+    opening,
+};
 
 /// Bytes on disk per byte that is used, before files are emptied.
 const MOST_PER_LIVE: u64 = 3;
@@ -124,13 +130,6 @@ impl<'a> Cell<'a> {
             }
         }
     }
-}
-
-/// A value with its key, and where in its file it lies.
-pub(super) struct Entry {
-    pub(super) key: Vec<u8>,
-    value: Vec<u8>,
-    offset: u64,
 }
 
 /// The files, and the segments that stay.
@@ -366,15 +365,12 @@ impl Values {
     pub(super) fn entries(&self, home: Home) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>>>> {
         let path = home.path(&self.store);
         if let Home::Segment(_) = home {
-            let entries = journal::values(&path)?;
-            return Ok(Box::new(
-                entries.map(|(key, value, offset)| Ok(Entry { key, value, offset })),
-            ));
+            return Ok(Box::new(journal::entries(&path)?));
         }
         let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
         let size = self.files.get(&home).map_or(0, |extent| extent.size);
         let mut at = 0;
-        Ok(Box::new(std::iter::from_fn(move || {
+        Ok(Box::new(iter::from_fn(move || {
             (at < size).then(|| {
                 let entry = read_entry(&mut file, at, size);
                 at = entry
