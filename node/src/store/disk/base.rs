@@ -63,6 +63,14 @@ pub(super) struct Base {
     is_loose: bool,
 }
 
+/// What taking in has changed.
+pub(super) struct TakenIn {
+    /// By how many bytes the live data has grown.
+    pub(super) grown: i64,
+    /// The segment stays, with the values in it.
+    pub(super) stays: bool,
+}
+
 /// What a key has: in a table above the database, or in the database.
 pub(super) enum Found {
     Above(Change),
@@ -141,14 +149,14 @@ impl Base {
     }
 
     /// Takes in the changes up to the end of journal segment `segment`; they are durable on return. Not
-    /// atomic: the journal has to keep them until then. By how many bytes the live data has grown. Of values of which
-    /// the table knows where in the segment they lie, none is written again if the segment stays.
+    /// atomic: the journal has to keep them until then. Of values of which the table knows where in the segment they lie,
+    /// none is written again if the segment stays.
     pub(super) fn take_in(
         &self,
         changes: &Table,
         segment: Full,
         values: &mut Values,
-    ) -> Result<i64, Failure> {
+    ) -> Result<TakenIn, Failure> {
         let mut grown = 0;
         let stays = Values::is_worth(segment, changes.lying());
         if stays {
@@ -170,7 +178,7 @@ impl Base {
         self.marks.insert(TAKEN_IN, &segment.number.to_le_bytes())?;
         self.sync()?;
         values.sweep()?;
-        Ok(grown)
+        Ok(TakenIn { grown, stays })
     }
 
     /// Moves what is used of a file of values into the newest one; the file is gone on return, unless it

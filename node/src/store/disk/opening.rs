@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     DiskStore, Layers, Opened, Reading, Sizes, Writing,
-    base::{self, Base},
+    base::{self, Base, TakenIn},
     checkpoint::{Checkpoints, Full},
     failure::Failure,
     journal::{self, Journal, Unreadable},
@@ -136,7 +136,7 @@ impl Parts {
             bytes: 0,
             is_quick: false,
         };
-        let grown = base.take_in(&changes, end, &mut values)?;
+        let TakenIn { grown, .. } = base.take_in(&changes, end, &mut values)?;
         let mut free = journal::segments(&journals)?;
         free.retain(|number| *number <= last && !values.holds_segment(*number));
         let spare = free.pop();
