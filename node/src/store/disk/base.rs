@@ -158,10 +158,7 @@ impl Base {
         values: &mut Values,
     ) -> Result<TakenIn, Failure> {
         let mut grown = 0;
-        let stays = Values::is_worth(segment, changes.lying());
-        if stays {
-            values.keep(segment)?;
-        }
+        let stays = values.keep(segment, changes.lying());
         let changes = changes.iter().map(|(key, change, at)| (key, (change, at)));
         self.pairs.change(changes, |key, (change, at), before| {
             if let Some(before) = before {

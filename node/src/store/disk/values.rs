@@ -197,19 +197,25 @@ impl Values {
         })
     }
 
-    /// Whether a segment in which so many bytes are of large values is worth keeping for them.
-    pub(super) fn is_worth(segment: Full, large: u64) -> bool {
-        segment.is_quick && large > 0 && large >= segment.bytes / STAYS_FOR
-    }
-
-    /// This segment stays, with what in it will be used.
-    pub(super) fn keep(&mut self, segment: Full) -> io::Result<()> {
+    /// Whether this segment, in which so many bytes are of large values, stays with them.
+    pub(super) fn keep(&mut self, segment: Full, large: u64) -> bool {
+        let is_worth = segment.is_quick && large > 0 && large >= segment.bytes / STAYS_FOR;
+        if !is_worth {
+            return false;
+        }
         let home = Home::Segment(segment.number);
+        let path = home.path(&self.store);
         // It was written ahead.
-        let file = File::options().write(true).open(home.path(&self.store))?;
-        file.set_len(segment.bytes)?;
+        let shortened = File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(segment.bytes));
+        if let Err(error) = shortened {
+            tracing::warn!(path = %path.display(), %error, "a segment cannot be kept; its large values are written once more");
+            return false;
+        }
         self.files.insert(home, Extent::of(segment.bytes));
-        Ok(())
+        true
     }
 
     /// Whether something in this segment is used.
