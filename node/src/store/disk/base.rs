@@ -45,7 +45,7 @@ const BIRTH: &str = "birth";
 /// The key in that tree with the last segment taken in.
 const TAKEN_IN: &str = "taken in";
 
-/// How pairs lie in it: packed into blocks. One of a format that is not known here is not read.
+/// How pairs lie in it: packed into blocks. One of a format that is not known here is refused.
 const PACKED: [u8; 1] = [3];
 
 /// The format before: each pair by itself. It is packed when it is opened.
@@ -89,7 +89,7 @@ impl Base {
             Some(format) if format == PACKED || format == LOOSE => {
                 Ok(Self::around(path, store, db, marks, format == LOOSE)?)
             }
-            Some(_) => Err(Failure::Damaged("it is of another format".into())),
+            Some(format) => Err(unknown(path, &format)),
         }
     }
 
@@ -346,9 +346,19 @@ impl Base {
 
 fn explain(failure: Failure) -> StoreError {
     match failure {
-        Failure::Damaged(what) => StoreError::Damaged(what),
+        Failure::Damaged(what) | Failure::Unknown(what) => StoreError::Damaged(what),
         Failure::Refused(error) => failed(error),
     }
+}
+
+/// Nothing of it is damaged as far as is known here, so it is not moved aside.
+fn unknown(path: &Path, format: &[u8]) -> Failure {
+    let name = path.file_name().unwrap_or_default().display();
+    Failure::Unknown(format!(
+        "its database {name} is of format {}, which this version does not know; run the version that wrote it, or choose \
+         another store_path",
+        format.first().copied().unwrap_or_default()
+    ))
 }
 
 fn damaged(key: &[u8]) -> StoreError {

@@ -293,7 +293,7 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
 
 fn explain(failure: Failure, path: &Path) -> StoreError {
     let cause = match failure {
-        Failure::Damaged(cause) => cause,
+        Failure::Damaged(cause) | Failure::Unknown(cause) => cause,
         Failure::Refused(error) if base::is_lock(&error) => {
             return StoreError::Locked {
                 path: path.to_owned(),
