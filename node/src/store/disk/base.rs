@@ -181,20 +181,13 @@ impl Base {
     /// Moves what is used of a file of values into the newest one; the file is gone on return, unless it
     /// cannot be read to its end.
     pub(super) fn empty(&self, file: Home, values: &mut Values) -> Result<(), Failure> {
-        let entries = match values.entries(file) {
-            Ok(entries) => entries,
-            Err(error) => {
-                tracing::error!(?file, %error, "a file of large values cannot be read through; it is kept");
-                values.stick(file);
-                return Ok(());
-            }
-        };
         let mut moved = BTreeMap::new();
-        for entry in entries {
+        let mut end = Ok(());
+        for entry in values.entries(file) {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    tracing::error!(?file, %error, "a file of large values cannot be read to its end");
+                    end = Err(error);
                     break;
                 }
             };
@@ -214,10 +207,13 @@ impl Base {
             Ok(Some(cell.clone()))
         })?;
         self.sync()?;
-        if values.live(file) > 0 {
+        let bytes = values.live(file);
+        if bytes > 0 {
+            let path = file.path(&self.store);
+            let cause = end.map_or_else(|error| error.to_string(), |()| "they are not in it".to_owned());
             tracing::error!(
-                ?file,
-                "not all large values of a file can be found in it; it is kept"
+                path = %path.display(), bytes, cause,
+                "large values of a file cannot be read to be moved; it is kept as long as they are used"
             );
             values.stick(file);
         }

@@ -59,7 +59,7 @@ pub(super) enum Home {
 }
 
 impl Home {
-    fn path(self, store: &Path) -> PathBuf {
+    pub(super) fn path(self, store: &Path) -> PathBuf {
         match self {
             Self::File(number) => path_of(&opening::values(store), number),
             Self::Segment(number) => journal::path_of(&opening::journals(store), number),
@@ -368,7 +368,12 @@ impl Values {
     }
 
     /// The values in this, in order. After an error there is nothing more to be had.
-    pub(super) fn entries(&self, home: Home) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>>>> {
+    pub(super) fn entries(&self, home: Home) -> Box<dyn Iterator<Item = io::Result<Entry>>> {
+        self.read_through(home)
+            .unwrap_or_else(|error| Box::new(iter::once(Err(error))))
+    }
+
+    fn read_through(&self, home: Home) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>>>> {
         let path = home.path(&self.store);
         if let Home::Segment(_) = home {
             return Ok(Box::new(journal::entries(&path)?));
