@@ -137,6 +137,7 @@ impl Parts {
             is_quick: false,
         };
         let TakenIn { grown, .. } = base.take_in(&changes, end, &mut values)?;
+        values.report_lost();
         let mut free = journal::segments(&journals)?;
         free.retain(|number| *number <= last && !values.holds_segment(*number));
         let spare = free.pop();

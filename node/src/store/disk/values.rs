@@ -8,7 +8,7 @@
 //! the newest file. A value is durable after [`Values::sync`], which comes before the database's.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _},
     iter,
@@ -68,12 +68,19 @@ impl Home {
 }
 
 /// Where a value lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    home: Home,
+    pub(super) home: Home,
     offset: u64,
     bytes: u32,
     sum: u32,
+}
+
+impl Place {
+    /// Where in its file it ends.
+    fn end(self) -> u64 {
+        self.offset + u64::from(self.bytes)
+    }
 }
 
 /// What the database has under a key.
@@ -138,6 +145,8 @@ pub(super) struct Values {
     store: PathBuf,
     limits: Limits,
     files: BTreeMap<Home, Extent>,
+    /// Those in use at the start whose file was missing, or ended before them.
+    lost: BTreeSet<Place>,
     output: Option<BufWriter<File>>,
     next: u64,
 }
@@ -164,6 +173,7 @@ impl Values {
     /// What is in the store at `store`, of which `used` values are.
     pub(super) fn open(store: &Path, limits: Limits, used: impl Iterator<Item = Place>) -> io::Result<Self> {
         let mut files = BTreeMap::new();
+        let mut lost = BTreeSet::new();
         let mut next = 1;
         for entry in fs::read_dir(opening::values(store))? {
             let entry = entry?;
@@ -183,8 +193,16 @@ impl Values {
                     Err(error) => return Err(error),
                 }
             }
-            // What has no file is lost, and refused by name when it is read.
-            if let Some(extent) = files.get_mut(&place.home) {
+            if let Home::File(number) = place.home {
+                // No other file gets the number of one that is lost.
+                next = next.max(number.saturating_add(1));
+            }
+            // What is lost is refused by name when it is read.
+            let extent = files.get_mut(&place.home);
+            if extent.as_ref().is_none_or(|extent| place.end() > extent.size) {
+                lost.insert(place);
+            }
+            if let Some(extent) = extent {
                 extent.live += u64::from(place.bytes);
             }
         }
@@ -192,9 +210,24 @@ impl Values {
             store: store.to_owned(),
             limits,
             files,
+            lost,
             output: None,
             next,
         })
+    }
+
+    /// Says in the log which values are lost, if any are. Those that a crash had taken back are not, once the journal's
+    /// changes are taken in.
+    pub(super) fn report_lost(&mut self) {
+        let lost = std::mem::take(&mut self.lost);
+        let Some(first) = lost.first() else { return };
+        let bytes: u64 = lost.iter().map(|place| u64::from(place.bytes)).sum();
+        let files: BTreeSet<Home> = lost.iter().map(|place| place.home).collect();
+        tracing::error!(
+            values = lost.len(), bytes, files = files.len(), first = %first.home.path(&self.store).display(),
+            "large values are lost: the files that they are in are missing or too short; what has them is refused by name \
+             until these files are put back"
+        );
     }
 
     /// Whether this segment, in which so many bytes are of large values, stays with them.
@@ -324,10 +357,11 @@ impl Values {
 
     /// This is not used any more. The file stays until [`Values::sweep`].
     pub(super) fn release(&mut self, cell: &[u8]) {
-        if let Some(Cell::There(place)) = Cell::decode(cell)
-            && let Some(extent) = self.files.get_mut(&place.home)
-        {
-            extent.live = extent.live.saturating_sub(u64::from(place.bytes));
+        if let Some(Cell::There(place)) = Cell::decode(cell) {
+            self.lost.remove(&place);
+            if let Some(extent) = self.files.get_mut(&place.home) {
+                extent.live = extent.live.saturating_sub(u64::from(place.bytes));
+            }
         }
     }
 
@@ -425,7 +459,7 @@ fn read_entry(file: &mut impl io::Read, at: u64, size: u64) -> io::Result<Entry>
 /// since the value has been moved, or is lost.
 pub(super) fn read(store: &Path, place: Place) -> io::Result<Option<Vec<u8>>> {
     let mut file = File::open(place.home.path(store))?;
-    if place.offset + u64::from(place.bytes) > file.metadata()?.len() {
+    if place.end() > file.metadata()?.len() {
         return Ok(None);
     }
     file.seek(SeekFrom::Start(place.offset))?;
