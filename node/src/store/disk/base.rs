@@ -45,7 +45,7 @@ const BIRTH: &str = "birth";
 /// The key in that tree with the last segment taken in.
 const TAKEN_IN: &str = "taken in";
 
-/// How pairs lie in it: packed into blocks. One of a format that is not known here is not read.
+/// How pairs lie in it: packed into blocks. One of a format that is not known here is refused.
 const PACKED: [u8; 1] = [3];
 
 /// The format before: each pair by itself. It is packed when it is opened.
@@ -61,6 +61,14 @@ pub(super) struct Base {
     marks: sled::Tree,
     file: File,
     is_loose: bool,
+}
+
+/// What taking in has changed.
+pub(super) struct TakenIn {
+    /// By how many bytes the live data has grown.
+    pub(super) grown: i64,
+    /// The segment stays, with the values in it.
+    pub(super) stays: bool,
 }
 
 /// What a key has: in a table above the database, or in the database.
@@ -81,7 +89,7 @@ impl Base {
             Some(format) if format == PACKED || format == LOOSE => {
                 Ok(Self::around(path, store, db, marks, format == LOOSE)?)
             }
-            Some(_) => Err(Failure::Damaged("it is of another format".into())),
+            Some(format) => Err(unknown(path, &format)),
         }
     }
 
@@ -141,19 +149,16 @@ impl Base {
     }
 
     /// Takes in the changes up to the end of journal segment `segment`; they are durable on return. Not
-    /// atomic: the journal has to keep them until then. By how many bytes the live data has grown. Of values of which
-    /// the table knows where in the segment they lie, none is written again if the segment stays.
+    /// atomic: the journal has to keep them until then. Of values of which the table knows where in the segment they lie,
+    /// none is written again if the segment stays.
     pub(super) fn take_in(
         &self,
         changes: &Table,
         segment: Full,
         values: &mut Values,
-    ) -> Result<i64, Failure> {
+    ) -> Result<TakenIn, Failure> {
         let mut grown = 0;
-        let stays = Values::is_worth(segment, changes.lying());
-        if stays {
-            values.keep(segment)?;
-        }
+        let stays = values.keep(segment, changes.lying());
         let changes = changes.iter().map(|(key, change, at)| (key, (change, at)));
         self.pairs.change(changes, |key, (change, at), before| {
             if let Some(before) = before {
@@ -170,26 +175,19 @@ impl Base {
         self.marks.insert(TAKEN_IN, &segment.number.to_le_bytes())?;
         self.sync()?;
         values.sweep()?;
-        Ok(grown)
+        Ok(TakenIn { grown, stays })
     }
 
     /// Moves what is used of a file of values into the newest one; the file is gone on return, unless it
     /// cannot be read to its end.
     pub(super) fn empty(&self, file: Home, values: &mut Values) -> Result<(), Failure> {
-        let entries = match values.entries(file) {
-            Ok(entries) => entries,
-            Err(error) => {
-                tracing::error!(?file, %error, "a file of large values cannot be read through; it is kept");
-                values.stick(file);
-                return Ok(());
-            }
-        };
         let mut moved = BTreeMap::new();
-        for entry in entries {
+        let mut end = Ok(());
+        for entry in values.entries(file) {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    tracing::error!(?file, %error, "a file of large values cannot be read to its end");
+                    end = Err(error);
                     break;
                 }
             };
@@ -209,10 +207,13 @@ impl Base {
             Ok(Some(cell.clone()))
         })?;
         self.sync()?;
-        if values.live(file) > 0 {
+        let bytes = values.live(file);
+        if bytes > 0 {
+            let path = file.path(&self.store);
+            let cause = end.map_or_else(|error| error.to_string(), |()| "they are not in it".to_owned());
             tracing::error!(
-                ?file,
-                "not all large values of a file can be found in it; it is kept"
+                path = %path.display(), bytes, cause,
+                "large values of a file cannot be read to be moved; it is kept as long as they are used"
             );
             values.stick(file);
         }
@@ -341,9 +342,19 @@ impl Base {
 
 fn explain(failure: Failure) -> StoreError {
     match failure {
-        Failure::Damaged(what) => StoreError::Damaged(what),
+        Failure::Damaged(what) | Failure::Unknown(what) => StoreError::Damaged(what),
         Failure::Refused(error) => failed(error),
     }
+}
+
+/// Nothing of it is damaged as far as is known here, so it is not moved aside.
+fn unknown(path: &Path, format: &[u8]) -> Failure {
+    let name = path.file_name().unwrap_or_default().display();
+    Failure::Unknown(format!(
+        "its database {name} is of format {}, which this version does not know; run the version that wrote it, or choose \
+         another store_path",
+        format.first().copied().unwrap_or_default()
+    ))
 }
 
 fn damaged(key: &[u8]) -> StoreError {

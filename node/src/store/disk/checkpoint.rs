@@ -12,7 +12,12 @@ use std::{
     thread,
 };
 
-use super::{Layers, Sizes, base::Base, failed, journal, values::Values};
+use super::{
+    Layers, Sizes,
+    base::{Base, TakenIn},
+    failed, journal,
+    values::Values,
+};
 use crate::store::StoreError;
 
 /// Bytes on disk per byte of live data before the database is rewritten.
@@ -65,11 +70,7 @@ impl Checkpoints {
                 // checkpoint counts then, and the journal has it all.
                 let outcome = panic::catch_unwind(AssertUnwindSafe(|| keeper.checkpoint(segment)));
                 let outcome = outcome.unwrap_or_else(|_| Err(failed("the database panicked")));
-                let stays = keeper.values.holds_segment(segment.number);
-                if report
-                    .send(outcome.map(|()| (!stays).then_some(segment.number)))
-                    .is_err()
-                {
+                if report.send(outcome).is_err() {
                     return;
                 }
             }
@@ -151,13 +152,18 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn checkpoint(&mut self, segment: Full) -> Result<(), StoreError> {
+    /// Takes in the frozen table, which ends with this segment. The segment, unless it stays with what is in it: then
+    /// it is no spare one, whether or not it has been emptied since.
+    fn checkpoint(&mut self, segment: Full) -> Result<Option<u64>, StoreError> {
         let (frozen, base) = {
             let layers = self.layers.read();
             (layers.frozen.clone(), Arc::clone(&layers.base))
         };
-        let Some(frozen) = frozen else { return Ok(()) };
-        let grown = base.take_in(&frozen, segment, &mut self.values).map_err(failed)?;
+        let Some(frozen) = frozen else {
+            return Ok(Some(segment.number));
+        };
+        let taken = base.take_in(&frozen, segment, &mut self.values);
+        let TakenIn { grown, stays } = taken.map_err(failed)?;
         self.live = self.live.saturating_add_signed(grown);
         while let Some(file) = self.values.next_to_empty() {
             base.empty(file, &mut self.values).map_err(failed)?;
@@ -172,7 +178,7 @@ impl Keeper {
             drop(base);
             remove_generation(&old);
         }
-        Ok(())
+        Ok((!stays).then_some(segment.number))
     }
 
     /// The next generation of the database, when most of it is dead.

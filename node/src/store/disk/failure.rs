@@ -7,6 +7,8 @@ use std::{fmt, io};
 pub(super) enum Failure {
     /// Its files are not what it wrote.
     Damaged(String),
+    /// They are of a format that is not known here, as those of a newer version may be.
+    Unknown(String),
     /// Something that another database in the same place would meet too.
     Refused(sled::Error),
 }
@@ -14,7 +16,7 @@ pub(super) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damaged(what) => f.write_str(what),
+            Self::Damaged(what) | Self::Unknown(what) => f.write_str(what),
             Self::Refused(error) => error.fmt(f),
         }
     }

@@ -10,12 +10,13 @@ mod record;
 use std::{
     fs::{self, File},
     io::{self, IoSlice, Write as _},
+    iter,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
-pub(super) use self::record::Spot;
-use self::record::{HEADER, Heading, Lying, Record};
+pub(super) use self::record::{Entry, Spot};
+use self::record::{HEADER, Heading, Record};
 use super::super::Batch;
 
 /// Zeros written ahead at a time, in bytes.
@@ -195,17 +196,42 @@ pub(super) fn read(directory: &Path, number: u64) -> Result<Vec<Batch>, Unreadab
         .map_err(|record::Damaged { sequence }| damaged(&format!("record {sequence} cannot be read")))
 }
 
-/// All values of a segment that is no longer written to, with their keys and where they begin, as far as it can be read.
-pub(super) fn values(path: &Path) -> io::Result<impl Iterator<Item = (Vec<u8>, Vec<u8>, u64)> + use<>> {
-    let bytes = fs::read(path)?;
-    let heading = Heading::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    let lying: Vec<_> = record::values(&bytes, heading.nonce)
-        .map(|Lying { key, value, offset }| (key.to_vec(), value.len(), offset))
-        .collect();
-    Ok(lying.into_iter().map(move |(key, length, offset)| {
-        let begin = offset as usize;
-        (key, bytes[begin..begin + length].to_vec(), offset)
+/// All values of a segment that is no longer written to, in order, as far as it can be read: a record at a time.
+pub(super) fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>> + use<>> {
+    let file = File::open(path)?;
+    let end = file.metadata()?.len();
+    let mut heading = [0; HEADER];
+    file.read_exact_at(&mut heading, 0)?;
+    let Heading { nonce, .. } = Heading::decode(&heading).ok_or(io::ErrorKind::InvalidData)?;
+    let mut next = HEADER as u64;
+    let records = iter::from_fn(move || {
+        let at = next + HEADER as u64;
+        let changes = record_before(&file, at, end, nonce).transpose()?;
+        next = changes
+            .as_ref()
+            .map_or(end, |changes| record::behind(at, changes.len() as u32));
+        Some(changes.map(|changes| (changes, at)))
+    });
+    Ok(records.flat_map(|record| match record {
+        Ok((changes, at)) => record::entries(&changes, at).map(Ok).collect(),
+        Err(error) => vec![Err(error)],
     }))
+}
+
+/// The changes at `at` in a segment, behind their record's header. None: that is no record, or not all of it lies before
+/// `end`.
+fn record_before(file: &File, at: u64, end: u64, nonce: u64) -> io::Result<Option<Vec<u8>>> {
+    if at > end {
+        return Ok(None);
+    }
+    let mut header = [0; HEADER];
+    file.read_exact_at(&mut header, at - HEADER as u64)?;
+    let Some(length) = record::length(&header, nonce).filter(|length| at + u64::from(*length) <= end) else {
+        return Ok(None);
+    };
+    let mut changes = vec![0; length as usize];
+    file.read_exact_at(&mut changes, at)?;
+    Ok(Some(changes))
 }
 
 /// Removes a segment that the database has taken in.

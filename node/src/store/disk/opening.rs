@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     DiskStore, Layers, Opened, Reading, Sizes, Writing,
-    base::{self, Base},
+    base::{self, Base, TakenIn},
     checkpoint::{Checkpoints, Full},
     failure::Failure,
     journal::{self, Journal, Unreadable},
@@ -136,7 +136,8 @@ impl Parts {
             bytes: 0,
             is_quick: false,
         };
-        let grown = base.take_in(&changes, end, &mut values)?;
+        let TakenIn { grown, .. } = base.take_in(&changes, end, &mut values)?;
+        values.report_lost();
         let mut free = journal::segments(&journals)?;
         free.retain(|number| *number <= last && !values.holds_segment(*number));
         let spare = free.pop();
@@ -293,7 +294,7 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
 
 fn explain(failure: Failure, path: &Path) -> StoreError {
     let cause = match failure {
-        Failure::Damaged(cause) => cause,
+        Failure::Damaged(cause) | Failure::Unknown(cause) => cause,
         Failure::Refused(error) if base::is_lock(&error) => {
             return StoreError::Locked {
                 path: path.to_owned(),

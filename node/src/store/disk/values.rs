@@ -8,13 +8,19 @@
 //! the newest file. A value is durable after [`Values::sync`], which comes before the database's.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _},
+    iter,
     path::{Path, PathBuf},
 };
 
-use super::{base::sync_directory_of, checkpoint::Full, journal, opening};
+use super::{
+    base::sync_directory_of,
+    checkpoint::Full,
+    journal::{self, Entry},
+    opening,
+};
 
 /// Bytes on disk per byte that is used, before files are emptied.
 const MOST_PER_LIVE: u64 = 3;
@@ -53,7 +59,7 @@ pub(super) enum Home {
 }
 
 impl Home {
-    fn path(self, store: &Path) -> PathBuf {
+    pub(super) fn path(self, store: &Path) -> PathBuf {
         match self {
             Self::File(number) => path_of(&opening::values(store), number),
             Self::Segment(number) => journal::path_of(&opening::journals(store), number),
@@ -62,12 +68,19 @@ impl Home {
 }
 
 /// Where a value lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    home: Home,
+    pub(super) home: Home,
     offset: u64,
     bytes: u32,
     sum: u32,
+}
+
+impl Place {
+    /// Where in its file it ends.
+    fn end(self) -> u64 {
+        self.offset + u64::from(self.bytes)
+    }
 }
 
 /// What the database has under a key.
@@ -126,19 +139,14 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// A value with its key, and where in its file it lies.
-pub(super) struct Entry {
-    pub(super) key: Vec<u8>,
-    value: Vec<u8>,
-    offset: u64,
-}
-
 /// The files, and the segments that stay.
 pub(super) struct Values {
     /// The store's directory.
     store: PathBuf,
     limits: Limits,
     files: BTreeMap<Home, Extent>,
+    /// Those in use at the start whose file was missing, or ended before them.
+    lost: BTreeSet<Place>,
     output: Option<BufWriter<File>>,
     next: u64,
 }
@@ -165,6 +173,7 @@ impl Values {
     /// What is in the store at `store`, of which `used` values are.
     pub(super) fn open(store: &Path, limits: Limits, used: impl Iterator<Item = Place>) -> io::Result<Self> {
         let mut files = BTreeMap::new();
+        let mut lost = BTreeSet::new();
         let mut next = 1;
         for entry in fs::read_dir(opening::values(store))? {
             let entry = entry?;
@@ -184,8 +193,16 @@ impl Values {
                     Err(error) => return Err(error),
                 }
             }
-            // What has no file is lost, and refused by name when it is read.
-            if let Some(extent) = files.get_mut(&place.home) {
+            if let Home::File(number) = place.home {
+                // No other file gets the number of one that is lost.
+                next = next.max(number.saturating_add(1));
+            }
+            // What is lost is refused by name when it is read.
+            let extent = files.get_mut(&place.home);
+            if extent.as_ref().is_none_or(|extent| place.end() > extent.size) {
+                lost.insert(place);
+            }
+            if let Some(extent) = extent {
                 extent.live += u64::from(place.bytes);
             }
         }
@@ -193,24 +210,45 @@ impl Values {
             store: store.to_owned(),
             limits,
             files,
+            lost,
             output: None,
             next,
         })
     }
 
-    /// Whether a segment in which so many bytes are of large values is worth keeping for them.
-    pub(super) fn is_worth(segment: Full, large: u64) -> bool {
-        segment.is_quick && large > 0 && large >= segment.bytes / STAYS_FOR
+    /// Says in the log which values are lost, if any are. Those that a crash had taken back are not, once the journal's
+    /// changes are taken in.
+    pub(super) fn report_lost(&mut self) {
+        let lost = std::mem::take(&mut self.lost);
+        let Some(first) = lost.first() else { return };
+        let bytes: u64 = lost.iter().map(|place| u64::from(place.bytes)).sum();
+        let files: BTreeSet<Home> = lost.iter().map(|place| place.home).collect();
+        tracing::error!(
+            values = lost.len(), bytes, files = files.len(), first = %first.home.path(&self.store).display(),
+            "large values are lost: the files that they are in are missing or too short; what has them is refused by name \
+             until these files are put back"
+        );
     }
 
-    /// This segment stays, with what in it will be used.
-    pub(super) fn keep(&mut self, segment: Full) -> io::Result<()> {
+    /// Whether this segment, in which so many bytes are of large values, stays with them.
+    pub(super) fn keep(&mut self, segment: Full, large: u64) -> bool {
+        let is_worth = segment.is_quick && large > 0 && large >= segment.bytes / STAYS_FOR;
+        if !is_worth {
+            return false;
+        }
         let home = Home::Segment(segment.number);
+        let path = home.path(&self.store);
         // It was written ahead.
-        let file = File::options().write(true).open(home.path(&self.store))?;
-        file.set_len(segment.bytes)?;
+        let shortened = File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(segment.bytes));
+        if let Err(error) = shortened {
+            tracing::warn!(path = %path.display(), %error, "a segment cannot be kept; its large values are written once more");
+            return false;
+        }
         self.files.insert(home, Extent::of(segment.bytes));
-        Ok(())
+        true
     }
 
     /// Whether something in this segment is used.
@@ -319,10 +357,11 @@ impl Values {
 
     /// This is not used any more. The file stays until [`Values::sweep`].
     pub(super) fn release(&mut self, cell: &[u8]) {
-        if let Some(Cell::There(place)) = Cell::decode(cell)
-            && let Some(extent) = self.files.get_mut(&place.home)
-        {
-            extent.live = extent.live.saturating_sub(u64::from(place.bytes));
+        if let Some(Cell::There(place)) = Cell::decode(cell) {
+            self.lost.remove(&place);
+            if let Some(extent) = self.files.get_mut(&place.home) {
+                extent.live = extent.live.saturating_sub(u64::from(place.bytes));
+            }
         }
     }
 
@@ -363,18 +402,20 @@ impl Values {
     }
 
     /// The values in this, in order. After an error there is nothing more to be had.
-    pub(super) fn entries(&self, home: Home) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>>>> {
+    pub(super) fn entries(&self, home: Home) -> Box<dyn Iterator<Item = io::Result<Entry>>> {
+        self.read_through(home)
+            .unwrap_or_else(|error| Box::new(iter::once(Err(error))))
+    }
+
+    fn read_through(&self, home: Home) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>>>> {
         let path = home.path(&self.store);
         if let Home::Segment(_) = home {
-            let entries = journal::values(&path)?;
-            return Ok(Box::new(
-                entries.map(|(key, value, offset)| Ok(Entry { key, value, offset })),
-            ));
+            return Ok(Box::new(journal::entries(&path)?));
         }
         let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
         let size = self.files.get(&home).map_or(0, |extent| extent.size);
         let mut at = 0;
-        Ok(Box::new(std::iter::from_fn(move || {
+        Ok(Box::new(iter::from_fn(move || {
             (at < size).then(|| {
                 let entry = read_entry(&mut file, at, size);
                 at = entry
@@ -418,7 +459,7 @@ fn read_entry(file: &mut impl io::Read, at: u64, size: u64) -> io::Result<Entry>
 /// since the value has been moved, or is lost.
 pub(super) fn read(store: &Path, place: Place) -> io::Result<Option<Vec<u8>>> {
     let mut file = File::open(place.home.path(store))?;
-    if place.offset + u64::from(place.bytes) > file.metadata()?.len() {
+    if place.end() > file.metadata()?.len() {
         return Ok(None);
     }
     file.seek(SeekFrom::Start(place.offset))?;

@@ -165,14 +165,22 @@ fn checksum(header: &[u8], changes: &[IoSlice<'_>]) -> u32 {
 /// The record at `at`: its sequence, the bytes of its changes, and where the next one begins.
 fn record_at(segment: &[u8], at: usize, nonce: u64) -> Option<(u64, &[u8], usize)> {
     let header = segment.get(at..at + HEADER)?;
-    if header[..4] != *RECORD_MAGIC || u64_at(header, 8)? != nonce {
-        return None;
-    }
-    let end = at + HEADER + u32_at(header, 4)? as usize;
+    let end = at + HEADER + length(header, nonce)? as usize;
     let record = segment.get(at..end)?;
     let changes = &record[HEADER..];
     (checksum(header, &[IoSlice::new(changes)]) == u32_at(header, 24)?).then_some(())?;
     Some((u64_at(header, 16)?, changes, end.next_multiple_of(ALIGN)))
+}
+
+/// Bytes of the changes of the record with this header; None: it is none of this segment's.
+pub(super) fn length(header: &[u8], nonce: u64) -> Option<u32> {
+    let is_ours = header[..4] == *RECORD_MAGIC && u64_at(header, 8)? == nonce;
+    if is_ours { u32_at(header, 4) } else { None }
+}
+
+/// Where the record behind one begins whose changes, so many bytes, begin at `at`.
+pub(super) fn behind(at: u64, length: u32) -> u64 {
+    (at + u64::from(length)).next_multiple_of(ALIGN as u64)
 }
 
 /// What is wrong with a segment.
@@ -250,33 +258,22 @@ fn changes(bytes: &[u8]) -> impl Iterator<Item = Option<Change<'_>>> {
     })
 }
 
-/// A value in a segment, and where it begins there.
-pub(in super::super) struct Lying<'a> {
-    pub(in super::super) key: &'a [u8],
-    pub(in super::super) value: &'a [u8],
+/// A value with its key, and where in its file it begins.
+pub(in super::super) struct Entry {
+    pub(in super::super) key: Vec<u8>,
+    pub(in super::super) value: Vec<u8>,
     pub(in super::super) offset: u64,
 }
 
-/// All values in a segment, in order, up to what cannot be read as a record. They are not held against the records'
-/// checksums: where one is damaged the others can still be had.
-pub(super) fn values(segment: &[u8], nonce: u64) -> impl Iterator<Item = Lying<'_>> {
-    let mut next = HEADER;
-    let records = std::iter::from_fn(move || {
-        let header = segment.get(next..next + HEADER)?;
-        if header[..4] != *RECORD_MAGIC || u64_at(header, 8)? != nonce {
-            return None;
-        }
-        let begin = next + HEADER;
-        let end = begin + u32_at(header, 4)? as usize;
-        next = end.next_multiple_of(ALIGN);
-        Some((begin, segment.get(begin..end)?))
-    });
-    records.flat_map(|(begin, record)| {
-        // What of one cannot be read ends this record alone.
-        let readable = changes(record).map_while(|change| change);
-        readable.filter_map(move |Change { key, value, at, .. }| {
-            let (value, offset) = (value?, (begin + at) as u64);
-            Some(Lying { key, value, offset })
+/// The values among the changes of a record that begin at `at`, in order, as far as they can be read. They are not held
+/// against the record's checksum: where one is damaged the others can still be had.
+pub(super) fn entries(bytes: &[u8], at: u64) -> impl Iterator<Item = Entry> {
+    let readable = changes(bytes).map_while(|change| change);
+    readable.filter_map(move |change| {
+        Some(Entry {
+            key: change.key.to_vec(),
+            value: change.value?.to_vec(),
+            offset: at + change.at as u64,
         })
     })
 }
@@ -354,9 +351,11 @@ mod tests {
             for (_, offset, value) in &said {
                 prop_assert_eq!(bytes.get(*offset as usize..).and_then(|bytes| bytes.get(..value.len())), Some(&value[..]));
             }
-            let found: Vec<_> = values(&bytes, NONCE)
-                .filter(|lying| lying.value.len() >= least)
-                .map(|lying| (lying.key.to_vec(), lying.offset, Bytes::copy_from_slice(lying.value)))
+            let length = length(&bytes[HEADER..], NONCE).unwrap();
+            prop_assert_eq!(behind(2 * HEADER as u64, length), bytes.len() as u64);
+            let found: Vec<_> = entries(&bytes[2 * HEADER..][..length as usize], 2 * HEADER as u64)
+                .filter(|entry| entry.value.len() >= least)
+                .map(|entry| (entry.key, entry.offset, Bytes::from(entry.value)))
                 .collect();
             prop_assert_eq!(found, said);
         }
@@ -397,13 +396,7 @@ mod tests {
             let _ = decode_all(&bytes, NONCE);
             let _ = Heading::decode(&bytes);
             let _ = decode(&bytes);
-            let mut segment = vec![0; HEADER];
-            segment.extend_from_slice(RECORD_MAGIC);
-            segment.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-            segment.extend_from_slice(&NONCE.to_le_bytes());
-            segment.extend_from_slice(&[0; 16]);
-            segment.extend_from_slice(&bytes);
-            let _ = values(&segment, NONCE).count();
+            let _ = entries(&bytes, 0).count();
         }
     }
 }
