@@ -81,6 +81,12 @@ impl Place {
     fn end(self) -> u64 {
         self.offset + u64::from(self.bytes)
     }
+
+    /// Whether the same value is there, as far as length and checksum tell.
+    #[cfg(test)]
+    pub(super) fn is_same(self, other: &Self) -> bool {
+        (self.bytes, self.sum) == (other.bytes, other.sum)
+    }
 }
 
 /// What the database has under a key.
@@ -193,13 +199,18 @@ impl Values {
                     Err(error) => return Err(error),
                 }
             }
-            if let Home::File(number) = place.home {
+            if let Home::File(number) = place.home
+                && !crate::store::disk::broken("5")
+            {
                 // No other file gets the number of one that is lost.
                 next = next.max(number.saturating_add(1));
             }
             // What is lost is refused by name when it is read.
             let extent = files.get_mut(&place.home);
-            if extent.as_ref().is_none_or(|extent| place.end() > extent.size) {
+            if extent
+                .as_ref()
+                .is_none_or(|extent| place.end() > extent.size && !crate::store::disk::broken("11"))
+            {
                 lost.insert(place);
             }
             if let Some(extent) = extent {
@@ -233,7 +244,7 @@ impl Values {
     /// Whether this segment, in which so many bytes are of large values, stays with them.
     pub(super) fn keep(&mut self, segment: Full, large: u64) -> bool {
         let is_worth = segment.is_quick && large > 0 && large >= segment.bytes / STAYS_FOR;
-        if !is_worth {
+        if !is_worth || crate::store::disk::broken("4") {
             return false;
         }
         let home = Home::Segment(segment.number);
@@ -243,7 +254,9 @@ impl Values {
             .write(true)
             .open(&path)
             .and_then(|file| file.set_len(segment.bytes));
-        if let Err(error) = shortened {
+        if let Err(error) = shortened
+            && !crate::store::disk::broken("9")
+        {
             tracing::warn!(path = %path.display(), %error, "a segment cannot be kept; its large values are written once more");
             return false;
         }
@@ -293,7 +306,7 @@ impl Values {
         };
         let lies_there =
             place.home == home && place.offset == entry.offset && place.bytes as usize == entry.value.len();
-        if !lies_there {
+        if !lies_there || crate::store::disk::broken("3") {
             return Ok(None);
         }
         // With the checksum that it had, so that a damaged value stays one.
@@ -357,8 +370,13 @@ impl Values {
 
     /// This is not used any more. The file stays until [`Values::sweep`].
     pub(super) fn release(&mut self, cell: &[u8]) {
+        if crate::store::disk::broken("2") {
+            return;
+        }
         if let Some(Cell::There(place)) = Cell::decode(cell) {
-            self.lost.remove(&place);
+            if !crate::store::disk::broken("6") {
+                self.lost.remove(&place);
+            }
             if let Some(extent) = self.files.get_mut(&place.home) {
                 extent.live = extent.live.saturating_sub(u64::from(place.bytes));
             }
