@@ -110,13 +110,14 @@ impl Callers {
             return Ok(Name::of(ANONYMOUS));
         }
         let now = SystemTime::now();
-        if self.0.certificates
-            && let Some(name) = certificate.and_then(|certificate| certificate.name(now))
-        {
-            return Ok(Name::of(name));
-        }
-        let Some(token) = bearer(headers) else {
-            return Err(Refused::Nobody(self.wanted()));
+        let takes_tokens = self.0.tokens.is_some() || self.0.oidc.is_some();
+        // Whoever shows a token means to be who it names: a certificate may be that of a proxy which passes it on.
+        let Some(token) = bearer(headers).filter(|_| takes_tokens) else {
+            let certificate = certificate.filter(|_| self.0.certificates);
+            return match certificate.and_then(|certificate| certificate.name(now)) {
+                Some(name) => Ok(Name::of(name)),
+                None => Err(Refused::Nobody(self.wanted())),
+            };
         };
         let tokens = self.0.tokens.as_ref().map(Reloaded::get);
         if let Some(name) = tokens.as_ref().and_then(|tokens| tokens.name(token)) {

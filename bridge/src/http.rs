@@ -33,7 +33,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use agentanycast_identity::Keypair;
 use axum::{Router, body::Body, extract::Request, response::Response};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -253,8 +253,8 @@ async fn answer(front: &Front, request: Request) -> Response {
         };
         return leaving(response, place).unwrap_or_else(|refusal| refusal.http(words));
     }
-    if !front.0.config.pages().may_call(&request) {
-        return Refusal::foreign_page().http(words);
+    if let Err(refusal) = front.0.config.pages().check(&request) {
+        return refusal.http(words);
     }
     let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
         Ok(admitted) => admitted,
@@ -315,13 +315,41 @@ impl FrontConfig {
 }
 
 impl Pages<'_> {
-    /// Whether the page that a browser sends a request for may call. Other clients do not say that they are pages.
+    /// Checks that the page that a browser may send a request for may call.
     ///
     /// Browsers keep answers from pages of other origins, but not requests from us. Where everybody may call, the name of
-    /// the host proves nothing either: a page can have a name of its own lead to this host.
-    fn may_call(&self, request: &Request) -> bool {
+    /// the host proves nothing either: a page can have a name of its own lead to this host. What only reads, and comes
+    /// without an origin, may be from such a page: browsers leave it out where a page reads from its own one.
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        if request.headers().contains_key(header::ORIGIN) {
+            return if self.is_welcome(request) {
+                Ok(())
+            } else {
+                Err(Refusal::foreign_page())
+            };
+        }
+        let only_reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if self.must_show || !only_reads {
+            return Ok(());
+        }
+        match Host::of(request) {
+            Ok(host) if !host.is_literal() && !host.is_nobodys() && !self.is_public(host.as_str()) => {
+                Err(Refusal::foreign_name(host.as_str()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this is the host of the configured URL.
+    fn is_public(&self, host: &str) -> bool {
+        let authority = self.public_url.and_then(|url| url.split('/').nth(2));
+        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+    }
+
+    /// Whether the page that says its origin may call.
+    fn is_welcome(&self, request: &Request) -> bool {
         let Some(origin) = request.headers().get(header::ORIGIN) else {
-            return true;
+            return false;
         };
         let origin = origin.to_str().unwrap_or_default();
         if self

@@ -53,6 +53,8 @@ type Key = (String, String);
 pub(crate) struct Notifier {
     gateway: Arc<dyn Gateway>,
     poster: Poster,
+    /// For webhooks that a bridge has taken which lets none be inside.
+    strict: Poster,
     /// How long a webhook may be out of reach before it is given up.
     patience: Duration,
     /// Webhooks that are being told something, and whether there is more since.
@@ -86,6 +88,7 @@ impl Notifier {
         Ok(Self {
             gateway,
             poster: Poster::new(screen)?,
+            strict: Poster::new(Screen::Public)?,
             patience,
             busy: Mutex::default(),
             lanes: std::array::from_fn(|_| Semaphore::new(IN_LANE)),
@@ -266,7 +269,12 @@ impl Notifier {
         let time = news.time.or_else(|| now(SystemTime::now()));
         let version = hook.version();
         let body = render::event(version, &place, news.event, time.as_ref(), news.last);
-        self.poster.post(&hook.webhook, version, body.to_string()).await
+        let poster = if hook.public_only {
+            &self.strict
+        } else {
+            &self.poster
+        };
+        poster.post(&hook.webhook, version, body.to_string()).await
     }
 }
 

@@ -45,6 +45,10 @@ pub struct Kept {
     pub webhook: Webhook,
     /// Whether it asked in 0.3.
     pub old: bool,
+    /// Whether it may be at a public address only. Another bridge of the node may be the one that tells it, and may allow
+    /// more; false: that one decides.
+    #[serde(default)]
+    pub public_only: bool,
     /// What has arrived.
     #[serde(default)]
     pub mark: Mark,
@@ -62,6 +66,7 @@ impl Kept {
         Self {
             webhook,
             old: version == Version::V03,
+            public_only: false,
             mark: Mark::default(),
             failing_since: None,
             given_up: false,

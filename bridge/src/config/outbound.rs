@@ -50,6 +50,9 @@ pub struct Host {
     pub client_key: Option<PathBuf>,
     /// Roots that its certificate may lead to besides the usual ones (PEM). Default: none.
     pub ca: Option<PathBuf>,
+    /// Other hosts, as `HOST` or `HOST:PORT`, whose cards may send tasks here, with all that is set for this one. Default:
+    /// none.
+    pub cards_from: Vec<String>,
 }
 
 /// How a caller says who it is.
@@ -106,7 +109,7 @@ impl fmt::Debug for Secret {
 }
 
 const OUTBOUND: &str = "a table with enabled, allow_private, patience, timeout, and a table for each host";
-const HOST: &str = "a table with any of allow_private, ca, client_cert, client_key, and one of bearer_token, api_key, \
+const HOST: &str = "a table with any of allow_private, ca, cards_from, client_cert, client_key, and one of bearer_token, api_key, \
                     username, oauth2_client_id (with what belongs to it)";
 
 /// How long an agent may be out of reach, and take to answer.
@@ -177,6 +180,12 @@ impl Host {
                 "client_cert" => host.client_cert = Some(PathBuf::read(value, home)?),
                 "client_key" => host.client_key = Some(PathBuf::read(value, home)?),
                 "ca" => host.ca = Some(PathBuf::read(value, home)?),
+                "cards_from" => {
+                    host.cards_from = Vec::read(value, home)?;
+                    host.cards_from
+                        .iter_mut()
+                        .for_each(|name| name.make_ascii_lowercase());
+                }
                 "oauth2_scopes" => given.scopes = Vec::read(value, home)?,
                 _ => given.take(name, key, value, home)?,
             }
@@ -198,6 +207,9 @@ impl Host {
             if let Some(file) = file {
                 shown.push(format!("{name} = {}", file.show()));
             }
+        }
+        if !self.cards_from.is_empty() {
+            shown.push(format!("cards_from = {}", self.cards_from.show()));
         }
         let secret = |name: &str, secret: &Secret| match secret {
             Secret::Text(_) => format!("{name} = \"***\""),

@@ -13,7 +13,6 @@ use super::{
     Arriving, Front, FrontConfig, Host, body,
     entry::{Admitted, Peer},
     leaving::leaving,
-    refusal::Refusal,
     unfolding,
 };
 use crate::{
@@ -59,8 +58,8 @@ pub(super) fn version(request: &Request) -> Option<Version> {
 }
 
 pub(super) async fn answer(front: &Front, version: Version, mut request: Request) -> Response {
-    if !front.0.config.pages().may_call(&request) {
-        return Refusal::foreign_page().grpc();
+    if let Err(refusal) = front.0.config.pages().check(&request) {
+        return refusal.grpc();
     }
     let peer = request.extensions().get::<Peer>().cloned();
     let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {

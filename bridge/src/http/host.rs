@@ -77,6 +77,14 @@ impl Host {
     pub(super) fn is_literal(&self) -> bool {
         is_localhost(self.authority.host()) || literal(self.authority.host()).is_some()
     }
+
+    /// Whether it is a name that nobody outside can have: one without a dot, or below a domain that is kept for this use
+    /// (RFC 6761 §6.3, ICANN's reservation of `internal`, RFC 8375).
+    pub(super) fn is_nobodys(&self) -> bool {
+        let host = self.authority.host().trim_end_matches('.').to_ascii_lowercase();
+        let kept = [".localhost", ".internal", ".home.arpa"];
+        !host.contains('.') || kept.iter().any(|domain| host.ends_with(domain))
+    }
 }
 
 fn wrong(text: impl Into<String>) -> A2aError {
@@ -138,6 +146,29 @@ mod tests {
             assert_eq!(is_here(text, here), expected, "{text} {here}");
         }
         assert!(!Host::read("127.0.0.1:8090", None).unwrap().is_here());
+    }
+
+    #[test]
+    fn a_name_that_somebody_can_have_registered_is_somebodys() {
+        let is_nobodys = |text| Host::read(text, None).unwrap().is_nobodys();
+        for name in [
+            "bridge:8090",
+            "my-node",
+            "a.localhost",
+            "A.Internal:1",
+            "n.home.arpa.",
+        ] {
+            assert!(is_nobodys(name), "{name}");
+        }
+        for name in [
+            "evil.example",
+            "localhost.evil.example",
+            "evil.example.",
+            "xinternal.example",
+            "a.local",
+        ] {
+            assert!(!is_nobodys(name), "{name}");
+        }
     }
 
     #[test]

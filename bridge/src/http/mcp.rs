@@ -27,7 +27,7 @@ use super::{
     entry::{Admitted, Entry, Peer, Place},
     leaving::leaving,
     leftover,
-    refusal::{Refusal, Words},
+    refusal::Words,
     response, trace,
 };
 use crate::{
@@ -147,8 +147,8 @@ async fn answer(front: &Shared, request: Request) -> Response {
         public_url: None,
         must_show: config.callers.must_show(),
     };
-    if !pages.may_call(&request) {
-        return Refusal::foreign_page().http(Words::Mcp);
+    if let Err(refusal) = pages.check(&request) {
+        return refusal.http(Words::Mcp);
     }
     let peer = request.extensions().get::<Peer>().cloned();
     let Admitted { caller, place } = match front.entry.admit(request.headers(), peer.as_ref()).await {

@@ -82,6 +82,14 @@ impl Refusal {
         )
     }
 
+    /// Something is read by a name that a page in a browser may have had lead here.
+    pub(super) fn foreign_name(host: &str) -> Self {
+        let text = format!(
+            "everybody may call this bridge, so it is not read by the name {host}, which a page could have lead here: ask by address, have --public-url name it, or have callers say who they are"
+        );
+        Self::new(Reason::PermissionDenied, text)
+    }
+
     /// As HTTP has it; JSON-RPC's body is an error of its own.
     pub(super) fn http(&self, words: Words) -> Response {
         let mut response = match words {

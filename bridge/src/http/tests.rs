@@ -358,6 +358,29 @@ async fn pages_of_other_origins_cannot_make_others_call() {
     }
 }
 
+/// A page whose name its owner has lead here reads from its own origin: browsers name none then.
+#[tokio::test]
+async fn pages_of_other_names_read_nothing() {
+    for (host, path, allowed) in [
+        ("127.0.0.1:8090", "/tasks", true),
+        ("localhost:8090", "/tasks", true),
+        ("bridge:8090", "/tasks", true),
+        ("evil.example:8090", "/tasks", false),
+        ("evil.example:8090", "/v1/tasks", false),
+        ("evil.example:8090", "/tasks/t:subscribe", false),
+        ("evil.example:8090", "/tasks/t/pushNotificationConfigs", false),
+        ("evil.example:8090", "/health", true),
+        ("evil.example:8090", "/.well-known/agent-card.json", true),
+    ] {
+        let request = Request::get(path)
+            .header("host", host)
+            .header("a2a-version", "1.0");
+        let request = request.body(Body::empty()).unwrap();
+        let status = front().oneshot(request).await.unwrap().status();
+        assert_eq!(status != StatusCode::FORBIDDEN, allowed, "{host} {path}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_whose_body_does_not_come_says_that_its_connection_closes() {
     let front = front();

@@ -141,3 +141,25 @@ async fn a_webhook_that_is_gone_or_not_allowed_is_given_up() {
     assert!(settled(&gateway, &task).await.given_up);
     assert!(told.try_recv().is_err());
 }
+
+/// Of two bridges of a node the one that takes a webhook may allow less than the one that tells it.
+#[tokio::test]
+async fn a_bridge_that_allows_more_tells_no_webhook_inside_that_another_has_taken() {
+    let gateway = FakeGateway::default();
+    let (url, mut told) = webhook(&[]).await;
+    let task = noted(&gateway, &url, false).await;
+    let note = gateway.notes(&task).await.unwrap().remove(0);
+    let kept = Kept {
+        public_only: true,
+        ..Kept::read(&note.content).unwrap()
+    };
+    let version = note.version;
+    let note = v1::TaskNote {
+        content: kept.write(),
+        ..note
+    };
+    gateway.put_note(&task, note, version).await.unwrap();
+    let _stop = run(&gateway, Screen::Private, Duration::from_secs(1)).drop_guard();
+    assert!(settled(&gateway, &task).await.given_up);
+    assert!(told.try_recv().is_err());
+}

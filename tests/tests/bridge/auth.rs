@@ -367,10 +367,15 @@ async fn certificates_and_tokens_beside_them() {
         "200"
     );
     assert_eq!(curl(&home, None, None, &task, None).await.0, "401");
-    assert_eq!(
-        curl(&home, None, Some("bbbbbbbbbbbbbbbb"), &task, None).await.0,
-        "401"
-    );
+    // With a token beside a certificate, it is the token that says who calls.
+    for (certificate, token, expected) in [
+        (None, "bbbbbbbbbbbbbbbb", "401"),
+        (Some("alice"), "bbbbbbbbbbbbbbbb", "401"),
+        (Some("bob"), "aaaaaaaaaaaaaaaa", "200"),
+    ] {
+        let (status, _) = curl(&home, certificate, Some(token), &task, None).await;
+        assert_eq!(status, expected, "{certificate:?} {token}");
+    }
     assert_eq!(
         curl(&home, Some("eve"), None, &task, None).await.0,
         "000",

@@ -70,6 +70,34 @@ async fn a_card_opens_no_other_door() {
     assert_eq!(inside.asked().len(), 0);
 }
 
+/// What is set for a host is used for who sends there, and for cards that its operator has named, not for others' cards.
+#[tokio::test]
+async fn a_card_does_not_borrow_what_is_set_for_another_host() {
+    let inside = agent().await;
+    let url = format!("http://{}/internal/", inside.address);
+    let stranger = Agent::start(move |_, _| {
+        let card = card(&url, "1.0", false);
+        async { card }
+    })
+    .await;
+    let (inner, outer) = (inside.address, stranger.address);
+    let config = |cards_from: &str| {
+        format!(
+            "[bridge.outbound.\"{outer}\"]\nallow_private = true\n[bridge.outbound.\"{inner}\"]\nallow_private = true\nbearer_token = \"secret\"\n{cards_from}"
+        )
+    };
+    let (_daemon, node) = daemon(&config("")).await;
+    let reason = reason(&node, &stranger.url()).await;
+    assert!(
+        reason.contains("cards_from") && reason.contains(&outer.to_string()),
+        "{reason}"
+    );
+    assert_eq!(inside.asked().len(), 0);
+    let (_daemon, node) = daemon(&config(&format!("cards_from = [\"{outer}\"]\n"))).await;
+    completed(&send(&node, &stranger.url()).await).await;
+    assert!(!inside.asked().is_empty());
+}
+
 #[tokio::test]
 async fn what_is_no_url_is_refused_at_once() {
     let (_daemon, node) = daemon("").await;

@@ -13,6 +13,7 @@ use crate::{
         request::Send,
     },
     gateway::{ErrorKind, Outgoing, TaskHandle, is_terminal},
+    screen::Screen,
 };
 
 /// The label with the extensions that the client has activated, as a JSON list.
@@ -49,7 +50,7 @@ impl Mesh {
             context_id: send.place.context_id.clone(),
             metadata,
             group: group(address, tenant),
-            note: note_of(address, "", send),
+            note: note_of(address, "", send, self.rules.screen),
         };
         Ok(self.gateway.send(outgoing).await?)
     }
@@ -75,7 +76,7 @@ impl Mesh {
         if is_terminal(task.status()) {
             return Err(not_now("has ended; send the message without message.taskId"));
         }
-        let note = note_of(address, &task.task_id, send);
+        let note = note_of(address, &task.task_id, send, self.rules.screen);
         match handle.reply(send.message.clone(), note).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 Err(not_now("asks for nothing now, so it takes no message"))
@@ -103,7 +104,7 @@ impl Mesh {
 }
 
 /// The note of the webhook that came with a message; a task that has not begun has no id.
-fn note_of(address: &Address, task_id: &str, send: &Send) -> Option<v1::TaskNote> {
+fn note_of(address: &Address, task_id: &str, send: &Send, screen: Screen) -> Option<v1::TaskNote> {
     let (webhook, version) = send.push.clone()?;
-    Some(note(address, task_id, webhook, version))
+    Some(note(address, task_id, webhook, version, screen))
 }

@@ -54,7 +54,7 @@ impl Mesh {
         mut webhook: Webhook,
         version: Version,
     ) -> Result<Webhook, A2aError> {
-        let note = note(address, task_id, webhook.clone(), version);
+        let note = note(address, task_id, webhook.clone(), version, self.rules.screen);
         let put = self.gateway.put_note(task_id, note, 0).await;
         put.map_err(|error| refused(&error))?;
         if webhook.id.is_empty() {
@@ -119,15 +119,25 @@ impl Mesh {
 }
 
 /// The note of a webhook. One that has the id of its task is kept without an id: a task that is about to begin has none.
-pub(super) fn note(address: &Address, task_id: &str, mut webhook: Webhook, version: Version) -> v1::TaskNote {
+pub(super) fn note(
+    address: &Address,
+    task_id: &str,
+    mut webhook: Webhook,
+    version: Version,
+    screen: Screen,
+) -> v1::TaskNote {
     let name = note_name(task_id, &webhook.id);
     if webhook.id == task_id {
         webhook.id.clear();
     }
+    let kept = Kept {
+        public_only: screen == Screen::Public,
+        ..Kept::new(webhook, version)
+    };
     v1::TaskNote {
         name,
         owner: address.caller.clone(),
-        content: Kept::new(webhook, version).write(),
+        content: kept.write(),
         open: true,
         version: 0,
     }

@@ -71,6 +71,8 @@ pub(crate) struct Http {
     keys: Arc<Keys>,
     /// Its secrets may go without TLS.
     is_private: bool,
+    /// Hosts whose cards may lead here.
+    cards_from: Arc<[String]>,
 }
 
 /// What carries requests to a host. Cheap to clone.
@@ -107,18 +109,47 @@ impl Clients {
 
     /// The client for the host of this URL.
     pub(crate) fn of(&self, uri: &Uri) -> &Http {
-        let host = uri.host().unwrap_or_default().to_ascii_lowercase();
-        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") {
-            443
-        } else {
-            80
-        });
-        let found = self
-            .hosts
-            .get(&format!("{host}:{port}"))
-            .or_else(|| self.hosts.get(&host));
-        found.unwrap_or(&self.others)
+        self.known(uri).map_or(&self.others, |(_, http)| http)
     }
+
+    /// What is set for the host of this URL, and by which name.
+    fn known(&self, uri: &Uri) -> Option<(&String, &Http)> {
+        let [alone, with_port] = names(uri);
+        let found = self.hosts.get_key_value(&with_port);
+        found.or_else(|| self.hosts.get_key_value(&alone))
+    }
+
+    /// Checks that the card that was found by one URL may lead to another. Whoever makes a card chooses its URLs, so none
+    /// has secrets sent, or opens a private host, that are set for a host that the sender has not named.
+    ///
+    /// # Errors
+    /// When more is set for the other host than for all, and not that this one may lead there.
+    pub(crate) fn check_led(&self, from: &Uri, to: &Uri) -> Result<(), Fault> {
+        let Some((name, http)) = self.known(to) else {
+            return Ok(());
+        };
+        let is_same = self.known(from).is_some_and(|(from, _)| from == name);
+        let names = names(from);
+        if is_same || names.iter().any(|name| http.cards_from.contains(name)) {
+            return Ok(());
+        }
+        let [_, from] = names;
+        Err(Fault::last(format!(
+            "its card leads to {name}, for which more is set in [bridge.outbound], from another host; if it may, add \"{from}\" to cards_from of {name} there"
+        )))
+    }
+}
+
+/// What the host of a URL may be called: `HOST` and `HOST:PORT`.
+fn names(uri: &Uri) -> [String; 2] {
+    let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") {
+        443
+    } else {
+        80
+    });
+    let with_port = format!("{host}:{port}");
+    [host, with_port]
 }
 
 impl Transport {
@@ -160,6 +191,7 @@ impl Http {
             transport: Arc::new(transport),
             keys: Arc::new(Keys::new(host.credentials.clone())),
             is_private,
+            cards_from: host.cards_from.clone().into(),
         })
     }
 
@@ -405,5 +437,38 @@ mod tests {
         let is_private = |url: &str| clients.of(&url.parse().unwrap()).is_private;
         assert!(is_private("https://H/x") && is_private("http://h:8080/") && is_private("https://i:8443/"));
         assert!(!is_private("https://i/") && !is_private("https://x.h/") && !is_private("https://hh/"));
+    }
+
+    #[test]
+    fn a_card_leads_to_a_host_that_more_is_set_for_only_from_there_or_where_that_is_said() {
+        let host = |cards_from: &[&str]| Host {
+            cards_from: cards_from.iter().map(ToString::to_string).collect(),
+            ..Host::default()
+        };
+        let hosts = [
+            ("h".to_owned(), host(&["c", "d:8443"])),
+            ("i:81".to_owned(), host(&[])),
+        ];
+        let config = Outbound {
+            hosts: hosts.into(),
+            ..Outbound::default()
+        };
+        let clients = Clients::new(&config).unwrap();
+        for (from, to, may) in [
+            ("https://e/", "https://f/", true),
+            ("https://h/", "https://f/", true),
+            ("https://H/x", "http://h:1/", true),
+            ("https://c/", "https://h/", true),
+            ("http://C:9/", "https://h/", true),
+            ("https://d:8443/", "https://h/", true),
+            ("http://i:81/", "http://i:81/x", true),
+            ("https://d/", "https://h/", false),
+            ("https://e/", "https://h:2/", false),
+            ("https://h/", "http://i:81/", false),
+            ("http://i:80/", "http://i:81/", false),
+        ] {
+            let led = clients.check_led(&from.parse().unwrap(), &to.parse().unwrap());
+            assert_eq!(led.is_ok(), may, "{from} {to}");
+        }
     }
 }
