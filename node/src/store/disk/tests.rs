@@ -2,6 +2,7 @@
 //! damaged files.
 
 mod layers;
+mod logged;
 
 use std::{collections::BTreeMap, fs};
 

@@ -81,6 +81,12 @@ impl Place {
     fn end(self) -> u64 {
         self.offset + u64::from(self.bytes)
     }
+
+    /// Whether the same value is there, as far as length and checksum tell.
+    #[cfg(test)]
+    pub(super) fn is_same(self, other: &Self) -> bool {
+        (self.bytes, self.sum) == (other.bytes, other.sum)
+    }
 }
 
 /// What the database has under a key.

@@ -1,7 +1,14 @@
 //! Journal, checkpoints and database as one: whatever the sizes, they read as one map, across restarts;
 //! and where they do not fit together, the store is moved aside.
 
-use super::*;
+mod segments;
+
+use std::collections::BTreeSet;
+
+use super::{
+    values::{Cell, Home, Place},
+    *,
+};
 
 const KEYS: u16 = 300;
 
@@ -39,18 +46,65 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+/// One in eight has values up to this length.
+const LONG: usize = 3_000;
+
 fn random_batch(random: &mut StdRng) -> Batch {
     let mut batch = Batch::default();
+    let longest = if random.random_ratio(1, 8) { LONG } else { 300 };
     for _ in 0..random.random_range(1..20) {
         let key = random.random_range(0..KEYS).to_be_bytes().to_vec();
         if random.random_bool(0.4) {
             batch.delete(key);
         } else {
-            let length = random.random_range(0..300);
+            let length = random.random_range(0..longest);
             batch.put(key, vec![random.random(); length]);
         }
     }
     batch
+}
+
+/// Where the large values of a store lie.
+fn places(store: &DiskStore) -> BTreeMap<Vec<u8>, Place> {
+    let base = Arc::clone(&store.layers.read().base);
+    let cells = base.cells().map(Result::unwrap);
+    let places = cells.filter_map(|(key, cell)| match Cell::decode(&cell) {
+        Some(Cell::There(place)) => Some((key, place)),
+        _ => None,
+    });
+    places.collect()
+}
+
+fn is_in_segment(place: &Place) -> bool {
+    matches!(place.home, Home::Segment(_))
+}
+
+/// What a test has met of segments that stay.
+#[derive(Default)]
+struct Met {
+    /// Those in which something was used.
+    segments: BTreeSet<Home>,
+    /// Values that were moved out of one.
+    moved: usize,
+    /// Starts over such segments.
+    reopened_with: usize,
+    places: BTreeMap<Vec<u8>, Place>,
+}
+
+impl Met {
+    fn look(&mut self, store: &DiskStore) {
+        let before = std::mem::replace(&mut self.places, places(store));
+        for (key, place) in &self.places {
+            if is_in_segment(place) {
+                self.segments.insert(place.home);
+            } else if before
+                .get(key)
+                .is_some_and(|before| is_in_segment(before) && before.is_same(place))
+            {
+                self.moved += 1;
+            }
+        }
+    }
 }
 
 #[test]
@@ -59,6 +113,7 @@ fn it_reads_as_one_map_across_checkpoints_and_restarts() {
     let mut random = StdRng::seed_from_u64(1);
     let mut model = BTreeMap::new();
     let mut store = open_tiny(home.path());
+    let mut met = Met::default();
     for round in 0..2_000 {
         let batch = random_batch(&mut random);
         for (key, value) in batch.changes.clone() {
@@ -71,6 +126,7 @@ fn it_reads_as_one_map_across_checkpoints_and_restarts() {
         store.barrier().unwrap();
         if round % 50 == 0 {
             assert_eq!(all(&store, b""), model, "round {round}");
+            met.look(&store);
             let key = random.random_range(0..KEYS).to_be_bytes();
             assert_eq!(
                 store.get(&key).unwrap(),
@@ -81,8 +137,17 @@ fn it_reads_as_one_map_across_checkpoints_and_restarts() {
             drop(store);
             store = open_tiny_with(home.path(), random.random());
             assert_eq!(all(&store, b""), model, "after the restart in round {round}");
+            met.reopened_with += usize::from(places(&store).values().any(is_in_segment));
         }
     }
+    let Met {
+        segments,
+        moved,
+        reopened_with,
+        ..
+    } = met;
+    let met = (segments.len(), moved, reopened_with);
+    assert!(met.0 > 25 && met.1 > 40 && met.2 > 2, "hardly met: {met:?}");
     assert!(store.writing().journal.number() > 10, "checkpoints have happened");
     let generation = store.layers.read().base.path().to_owned();
     assert!(
@@ -197,12 +262,41 @@ fn the_generation_before_a_finished_rewriting_is_removed() {
     write(&store, |batch| batch.put(b"k".to_vec(), b"v".to_vec()));
     drop(store);
     drop(open(home.path()));
-    let first = Base::open(&home.path().join("tasks.1"), &opening::values(home.path())).unwrap();
+    let first = Base::open(&home.path().join("tasks.1"), home.path()).unwrap();
     drop(first.copy_to(&home.path().join("tasks.2")).unwrap());
     drop(first);
     let store = open(home.path());
     assert_eq!(all(&store, b"").len(), 1);
     assert_eq!(generation_paths(home.path()), [home.path().join("tasks.2")]);
+}
+
+#[test]
+fn a_database_of_a_format_that_is_not_known_is_refused_and_left_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_tiny(home.path());
+    write(&store, |batch| batch.put(b"k".to_vec(), b"v".to_vec()));
+    drop(store);
+    let set_format = |format: u8| {
+        let db = open_sled(&home.path().join("tasks.1"));
+        let marks = db.open_tree("birth").unwrap();
+        let before = marks.insert("birth", &[format]).unwrap().unwrap();
+        db.flush().unwrap();
+        before[0]
+    };
+    let known = set_format(200);
+    let before = names(home.path());
+    let error = opening::open(home.path(), TINY).map(|opened| opened.moved_aside);
+    let said = error.unwrap_err().to_string();
+    assert!(
+        said.contains(&*home.path().to_string_lossy()) && said.contains("tasks.1 is of format 200"),
+        "{said}"
+    );
+    assert_eq!(names(home.path()), before, "nothing is moved or removed");
+    set_format(known);
+    assert_eq!(
+        open_tiny(home.path()).get(b"k").unwrap().as_deref(),
+        Some(&b"v"[..])
+    );
 }
 
 fn value_files(home: &Path) -> Vec<PathBuf> {
@@ -262,116 +356,6 @@ fn files_are_emptied_and_removed(stay: bool) {
     assert_eq!(value_files(home.path()), Vec::<PathBuf>::new());
 }
 
-fn segments(home: &Path) -> usize {
-    names(&opening::journals(home)).len()
-}
-
-#[test]
-fn a_segment_of_large_values_stays_with_them_until_nothing_in_it_is_used() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open_tiny(home.path());
-    let keys: Vec<Vec<u8>> = (0..600_u16).map(|key| key.to_be_bytes().to_vec()).collect();
-    for key in &keys {
-        write(&store, |batch| batch.put(key.clone(), key.repeat(500)));
-    }
-    drop(store);
-    let store = open_tiny(home.path());
-    // Of 600 000 bytes nothing is written twice but what was not taken in before the restart: two segments at most.
-    let values = values::size_of(&opening::values(home.path())).unwrap();
-    assert!(values < 2 * TINY.longest_segment + 4096, "{values} bytes");
-    assert!(kept(home.path()) > 600_000, "{} bytes", kept(home.path()));
-    for key in &keys {
-        assert_eq!(store.get(key).unwrap().unwrap(), key.repeat(500));
-    }
-    for key in &keys {
-        write(&store, |batch| batch.delete(key.clone()));
-    }
-    drop(store);
-    drop(open_tiny(home.path()));
-    assert_eq!(
-        segments(home.path()),
-        2,
-        "{:?}",
-        names(&opening::journals(home.path()))
-    );
-}
-
-#[test]
-fn of_a_segment_that_is_used_little_what_is_used_is_moved() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open_tiny(home.path());
-    for key in 0..200_u8 {
-        write(&store, |batch| batch.put(vec![key], vec![key; 1000]));
-        if key % 10 != 0 {
-            write(&store, |batch| batch.delete(vec![key - 1]));
-        }
-    }
-    for _ in 0..100 {
-        write(&store, |batch| batch.put(vec![0], vec![0; 1000]));
-    }
-    drop(store);
-    let store = open_tiny(home.path());
-    let used = (0..200_u8).filter(|key| key % 10 == 9);
-    for key in used.clone() {
-        assert_eq!(store.get(&[key]).unwrap().unwrap(), vec![key; 1000]);
-    }
-    let most = 3 * 1100 * (used.count() as u64 + 1) + TINY.longest_segment;
-    assert!(
-        kept(home.path()) < most,
-        "{} bytes, {most} at most",
-        kept(home.path())
-    );
-}
-
-#[test]
-fn a_segment_of_small_values_does_not_stay_for_a_large_one() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open_tiny(home.path());
-    for key in 0..2_000_u16 {
-        let length = if key % 100 == 0 { 1000 } else { 100 };
-        write(&store, |batch| {
-            batch.put(key.to_be_bytes().to_vec(), vec![7; length]);
-        });
-    }
-    assert!(store.writing().journal.number() > 10, "checkpoints have happened");
-    assert!(segments(home.path()) <= 4);
-}
-
-#[test]
-fn a_damaged_value_in_a_segment_is_refused_by_name_and_the_rest_is_read() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open_tiny(home.path());
-    for key in 0..100_u8 {
-        write(&store, |batch| batch.put(vec![key], vec![key; 1000]));
-    }
-    drop(store);
-    drop(open_tiny(home.path()));
-    // In the one a value, of the other the beginning, by which it is known.
-    for (number, at) in [(0, 500), (1, 0)] {
-        let segment = opening::journals(home.path()).join(&names(&opening::journals(home.path()))[number]);
-        let mut bytes = fs::read(&segment).unwrap();
-        bytes[at] ^= 1;
-        fs::write(&segment, bytes).unwrap();
-    }
-    let store = open_tiny(home.path());
-    let is_refused = |key: &u8| matches!(store.get(&[*key]), Err(StoreError::Damaged(_)));
-    assert_eq!((0..100_u8).filter(is_refused).count(), 1);
-    // Most of what is in the segments goes, and so they are emptied; the damaged one stays damaged.
-    for key in (0..100_u8).filter(|key| key % 10 != 0) {
-        write(&store, |batch| batch.delete(vec![key]));
-    }
-    for round in 0..100_u8 {
-        write(&store, |batch| batch.put(vec![99], vec![round; 1000]));
-    }
-    drop(store);
-    let store = open_tiny(home.path());
-    let is_refused = |key: &u8| matches!(store.get(&[*key]), Err(StoreError::Damaged(_)));
-    assert_eq!((0..100_u8).filter(is_refused).collect::<Vec<_>>(), [0]);
-    for key in (10..90_u8).step_by(10) {
-        assert_eq!(store.get(&[key]).unwrap().unwrap(), vec![key; 1000]);
-    }
-}
-
 #[test]
 fn a_damaged_large_value_is_refused_by_name_and_the_rest_is_read() {
     let home = tempfile::tempdir().unwrap();
@@ -425,19 +409,24 @@ fn generation_paths(home: &Path) -> Vec<PathBuf> {
     generations.map(|name| home.join(name)).collect()
 }
 
+/// The database itself.
+fn open_sled(path: &Path) -> sled::Db {
+    let settings = sled::Config::new().path(path).segment_size(8 << 20);
+    loop {
+        match settings.open() {
+            Err(error) if base::is_lock(&error) => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 /// Writes the database as version 2 had it: each pair by itself.
 fn loosen(home: &Path) {
     let path = home.join("tasks.1");
-    let base = base::Base::open(&path, &home.join("values")).unwrap();
+    let base = Base::open(&path, home).unwrap();
     let pairs: Vec<(Vec<u8>, Vec<u8>)> = base.cells().map(Result::unwrap).collect();
     drop(base);
-    let settings = sled::Config::new().path(&path).segment_size(8 << 20);
-    let db = loop {
-        match settings.open() {
-            Err(error) if base::is_lock(&error) => std::thread::yield_now(),
-            opened => break opened.unwrap(),
-        }
-    };
+    let db = open_sled(&path);
     db.clear().unwrap();
     for (key, cell) in pairs {
         db.insert(key, cell).unwrap();
