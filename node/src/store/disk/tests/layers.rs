@@ -1,6 +1,7 @@
 //! Journal, checkpoints and database as one: whatever the sizes, they read as one map, across restarts;
 //! and where they do not fit together, the store is moved aside.
 
+mod lost;
 mod segments;
 
 use std::collections::BTreeSet;
