@@ -125,7 +125,9 @@ fn what_a_crash_took_back_is_not_lost_where_the_journal_has_it() {
     set_back(home.path(), 1);
     let files = value_files(home.path());
     assert!(!files.is_empty());
-    files.iter().for_each(|file| Loss::Cut(100).befall(file));
+    for file in files {
+        Loss::Cut(100).befall(&file);
+    }
     let (store, log) = logged(|| open_tiny(home.path()));
     assert_eq!(log, Vec::<String>::new());
     assert_eq!(all(&store, b"").len(), 10);
