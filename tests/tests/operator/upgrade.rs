@@ -21,8 +21,9 @@ use agentanycast_tests::{
     daemon::{Builder, Home},
     eventually,
     pair::{alone, connected},
-    within,
+    rpc, within,
 };
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 /// So that what waits, and what has ended, is still there years later.
@@ -30,6 +31,16 @@ const SETTINGS: &str = "offline_queue_ttl = \"0\"\ntask_retention = \"876000h\"\
 
 /// Larger than what a record of a task holds, and than what an entry of a queue does.
 const LARGE: usize = 300_000;
+
+/// So many at a time, and so long, that a daemon keeps segments of its journal for them.
+const AT_ONCE: usize = 32;
+const VERY_LARGE: usize = 1_000_000;
+
+/// As often at most: a daemon may be of before such segments.
+const TIMES: usize = 8;
+
+/// Segments that are there at once without one that is kept.
+const SEGMENTS: usize = 3;
 
 /// What the agent streams.
 const STREAMED: usize = 200_000;
@@ -43,6 +54,26 @@ fn fixtures() -> PathBuf {
 
 fn large() -> String {
     "0123456789".repeat(LARGE / 10)
+}
+
+fn very_large() -> String {
+    "0123456789".repeat(VERY_LARGE / 10)
+}
+
+/// Sends very large tasks of the daemon to itself until it keeps segments of its journal. Their ids.
+async fn send_very_large(daemon: &Daemon) -> Vec<String> {
+    let journal = daemon.home().path().join("data/journal");
+    let keeps_segments = || fs::read_dir(&journal).is_ok_and(|segments| segments.count() > SEGMENTS);
+    let what = very_large();
+    let connections = join_all((0..AT_ONCE).map(|_| daemon.rpc())).await;
+    let senders = connections.into_iter().map(async |mut rpc| {
+        let mut sent = Vec::new();
+        while sent.len() < TIMES && !keeps_segments() {
+            sent.push(rpc::send(&mut rpc, daemon.peer_id(), &what).await.task_id);
+        }
+        sent
+    });
+    join_all(senders).await.concat()
 }
 
 fn streamed() -> Vec<u8> {
@@ -115,6 +146,12 @@ async fn goes_on(archive: &Path) {
     assert!(bytes == streamed(), "{shown}: {} bytes", bytes.len());
     let card = sender.card_of(bob.peer_id()).await.unwrap();
     assert_eq!(card.name, "an old agent", "{shown}");
+
+    // Older fixtures have none of these.
+    for id in written["very_large"].as_array().into_iter().flatten() {
+        let task = sender.task_handle(id.as_str().unwrap()).snapshot().await.unwrap();
+        assert!(task.messages[0].text_content() == very_large(), "{shown}: {id}");
+    }
 
     // What had not ended ends now, and once: what was there, and what waited in the queue.
     let _agent = agent(&receiver);
@@ -195,6 +232,7 @@ async fn write_a_fixture() {
     let target = || Target::Peer(bob.peer_id().clone());
     let queued = sender.send_task(target(), "queued").await.unwrap();
     let large = sender.send_task(target(), large().as_str()).await.unwrap();
+    let very_large = send_very_large(&alice).await;
     // As a crash leaves it: the journal is not taken into the database yet.
     alice.kill().await;
 
@@ -212,6 +250,7 @@ async fn write_a_fixture() {
     let written = json!({
         "alice": alice.peer_id().to_string(), "bob": bob.peer_id().to_string(),
         "done": done.id(), "streamed": stream.id(), "open": open.id(), "queued": queued.id(), "large": large.id(),
+        "very_large": very_large,
     });
     fs::write(place.path().join("written.json"), written.to_string()).unwrap();
     fs::create_dir_all(fixtures()).unwrap();

@@ -125,7 +125,9 @@ fn what_a_crash_took_back_is_not_lost_where_the_journal_has_it() {
     set_back(home.path(), 1);
     let files = value_files(home.path());
     assert!(!files.is_empty());
-    files.iter().for_each(|file| Loss::Cut(100).befall(file));
+    for file in files {
+        Loss::Cut(100).befall(&file);
+    }
     let (store, log) = logged(|| open_tiny(home.path()));
     assert_eq!(log, Vec::<String>::new());
     assert_eq!(all(&store, b"").len(), 10);
@@ -152,8 +154,18 @@ fn no_file_gets_the_number_of_a_lost_one() {
     for key in lost {
         write(&store, |batch| batch.delete(vec![key]));
     }
+    // The file gets full, and all else in it goes.
     for round in 0..100_u8 {
-        write(&store, |batch| batch.put(vec![201], vec![round; 1000]));
+        write(&store, |batch| batch.put(vec![201, round], vec![round; 1000]));
+    }
+    for round in 0..100_u8 {
+        write(&store, |batch| {
+            batch.delete(vec![201, round]);
+            batch.put(vec![202, round], vec![round; 199]);
+        });
+    }
+    for round in 0..200_u8 {
+        write(&store, |batch| batch.put(vec![202, round], vec![round; 199]));
     }
     assert_eq!(store.get(&[200]).unwrap().unwrap(), vec![200; 300]);
 }
