@@ -150,10 +150,6 @@ impl Writing {
     }
 }
 
-pub(crate) fn broken(n: &str) -> bool {
-    std::env::var("BREAK").is_ok_and(|v| v == n)
-}
-
 fn failed(error: impl std::fmt::Display) -> StoreError {
     StoreError::Io(error.to_string())
 }

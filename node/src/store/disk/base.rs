@@ -216,9 +216,6 @@ impl Base {
                 "large values of a file cannot be read to be moved; it is kept as long as they are used"
             );
             values.stick(file);
-            if crate::store::disk::broken("7") {
-                tracing::error!("twice");
-            }
         }
         Ok(values.sweep()?)
     }
@@ -353,9 +350,6 @@ fn explain(failure: Failure) -> StoreError {
 /// Nothing of it is damaged as far as is known here, so it is not moved aside.
 fn unknown(path: &Path, format: &[u8]) -> Failure {
     let name = path.file_name().unwrap_or_default().display();
-    if crate::store::disk::broken("8") {
-        return Failure::Damaged(String::new());
-    }
     Failure::Unknown(format!(
         "its database {name} is of format {}, which this version does not know; run the version that wrote it, or choose \
          another store_path",

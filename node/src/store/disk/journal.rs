@@ -207,9 +207,6 @@ pub(super) fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result
     let records = iter::from_fn(move || {
         let at = next + HEADER as u64;
         let changes = record_before(&file, at, end, nonce).transpose()?;
-        if crate::store::disk::broken("12") && next > HEADER as u64 {
-            return None;
-        }
         next = changes
             .as_ref()
             .map_or(end, |changes| record::behind(at, changes.len() as u32));

@@ -139,9 +139,7 @@ impl Parts {
         let TakenIn { grown, .. } = base.take_in(&changes, end, &mut values)?;
         values.report_lost();
         let mut free = journal::segments(&journals)?;
-        free.retain(|number| {
-            *number <= last && (crate::store::disk::broken("1") || !values.holds_segment(*number))
-        });
+        free.retain(|number| *number <= last && !values.holds_segment(*number));
         let spare = free.pop();
         for number in free {
             journal::remove(&journals, number)?;

@@ -199,18 +199,13 @@ impl Values {
                     Err(error) => return Err(error),
                 }
             }
-            if let Home::File(number) = place.home
-                && !crate::store::disk::broken("5")
-            {
+            if let Home::File(number) = place.home {
                 // No other file gets the number of one that is lost.
                 next = next.max(number.saturating_add(1));
             }
             // What is lost is refused by name when it is read.
             let extent = files.get_mut(&place.home);
-            if extent
-                .as_ref()
-                .is_none_or(|extent| place.end() > extent.size && !crate::store::disk::broken("11"))
-            {
+            if extent.as_ref().is_none_or(|extent| place.end() > extent.size) {
                 lost.insert(place);
             }
             if let Some(extent) = extent {
@@ -244,7 +239,7 @@ impl Values {
     /// Whether this segment, in which so many bytes are of large values, stays with them.
     pub(super) fn keep(&mut self, segment: Full, large: u64) -> bool {
         let is_worth = segment.is_quick && large > 0 && large >= segment.bytes / STAYS_FOR;
-        if !is_worth || crate::store::disk::broken("4") {
+        if !is_worth {
             return false;
         }
         let home = Home::Segment(segment.number);
@@ -254,9 +249,7 @@ impl Values {
             .write(true)
             .open(&path)
             .and_then(|file| file.set_len(segment.bytes));
-        if let Err(error) = shortened
-            && !crate::store::disk::broken("9")
-        {
+        if let Err(error) = shortened {
             tracing::warn!(path = %path.display(), %error, "a segment cannot be kept; its large values are written once more");
             return false;
         }
@@ -306,7 +299,7 @@ impl Values {
         };
         let lies_there =
             place.home == home && place.offset == entry.offset && place.bytes as usize == entry.value.len();
-        if !lies_there || crate::store::disk::broken("3") {
+        if !lies_there {
             return Ok(None);
         }
         // With the checksum that it had, so that a damaged value stays one.
@@ -370,13 +363,8 @@ impl Values {
 
     /// This is not used any more. The file stays until [`Values::sweep`].
     pub(super) fn release(&mut self, cell: &[u8]) {
-        if crate::store::disk::broken("2") {
-            return;
-        }
         if let Some(Cell::There(place)) = Cell::decode(cell) {
-            if !crate::store::disk::broken("6") {
-                self.lost.remove(&place);
-            }
+            self.lost.remove(&place);
             if let Some(extent) = self.files.get_mut(&place.home) {
                 extent.live = extent.live.saturating_sub(u64::from(place.bytes));
             }
