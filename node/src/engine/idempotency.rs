@@ -213,10 +213,10 @@ mod tests {
                     Step::Comes(name, ago) => {
                         now += 1;
                         let name = name.to_string();
-                        if !came.contains_key(&name) {
+                        came.entry(name.clone()).or_insert_with(|| {
                             keys.insert_sealed(now, now - ago, &name, &name, &mut batch);
-                            came.insert(name, now - ago);
-                        }
+                            now - ago
+                        });
                     }
                     Step::Later(hours) => now += hours * 3_600_000,
                     Step::Restart => keys = load(),
