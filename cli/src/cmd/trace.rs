@@ -7,21 +7,38 @@ mod steps;
 mod tests;
 
 use agentanycast::{
-    Hop, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState, QueuedEnvelope, Sent, Side, Trace,
+    Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState, QueuedEnvelope, Sent,
+    Side, Task, Trace,
 };
 use serde_json::{Value, json};
 
 use self::{explain::Answer, steps::Step};
 use crate::{args::TraceArgs, context::Context, failure::Failure, json, output};
 
+/// Most of a reason that is shown, in bytes: an agent outside may give megabytes.
+const MAX_REASON: usize = 2000;
+
 pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), Failure> {
-    let trace = context.connect().await?.trace(&args.task).await?;
+    let mut trace = context.connect().await?.trace(&args.task).await?;
+    if let Some(task) = &mut trace.task {
+        shorten(task);
+    }
     let answer = explain::explain(&trace);
     let steps = steps::steps(&trace);
     if context.json {
         return Ok(output::json(&document(&args.task, &trace, &answer, &steps))?);
     }
     show(&args.task, &trace, &answer, &steps)
+}
+
+/// Leaves so much of a task's reason as is shown.
+fn shorten(task: &mut Task) {
+    let reason = task.reason();
+    if reason.len() > MAX_REASON {
+        let begin = &reason[..reason.floor_char_boundary(MAX_REASON)];
+        let text = format!("{begin}… ({} bytes; `anycast task` shows them all)", reason.len());
+        task.status_message = Some(Message::agent_text(text));
+    }
 }
 
 fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use agentanycast_identity::PeerId;
-use agentanycast_program::logging;
+use agentanycast_program::{address::bare_url, logging};
 use agentanycast_proto::v1::{
     AuditTrail, ConnectionType, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach,
     QueueState, QueuedEnvelope, Refusal, StatusCount, TaskRoad, TaskSent, TaskSide, TaskTurn,
@@ -182,7 +182,7 @@ fn answer(
         claimed: task.claimed,
         agent_listens: found.agent_listens,
         deadline: task.deadline.map(timestamp),
-        url: outside.map(|outside| outside.url.clone()).unwrap_or_default(),
+        url: outside.map(|outside| bare_url(&outside.url)).unwrap_or_default(),
         outside_steps: trail.steps,
         outside_steps_left_out: trail.left_out,
         remote_task_id: trail.remote,

@@ -90,11 +90,16 @@ impl Core {
         if self.sealed.get(&came_as(peer, &task)).is_some() {
             return Err("the message is not taken: it has come before, and was taken then".to_owned());
         }
-        if content.sealed_at_ms <= self.sealed.forgotten_until() {
-            return Err(
-                "the message is not taken: it is not known any more whether it has come before, so many sealed tasks came since it was sealed; send it again"
-                    .to_owned(),
-            );
+        let forgotten = self.sealed.forgotten_until();
+        if content.sealed_at_ms <= forgotten {
+            // One whose maker's clock was ahead may be among those that are forgotten.
+            let when = match forgotten.saturating_sub(now.unix).div_ceil(1000) {
+                0 => String::new(),
+                seconds => format!(" in {seconds} s"),
+            };
+            return Err(format!(
+                "the message is not taken: it is not known any more whether it has come before, since others of its time are forgotten; send it again{when}"
+            ));
         }
         message.parts = content.parts;
         message.role = MessageRole::User as i32;

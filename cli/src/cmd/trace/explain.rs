@@ -132,6 +132,10 @@ pub(super) fn about_box(reason: &str) -> Option<&'static str> {
              the sender's id at the agent's node says how that goes",
         ),
         (
+            "it is not known any more",
+            "so many sealed tasks came to the agent's node, or one whose sender's clock is ahead: send it again when it says",
+        ),
+        (
             "it was sealed more than",
             "whoever carried it was too late: whoever sealed it has to send it again",
         ),

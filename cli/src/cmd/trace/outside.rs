@@ -103,7 +103,11 @@ pub(super) fn explain(trace: &Trace, task: &Task) -> Answer {
     let (says, advice) = match task.status {
         TaskStatus::Completed => return answer("completed", says, None),
         status if status.is_terminal() => {
-            let advice = about_box(&reason).map(str::to_owned);
+            // Any agent can say what a node says of a box.
+            let advice = task
+                .sealed_for()
+                .and_then(|_| about_box(&reason))
+                .map(str::to_owned);
             (says, advice.or_else(|| after_the_end(trace, task, last)))
         }
         status => {
@@ -148,21 +152,34 @@ fn stands(trace: &Trace, task: &Task, last: &OutsideStep) -> (String, Option<Str
 
 /// Where to look further for a task that the agent has.
 fn go_on(trace: &Trace, task: &Task) -> Option<String> {
-    let there = match (task.sealed_for(), trace.remote_task.as_str()) {
-        (Some(peer), _) => format!(
-            "`anycast trace {}` at the node {peer} finds it by this id",
+    let remote = &trace.remote_task;
+    let there = match task.sealed_for() {
+        Some(peer) if is_plain(remote) => format!(
+            "`anycast trace {}` at the node {peer} finds it by this id, once that node has taken it; `anycast trace {remote}` at \
+             the bridge's node says whether it got there",
             trace.sealed_task
         ),
-        (None, "") => return None,
-        (None, remote) => format!(
+        Some(peer) => format!(
+            "`anycast trace {}` at the node {peer} finds it by this id, once that node has taken it",
+            trace.sealed_task
+        ),
+        None if remote.is_empty() => return None,
+        None if is_plain(remote) => format!(
             "ask at the agent for its task {remote}; if it is behind an AgentAnycast bridge, `anycast trace {remote}` at the \
              bridge's node goes on from here"
         ),
+        None => "ask at the agent for its task, by the id that is shown as remote".to_owned(),
     };
     Some(match task.status {
         TaskStatus::InputRequired => format!("answer it: send a message with this task id; {there}"),
         _ => there,
     })
+}
+
+/// Whether an id that an agent chose can stand in a command that people copy.
+fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    (1..=128).contains(&id.len()) && !id.starts_with('-') && id.bytes().all(plain)
 }
 
 /// What to do about a task that has ended, and not well.

@@ -260,6 +260,10 @@ fn a_box_that_was_not_taken_has_advice_of_its_own() {
         ),
         ("it has come before, and was taken then", "the first one counts"),
         ("it was sealed more than 23 h ago; send it again", "was too late"),
+        (
+            "it is not known any more whether it has come before, since others of its time are forgotten; send it again",
+            "when it says",
+        ),
         ("it was sealed in the future; compare the clocks", "set the clock"),
         (
             "the box cannot be opened: it was changed on its way",
@@ -283,7 +287,14 @@ fn a_box_that_was_not_taken_has_advice_of_its_own() {
         );
         let reason = format!("{carried}{reason}");
         for status in [TaskStatus::Rejected, TaskStatus::Failed] {
-            let outside = explain(&trace(Side::Outside, Some(task(status, &reason))));
+            let mut ended = task(status, &reason);
+            // Of one that is not sealed it is any agent's word.
+            let plain = explain(&trace(Side::Outside, Some(ended.clone())));
+            assert_ne!(plain.advice.as_deref(), Some(advice.as_str()));
+            ended
+                .metadata
+                .insert("agentanycast-sealed-for".to_owned(), OTHER.to_owned());
+            let outside = explain(&trace(Side::Outside, Some(ended)));
             assert_eq!(outside.advice.as_deref(), Some(advice.as_str()));
         }
     }
@@ -682,4 +693,31 @@ fn how_it_stands_with_a_task_by_url_has_its_answer_and_advice() {
         advice.contains(&format!("`anycast trace t` at the node {OTHER}")),
         "{advice}"
     );
+}
+
+#[test]
+fn a_reason_of_megabytes_is_shown_in_part() {
+    let mut long = task(TaskStatus::Failed, &"é".repeat(1_000_000));
+    super::shorten(&mut long);
+    let reason = long.reason();
+    assert!(
+        reason.len() < 2100 && reason.contains("2000000 bytes"),
+        "{}",
+        reason.len()
+    );
+    let mut short = task(TaskStatus::Failed, "boom");
+    super::shorten(&mut short);
+    assert_eq!(short.reason(), "boom");
+}
+
+#[test]
+fn what_an_agent_calls_its_task_is_in_no_command_unless_it_is_plain() {
+    for odd in ["x`; rm -rf ~ #", "--help", "a b", &"x".repeat(200)] {
+        let trace = Trace {
+            remote_task: odd.to_owned(),
+            ..by_url(TaskStatus::Working, "", vec![done(2, OutsideDeed::Given, odd)])
+        };
+        let advice = explain(&trace).advice.unwrap();
+        assert!(!advice.contains(odd), "{advice}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
 
+use agentanycast_program::address::bare_url;
 use agentanycast_proto::{
     a2a::a2a_service_client::A2aServiceClient,
     a2a_0_3::a2a_service_client::A2aServiceClient as OldA2aServiceClient,
@@ -367,7 +368,7 @@ fn same_host(from: &Uri, target: &str) -> Result<String, Fault> {
     if is_same {
         return Ok(target.to_owned());
     }
-    let shown: String = target.chars().take(100).collect();
+    let shown: String = bare_url(target).chars().take(100).collect();
     Err(Fault::last(format!(
         "it redirects to {shown:?}, another host; send to that one if it is meant"
     )))
@@ -420,6 +421,10 @@ mod tests {
         ] {
             assert!(same_host(&from, to).is_err(), "{to}");
         }
+        let told = same_host(&from, "https://user@i/b?token=SECRET#SECRET")
+            .unwrap_err()
+            .to_string();
+        assert!(told.contains("\"https://i/b\""), "{told}");
     }
 
     #[test]
