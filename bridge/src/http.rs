@@ -321,8 +321,8 @@ impl Pages<'_> {
     /// the host proves nothing either: a page can have a name of its own lead to this host. What only reads, and comes
     /// without an origin, may be from such a page: browsers leave it out where a page reads from its own one.
     fn check(&self, request: &Request) -> Result<(), Refusal> {
-        if request.headers().contains_key(header::ORIGIN) {
-            return if self.is_welcome(request) {
+        if let Some(origin) = request.headers().get(header::ORIGIN) {
+            return if self.is_welcome(origin.to_str().unwrap_or_default(), request) {
                 Ok(())
             } else {
                 Err(Refusal::foreign_page())
@@ -346,12 +346,8 @@ impl Pages<'_> {
         authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
     }
 
-    /// Whether the page that says its origin may call.
-    fn is_welcome(&self, request: &Request) -> bool {
-        let Some(origin) = request.headers().get(header::ORIGIN) else {
-            return false;
-        };
-        let origin = origin.to_str().unwrap_or_default();
+    /// Whether pages of this origin may call.
+    fn is_welcome(&self, origin: &str, request: &Request) -> bool {
         if self
             .origins
             .iter()

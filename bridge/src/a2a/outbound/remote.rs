@@ -61,6 +61,11 @@ impl Remote {
         })
     }
 
+    /// Where it is.
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
     pub(crate) fn version(&self) -> Version {
         self.interface.version
     }

@@ -35,10 +35,7 @@ impl Run {
         } else {
             let shared = &self.shared;
             let (choice, at) = shared.cards.choose(&shared.clients, &errand.url).await?;
-            let to = choice.interface.url.parse();
-            let to =
-                to.map_err(|error| Fault::last(format!("{:?} is no URL: {error}", choice.interface.url)))?;
-            shared.clients.check_led(&at, &to)?;
+            shared.clients.check_led(&at, self.remote(&choice)?.uri())?;
             self.told.about(&errand.url, Some(&choice));
             self.told.did(OutsideDeed::CardRead, &bare_url(&at.to_string()));
             choice
