@@ -26,12 +26,16 @@ const TINY: Sizes = Sizes {
     quick: Duration::MAX,
 };
 
+fn open_sized(directory: &Path, sizes: Sizes) -> DiskStore {
+    let opened = opening::open(directory, sizes).unwrap();
+    assert_eq!(opened.moved_aside, None);
+    opened.store
+}
+
 /// Whether large values stay in the segments that they were written to, or are written once more.
 fn open_tiny_with(directory: &Path, stay: bool) -> DiskStore {
     let quick = if stay { Duration::MAX } else { Duration::ZERO };
-    let opened = opening::open(directory, Sizes { quick, ..TINY }).unwrap();
-    assert_eq!(opened.moved_aside, None);
-    opened.store
+    open_sized(directory, Sizes { quick, ..TINY })
 }
 
 fn open_tiny(directory: &Path) -> DiskStore {
