@@ -53,8 +53,8 @@ type Key = (String, String);
 pub(crate) struct Notifier {
     gateway: Arc<dyn Gateway>,
     poster: Poster,
-    /// For webhooks that a bridge has taken which lets none be inside.
-    strict: Poster,
+    /// Where webhooks may be, unless a bridge has taken them that allows less.
+    screen: Screen,
     /// How long a webhook may be out of reach before it is given up.
     patience: Duration,
     /// Webhooks that are being told something, and whether there is more since.
@@ -87,8 +87,8 @@ impl Notifier {
     pub(crate) fn new(gateway: Arc<dyn Gateway>, screen: Screen, patience: Duration) -> anyhow::Result<Self> {
         Ok(Self {
             gateway,
-            poster: Poster::new(screen)?,
-            strict: Poster::new(Screen::Public)?,
+            poster: Poster::new()?,
+            screen,
             patience,
             busy: Mutex::default(),
             lanes: std::array::from_fn(|_| Semaphore::new(IN_LANE)),
@@ -269,12 +269,13 @@ impl Notifier {
         let time = news.time.or_else(|| now(SystemTime::now()));
         let version = hook.version();
         let body = render::event(version, &place, news.event, time.as_ref(), news.last);
-        let poster = if hook.public_only {
-            &self.strict
+        let screen = if hook.public_only {
+            Screen::Public
         } else {
-            &self.poster
+            self.screen
         };
-        poster.post(&hook.webhook, version, body.to_string()).await
+        let sent = self.poster.post(screen, &hook.webhook, version, body.to_string());
+        sent.await
     }
 }
 

@@ -246,22 +246,29 @@ mod tests {
     use super::NOW;
     use crate::sealed::{Ends, Saying, boxed, maker};
 
+    /// The corpus has this under this name.
+    fn has(name: &str, bytes: &[u8]) {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../fuzz/corpus")
+            .join(name);
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            std::fs::create_dir_all(kept.parent().unwrap()).unwrap();
+            std::fs::write(&kept, bytes).unwrap();
+        }
+        let found = std::fs::read(kept).unwrap_or_default();
+        assert_eq!(found, bytes, "{name}: UPDATE_GENERATED=1 writes it");
+    }
+
     /// Otherwise nothing that is tried would ever count.
     #[test]
     fn the_corpus_has_what_was_signed() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/credential");
         let signed = super::signed();
         let suites = [Suite::EddsaJcs2022, Suite::Ed25519Signature2020];
         for (place, suite) in suites.into_iter().enumerate() {
             let from_ms = signed.grant.from_ms;
             let document = signed.grant.sign(&signed.key, suite, from_ms).unwrap();
             let document = document.to_string();
-            let kept = corpus.join(format!("signed-{place}"));
-            if std::env::var_os("UPDATE_GENERATED").is_some() {
-                std::fs::write(&kept, &document).unwrap();
-            }
-            let found = std::fs::read_to_string(kept).unwrap_or_default();
-            assert_eq!(found, document, "UPDATE_GENERATED=1 writes it");
+            has(&format!("credential/signed-{place}"), document.as_bytes());
             let read = super::Credential::read(document.as_bytes()).unwrap();
             let keys = super::issuer_keys(&signed.grant.issuer, None);
             assert_eq!(read.check(&keys, super::NOW), Ok(()));
@@ -272,17 +279,10 @@ mod tests {
     /// One of each kind, as the node seals it; and each sealed for somebody else.
     #[test]
     fn the_corpus_has_what_is_sealed() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/sealed");
         let (from, to) = (super::test_key(1), super::test_key(2));
         for (place, content) in contents().into_iter().enumerate() {
-            let kept = corpus.join(format!("content-{place}"));
             let bytes = content.encode_to_vec();
-            if std::env::var_os("UPDATE_GENERATED").is_some() {
-                std::fs::create_dir_all(&corpus).unwrap();
-                std::fs::write(&kept, &bytes).unwrap();
-            }
-            let found = std::fs::read(kept).unwrap_or_default();
-            assert_eq!(found, bytes, "UPDATE_GENERATED=1 writes it");
+            has(&format!("sealed/content-{place}"), &bytes);
             let sealed = seal(&from, peer_id(&to), [7; NONCE], &bytes).unwrap();
             let ends = Ends::new(&to, peer_id(&from), "t1");
             let opened = ends.open(&super::box_of(sealed), &[content.kind()], &content.id);
@@ -293,23 +293,13 @@ mod tests {
     /// As it stands beside a box.
     #[test]
     fn the_corpus_has_a_message_with_a_box() {
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/sealed/message");
         let ends = Ends::new(&super::test_key(1), peer_id(&super::test_key(2)), "t1");
         let message = Message {
             message_id: "m1".to_owned(),
             ..Message::default()
         };
         let message = ends.message(NOW, [7; NONCE], Saying::Further, message).unwrap();
-        let bytes = message.encode_to_vec();
-        if std::env::var_os("UPDATE_GENERATED").is_some() {
-            std::fs::create_dir_all(kept.parent().unwrap()).unwrap();
-            std::fs::write(&kept, &bytes).unwrap();
-        }
-        assert_eq!(
-            std::fs::read(kept).unwrap_or_default(),
-            bytes,
-            "UPDATE_GENERATED=1 writes it"
-        );
+        has("sealed/message", &message.encode_to_vec());
         let part = boxed(&message.parts).unwrap().unwrap();
         assert_eq!(
             maker(part, peer_id(&super::test_key(2))),

@@ -45,16 +45,15 @@ pub(super) enum PostError {
 
 /// Sends notifications.
 pub(super) struct Poster {
-    connector: Connector,
     tls: TlsConnector,
 }
 
 impl Poster {
-    /// To what this screen lets pass; TLS trusts the authorities that browsers do.
+    /// TLS trusts the authorities that browsers do.
     ///
     /// # Errors
     /// When the library has no version of TLS, which does not happen.
-    pub(super) fn new(screen: Screen) -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         let roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
         let provider = Arc::new(crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
@@ -63,19 +62,19 @@ impl Poster {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self {
-            connector: Connector::new(screen),
             tls: TlsConnector::from(Arc::new(tls)),
         })
     }
 
-    /// Sends a body of JSON. It has arrived when the answer is one of success; no redirect is followed.
+    /// Sends a body of JSON to where this screen lets it. It has arrived when the answer is one of success; no redirect is followed.
     pub(super) async fn post(
         &self,
+        screen: Screen,
         webhook: &Webhook,
         version: Version,
         body: String,
     ) -> Result<(), PostError> {
-        let sent = tokio::time::timeout(WITHIN, self.send(webhook, version, body)).await;
+        let sent = tokio::time::timeout(WITHIN, self.send(screen, webhook, version, body)).await;
         match sent.unwrap_or(Err(PostError::Late))? {
             status if status.is_success() => Ok(()),
             StatusCode::GONE => Err(PostError::Gone),
@@ -83,10 +82,16 @@ impl Poster {
         }
     }
 
-    async fn send(&self, webhook: &Webhook, version: Version, body: String) -> Result<StatusCode, PostError> {
+    async fn send(
+        &self,
+        screen: Screen,
+        webhook: &Webhook,
+        version: Version,
+        body: String,
+    ) -> Result<StatusCode, PostError> {
         let url: Uri = webhook.url.parse().map_err(|_| PostError::Unsendable)?;
         let request = request(&url, webhook, version, body).ok_or(PostError::Unsendable)?;
-        let stream = self.connector.connect(&url).await?;
+        let stream = Connector::new(screen).connect(&url).await?;
         if url.scheme_str() != Some("https") {
             return exchange(stream, request).await;
         }

@@ -23,8 +23,6 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
                 return Err(Failure::new(Code::General, "Interrupted", message));
             }
         }
-    }
-    if args.wait {
         task = handle.snapshot().await?;
     }
     if context.json {

@@ -89,24 +89,15 @@ impl Keys {
         self.most = most;
     }
 
-    /// Lets a key name a task.
-    pub(super) fn insert(&mut self, now: u64, key: &str, task: &str, batch: &mut Batch) {
-        self.remember(now, None, key, task, batch);
-    }
-
-    /// Lets a key name a task that was sealed at a time.
-    pub(super) fn insert_sealed(
+    /// Lets a key name a task, which was sealed at a time if it was.
+    pub(super) fn insert(
         &mut self,
         now: u64,
-        sealed_at: u64,
+        sealed_at: Option<u64>,
         key: &str,
         task: &str,
         batch: &mut Batch,
     ) {
-        self.remember(now, Some(sealed_at), key, task, batch);
-    }
-
-    fn remember(&mut self, now: u64, sealed_at: Option<u64>, key: &str, task: &str, batch: &mut Batch) {
         let (hash, place) = (hash(key), self.next_place);
         self.next_place += 1;
         let record = IdempotencyRecord {
@@ -214,7 +205,7 @@ mod tests {
                         now += 1;
                         let name = name.to_string();
                         came.entry(name.clone()).or_insert_with(|| {
-                            keys.insert_sealed(now, now - ago, &name, &name, &mut batch);
+                            keys.insert(now, Some(now - ago), &name, &name, &mut batch);
                             now - ago
                         });
                     }

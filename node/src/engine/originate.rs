@@ -128,7 +128,7 @@ impl Core {
         }
         if !key.is_empty() {
             self.idempotency
-                .insert(now.unix, &key, &task.id, &mut self.turn.batch);
+                .insert(now.unix, None, &key, &task.id, &mut self.turn.batch);
         }
         Ok(task)
     }

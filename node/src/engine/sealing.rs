@@ -113,7 +113,7 @@ impl Core {
     pub(super) fn remember_sealed(&mut self, now: Now, Opened { sealed, at }: &Opened, id: &str) {
         let key = came_as(sealed.peer, &sealed.task);
         let batch = &mut self.turn.batch;
-        self.sealed.insert_sealed(now.unix, *at, &key, id, batch);
+        self.sealed.insert(now.unix, Some(*at), &key, id, batch);
     }
 
     /// So many sealed tasks are remembered.

@@ -65,9 +65,12 @@ impl Trail {
 }
 
 fn is_alike(one: &OutsideStep, other: &OutsideStep) -> bool {
-    let what = |step: &OutsideStep| (step.deed, step.failure);
-    let texts = |step: &OutsideStep| [step.url.clone(), step.binding.clone(), step.detail.clone()];
-    what(one) == what(other) && texts(one) == texts(other)
+    let texts = [
+        (&one.url, &other.url),
+        (&one.binding, &other.binding),
+        (&one.detail, &other.detail),
+    ];
+    (one.deed, one.failure) == (other.deed, other.failure) && texts.iter().all(|(one, other)| one == other)
 }
 
 #[cfg(test)]

@@ -33,6 +33,13 @@ fn a_hundred(home: &Path, stay: bool) -> BTreeMap<Vec<u8>, Place> {
     places(&open_tiny(home))
 }
 
+/// A segment that some of these lie in, or a file.
+fn one_home(places: &BTreeMap<Vec<u8>, Place>, segment: bool) -> Home {
+    let mut places = places.values();
+    let found = places.find(|place| is_in_segment(place) == segment);
+    found.unwrap().home
+}
+
 #[test]
 fn a_lost_or_cut_home_of_values_takes_nothing_else_with_it() {
     for loss in [Loss::Gone, Loss::Cut(0), Loss::Cut(20), Loss::Cut(5_000)] {
@@ -45,11 +52,7 @@ fn a_lost_or_cut_home_of_values_takes_nothing_else_with_it() {
 fn loses_nothing_else(loss: Loss, stay: bool) {
     let home = tempfile::tempdir().unwrap();
     let places = a_hundred(home.path(), stay);
-    let victim = places
-        .values()
-        .find(|place| is_in_segment(place) == stay)
-        .unwrap()
-        .home;
+    let victim = one_home(&places, stay);
     let in_it: Vec<u8> = places
         .iter()
         .filter(|(_, place)| place.home == victim)
@@ -180,11 +183,7 @@ fn a_file_that_cannot_be_read_to_its_end_is_told_of_once() {
     ] {
         let home = tempfile::tempdir().unwrap();
         let places = a_hundred(home.path(), stay);
-        let victim = places
-            .values()
-            .find(|place| is_in_segment(place) == stay)
-            .unwrap()
-            .home;
+        let victim = one_home(&places, stay);
         let base = Base::open(&generation_paths(home.path()).pop().unwrap(), home.path()).unwrap();
         let (_, used) = base.survey().unwrap();
         let mut values = Values::open(home.path(), TINY.values, used.into_iter()).unwrap();
