@@ -1,8 +1,11 @@
 //! Idempotency keys: the same key within a day names the same task, so that a client that lost an
 //! answer may ask again. Sealed tasks that came are remembered in the same way, by themselves; of those that are no
 //! more it is known up to when they were sealed, so that none comes a second time.
+//!
+//! The one rule of sealed ones: none is forgotten before the time has come at which it was sealed, however far its maker's
+//! clock is ahead. So what is forgotten holds up nothing that is sealed now.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use sha2::{Digest as _, Sha256};
 
@@ -15,6 +18,14 @@ const LIFETIME: u64 = 24 * 60 * 60 * 1000;
 /// Most keys remembered; the oldest go first. 100 000 tasks a day come to more than one a second.
 const MAX_KEYS: usize = 100_000;
 
+/// The share of them that may be sealed ahead of this node's clock at all, and by more than [`NEAR`]: whoever fills places
+/// with far ones leaves some to those whose clocks are only a little off.
+const SHARE_AHEAD: usize = 2;
+const SHARE_FAR: usize = 4;
+
+/// How far clocks are apart that are kept in step, in milliseconds.
+const NEAR: u64 = 10_000;
+
 type Hash = [u8; 32];
 
 /// See the module's text.
@@ -22,19 +33,24 @@ pub(super) struct Keys {
     /// Of their records in the store.
     tag: u8,
     tasks: HashMap<Hash, String>,
-    oldest_first: VecDeque<Kept>,
+    /// Those that may be forgotten, the first one first.
+    oldest_first: BTreeMap<Order, Kept>,
+    /// Those that were sealed at times which are still to come.
+    ahead: BTreeMap<Order, Kept>,
     next_place: u64,
     /// What was sealed until then may have been here and is forgotten; 0: nothing was.
     forgotten_until: u64,
     most: usize,
 }
 
-/// A key that is remembered: since when, what it names was sealed when, and its place in the store, which grows.
+/// When what a key names was sealed (0: it was not), and the key's place in the store, which grows.
+type Order = (u64, u64);
+
+/// A key that is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    at: u64,
-    sealed_at: Option<u64>,
-    place: u64,
+    /// From when on its day is counted: since when it is known, or when what it names was sealed.
+    since: u64,
     hash: Hash,
 }
 
@@ -44,7 +60,8 @@ impl Keys {
         let mut keys = Self {
             tag,
             tasks: HashMap::new(),
-            oldest_first: VecDeque::new(),
+            oldest_first: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             next_place: 0,
             forgotten_until: 0,
             most: MAX_KEYS,
@@ -58,12 +75,9 @@ impl Keys {
                 (Some(place), Ok(hash)) => {
                     keys.next_place = place + 1;
                     keys.tasks.insert(hash, record.task_id);
-                    keys.oldest_first.push_back(Kept {
-                        at,
-                        sealed_at,
-                        place,
-                        hash,
-                    });
+                    // Those that are ahead are found with the first use.
+                    keys.oldest_first
+                        .insert(order(sealed_at, place), Kept::new(at, sealed_at, hash));
                 }
                 _ if key == keys.key_of_forgotten() => keys.forgotten_until = sealed_at.unwrap_or(0),
                 _ => {}
@@ -83,13 +97,24 @@ impl Keys {
         self.forgotten_until
     }
 
+    /// Whether one more may be remembered that was sealed then. One whose time has come always may.
+    pub(super) fn has_room_for(&mut self, now: u64, sealed_at: u64) -> bool {
+        self.part(now);
+        let share = match sealed_at.saturating_sub(now) {
+            0 => return true,
+            ahead if ahead <= NEAR => SHARE_AHEAD,
+            _ => SHARE_FAR,
+        };
+        self.ahead.len() < self.most / share
+    }
+
     /// Another bound than [`MAX_KEYS`].
     #[cfg(test)]
     pub(super) fn set_most(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// Lets a key name a task, which was sealed at a time if it was.
+    /// Lets a key name a task, which was sealed at a time if it was; one for which there is room.
     pub(super) fn insert(
         &mut self,
         now: u64,
@@ -108,41 +133,52 @@ impl Keys {
         };
         batch.put(self.key_at(place), records::encode(&record));
         self.tasks.insert(hash, task.to_owned());
-        self.oldest_first.push_back(Kept {
-            at: now,
-            sealed_at,
-            place,
-            hash,
-        });
-        while self.oldest_first.len() > self.most {
-            self.drop_oldest(batch);
-        }
+        self.oldest_first
+            .insert(order(sealed_at, place), Kept::new(now, sealed_at, hash));
+        self.part(now);
+        while self.oldest_first.len() + self.ahead.len() > self.most && self.drop_oldest(batch) {}
     }
 
     /// Forgets keys whose day is over.
     pub(super) fn expire(&mut self, now: u64, batch: &mut Batch) {
+        self.part(now);
         while self
             .oldest_first
-            .front()
-            .is_some_and(|kept| kept.at + LIFETIME < now)
+            .first_key_value()
+            .is_some_and(|(_, kept)| kept.since.saturating_add(LIFETIME) < now)
         {
             self.drop_oldest(batch);
         }
     }
 
-    fn drop_oldest(&mut self, batch: &mut Batch) {
-        if let Some(kept) = self.oldest_first.pop_front() {
-            self.tasks.remove(&kept.hash);
-            batch.delete(self.key_at(kept.place));
-            if let Some(sealed_at) = kept.sealed_at.filter(|at| *at > self.forgotten_until) {
-                self.forgotten_until = sealed_at;
-                let record = IdempotencyRecord {
-                    sealed_at: Some(sealed_at),
-                    ..IdempotencyRecord::default()
-                };
-                batch.put(self.key_of_forgotten(), records::encode(&record));
-            }
+    /// Puts each where it belongs at this time. Clocks are also set back.
+    fn part(&mut self, now: u64) {
+        while let Some(entry) = self.ahead.first_entry().filter(|entry| entry.key().0 <= now) {
+            let (order, kept) = entry.remove_entry();
+            self.oldest_first.insert(order, kept);
         }
+        while let Some(entry) = self.oldest_first.last_entry().filter(|entry| entry.key().0 > now) {
+            let (order, kept) = entry.remove_entry();
+            self.ahead.insert(order, kept);
+        }
+    }
+
+    /// Forgets one; false: there is none that may be forgotten.
+    fn drop_oldest(&mut self, batch: &mut Batch) -> bool {
+        let Some(((sealed_at, place), kept)) = self.oldest_first.pop_first() else {
+            return false;
+        };
+        self.tasks.remove(&kept.hash);
+        batch.delete(self.key_at(place));
+        if sealed_at > self.forgotten_until {
+            self.forgotten_until = sealed_at;
+            let record = IdempotencyRecord {
+                sealed_at: Some(sealed_at),
+                ..IdempotencyRecord::default()
+            };
+            batch.put(self.key_of_forgotten(), records::encode(&record));
+        }
+        true
     }
 
     /// Where [`Self::forgotten_until`] is kept: at no place.
@@ -153,6 +189,17 @@ impl Keys {
     fn key_at(&self, place: u64) -> Vec<u8> {
         records::key(self.tag, &place.to_be_bytes())
     }
+}
+
+impl Kept {
+    fn new(at: u64, sealed_at: Option<u64>, hash: Hash) -> Self {
+        let since = sealed_at.unwrap_or(at);
+        Self { since, hash }
+    }
+}
+
+fn order(sealed_at: Option<u64>, place: u64) -> Order {
+    (sealed_at.unwrap_or(0), place)
 }
 
 fn hash(key: &str) -> Hash {
@@ -168,17 +215,19 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// One comes that was sealed so many milliseconds before; it may have come already.
-        Comes(u8, u64),
-        /// Time goes by, in hours.
-        Later(u64),
+        /// One comes that was sealed so many milliseconds before, or after; it may have come already.
+        Comes(u8, i64),
+        /// Time goes by, or the clock is set back, in seconds.
+        Clock(i64),
         Restart,
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            6 => (any::<u8>(), 0u64..50_000_000).prop_map(|(name, ago)| Step::Comes(name, ago)),
-            1 => (0u64..30).prop_map(Step::Later),
+            4 => (any::<u8>(), -50_000_000i64..=0).prop_map(|(name, ahead)| Step::Comes(name, ahead)),
+            4 => (any::<u8>(), 0i64..=600_000).prop_map(|(name, ahead)| Step::Comes(name, ahead)),
+            1 => (-600i64..100_000).prop_map(Step::Clock),
+            1 => (0i64..600).prop_map(Step::Clock),
             1 => Just(Step::Restart),
         ]
     }
@@ -187,7 +236,7 @@ mod tests {
         #[test]
         fn what_came_is_known_or_was_sealed_before_what_is_known(
             steps in proptest::collection::vec(step(), 1..80),
-            most in 1usize..6,
+            most in 1usize..12,
         ) {
             let store = MemoryStore::default();
             let load = || {
@@ -197,33 +246,97 @@ mod tests {
             };
             let mut keys = load();
             let mut now = 100 * LIFETIME;
-            let mut came = HashMap::new();
+            let mut came: HashMap<String, u64> = HashMap::new();
             for step in steps {
                 let mut batch = Batch::default();
+                let before = keys.forgotten_until();
                 match step {
-                    Step::Comes(name, ago) => {
+                    Step::Comes(name, ahead) => {
                         now += 1;
                         let name = name.to_string();
-                        came.entry(name.clone()).or_insert_with(|| {
-                            keys.insert(now, Some(now - ago), &name, &name, &mut batch);
-                            now - ago
-                        });
+                        let sealed_at = now.saturating_add_signed(ahead);
+                        let ahead = came.values().filter(|sealed_at| **sealed_at > now).count();
+                        let room = keys.has_room_for(now, sealed_at);
+                        prop_assert_eq!(room, sealed_at <= now || ahead < most / if sealed_at - now > NEAR { 4 } else { 2 });
+                        if room && !came.contains_key(&name) {
+                            keys.insert(now, Some(sealed_at), &name, &name, &mut batch);
+                            came.insert(name, sealed_at);
+                        }
                     }
-                    Step::Later(hours) => now += hours * 3_600_000,
+                    Step::Clock(seconds) => now = now.saturating_add_signed(seconds * 1000),
                     Step::Restart => keys = load(),
                 }
                 keys.expire(now, &mut batch);
                 store.apply(batch).unwrap();
-                prop_assert!(keys.oldest_first.len() <= most);
+                prop_assert!(keys.tasks.len() <= most);
                 for (name, sealed_at) in &came {
                     match keys.get(name) {
                         Some(task) => prop_assert_eq!(task, name),
+                        // It holds up nothing that is sealed later than now.
                         None => prop_assert!(*sealed_at <= keys.forgotten_until()),
                     }
                 }
-                let newest = came.values().max().copied().unwrap_or(0);
-                prop_assert!(keys.forgotten_until() <= newest);
+                let moved = keys.forgotten_until() != before;
+                prop_assert!(!moved || keys.forgotten_until() <= now);
             }
         }
+
+        #[test]
+        fn keys_of_what_is_not_sealed_are_forgotten_in_their_order(
+            hours in proptest::collection::vec(-2i64..10, 1..60),
+            most in 1usize..6,
+        ) {
+            let store = MemoryStore::default();
+            let mut keys = Keys::load(&store, tag::IDEMPOTENCY).unwrap();
+            keys.set_most(most);
+            let mut now = 100 * LIFETIME;
+            for (number, hours) in hours.into_iter().enumerate() {
+                now = now.saturating_add_signed(hours * 3_600_000);
+                let mut batch = Batch::default();
+                keys.insert(now, None, &number.to_string(), "t", &mut batch);
+                keys.expire(now, &mut batch);
+                store.apply(batch).unwrap();
+                // The newest ones are known, and no others.
+                let known = keys.tasks.len();
+                prop_assert!((1..=most).contains(&known));
+                for newest in 0..known {
+                    prop_assert_eq!(keys.get(&(number - newest).to_string()), Some("t"));
+                }
+                prop_assert_eq!(keys.forgotten_until(), 0);
+            }
+        }
+    }
+
+    /// Whoever fills all the places that there are for clocks that are ahead holds up nobody whose clock is right.
+    #[test]
+    fn boxes_of_the_future_hold_up_nobody_else() {
+        const MOST: usize = 40;
+        const FAR: u64 = 10 * 60 * 1000;
+        let store = MemoryStore::default();
+        let mut keys = Keys::load(&store, tag::SEALED).unwrap();
+        keys.set_most(MOST);
+        let (mut now, mut batch) = (100 * LIFETIME, Batch::default());
+        let mut far = 0;
+        for number in 0..2 * MOST {
+            if keys.has_room_for(now, now + FAR) {
+                keys.insert(now, Some(now + FAR), &format!("far {number}"), "t", &mut batch);
+                far += 1;
+            }
+        }
+        assert_eq!(far, MOST / SHARE_FAR);
+        for number in 0..2 * MOST {
+            assert!(keys.has_room_for(now, now), "its time has come");
+            keys.insert(now, Some(now), &format!("right {number}"), "t", &mut batch);
+            now += 1;
+            assert!(keys.forgotten_until() < now);
+        }
+        assert!(
+            keys.has_room_for(now, now + NEAR),
+            "clocks that are a little ahead have places of their own"
+        );
+        assert!(keys.get("far 0").is_some(), "none of them comes twice");
+        // They are like all others once their time has come.
+        now += FAR;
+        assert!(keys.has_room_for(now, now + FAR));
     }
 }

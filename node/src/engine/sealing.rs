@@ -52,7 +52,7 @@ impl Core {
     /// # Errors
     /// Why it is not taken, for people.
     pub(super) fn open_first(
-        &self,
+        &mut self,
         now: Now,
         message: &mut Message,
         labels: &mut BTreeMap<String, String>,
@@ -92,13 +92,19 @@ impl Core {
         }
         let forgotten = self.sealed.forgotten_until();
         if content.sealed_at_ms <= forgotten {
-            // One whose maker's clock was ahead may be among those that are forgotten.
+            // This node's clock may have been set back since.
             let when = match forgotten.saturating_sub(now.unix).div_ceil(1000) {
                 0 => String::new(),
                 seconds => format!(" in {seconds} s"),
             };
             return Err(format!(
                 "the message is not taken: it is not known any more whether it has come before, since others of its time are forgotten; send it again{when}"
+            ));
+        }
+        if !self.sealed.has_room_for(now.unix, content.sealed_at_ms) {
+            let seconds = content.sealed_at_ms.saturating_sub(now.unix).div_ceil(1000);
+            return Err(format!(
+                "the message is not taken: it was sealed {seconds} s ahead of this node's clock, and so many like it are here that no more                  are taken; send it again in {seconds} s, or compare the clocks"
             ));
         }
         message.parts = content.parts;

@@ -133,7 +133,7 @@ pub(super) fn about_box(reason: &str) -> Option<&'static str> {
         ),
         (
             "it is not known any more",
-            "so many sealed tasks came to the agent's node, or one whose sender's clock is ahead: send it again when it says",
+            "so many sealed tasks came to the agent's node that it has forgotten some which are as old: send it again when it says",
         ),
         (
             "it was sealed more than",
@@ -142,6 +142,10 @@ pub(super) fn about_box(reason: &str) -> Option<&'static str> {
         (
             "it was sealed in the future",
             "set the clock of the sender's node, or that of the agent's, then send it again",
+        ),
+        (
+            "it was sealed ",
+            "set the clock of the sender's node, or that of the agent's, then send it again; as it is it is taken when it says",
         ),
         (
             "the box cannot be opened",

@@ -347,6 +347,51 @@ fn a_box_that_was_pushed_out_begins_no_other_task() {
 }
 
 #[test]
+fn boxes_that_are_sealed_in_the_future_hold_up_no_others() {
+    const MOST: usize = 8;
+    const AHEAD: Duration = Duration::from_mins(9);
+    let mut lab = Lab::pair();
+    lab.nodes[B].core.set_most_sealed(MOST);
+    let sealed = |lab: &Lab, number: u8, ahead: Duration| {
+        let ends = Ends::new(&sender(), lab.id(B), &number.to_string());
+        let at = lab.now.unix + ahead.as_millis() as u64;
+        let sealed = ends.message(at, [number; 24], Saying::Task(&labels()), text("m1", "x"));
+        sealed.unwrap()
+    };
+    let ahead: Vec<Message> = (0..MOST as u8)
+        .map(|number| sealed(&lab, number, AHEAD))
+        .collect();
+    let ids: Vec<String> = ahead
+        .iter()
+        .map(|message| carry(&mut lab, message.clone()))
+        .collect();
+    let states: Vec<Status> = ids.iter().map(|id| lab.status(A, id)).collect();
+    assert_eq!(states[..2], [Submitted, Submitted]);
+    assert!(states[2..].iter().all(|state| *state == Rejected), "{states:?}");
+    let why = refused(&mut lab, ahead[5].clone());
+    assert!(
+        why.contains("sealed 540 s ahead of this node's clock") && why.contains("send it again in 540 s"),
+        "{why}"
+    );
+    // As many as are remembered come from others, whose clocks are right.
+    for number in 0..MOST as u8 + 1 {
+        lab.advance(Duration::from_millis(1));
+        let message = sealed(&lab, 100 + number, Duration::ZERO);
+        let id = carry(&mut lab, message);
+        assert_eq!(lab.status(A, &id), Submitted);
+    }
+    lab.restart(B);
+    lab.connect();
+    lab.nodes[B].core.set_most_sealed(MOST);
+    assert!(refused(&mut lab, ahead[0].clone()).contains("has come before"));
+    assert!(refused(&mut lab, ahead[5].clone()).contains("send it again in"));
+    // When its time has come it is taken.
+    lab.advance(AHEAD);
+    let id = carry(&mut lab, ahead[5].clone());
+    assert_eq!(lab.status(A, &id), Submitted);
+}
+
+#[test]
 fn a_sealed_task_takes_only_what_is_sealed_for_it() {
     let mut lab = Lab::pair();
     let message = first(&lab);
