@@ -38,9 +38,9 @@ pub(crate) fn json(document: &Value) -> io::Result<()> {
     line(&document.to_string())
 }
 
-/// One line on standard error.
+/// One line on standard error, whatever is in the text.
 pub(crate) fn complain(text: &str) -> io::Result<()> {
-    writeln!(io::stderr().lock(), "{}", printable(text))
+    writeln!(io::stderr().lock(), "{}", flat(text))
 }
 
 /// Without the control characters by which a text from outside could drive the terminal, and without those that change
@@ -53,6 +53,11 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     } else {
         text.into()
     }
+}
+
+/// As [`printable`], with all lines but the first moved in, so that none looks as if this program said it.
+pub(crate) fn within(text: &str) -> String {
+    printable(text).trim_end().replace('\n', "\n    ")
 }
 
 /// As [`printable`], on one line.
@@ -159,6 +164,7 @@ mod tests {
         assert_eq!(printable("a\u{1b}[2Jb\tc\n"), "a\u{fffd}[2Jb\tc\n");
         assert_eq!(brief("a\n\n b\u{7}"), "a b\u{fffd}");
         assert_eq!(flat("good \u{202e}live\u{2069}"), "good \u{fffd}live\u{fffd}");
+        assert_eq!(within("a\n> b\r\n"), "a\n    > b\u{fffd}");
         assert_eq!(brief(&"x".repeat(100)).chars().count(), 72);
     }
 }

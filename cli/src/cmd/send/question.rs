@@ -13,7 +13,7 @@ const MAX_ANSWER: u64 = 1 << 20;
 /// Shows the question and reads one line.
 pub(super) async fn ask(question: &str) -> Result<String, Failure> {
     let mut stderr = io::stderr().lock();
-    write!(stderr, "The agent asks: {}\n> ", output::printable(question))?;
+    write!(stderr, "The agent asks: {}\n> ", output::within(question))?;
     stderr.flush()?;
     drop(stderr);
     let reading = tokio::task::spawn_blocking(|| {
