@@ -7,8 +7,8 @@ mod steps;
 mod tests;
 
 use agentanycast::{
-    Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState, QueuedEnvelope, Sent,
-    Side, Task, Trace,
+    Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState, QueuedEnvelope, Refusal,
+    Sent, Side, Task, Trace,
 };
 use serde_json::{Value, json};
 
@@ -149,6 +149,7 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
             "by": trace.task.as_ref().and_then(|task| Some(task.sealed_by()?.to_string())),
             "for": trace.task.as_ref().and_then(|task| Some(task.sealed_for()?.to_string())),
         })),
+        "refusals": trace.refusals.iter().map(refusal).collect::<Vec<_>>(),
         "audit": trace.audit.as_ref().map(|audit| json!({
             "path": audit.path,
             "whole": audit.whole,
@@ -176,6 +177,16 @@ fn peer(peer: &PeerReach) -> Value {
     })
 }
 
+fn refusal(refusal: &Refusal) -> Value {
+    json!({
+        "at": json::time(refusal.at),
+        "peer_id": refusal.peer.as_ref().map(ToString::to_string),
+        "task_id": refusal.task_id,
+        "reason": refusal.reason,
+        "count": refusal.count,
+    })
+}
+
 fn hop(hop: &Hop) -> Value {
     json!({"road": hop.road.to_string(), "relay": hop.relay.as_ref().map(ToString::to_string)})
 }
@@ -191,6 +202,7 @@ fn outside_step(step: &OutsideStep) -> Value {
         OutsideDeed::Failed => "failed",
         OutsideDeed::InDoubt => "in-doubt",
         OutsideDeed::Withdrawn => "withdrawn",
+        OutsideDeed::NotWithdrawn => "not-withdrawn",
         _ => "unknown",
     };
     let failure = step.failure.map(|failure| match failure {
@@ -201,6 +213,7 @@ fn outside_step(step: &OutsideStep) -> Value {
         OutsideFailure::Unsupported => "unsupported",
         OutsideFailure::Unauthorized => "unauthorized",
         OutsideFailure::Final => "final",
+        OutsideFailure::Refused => "refused",
         _ => "unknown",
     });
     json!({

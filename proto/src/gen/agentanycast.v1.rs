@@ -5526,7 +5526,7 @@ pub struct TraceTaskResponse {
     /// This node's clock.
     #[prost(message, optional, tag = "2")]
     pub now: ::core::option::Option<::prost_types::Timestamp>,
-    /// As the store has it, without messages and artifacts; not there if only the audit log knows it.
+    /// As the store has it, without messages and artifacts; not there if only the audit log or a refusal knows it.
     #[prost(message, optional, tag = "3")]
     pub task: ::core::option::Option<Task>,
     #[prost(enumeration = "TaskSide", tag = "4")]
@@ -5600,6 +5600,10 @@ pub struct TraceTaskResponse {
     /// The id of a sealed task where it was sealed; empty: it is not sealed. It is found by that id too where it was opened.
     #[prost(string, tag = "26")]
     pub sealed_task_id: ::prost::alloc::string::String,
+    /// Of a task that is not there: those that were refused here under this id, or sealed under it as was told beside their
+    /// boxes, at most 8, the newest first. They are in memory only, and only the last 1 000 of all peers.
+    #[prost(message, repeated, tag = "27")]
+    pub refusals: ::prost::alloc::vec::Vec<Refusal>,
 }
 /// Something that was done to give a task to an agent beyond the network. Texts have 400 bytes at most.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5622,10 +5626,10 @@ pub struct OutsideStep {
     /// How that is spoken to, such as "JSONRPC 1.0"; empty before it is known.
     #[prost(string, tag = "6")]
     pub binding: ::prost::alloc::string::String,
-    /// CARD_READ: where the card is. GIVEN, WITHDRAWN: the agent's id of the task. FAILED, IN_DOUBT: why.
+    /// CARD_READ: where the card is. GIVEN, WITHDRAWN: the agent's id of the task. FAILED, IN_DOUBT, NOT_WITHDRAWN: why.
     #[prost(string, tag = "7")]
     pub detail: ::prost::alloc::string::String,
-    /// FAILED, IN_DOUBT: what kind of failure.
+    /// FAILED, IN_DOUBT, NOT_WITHDRAWN: what kind of failure.
     #[prost(enumeration = "OutsideFailure", tag = "8")]
     pub failure: i32,
     /// When it was to be tried again; not there: it was not.
@@ -5837,6 +5841,8 @@ pub enum OutsideDeed {
     InDoubt = 4,
     /// It was told that the task is over.
     Withdrawn = 5,
+    /// The task is over here, and it could not be told so, or did not take it.
+    NotWithdrawn = 6,
 }
 impl OutsideDeed {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -5851,6 +5857,7 @@ impl OutsideDeed {
             Self::Failed => "OUTSIDE_DEED_FAILED",
             Self::InDoubt => "OUTSIDE_DEED_IN_DOUBT",
             Self::Withdrawn => "OUTSIDE_DEED_WITHDRAWN",
+            Self::NotWithdrawn => "OUTSIDE_DEED_NOT_WITHDRAWN",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -5862,6 +5869,7 @@ impl OutsideDeed {
             "OUTSIDE_DEED_FAILED" => Some(Self::Failed),
             "OUTSIDE_DEED_IN_DOUBT" => Some(Self::InDoubt),
             "OUTSIDE_DEED_WITHDRAWN" => Some(Self::Withdrawn),
+            "OUTSIDE_DEED_NOT_WITHDRAWN" => Some(Self::NotWithdrawn),
             _ => None,
         }
     }
@@ -5884,6 +5892,8 @@ pub enum OutsideFailure {
     Unauthorized = 6,
     /// Trying again changes nothing.
     Final = 7,
+    /// The agent answered that it does not take it.
+    Refused = 8,
 }
 impl OutsideFailure {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -5900,6 +5910,7 @@ impl OutsideFailure {
             Self::Unsupported => "OUTSIDE_FAILURE_UNSUPPORTED",
             Self::Unauthorized => "OUTSIDE_FAILURE_UNAUTHORIZED",
             Self::Final => "OUTSIDE_FAILURE_FINAL",
+            Self::Refused => "OUTSIDE_FAILURE_REFUSED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -5913,6 +5924,7 @@ impl OutsideFailure {
             "OUTSIDE_FAILURE_UNSUPPORTED" => Some(Self::Unsupported),
             "OUTSIDE_FAILURE_UNAUTHORIZED" => Some(Self::Unauthorized),
             "OUTSIDE_FAILURE_FINAL" => Some(Self::Final),
+            "OUTSIDE_FAILURE_REFUSED" => Some(Self::Refused),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use agentanycast_proto::v1;
 
-use super::{Node, peers::Road};
+use super::{Node, activity::Refusal, peers::Road};
 use crate::{
     error::Error,
     message::{Role, to_system_time},
@@ -19,7 +19,7 @@ pub struct Trace {
     pub node: Option<PeerId>,
     /// Its clock.
     pub now: Option<SystemTime>,
-    /// The task without messages and artifacts; `None`: only the audit log knows it, since it was denied.
+    /// The task without messages and artifacts; `None`: only the audit log or a refusal knows it.
     pub task: Option<Task>,
     /// What the daemon is in the task.
     pub side: Side,
@@ -67,6 +67,8 @@ pub struct Trace {
     pub turns: Vec<(Option<SystemTime>, Role)>,
     /// `None`: no audit log is kept.
     pub audit: Option<AuditTrail>,
+    /// Of a task that is not there: those that were refused here lately under this id, or sealed under it; the newest first.
+    pub refusals: Vec<Refusal>,
 }
 
 /// What something goes over between two daemons.
@@ -124,6 +126,8 @@ pub enum OutsideDeed {
     InDoubt,
     /// The agent was told that the task is over.
     Withdrawn,
+    /// The task is over here, and the agent could not be told so, or did not take it.
+    NotWithdrawn,
     /// Nothing that this SDK knows.
     Unknown,
 }
@@ -146,6 +150,8 @@ pub enum OutsideFailure {
     Unauthorized,
     /// Trying again changes nothing.
     Final,
+    /// The agent answered that it does not take it.
+    Refused,
     /// Nothing that this SDK knows.
     Unknown,
 }
@@ -311,6 +317,7 @@ impl From<v1::TraceTaskResponse> for Trace {
                 .map(|turn| (to_system_time(turn.at), turn.role.into()))
                 .collect(),
             audit: answer.audit.map(AuditTrail::from),
+            refusals: answer.refusals.into_iter().map(Refusal::from).collect(),
         }
     }
 }
@@ -341,6 +348,7 @@ impl From<v1::OutsideStep> for OutsideStep {
             Ok(v1::OutsideDeed::Failed) => OutsideDeed::Failed,
             Ok(v1::OutsideDeed::InDoubt) => OutsideDeed::InDoubt,
             Ok(v1::OutsideDeed::Withdrawn) => OutsideDeed::Withdrawn,
+            Ok(v1::OutsideDeed::NotWithdrawn) => OutsideDeed::NotWithdrawn,
             Ok(v1::OutsideDeed::Unspecified) | Err(_) => OutsideDeed::Unknown,
         };
         let failure = match v1::OutsideFailure::try_from(step.failure) {
@@ -352,6 +360,7 @@ impl From<v1::OutsideStep> for OutsideStep {
             Ok(v1::OutsideFailure::Unsupported) => Some(OutsideFailure::Unsupported),
             Ok(v1::OutsideFailure::Unauthorized) => Some(OutsideFailure::Unauthorized),
             Ok(v1::OutsideFailure::Final) => Some(OutsideFailure::Final),
+            Ok(v1::OutsideFailure::Refused) => Some(OutsideFailure::Refused),
             Err(_) => Some(OutsideFailure::Unknown),
         };
         Self {

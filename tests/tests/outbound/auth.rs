@@ -9,8 +9,14 @@ use std::{
     },
 };
 
-use agentanycast_tests::ending::completed;
-use axum::{http::header, response::IntoResponse as _};
+use agentanycast_tests::{
+    command::asked as traced,
+    ending::{completed, not_completed},
+};
+use axum::{
+    http::{StatusCode, header},
+    response::IntoResponse as _,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use serde_json::json;
@@ -21,7 +27,7 @@ use tokio_rustls::rustls::{
     server::WebPkiClientVerifier,
 };
 
-use crate::agent::{Agent, Asked, card, daemon, is_card, ok, reason, said, send, status};
+use crate::agent::{Agent, Asked, card, daemon, is_card, ok, reason, result, said, send, status};
 
 /// An agent that takes calls with this header only, and its card too.
 async fn guarded(name: &'static str, value: &'static str) -> Agent {
@@ -84,6 +90,87 @@ async fn each_kind_is_told_to_its_host_alone() {
                 .all(|asked| asked.header(header).is_none())
         );
         assert!(!daemon.log_tail().contains("hush"), "a secret is in the log");
+    }
+}
+
+/// An agent that repeats what it is called with has it nowhere in what is kept: not in its reason, its trace or the log.
+#[tokio::test]
+async fn an_agent_that_repeats_what_it_was_told_has_it_kept_nowhere() {
+    const SECRET: &str = "sk-live-0123456789";
+    let tokens =
+        Agent::start(async |_, _| ok(&json!({"access_token": SECRET, "token_type": "Bearer"}))).await;
+    let pair: &'static str = STANDARD.encode(format!("me:{SECRET}")).leak();
+    for (header, config) in [
+        ("authorization", format!("bearer_token = \"{SECRET}\"")),
+        ("x-api-key", format!("api_key = \"{SECRET}\"")),
+        (
+            "authorization",
+            format!("username = \"me\"\npassword = \"{SECRET}\""),
+        ),
+        (
+            "authorization",
+            format!(
+                "oauth2_token_url = \"{}/token\"\noauth2_client_id = \"me\"\noauth2_client_secret = \"hush\"",
+                tokens.url()
+            ),
+        ),
+    ] {
+        let repeating = move |number: usize, asked: &Asked| {
+            let heard = asked.header(header).unwrap_or_default();
+            let text = format!("no, {heard} ({SECRET})");
+            let message = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]});
+            match number {
+                0 => (
+                    StatusCode::BAD_REQUEST,
+                    json!({"error": {"code": 400, "message": text}}).to_string(),
+                )
+                    .into_response(),
+                1 => (StatusCode::INTERNAL_SERVER_ERROR, format!("<h1>{text}</h1>")).into_response(),
+                // It is cut off in the middle of it.
+                2 => (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    format!("{}{SECRET}", "x".repeat(190)),
+                )
+                    .into_response(),
+                3 => ok(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": text}})),
+                _ => result(
+                    &json!({"task": {"id": "r1", "contextId": "c", "status": {"state": "TASK_STATE_FAILED", "message": message}}}),
+                ),
+            }
+        };
+        let asked_so_far = Arc::new(AtomicUsize::new(0));
+        let number = Arc::clone(&asked_so_far);
+        let agent = Agent::start(move |asked: Asked, address| {
+            let answer = if is_card(&asked) {
+                card(&format!("http://{address}/"), "1.0", false)
+            } else {
+                repeating(number.fetch_add(1, Ordering::SeqCst), &asked)
+            };
+            async { answer }
+        })
+        .await;
+        let entry = format!(
+            "[bridge.outbound.{:?}]\nallow_private = true\n{config}\n",
+            agent.address.to_string()
+        );
+        let (daemon, node) = daemon(&format!("allow_private = true\n{entry}")).await;
+        for _ in 0..5 {
+            let handle = send(&node, &agent.url()).await;
+            let error = not_completed(&handle).await;
+            let reason = error.task().unwrap().reason();
+            let trace = traced(&daemon, &["trace", handle.id()]).await.to_string();
+            for text in [&reason, &trace, &error.to_string()] {
+                assert!(!text.contains(SECRET) && !text.contains(pair), "{config}: {text}");
+                assert!(!text.contains("sk-live"), "{config}: {text}");
+            }
+            assert!(reason.contains("***"), "{reason}");
+        }
+        assert_eq!(asked_so_far.load(Ordering::SeqCst), 5);
+        let log = daemon.log_tail();
+        assert!(
+            !log.contains(SECRET) && !log.contains(pair),
+            "a secret is in the log"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentanycast_tests::ending::completed;
+use agentanycast_tests::{command::told, ending::completed};
 use axum::{
     body::{Body, Bytes},
     http::{StatusCode, header},
@@ -133,6 +133,32 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
         (answering(false, |_| status(418)).await, "it answered HTTP 418"),
         (
             answering(false, |_| {
+                (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "<h1>out of\r\norder\u{1b}[2J</h1>",
+                )
+                    .into_response()
+            })
+            .await,
+            "it answered HTTP 500: <h1>out of order [2J</h1>",
+        ),
+        (
+            answering(false, |_| {
+                (StatusCode::INTERNAL_SERVER_ERROR, "x".repeat(1 << 20)).into_response()
+            })
+            .await,
+            "xxxx…",
+        ),
+        (
+            Agent::start(async |_, _| (StatusCode::FORBIDDEN, "only\nfor members").into_response()).await,
+            "its card: it answered HTTP 403: only for members",
+        ),
+        (
+            Agent::start(async |_, _| card("ftp://agents.example/", "1.0", false)).await,
+            "its card lists has a URL that can be called: JSONRPC 1.0 at \"ftp://agents.example/\": it is neither http nor https",
+        ),
+        (
+            answering(false, |_| {
                 ok(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "a\nb"}}))
             })
             .await,
@@ -161,6 +187,24 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
     // The daemon is as good as before.
     let agent = answering(false, |_| said("hi")).await;
     completed(&send(&node, &agent.url()).await).await;
+}
+
+/// What an agent says stands on one line of the terminal of whoever sends to it, and does nothing there.
+#[tokio::test]
+async fn a_reason_does_not_drive_the_terminal() {
+    let (daemon, _node) = daemon("allow_private = true\n").await;
+    let said = "no\nanycast: all is well\r\u{1b}[2J\u{202e}";
+    let state = json!({"state": "TASK_STATE_FAILED", "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": said}]}});
+    let failed = json!({"task": {"id": "r1", "contextId": "c", "status": state}});
+    let agent = answering(false, move |_| result(&failed)).await;
+    let told = told(&daemon, &["send", "--url", &agent.url(), "hello"]).await;
+    assert!(!told.status.success());
+    let lines: Vec<&str> = told.said.lines().collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("no anycast: all is well") && !lines[0].contains(['\u{1b}', '\r', '\u{202e}']),
+        "{lines:?}"
+    );
 }
 
 #[tokio::test]

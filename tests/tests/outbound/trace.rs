@@ -11,11 +11,14 @@ use agentanycast_tests::{
     ending::{completed, not_completed},
     eventually,
 };
-use axum::{http::StatusCode, response::IntoResponse as _};
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::agent::{Agent, card, daemon, is_card, result};
+use crate::agent::{Agent, Asked, card, daemon, is_card, ok, result};
 
 fn kinds(trace: &Value) -> Vec<&str> {
     let steps = trace["steps"].as_array().unwrap();
@@ -122,4 +125,84 @@ async fn what_the_agent_calls_it_is_told() {
     );
     let said = told(&daemon, &["trace", &id]).await.said;
     assert!(said.contains("took it, as its task r1"), "{said}");
+}
+
+/// An agent with a card, which answers calls by this.
+async fn agent(answer: impl Fn(&Asked) -> Response + Clone + Send + Sync + 'static) -> Agent {
+    Agent::start(move |asked: Asked, address| {
+        let answer = if is_card(&asked) {
+            card(&format!("http://{address}/rpc"), "1.0", false)
+        } else {
+            answer(&asked)
+        };
+        async { answer }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cancel_that_the_agent_does_not_take_is_told() {
+    let working = json!({"task": {"id": "r1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}});
+    let agent = agent(move |asked| match asked.call()["method"].as_str() {
+        Some("CancelTask") => (StatusCode::INTERNAL_SERVER_ERROR, "<h1>out of\norder</h1>").into_response(),
+        Some("GetTask") => result(&working["task"]),
+        _ => result(&working),
+    })
+    .await;
+    let (daemon, node) = daemon("allow_private = true\n").await;
+    let handle = node.send_task(Target::url(agent.url()), "hello").await.unwrap();
+    eventually("the agent has it", || async {
+        let trace = asked(&daemon, &["trace", handle.id()]).await;
+        (trace["outside"]["remote_task_id"] == "r1").then_some(())
+    })
+    .await;
+    handle.cancel().await.unwrap();
+    let trace = eventually("it is told that the agent did not take it", || async {
+        let trace = asked(&daemon, &["trace", handle.id()]).await;
+        kinds(&trace).contains(&"not-withdrawn").then_some(trace)
+    })
+    .await;
+    assert_eq!(
+        (&trace["verdict"], &trace["status"]),
+        (&json!("canceled"), &json!("canceled"))
+    );
+    let step = trace["outside"]["steps"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&step["deed"], &step["failure"]),
+        (&json!("not-withdrawn"), &json!("final"))
+    );
+    let why = trace["why"].as_str().unwrap();
+    assert!(
+        why.contains("may go on with it: it answered HTTP 500: <h1>out of order</h1>"),
+        "{why}"
+    );
+    assert!(
+        trace["next"].as_str().unwrap().contains("end its task r1 there"),
+        "{trace}"
+    );
+}
+
+#[tokio::test]
+async fn what_the_agent_refuses_is_told_as_that() {
+    let state = json!({"state": "TASK_STATE_REJECTED", "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "not me"}]}});
+    let rejected = json!({"task": {"id": "r1", "contextId": "c", "status": state}});
+    let error = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "not me"}});
+    let (daemon, node) = daemon("allow_private = true\n").await;
+    for agent in [
+        agent(move |_| result(&rejected)).await,
+        agent(move |_| ok(&error)).await,
+        agent(|_| (StatusCode::BAD_REQUEST, "not me").into_response()).await,
+    ] {
+        let handle = node.send_task(Target::url(agent.url()), "hello").await.unwrap();
+        not_completed(&handle).await;
+        let trace = asked(&daemon, &["trace", handle.id()]).await;
+        assert_eq!(trace["verdict"], "refused", "{trace}");
+        let why = trace["why"].as_str().unwrap();
+        assert!(
+            why.contains("and the agent outside refused it: ") && why.ends_with("not me"),
+            "{why}"
+        );
+        let said = told(&daemon, &["trace", handle.id()]).await.said;
+        assert!(said.contains(why), "{said}");
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     choice::{Binding, Interface},
-    fault::{Fault, Kind},
+    fault::{Fault, Kind, excerpt},
 };
 use crate::a2a::{old, version::Version};
 
@@ -207,20 +207,23 @@ pub(crate) fn fault_of(error: &Value) -> Fault {
 
 /// The failure that an answer with an HTTP status other than success says.
 pub(crate) fn fault_of_status(status: u16, body: &[u8]) -> Fault {
-    let by_status = |said: &str| Fault::of_status(status, said);
-    let Ok(body) = serde_json::from_slice::<Value>(body) else {
-        return by_status("");
-    };
-    match body.get("error") {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let said = match answer.get("error") {
         // What cannot have been taken counts before what is said of it.
-        Some(error) if matches!(by_status("").kind(), Kind::Final | Kind::Unsupported) => fault_of(error),
-        Some(error) => by_status(error["message"].as_str().or(error.as_str()).unwrap_or_default()),
-        None => by_status(
-            body["detail"]
-                .as_str()
-                .or(body["message"].as_str())
-                .unwrap_or_default(),
-        ),
+        Some(error)
+            if matches!(
+                Fault::of_status(status, "").kind(),
+                Kind::Refused | Kind::Final | Kind::Unsupported
+            ) =>
+        {
+            return fault_of(error);
+        }
+        Some(error) => error["message"].as_str().or(error.as_str()),
+        None => answer["detail"].as_str().or(answer["message"].as_str()),
+    };
+    match said {
+        Some(said) => Fault::of_status(status, said),
+        None => Fault::of_status(status, &excerpt(body)),
     }
 }
 
@@ -327,10 +330,13 @@ mod tests {
             (said.kind(), said.to_string().as_str()),
             (Kind::Unauthorized, "it answered HTTP 401: who are you?")
         );
-        assert_eq!(
-            fault_of_status(500, b"<html>").to_string(),
-            "it answered HTTP 500"
-        );
+        for (body, told) in [
+            ("", "it answered HTTP 500"),
+            ("<h1>\nOops</h1>", "it answered HTTP 500: <h1> Oops</h1>"),
+            ("{\"why\": 7}", "it answered HTTP 500: {\"why\": 7}"),
+        ] {
+            assert_eq!(fault_of_status(500, body.as_bytes()).to_string(), told);
+        }
         assert!(open(Binding::JsonRpc, json!({})).is_err());
         assert!(open(Binding::JsonRpc, json!([])).is_err());
     }

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{
     choice::{self, Choice},
-    fault::{Fault, Kind},
-    http::{Call, Clients, read},
+    fault::{EXCERPT, Fault, Kind, excerpt},
+    http::{Call, Clients, beginning, read},
 };
 
 /// Largest card, in bytes.
@@ -155,6 +155,7 @@ async fn ask(clients: &Clients, at: &Uri, etag: Option<&HeaderValue>) -> Result<
         body: Bytes::new(),
         within: CARD_WITHIN,
     };
+    let http = clients.of(at);
     let of_card = |fault: Fault| {
         // Asking for a card again harms nobody.
         let kind = if fault.kind() == Kind::Broken {
@@ -162,9 +163,9 @@ async fn ask(clients: &Clients, at: &Uri, etag: Option<&HeaderValue>) -> Result<
         } else {
             fault.kind()
         };
-        Fault::new(kind, format!("its card: {fault}"))
+        http.mask().fault(Fault::new(kind, format!("its card: {fault}")))
     };
-    let response = clients.of(at).open(call).await.map_err(of_card)?;
+    let response = http.open(call).await.map_err(of_card)?;
     let status = response.status();
     let lasts = lasts(response.headers().get(header::CACHE_CONTROL));
     if status == StatusCode::NOT_MODIFIED && etag.is_some() {
@@ -177,12 +178,14 @@ async fn ask(clients: &Clients, at: &Uri, etag: Option<&HeaderValue>) -> Result<
         return Ok(Answer::Missing);
     }
     if !status.is_success() {
-        return Err(of_card(Fault::of_status(status.as_u16(), "")));
+        let said = excerpt(&beginning(response.into_body(), EXCERPT).await);
+        return Err(of_card(Fault::of_status(status.as_u16(), &said)));
     }
     let etag = response.headers().get(header::ETAG).cloned();
     let bytes = read(response.into_body(), MAX_CARD).await.map_err(of_card)?;
-    let card: Value = serde_json::from_slice(&bytes)
+    let mut card: Value = serde_json::from_slice(&bytes)
         .map_err(|error| Fault::last(format!("its card at {at} is no JSON: {error}")))?;
+    http.mask().value(&mut card);
     // A large card is not kept for long: there may be many.
     let lasts = if bytes.len() > KEPT_BYTES {
         Duration::ZERO

@@ -2,7 +2,8 @@
 //!
 //! The one rule: 1.0 before 0.3, and within a version what the card prefers.
 
-use http::Uri;
+use agentanycast_program::address::bare_url;
+use http::{Uri, uri::Authority};
 use serde_json::{Map, Value};
 
 use super::fault::Fault;
@@ -10,6 +11,13 @@ use crate::a2a::{fields::Fields, version::Version};
 
 /// Interfaces of a card that are looked at; agents have a handful.
 const MOST: usize = 64;
+
+/// Interfaces with a bad URL that are told, and most of such a URL, in characters.
+const TOLD: usize = 3;
+const LONGEST_TOLD: usize = 100;
+
+/// Longest URL of an interface, in bytes.
+const MAX_URL: usize = 2048;
 
 /// How requests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,18 +82,9 @@ pub(crate) fn choose(card: Value, at: &Uri) -> Result<Choice, Fault> {
         })
         .map_err(unreadable)?
         .unwrap_or(false);
-    let mut listed = Vec::new();
-    for interface in fields
-        .list("supportedInterfaces")
-        .map_err(unreadable)?
-        .into_iter()
-        .take(MOST)
-    {
-        listed.extend(
-            interface
-                .as_object()
-                .and_then(|interface| listed_in(interface, "protocolBinding", None, at)),
-        );
+    let mut listed = Listed::new(at);
+    for interface in fields.list("supportedInterfaces").map_err(unreadable)? {
+        listed.put(interface.as_object(), "protocolBinding", None);
     }
     let version = fields.text("protocolVersion").map_err(unreadable)?;
     let old = version.as_deref().filter(|version| version.starts_with("0.3"));
@@ -97,67 +96,130 @@ pub(crate) fn choose(card: Value, at: &Uri) -> Result<Choice, Fault> {
             "transport".to_owned(),
             preferred.unwrap_or_else(|| "JSONRPC".to_owned()).into(),
         );
-        listed.extend(listed_in(&first, "transport", Some(old), at));
-        for interface in fields
-            .list("additionalInterfaces")
-            .map_err(unreadable)?
-            .into_iter()
-            .take(MOST)
-        {
-            listed.extend(
-                interface
-                    .as_object()
-                    .and_then(|interface| listed_in(interface, "transport", Some(old), at)),
-            );
+        listed.put(Some(&first), "transport", Some(old));
+        for interface in fields.list("additionalInterfaces").map_err(unreadable)? {
+            listed.put(interface.as_object(), "transport", Some(old));
         }
     }
-    let newest = listed.iter().find(|interface| interface.version == Version::V10);
-    let Some(interface) = newest.or(listed.first()).cloned() else {
-        return Err(Fault::last(
-            "its card lists no interface that this node speaks: JSONRPC, HTTP+JSON or GRPC, of 1.0 or 0.3",
-        ));
-    };
+    let interface = listed.best()?;
     Ok(Choice { interface, streaming })
 }
 
-/// An interface that a card lists, if it is spoken here. `version`: of all that are listed so.
-fn listed_in(
-    listed: &Map<String, Value>,
-    binding: &str,
-    version: Option<&str>,
-    at: &Uri,
-) -> Option<Interface> {
-    let text = |name: &str| listed.get(name).and_then(Value::as_str).unwrap_or_default();
-    let binding = Binding::read(text(binding))?;
-    let version = match version.unwrap_or(text("protocolVersion")) {
-        version if version == "1.0" || version.starts_with("1.0.") => Version::V10,
-        version if version == "0.3" || version.starts_with("0.3.") => Version::V03,
-        _ => return None,
-    };
-    Some(Interface {
-        url: absolute(text("url"), binding, at)?,
-        binding,
-        version,
-        tenant: text("tenant").to_owned(),
-    })
+/// What a card lists.
+struct Listed<'a> {
+    /// Where the card is.
+    at: &'a Uri,
+    seen: usize,
+    spoken: Vec<Interface>,
+    /// Those that would be spoken if their URLs were good, for people.
+    bad: Vec<String>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(at: &'a Uri) -> Self {
+        Self {
+            at,
+            seen: 0,
+            spoken: Vec::new(),
+            bad: Vec::new(),
+        }
+    }
+
+    /// Takes an interface, if it is spoken here. `version`: of all that are listed so.
+    fn put(&mut self, interface: Option<&Map<String, Value>>, binding: &str, version: Option<&str>) {
+        self.seen += 1;
+        let Some(interface) = interface.filter(|_| self.seen <= MOST) else {
+            return;
+        };
+        let text = |name: &str| interface.get(name).and_then(Value::as_str).unwrap_or_default();
+        let Some(binding) = Binding::read(text(binding)) else {
+            return;
+        };
+        let version = match version.unwrap_or(text("protocolVersion")) {
+            version if version == "1.0" || version.starts_with("1.0.") => Version::V10,
+            version if version == "0.3" || version.starts_with("0.3.") => Version::V03,
+            _ => return,
+        };
+        match absolute(text("url"), binding, self.at) {
+            Ok(url) => self.spoken.push(Interface {
+                url,
+                binding,
+                version,
+                tenant: text("tenant").to_owned(),
+            }),
+            Err(why) => self.bad.push(format!(
+                "{} {} at {:?}: {why}",
+                binding.word(),
+                version.as_str(),
+                shown(text("url"))
+            )),
+        }
+    }
+
+    /// The one that is taken.
+    fn best(self) -> Result<Interface, Fault> {
+        let newest = self
+            .spoken
+            .iter()
+            .find(|interface| interface.version == Version::V10);
+        if let Some(interface) = newest.or(self.spoken.first()) {
+            return Ok(interface.clone());
+        }
+        if self.bad.is_empty() {
+            return Err(Fault::last(
+                "its card lists no interface that this node speaks: JSONRPC, HTTP+JSON or GRPC, of 1.0 or 0.3",
+            ));
+        }
+        let told: Vec<&str> = self.bad.iter().take(TOLD).map(String::as_str).collect();
+        Err(Fault::last(format!(
+            "no interface that its card lists has a URL that can be called: {}",
+            told.join("; ")
+        )))
+    }
+}
+
+/// What a card has for a URL, as people may see it.
+fn shown(url: &str) -> String {
+    bare_url(url).chars().take(LONGEST_TOLD).collect()
 }
 
 /// A card's URL whole: some are paths on the card's host, and those of gRPC are often `HOST:PORT`.
-fn absolute(url: &str, binding: Binding, at: &Uri) -> Option<String> {
-    let scheme = at.scheme_str()?;
+fn absolute(url: &str, binding: Binding, at: &Uri) -> Result<String, String> {
+    let scheme = at.scheme_str().unwrap_or("https");
     let whole = if url.starts_with("http://") || url.starts_with("https://") {
         url.to_owned()
     } else if url.starts_with('/') {
-        format!("{scheme}://{}{url}", at.authority()?)
-    } else if binding == Binding::Grpc && !url.is_empty() {
+        let authority = at.authority().map_or("", Authority::as_str);
+        format!("{scheme}://{authority}{url}")
+    } else if url.is_empty() {
+        return Err("it is missing".to_owned());
+    } else if binding == Binding::Grpc && !url.contains("://") {
         format!("{scheme}://{url}")
     } else {
-        return None;
+        return Err("it is neither http nor https".to_owned());
     };
     let whole = whole.trim_end_matches('/').to_owned();
-    let uri: Uri = whole.parse().ok()?;
-    let authority = uri.authority()?;
-    (!authority.as_str().contains('@') && whole.len() <= 2048).then_some(whole)
+    if whole.len() > MAX_URL {
+        return Err(format!("it has more than {MAX_URL} bytes"));
+    }
+    let uri: Uri = whole.parse().map_err(|error| format!("it is no URL: {error}"))?;
+    // Without a scheme the whole text counts as a host.
+    match uri.authority().filter(|_| uri.scheme().is_some()) {
+        None => Err("it names no host".to_owned()),
+        Some(authority) if authority.as_str().contains('@') => Err("it has a user in it".to_owned()),
+        Some(authority) if !has_good_port(authority) => Err("its port is no number up to 65535".to_owned()),
+        Some(_) => Ok(whole),
+    }
+}
+
+/// Whether its port, if it has one, is a port.
+fn has_good_port(authority: &Authority) -> bool {
+    let behind = authority
+        .as_str()
+        .strip_prefix(authority.host())
+        .unwrap_or_default();
+    let port = behind.strip_prefix(':').unwrap_or_default();
+    port.is_empty() || port.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]
@@ -214,6 +276,49 @@ mod tests {
             "additionalInterfaces": [{"url": "https://host/rpc", "transport": "JSONRPC"}]});
         let choice = chosen(card).unwrap();
         assert!(choice.interface.is_old_rest() && choice.interface.url == "https://host/rest");
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_called_is_told() {
+        let why = |card: Value| chosen(card).unwrap_err().to_string();
+        for (url, binding, told) in [
+            (
+                "ftp://host/",
+                "JSONRPC",
+                "JSONRPC 1.0 at \"ftp://host/\": it is neither http nor https",
+            ),
+            ("ftp://host/", "GRPC", "it is neither http nor https"),
+            (
+                "https://host:port/",
+                "JSONRPC",
+                "at \"https://host:port/\": its port is no number up to 65535",
+            ),
+            ("https://", "HTTP+JSON", "at \"https://\": it names no host"),
+            ("https://a b/", "HTTP+JSON", "it is no URL: "),
+            ("", "JSONRPC", "at \"\": it is missing"),
+            (
+                "https://user:pass@host/?key=pass",
+                "JSONRPC",
+                "at \"https://host/\": it has a user in it",
+            ),
+        ] {
+            let why = why(
+                json!({"supportedInterfaces": [interface("p2p://x", "urn:x", "1.0"), interface(url, binding, "1.0")]}),
+            );
+            assert!(why.contains(told) && !why.contains("pass"), "{url}: {why}");
+        }
+        let old = why(json!({"protocolVersion": "0.3.0", "url": "a b"}));
+        assert!(old.contains("JSONRPC 0.3 at \"a b\""), "{old}");
+        let long = format!("https://{}", "x".repeat(MAX_URL));
+        let many: Vec<Value> = (0..50).map(|_| interface(&long, "JSONRPC", "1.0")).collect();
+        let many = why(json!({ "supportedInterfaces": many }));
+        assert!(
+            many.len() < 500 && many.contains("more than 2048 bytes"),
+            "{many}"
+        );
+        // One that is good is enough.
+        let card = json!({"supportedInterfaces": [interface("ftp://host/", "JSONRPC", "1.0"), interface("/rpc", "JSONRPC", "0.3")]});
+        assert_eq!(chosen(card).unwrap().interface.url, "https://host/rpc");
     }
 
     #[test]

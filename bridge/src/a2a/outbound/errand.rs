@@ -184,9 +184,9 @@ impl Run {
     async fn withdrawal_failed(&mut self, errand: &Errand, fault: &Fault) -> Next {
         let may_pass = matches!(fault.kind(), Kind::Unreached | Kind::Busy | Kind::Broken);
         if may_pass && self.contact.elapsed() < self.shared.patience {
-            return self.again(fault).await;
+            return self.again(OutsideDeed::NotWithdrawn, fault).await;
         }
-        self.told.failed(fault, None);
+        self.told.failed(OutsideDeed::NotWithdrawn, fault, None);
         let url = bare_url(&errand.url);
         tracing::info!(task = self.id, url, %fault, "an agent outside could not be told that its task is over");
         match self.settle().await {
@@ -215,9 +215,9 @@ impl Run {
         if may_pass && self.contact.elapsed() < patience {
             let url = bare_url(&errand.url);
             tracing::debug!(task = self.id, url, %fault, "an agent outside is asked again");
-            return self.again(fault).await;
+            return self.again(OutsideDeed::Failed, fault).await;
         }
-        self.told.failed(fault, None);
+        self.told.failed(OutsideDeed::Failed, fault, None);
         let reason = match fault.kind() {
             _ if place.sending => self.in_doubt(),
             _ if may_pass => format!("it was not reached for {patience:?}: {fault}"),
@@ -263,9 +263,9 @@ impl Run {
     }
 
     /// The agent is asked again after a while, which whoever asks is told.
-    async fn again(&mut self, fault: &Fault) -> Next {
+    async fn again(&mut self, what: OutsideDeed, fault: &Fault) -> Next {
         let pause = self.pause(fault);
-        self.told.failed(fault, Some(pause));
+        self.told.failed(what, fault, Some(pause));
         match self.report(Report::default()).await {
             Ok(()) => Next::Wait(pause),
             Err(error) => self.node_failed(&error),

@@ -7,6 +7,9 @@ use agentanycast_proto::v1::OutsideFailure;
 /// Most that a reason may have, in characters: one line for people.
 const LONGEST: usize = 400;
 
+/// Most of an answer that is shown as it came, in bytes.
+pub(crate) const EXCERPT: usize = 200;
+
 /// What a failure allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -22,6 +25,8 @@ pub(crate) enum Kind {
     Unsupported,
     /// The agent wants to know who calls; nothing was taken.
     Unauthorized,
+    /// The agent answered that it does not take this.
+    Refused,
     /// Trying again changes nothing.
     Final,
 }
@@ -36,6 +41,7 @@ impl Kind {
             Self::TaskGone => OutsideFailure::TaskGone,
             Self::Unsupported => OutsideFailure::Unsupported,
             Self::Unauthorized => OutsideFailure::Unauthorized,
+            Self::Refused => OutsideFailure::Refused,
             Self::Final => OutsideFailure::Final,
         }
     }
@@ -78,6 +84,12 @@ impl Fault {
         self.after
     }
 
+    /// The same in other words.
+    #[must_use]
+    pub(crate) fn told_as(self, reason: String) -> Self {
+        Self { reason, ..self }
+    }
+
     #[must_use]
     pub(crate) fn asking_for(mut self, after: Option<Duration>) -> Self {
         self.after = after;
@@ -91,6 +103,7 @@ impl Fault {
             408 | 502 | 504 => Kind::Broken,
             425 | 429 | 503 => Kind::Busy,
             405 | 501 => Kind::Unsupported,
+            400..=499 => Kind::Refused,
             _ => Kind::Final,
         };
         let said = if said.is_empty() {
@@ -110,7 +123,9 @@ impl Fault {
             }
             (_, "UNAVAILABLE" | "RESOURCE_EXHAUSTED") => Kind::Busy,
             (_, "UNAUTHENTICATED" | "PERMISSION_DENIED") => Kind::Unauthorized,
-            _ => Kind::Final,
+            // It failed at it.
+            (-32603, _) | (_, "INTERNAL" | "DATA_LOSS") => Kind::Final,
+            _ => Kind::Refused,
         };
         let named = if word.is_empty() {
             code.to_string()
@@ -144,6 +159,19 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
+/// The beginning of an answer that is not as it should be, in one line; empty: it has no text.
+pub(crate) fn excerpt(answer: &[u8]) -> String {
+    let begin = String::from_utf8_lossy(&answer[..answer.len().min(EXCERPT)]);
+    if answer.len() <= EXCERPT {
+        return one_line(&begin);
+    }
+    // A letter may be cut.
+    match one_line(begin.trim_end_matches(char::REPLACEMENT_CHARACTER)) {
+        line if line.is_empty() => line,
+        line => line + "…",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,10 +183,25 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_shown_in_part() {
+        assert_eq!(excerpt(b" <h1>\r\nOops\x1b[2J</h1> "), "<h1> Oops [2J</h1>");
+        assert_eq!(excerpt(b""), "");
+        assert_eq!(excerpt(b"a\xff"), "a\u{fffd}");
+        let long = format!("x{}", "é".repeat(EXCERPT));
+        assert_eq!(
+            excerpt(long.as_bytes()),
+            format!("x{}…", "é".repeat(EXCERPT / 2 - 1))
+        );
+    }
+
+    #[test]
     fn only_what_was_surely_not_taken_may_be_sent_again() {
         assert_eq!(Fault::of_status(503, "").kind(), Kind::Busy);
         assert_eq!(Fault::of_status(504, "").kind(), Kind::Broken);
         assert_eq!(Fault::of_status(500, "").kind(), Kind::Final);
+        assert_eq!(Fault::of_status(400, "").kind(), Kind::Refused);
+        assert_eq!(Fault::of_a2a(-32602, "", "no").kind(), Kind::Refused);
+        assert_eq!(Fault::of_a2a(0, "INTERNAL", "").kind(), Kind::Final);
         assert_eq!(Fault::of_a2a(-32001, "", "gone").kind(), Kind::TaskGone);
         assert_eq!(
             Fault::of_a2a(0, "UNSUPPORTED_OPERATION", "").kind(),

@@ -1,13 +1,16 @@
 //! HTTP to agents outside: connections through the screen, credentials, bounds. Nothing of A2A.
 //!
 //! The one rule: what comes is bounded before it is read, in bytes and in time, and no secret goes to another host than
-//! its own, or without TLS over the Internet.
+//! its own, or without TLS over the Internet, or is kept of what the host says.
 
 mod client;
 mod credentials;
 mod failure;
+mod mask;
 
-pub(crate) use client::{Call, Clients, Grpc, Http, OldGrpc, read};
+use credentials::form_encoded;
+
+pub(crate) use client::{Call, Clients, Grpc, Http, OldGrpc, beginning, read};
 pub(crate) use failure::of_error;
 
 /// Largest answer, and largest event of a stream, in bytes: what a node takes in one message, with its bytes written as

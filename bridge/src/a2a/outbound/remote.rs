@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::{
     binding::{self, Ask},
     choice::{Binding, Interface},
-    fault::{Fault, Kind},
+    fault::{Fault, Kind, excerpt},
     heard::{self, Heard, What},
-    http::{Call, Clients, MAX_ANSWER, of_error, read},
+    http::{Call, Clients, Http, MAX_ANSWER, of_error, read},
     sse,
 };
 use crate::a2a::{Scan, old, version::Version};
@@ -113,14 +113,19 @@ impl Remote {
     /// What it says about a message that it is given, or about a task that it has.
     pub(crate) async fn events(&self, ask: Ask) -> Result<Events, Fault> {
         let version = self.version();
-        let mut answers = if self.interface.binding == Binding::Grpc {
-            self.grpc_events(ask).await?
+        let answers = if self.interface.binding == Binding::Grpc {
+            self.grpc_events(ask).await
         } else {
-            self.http_events(ask).await?
+            self.http_events(ask).await
         };
+        // What it is told with this question, it knows by now.
+        let mask = self.http().mask();
+        let mut answers = answers.map_err(|fault| mask.fault(fault))?;
         let events = try_stream! {
             while let Some(answer) = answers.next().await {
-                if let Some(heard) = heard::read(version, answer?)? {
+                let mut answer = answer.map_err(|fault| mask.fault(fault))?;
+                mask.value(&mut answer);
+                if let Some(heard) = heard::read(version, answer)? {
                     yield heard;
                 }
             }
@@ -128,13 +133,26 @@ impl Remote {
         Ok(events.boxed())
     }
 
+    fn http(&self) -> &Http {
+        self.clients.of(&self.uri)
+    }
+
     async fn ask(&self, ask: Ask) -> Result<Value, Fault> {
-        if self.interface.binding == Binding::Grpc {
-            return self.grpc_ask(ask).await;
-        }
+        let answer = if self.interface.binding == Binding::Grpc {
+            self.grpc_ask(ask).await
+        } else {
+            self.http_ask(ask).await
+        };
+        let mask = self.http().mask();
+        let mut answer = answer.map_err(|fault| mask.fault(fault))?;
+        mask.value(&mut answer);
+        Ok(answer)
+    }
+
+    async fn http_ask(&self, ask: Ask) -> Result<Value, Fault> {
         let about_task = ask.is_about_a_task();
         let call = self.call(ask)?;
-        let (status, body) = self.clients.of(&self.uri).whole(call, MAX_ANSWER).await?;
+        let (status, body) = self.http().whole(call, MAX_ANSWER).await?;
         if !status.is_success() {
             return Err(self.fault(status.as_u16(), &body, about_task));
         }
@@ -159,7 +177,7 @@ impl Remote {
         let binding = self.interface.binding;
         let is_old_rest = self.interface.is_old_rest();
         let about_task = ask.is_about_a_task();
-        let response = self.clients.of(&self.uri).open(self.call(ask)?).await?;
+        let response = self.http().open(self.call(ask)?).await?;
         let status = response.status();
         if !status.is_success() {
             let after = retry_after(response.headers().get(header::RETRY_AFTER));
@@ -255,7 +273,8 @@ fn parse(bytes: &[u8]) -> Result<Value, Fault> {
     }
     scan.check_numbers()
         .map_err(|error| Fault::last(format!("its answer cannot be read: {error}")))?;
-    serde_json::from_slice(bytes).map_err(|error| Fault::last(format!("its answer is no JSON: {error}")))
+    serde_json::from_slice(bytes)
+        .map_err(|error| Fault::last(format!("its answer is no JSON: {error}: {}", excerpt(bytes))))
 }
 
 fn retry_after(value: Option<&HeaderValue>) -> Option<Duration> {

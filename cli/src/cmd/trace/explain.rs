@@ -4,7 +4,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use agentanycast::{PeerId, PeerReach, QueueState, QueuedEnvelope, Road, Side, Task, TaskStatus, Trace};
+use agentanycast::{
+    PeerId, PeerReach, QueueState, QueuedEnvelope, Refusal, Road, Side, Task, TaskStatus, Trace,
+};
 use serde_json::Value;
 
 use super::outside;
@@ -41,7 +43,7 @@ pub(crate) fn explain(trace: &Trace) -> Answer {
     }
 }
 
-/// Only the audit log knows it.
+/// Only the audit log knows it, or that it was refused.
 fn denied_here(trace: &Trace) -> Answer {
     let last = trace.audit.iter().flat_map(|audit| &audit.lines).next_back();
     let line: Value = last
@@ -49,14 +51,15 @@ fn denied_here(trace: &Trace) -> Answer {
         .unwrap_or_default();
     let text = |key: &str| line[key].as_str().unwrap_or_default();
     let (source, skill, rule) = (text("source"), text("skill"), text("rule"));
-    match text("decision") {
-        "allow" => answer(
+    match (text("decision"), trace.refusals.first()) {
+        ("allow" | "", Some(refusal)) => refused_here(refusal),
+        ("allow", None) => answer(
             "forgotten",
             "it was let in here, and is no more: it was collected, what it said was not taken (as a box that does not open), or the \
              node was too full to keep it",
             Some("its originator knows how it ended, and why"),
         ),
-        "rate_limit" => answer(
+        ("rate_limit", _) => answer(
             "limited",
             format!("{source} had reached a limit of this node ({rule}), so it was refused"),
             Some("send it later, or raise the limit in [policy.rate_limit]"),
@@ -79,6 +82,19 @@ fn denied_here(trace: &Trace) -> Answer {
     }
 }
 
+/// It was let in, or no log says so, and was not taken.
+fn refused_here(refusal: &Refusal) -> Answer {
+    let whom = name(refusal.peer.as_ref());
+    let reason = &refusal.reason;
+    let advice = about_box(reason)
+        .unwrap_or("if it should be taken: `anycast policy check` says what the rules do, and the reason what else was in the way");
+    answer(
+        "refused",
+        format!("this node did not take it from {whom}, so it was never kept here: {reason}"),
+        Some(advice),
+    )
+}
+
 /// It was sent from here to another node.
 fn sent(trace: &Trace, task: &Task) -> Answer {
     let whom = name(task.assignee.as_ref());
@@ -95,9 +111,9 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
             "refused",
             format!("{whom} refused it: {reason}"),
             Some(about_box(&reason).unwrap_or(
-                "what refuses it is there: the same command on that node names the rule or the limit, if it keeps an audit log \
-                 ([policy] audit_log_path); its daemon's log has the first refusal of each peer as a warning, and all of them \
-                 at log level debug only",
+                "what refuses it is there: the same command on that node says what, of the last 1 000 tasks that it refused, and of older \
+                 ones by its audit log, if it keeps one ([policy] audit_log_path); its daemon's log has the first refusal of each \
+                 peer as a warning, and all of them at log level debug only",
             )),
         ),
         TaskStatus::Failed if trace.arrived_at.is_none() => answer(

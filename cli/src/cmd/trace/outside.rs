@@ -54,6 +54,10 @@ fn told(done: &OutsideStep) -> (&'static str, String) {
             "withdrawn",
             format!("{whom} was told that its task {detail} is over"),
         ),
+        OutsideDeed::NotWithdrawn => (
+            "not-withdrawn",
+            format!("{whom} could not be told that the task is over: {detail}"),
+        ),
         _ => ("unknown", format!("{whom}: {detail}")),
     }
 }
@@ -79,7 +83,8 @@ fn often(done: &OutsideStep) -> String {
 
 /// When it is tried again, if it is.
 fn again(trace: &Trace, done: &OutsideStep) -> Option<String> {
-    let open = trace.task.as_ref().is_some_and(|task| !task.status.is_terminal());
+    let goes_on = |task: &Task| !task.status.is_terminal() || done.deed == OutsideDeed::NotWithdrawn;
+    let open = trace.task.as_ref().is_some_and(goes_on);
     let left = remaining(done.next_at, trace.now).filter(|_| open)?;
     Some(if left.as_secs() == 0 {
         "; it is tried again now".to_owned()
@@ -94,36 +99,90 @@ pub(super) fn explain(trace: &Trace, task: &Task) -> Answer {
     let sealed = task
         .sealed_for()
         .map_or_else(String::new, |peer| format!(", sealed for {peer}"));
-    let sent = format!("it was sent to {}{sealed}, and is {}", trace.url, task.status);
-    let says = match reason.as_str() {
-        "" => sent,
-        reason => format!("{sent}: {reason}"),
-    };
     let last = trace.outside_steps.last();
-    let (says, advice) = match task.status {
-        TaskStatus::Completed => return answer("completed", says, None),
-        status if status.is_terminal() => {
-            // Any agent can say what a node says of a box.
-            let advice = task
-                .sealed_for()
-                .and_then(|_| about_box(&reason))
-                .map(str::to_owned);
-            (says, advice.or_else(|| after_the_end(trace, task, last)))
-        }
-        status => {
-            let (stands, advice) = match last {
-                Some(last) => stands(trace, task, last),
-                // Its first attempt goes on still, or an older version has done it.
-                None if status == TaskStatus::Submitted => {
-                    ("no attempt has ended yet".to_owned(), Some(reach(&trace.url)))
-                }
-                None => (String::new(), None),
-            };
-            let joint = if stands.is_empty() { "" } else { "; " };
-            (format!("{says}{joint}{stands}"), advice)
+    let verdict = verdict(trace, task, last);
+    let stands_so = match verdict {
+        "refused" => "the agent outside refused it".to_owned(),
+        _ => format!("is {}", task.status),
+    };
+    let because = if reason.is_empty() {
+        reason.clone()
+    } else {
+        format!(": {reason}")
+    };
+    let says = format!("it was sent to {}{sealed}, and {stands_so}{because}", trace.url);
+    if !task.status.is_terminal() {
+        let (stands, advice) = match last {
+            Some(last) => stands(trace, task, last),
+            // Its first attempt goes on still, or an older version has done it.
+            None if task.status == TaskStatus::Submitted => {
+                ("no attempt has ended yet".to_owned(), Some(reach(&trace.url)))
+            }
+            None => (String::new(), None),
+        };
+        let joint = if stands.is_empty() { "" } else { "; " };
+        return answer(verdict, format!("{says}{joint}{stands}"), advice.as_deref());
+    }
+    if let Some(last) = last.filter(|last| last.deed == OutsideDeed::NotWithdrawn) {
+        let (untold, advice) = not_withdrawn(trace, last);
+        return answer(verdict, format!("{says}; {untold}"), Some(&advice));
+    }
+    // Any agent can say what a node says of a box.
+    let about_box = task.sealed_for().and_then(|_| about_box(&reason));
+    let advice = match task.status {
+        TaskStatus::Completed | TaskStatus::Canceled => None,
+        _ => about_box
+            .map(str::to_owned)
+            .or_else(|| after_the_end(trace, task, last)),
+    };
+    answer(verdict, says, advice.as_deref())
+}
+
+/// While it goes on that it is outside; then how it ended, in the words that are for all tasks.
+fn verdict(trace: &Trace, task: &Task, last: Option<&OutsideStep>) -> &'static str {
+    let had_it = !trace.remote_task.is_empty()
+        || trace
+            .outside_steps
+            .iter()
+            .any(|done| done.deed == OutsideDeed::Given);
+    match task.status {
+        status if !status.is_terminal() => "outside",
+        TaskStatus::Completed => "completed",
+        TaskStatus::Canceled => "canceled",
+        TaskStatus::Rejected => "refused",
+        _ if had_it => "failed",
+        _ if last.is_some_and(is_refusal) => "refused",
+        _ => "undelivered",
+    }
+}
+
+/// Whether an agent, and not only a card, was asked, and said that it does not take the task.
+fn is_refusal(done: &OutsideStep) -> bool {
+    let said_no = matches!(
+        done.failure,
+        Some(OutsideFailure::Refused | OutsideFailure::Unauthorized | OutsideFailure::Unsupported)
+    );
+    done.deed == OutsideDeed::Failed && !done.binding.is_empty() && said_no
+}
+
+/// That a task is over of which its agent does not know it, and what to do.
+fn not_withdrawn(trace: &Trace, last: &OutsideStep) -> (String, String) {
+    let (whom, detail, often) = (whom(last), &last.detail, often(last));
+    let next = again(trace, last);
+    let advice = match (&next, trace.remote_task.as_str()) {
+        (Some(_), _) => "nothing: it is told again".to_owned(),
+        (None, remote) if is_plain(remote) => format!(
+            "it is over here, whatever the agent still does; if it must not go on there, end its task {remote} there"
+        ),
+        (None, _) => {
+            "it is over here, whatever the agent still does; if it must not go on there, end it there"
+                .to_owned()
         }
     };
-    answer("outside", says, advice.as_deref())
+    let next = next.unwrap_or_default();
+    let says =
+        format!("{whom} could not be told that it is over, and may go on with it: {detail}{often}{next}");
+    (says, advice)
 }
 
 /// How it stands with a task that goes on.
@@ -184,14 +243,16 @@ fn is_plain(id: &str) -> bool {
 
 /// What to do about a task that has ended, and not well.
 fn after_the_end(trace: &Trace, task: &Task, last: Option<&OutsideStep>) -> Option<String> {
-    if task.status == TaskStatus::Canceled {
-        return None;
-    }
     match last {
         None => Some(reach(&trace.url)),
         Some(last) if last.failure.is_none() => go_on(trace, task),
         // It had taken it, and what it said of it was not taken.
-        Some(last) if last.failure == Some(OutsideFailure::Final) && !trace.remote_task.is_empty() => {
+        Some(last)
+            if matches!(
+                last.failure,
+                Some(OutsideFailure::Final | OutsideFailure::Refused)
+            ) && !trace.remote_task.is_empty() =>
+        {
             go_on(trace, task)
         }
         Some(last) => Some(advice_on(last, false)),

@@ -28,7 +28,8 @@ pub(super) fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<S
 
 /// The steps of a task, oldest first; what waits comes last.
 pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
-    let mut steps: Vec<Step> = new_keys(trace).chain(decisions(trace)).collect();
+    let before = new_keys(trace).chain(decisions(trace)).chain(refused(trace));
+    let mut steps: Vec<Step> = before.collect();
     if let Some(task) = &trace.task {
         steps.push(begin(trace, task));
         steps.extend(outside::steps(trace));
@@ -201,6 +202,23 @@ fn said(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
     later.filter(|(at, _)| at.is_some()).map(|(at, role)| match role {
         Role::User => step(*at, "said", "its originator sent a further message"),
         _ => step(*at, "said", "the agent reported"),
+    })
+}
+
+/// Each time that it was not taken here.
+fn refused(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+    trace.refusals.iter().map(|refusal| {
+        let often = match refusal.count {
+            0 | 1 => String::new(),
+            count => format!("; {count} times, and this was the last"),
+        };
+        let what = format!(
+            "refused here, sent by {} as its task {}: {}{often}",
+            name(refusal.peer.as_ref()),
+            refusal.task_id,
+            refusal.reason
+        );
+        step(refusal.at, "refused", what)
     })
 }
 

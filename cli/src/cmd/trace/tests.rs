@@ -12,7 +12,7 @@ use std::{
 
 use agentanycast::{
     Attempt, AuditTrail, FormerKey, Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerId,
-    PeerReach, QueueState, QueuedEnvelope, Road, Role, Sent, Side, Task, TaskStatus, Trace,
+    PeerReach, QueueState, QueuedEnvelope, Refusal, Road, Role, Sent, Side, Task, TaskStatus, Trace,
 };
 
 use super::{
@@ -70,6 +70,7 @@ fn trace(side: Side, task: Option<Task>) -> Trace {
         url: String::new(),
         outside_steps: Vec::new(),
         outside_steps_left_out: 0,
+        refusals: Vec::new(),
         remote_task: String::new(),
         sealed_task: String::new(),
         peer: Some(reach(true)),
@@ -398,6 +399,57 @@ fn what_only_the_audit_log_knows_is_said() {
 }
 
 #[test]
+fn a_task_that_was_refused_here_is_told() {
+    let refusal = |reason: &str| Refusal {
+        at: at(5),
+        peer: id(OTHER),
+        by_peer: false,
+        task_id: "t9".to_owned(),
+        reason: reason.to_owned(),
+        count: 2,
+    };
+    let closed = "the message is not taken: the box cannot be opened";
+    for (decision, reason, verdict, says, advice) in [
+        ("allow", closed, "refused", closed, "still have the key"),
+        ("", closed, "refused", OTHER, "still have the key"),
+        (
+            "",
+            "not allowed (acl 2)",
+            "refused",
+            "acl 2",
+            "anycast policy check",
+        ),
+        (
+            "deny",
+            "not allowed (acl 2)",
+            "denied",
+            OTHER,
+            "anycast policy check",
+        ),
+    ] {
+        let trace = Trace {
+            audit: audit(decision).filter(|_| !decision.is_empty()),
+            refusals: vec![refusal(reason)],
+            ..trace(Side::Unknown, None)
+        };
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, verdict, "{answer:?}");
+        assert!(answer.says.contains(says), "{answer:?}");
+        assert!(answer.advice.unwrap().contains(advice));
+        let told = steps(&trace).pop().unwrap();
+        assert_eq!(
+            (told.kind, told.what),
+            (
+                "refused",
+                format!(
+                    "refused here, sent by {OTHER} as its task t9: {reason}; 2 times, and this was the last"
+                )
+            )
+        );
+    }
+}
+
+#[test]
 fn steps_are_in_the_order_of_time() {
     let mut moved = task(TaskStatus::Submitted, "");
     moved.attempts.push(Attempt {
@@ -655,16 +707,10 @@ fn how_it_stands_with_a_task_by_url_has_its_answer_and_advice() {
             "boom",
             "send it again",
         ),
-        (
-            Failed,
-            vec![failed(2, OutsideFailure::Unauthorized, "HTTP 401")],
-            "boom",
-            "[bridge.outbound.HOST]",
-        ),
         (Failed, vec![card(), doubt], "boom", "look there"),
         (
             Failed,
-            vec![failed(2, OutsideFailure::Final, "HTTP 400")],
+            vec![failed(2, OutsideFailure::Final, "HTTP 500")],
             "boom",
             "it fails again",
         ),
@@ -676,7 +722,12 @@ fn how_it_stands_with_a_task_by_url_has_its_answer_and_advice() {
             ..by_url(status, reason, done)
         };
         let answer = explain(&trace);
-        assert_eq!(answer.verdict, "outside");
+        let verdict = if status == Failed {
+            "undelivered"
+        } else {
+            "outside"
+        };
+        assert_eq!(answer.verdict, verdict);
         assert!(answer.says.contains(says), "{answer:?}");
         assert!(
             answer.advice.as_ref().is_some_and(|text| text.contains(advice)),
@@ -693,6 +744,113 @@ fn how_it_stands_with_a_task_by_url_has_its_answer_and_advice() {
         advice.contains(&format!("`anycast trace t` at the node {OTHER}")),
         "{advice}"
     );
+}
+
+#[test]
+fn how_a_task_by_url_ended_is_told_in_the_words_for_all_tasks() {
+    use TaskStatus::{Canceled, Completed, Failed, Rejected};
+    let given = || done(1, OutsideDeed::Given, "r1");
+    let card = || done(1, OutsideDeed::CardRead, "https://agents.example/card.json");
+    let no = |failure| vec![card(), failed(2, failure, "it answered HTTP 400: no")];
+    let no_card = OutsideStep {
+        binding: String::new(),
+        ..failed(2, OutsideFailure::Unauthorized, "its card: it answered HTTP 401")
+    };
+    for (status, done, verdict, says, advice) in [
+        (Completed, vec![given()], "completed", "is completed: boom", ""),
+        (Canceled, vec![given()], "canceled", "is canceled: boom", ""),
+        (
+            Rejected,
+            vec![given()],
+            "refused",
+            "and the agent outside refused it: boom",
+            "`anycast trace r1`",
+        ),
+        (
+            Failed,
+            vec![given()],
+            "failed",
+            "is failed: boom",
+            "`anycast trace r1`",
+        ),
+        (
+            Failed,
+            no(OutsideFailure::Refused),
+            "refused",
+            "and the agent outside refused it: boom",
+            "it fails again",
+        ),
+        (
+            Failed,
+            no(OutsideFailure::Unauthorized),
+            "refused",
+            "and the agent outside refused it: boom",
+            "[bridge.outbound.HOST]",
+        ),
+        (
+            Failed,
+            vec![no_card],
+            "undelivered",
+            "is failed: boom",
+            "[bridge.outbound.HOST]",
+        ),
+    ] {
+        let remote = done.iter().find(|step| step.deed == OutsideDeed::Given);
+        let trace = Trace {
+            remote_task: remote.map(|step| step.detail.clone()).unwrap_or_default(),
+            ..by_url(status, "boom", done)
+        };
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, verdict, "{answer:?}");
+        assert!(answer.says.contains(says), "{answer:?}");
+        let told = answer.advice.unwrap_or_default();
+        assert!(
+            told.contains(advice) && told.is_empty() == advice.is_empty(),
+            "{told}"
+        );
+    }
+}
+
+/// A cancel that the agent does not take changes nothing here, and is told.
+#[test]
+fn an_agent_that_could_not_be_told_that_its_task_is_over_is_named() {
+    let untold = |next_at| OutsideStep {
+        failure: Some(OutsideFailure::Final),
+        next_at,
+        ..done(5, OutsideDeed::NotWithdrawn, "it answered HTTP 500: oops")
+    };
+    for (next_at, says, advice) in [
+        (
+            None,
+            "may go on with it: it answered HTTP 500: oops",
+            "end its task r1 there",
+        ),
+        (at(104), "oops; it is tried again in 4 s", "it is told again"),
+    ] {
+        let trace = Trace {
+            remote_task: "r1".to_owned(),
+            ..by_url(
+                TaskStatus::Canceled,
+                "",
+                vec![done(1, OutsideDeed::Given, "r1"), untold(next_at)],
+            )
+        };
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, "canceled");
+        assert!(
+            answer.says.contains("is canceled; ") && answer.says.contains(says),
+            "{answer:?}"
+        );
+        assert!(answer.advice.unwrap().contains(advice));
+        let told = steps(&trace);
+        let told = told.iter().find(|step| step.kind == "not-withdrawn").unwrap();
+        assert!(
+            told.what.starts_with(&format!(
+                "{URL} (JSONRPC 1.0) could not be told that the task is over: it answered HTTP 500"
+            )),
+            "{told:?}"
+        );
+    }
 }
 
 #[test]

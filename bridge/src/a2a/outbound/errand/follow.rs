@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::v1::TaskStatus;
+use agentanycast_proto::v1::{OutsideDeed, TaskStatus};
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
@@ -95,7 +95,7 @@ impl Run {
                 Some(Err(fault)) if matches!(fault.kind(), Kind::Broken | Kind::Busy) => {
                     self.heard();
                     let pause = self.pause(&fault);
-                    self.told.failed(&fault, Some(pause));
+                    self.told.failed(OutsideDeed::Failed, &fault, Some(pause));
                     self.tell(&mut progress, None).await?;
                     return Ok(Next::Wait(pause));
                 }
@@ -214,7 +214,12 @@ impl Run {
         {
             Ok(events) => Ok(Some(events)),
             // It may have ended; whoever looks at it knows.
-            Err(fault) if matches!(fault.kind(), Kind::Unsupported | Kind::Final | Kind::TaskGone) => {
+            Err(fault)
+                if matches!(
+                    fault.kind(),
+                    Kind::Unsupported | Kind::Refused | Kind::Final | Kind::TaskGone
+                ) =>
+            {
                 Ok(None)
             }
             Err(fault) => Err(fault.into()),

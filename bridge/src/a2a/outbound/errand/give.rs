@@ -127,7 +127,7 @@ impl Run {
             // It stays in doubt, and there is as much patience again to find out.
             self.heard();
             let pause = self.pause(&fault);
-            self.told.in_doubt(&fault, pause);
+            self.told.failed(OutsideDeed::InDoubt, &fault, Some(pause));
             self.doubt = Some(fault);
             self.keep(place).await?;
             return Ok(Next::Wait(pause));

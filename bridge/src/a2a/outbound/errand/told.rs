@@ -36,16 +36,10 @@ impl Told {
         self.put(what, detail.to_owned(), OutsideFailure::Unspecified, None);
     }
 
-    /// Something failed, and nothing was taken by it.
-    pub(super) fn failed(&mut self, fault: &Fault, again_in: Option<Duration>) {
+    /// Something failed, and what that means.
+    pub(super) fn failed(&mut self, what: OutsideDeed, fault: &Fault, again_in: Option<Duration>) {
         let failure = fault.kind().told();
-        self.put(OutsideDeed::Failed, fault.to_string(), failure, again_in);
-    }
-
-    /// Nobody knows whether a message was taken; it is looked for.
-    pub(super) fn in_doubt(&mut self, fault: &Fault, again_in: Duration) {
-        let failure = fault.kind().told();
-        self.put(OutsideDeed::InDoubt, fault.to_string(), failure, Some(again_in));
+        self.put(what, fault.to_string(), failure, again_in);
     }
 
     fn put(
@@ -90,7 +84,7 @@ mod tests {
         let mut told = Told::default();
         told.about("https://user:secret@host/agent?key=secret", None);
         let fault = Fault::new(Kind::Busy, "it answered HTTP 503");
-        told.failed(&fault, Some(Duration::from_secs(1)));
+        told.failed(OutsideDeed::Failed, &fault, Some(Duration::from_secs(1)));
         let choice = Choice {
             interface: Interface {
                 url: "https://host/rpc?key=secret".to_owned(),

@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use super::{MAX_ANSWER, credentials::Keys, failure};
+use super::{MAX_ANSWER, credentials::Keys, failure, mask::Mask};
 use crate::{
     a2a::outbound::fault::{Fault, Kind},
     config::outbound::{Host, Outbound},
@@ -39,6 +39,9 @@ const REDIRECTS: usize = 3;
 
 /// How long an answer may take to come, once it has begun.
 const BODY_WITHIN: Duration = Duration::from_mins(2);
+
+/// The same of the beginning of one that only says what is wrong.
+const BEGIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a connection that nobody uses is kept, and how many of them for each host.
 const IDLE: Duration = Duration::from_secs(30);
@@ -218,6 +221,11 @@ impl Http {
         self.keys.header(self, refused).await
     }
 
+    /// Hides what the host was told in secret.
+    pub(crate) fn mask(&self) -> Mask {
+        self.keys.mask()
+    }
+
     /// Whether another try with another token may help.
     pub(crate) fn can_renew(&self) -> bool {
         self.keys.can_renew()
@@ -257,7 +265,7 @@ impl Http {
             let Some(target) = redirect(&response, &call.method) else {
                 return Ok(response);
             };
-            call.url = same_host(&uri, &target)?;
+            call.url = same_host(&uri, &target).ok_or_else(|| elsewhere(&self.mask().text(&target)))?;
             redirects += 1;
             if redirects > REDIRECTS {
                 return Err(Fault::last(format!("it redirects more than {REDIRECTS} times")));
@@ -336,6 +344,20 @@ pub(crate) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, Fault
         .unwrap_or_else(|_| Err(late()))
 }
 
+/// The beginning of a body, for people: what comes of it in a while, up to so many bytes and those that come with them.
+pub(crate) async fn beginning(mut body: Incoming, most: usize) -> Bytes {
+    let mut bytes = BytesMut::new();
+    let begin = async {
+        while bytes.len() < most
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            bytes.extend(frame.into_data().into_iter().flatten());
+        }
+    };
+    let _ = tokio::time::timeout(BEGIN_WITHIN, begin).await;
+    bytes.freeze()
+}
+
 fn size(bytes: usize) -> String {
     if bytes >= 1 << 20 {
         format!("{} MiB", bytes >> 20)
@@ -356,22 +378,23 @@ fn redirect(response: &Response<Incoming>, method: &Method) -> Option<String> {
 }
 
 /// The target of a redirect, if it is on the same host, port and scheme.
-fn same_host(from: &Uri, target: &str) -> Result<String, Fault> {
+fn same_host(from: &Uri, target: &str) -> Option<String> {
     if target.starts_with('/') && !target.starts_with("//") {
         let scheme = from.scheme_str().unwrap_or_default();
         let authority = from.authority().map_or("", http::uri::Authority::as_str);
-        return Ok(format!("{scheme}://{authority}{target}"));
+        return Some(format!("{scheme}://{authority}{target}"));
     }
     let is_same = target
         .parse::<Uri>()
         .is_ok_and(|to| to.scheme() == from.scheme() && to.authority() == from.authority());
-    if is_same {
-        return Ok(target.to_owned());
-    }
+    is_same.then(|| target.to_owned())
+}
+
+fn elsewhere(target: &str) -> Fault {
     let shown: String = bare_url(target).chars().take(100).collect();
-    Err(Fault::last(format!(
+    Fault::last(format!(
         "it redirects to {shown:?}, another host; send to that one if it is meant"
-    )))
+    ))
 }
 
 fn tls(host: &Host) -> anyhow::Result<ClientConfig> {
@@ -410,7 +433,7 @@ mod tests {
     fn redirects_stay_on_their_host() {
         let from: Uri = "https://h:1/a".parse().unwrap();
         assert_eq!(same_host(&from, "/b").unwrap(), "https://h:1/b");
-        assert!(same_host(&from, "https://h:1/b").is_ok());
+        assert!(same_host(&from, "https://h:1/b").is_some());
         for to in [
             "http://h:1/b",
             "https://h/b",
@@ -419,11 +442,9 @@ mod tests {
             "https://h:1@i/",
             "b",
         ] {
-            assert!(same_host(&from, to).is_err(), "{to}");
+            assert!(same_host(&from, to).is_none(), "{to}");
         }
-        let told = same_host(&from, "https://user@i/b?token=SECRET#SECRET")
-            .unwrap_err()
-            .to_string();
+        let told = elsewhere("https://user@i/b?token=SECRET#SECRET").to_string();
         assert!(told.contains("\"https://i/b\""), "{told}");
     }
 

@@ -8,9 +8,12 @@ use http::{HeaderName, HeaderValue, Method, header};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::{Call, Http};
+use super::{
+    Call, Http,
+    mask::{Mask, Secrets},
+};
 use crate::{
-    a2a::outbound::fault::{Fault, Kind},
+    a2a::outbound::fault::{Fault, Kind, excerpt},
     config::outbound::{Credentials, Secret},
 };
 
@@ -34,6 +37,7 @@ const MAX_TOKEN: usize = 64 << 10;
 pub(super) struct Keys {
     credentials: Credentials,
     token: Mutex<Option<Token>>,
+    told: Secrets,
 }
 
 struct Token {
@@ -54,11 +58,17 @@ impl Keys {
         Self {
             credentials,
             token: Mutex::default(),
+            told: Secrets::default(),
         }
     }
 
     pub(super) fn are_none(&self) -> bool {
         matches!(self.credentials, Credentials::None)
+    }
+
+    /// Hides what the host was told.
+    pub(super) fn mask(&self) -> Mask {
+        self.told.mask()
     }
 
     /// Whether another try with another token may help.
@@ -74,15 +84,17 @@ impl Keys {
     ) -> Result<Option<(HeaderName, HeaderValue)>, Fault> {
         Ok(Some(match &self.credentials {
             Credentials::None => return Ok(None),
-            Credentials::Bearer(token) => (header::AUTHORIZATION, value("Bearer ", &read(token)?)?),
+            Credentials::Bearer(token) => (header::AUTHORIZATION, self.value("Bearer ", &read(token)?)?),
             Credentials::ApiKey { header, key } => {
                 let name = HeaderName::from_bytes(header.as_bytes())
                     .map_err(|_| Fault::last("api_key_header is not the name of a header"))?;
-                (name, value("", &read(key)?)?)
+                (name, self.value("", &read(key)?)?)
             }
             Credentials::Basic { username, password } => {
-                let pair = STANDARD.encode(format!("{username}:{}", read(password)?));
-                (header::AUTHORIZATION, value("Basic ", &pair)?)
+                let password = read(password)?;
+                self.told.tell(&password);
+                let pair = STANDARD.encode(format!("{username}:{password}"));
+                (header::AUTHORIZATION, self.value("Basic ", &pair)?)
             }
             Credentials::OAuth2 { .. } => (header::AUTHORIZATION, self.token(http, refused).await?),
         }))
@@ -118,20 +130,26 @@ impl Keys {
             } else {
                 fault.kind()
             };
-            Fault::new(kind, format!("no token from {token_url}: {fault}"))
+            self.mask()
+                .fault(Fault::new(kind, format!("no token from {token_url}: {fault}")))
         };
         let mut form = "grant_type=client_credentials".to_owned();
         if !scopes.is_empty() {
             form.push_str("&scope=");
-            form.push_str(&encoded(&scopes.join(" ")));
+            form.push_str(&form_encoded(&scopes.join(" ")));
         }
         // RFC 6749, 2.3.1: both halves are encoded as forms are.
-        let pair = format!("{}:{}", encoded(client_id), encoded(&read(client_secret)?));
+        let secret = read(client_secret)?;
+        self.told.tell(&secret);
+        let pair = format!("{}:{}", form_encoded(client_id), form_encoded(&secret));
         let call = Call {
             method: Method::POST,
             url: token_url.clone(),
             headers: vec![
-                (header::AUTHORIZATION, value("Basic ", &STANDARD.encode(pair))?),
+                (
+                    header::AUTHORIZATION,
+                    self.value("Basic ", &STANDARD.encode(pair))?,
+                ),
                 (
                     header::CONTENT_TYPE,
                     HeaderValue::from_static("application/x-www-form-urlencoded"),
@@ -147,10 +165,8 @@ impl Keys {
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         if !status.is_success() {
             let said = answer["error_description"].as_str().or(answer["error"].as_str());
-            return Err(failed(Fault::of_status(
-                status.as_u16(),
-                said.unwrap_or_default(),
-            )));
+            let said = said.map_or_else(|| excerpt(&body), str::to_owned);
+            return Err(failed(Fault::of_status(status.as_u16(), &said)));
         }
         let token = answer["access_token"].as_str().filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| failed(Fault::last("its answer has no access_token")))?;
@@ -158,9 +174,15 @@ impl Keys {
         // A token that is good for less than the margin is good for one call.
         let until = Instant::now() + lasts.min(Duration::from_hours(24)).saturating_sub(MARGIN);
         Ok(Token {
-            header: value("Bearer ", token)?,
+            header: self.value("Bearer ", token)?,
             until,
         })
+    }
+
+    /// The header that tells this, which is hidden from now on in what the host says.
+    fn value(&self, scheme: &str, secret: &str) -> Result<HeaderValue, Fault> {
+        self.told.tell(secret);
+        value(scheme, secret)
     }
 }
 
@@ -190,7 +212,7 @@ fn value(scheme: &str, secret: &str) -> Result<HeaderValue, Fault> {
 }
 
 /// As forms are encoded.
-fn encoded(text: &str) -> String {
+pub(super) fn form_encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut form, byte| {
         use std::fmt::Write as _;
         match byte {
@@ -216,6 +238,6 @@ mod tests {
         let shown = format!("{:?}", value("Bearer ", "hush").unwrap());
         assert!(!shown.contains("hush"), "{shown}");
         assert!(value("Bearer ", "a\nb").is_err());
-        assert_eq!(encoded("a b/ä"), "a+b%2F%C3%A4");
+        assert_eq!(form_encoded("a b/ä"), "a+b%2F%C3%A4");
     }
 }

@@ -66,7 +66,7 @@ impl Remote {
     }
 
     fn may_renew(&self, fault: &Fault, renewed: bool) -> bool {
-        fault.kind() == Kind::Unauthorized && !renewed && self.clients.of(&self.uri).can_renew()
+        fault.kind() == Kind::Unauthorized && !renewed && self.http().can_renew()
     }
 
     /// The host, what goes ahead of each call, and the key in that.
@@ -74,7 +74,7 @@ impl Remote {
         &self,
         refused: Option<&HeaderValue>,
     ) -> Result<(&Http, MetadataMap, Option<HeaderValue>), Fault> {
-        let http = self.clients.of(&self.uri);
+        let http = self.http();
         let key = http.key(&self.uri, refused).await?;
         let mut head = http::HeaderMap::new();
         head.insert("a2a-version", HeaderValue::from_static(self.version().as_str()));

@@ -1,0 +1,202 @@
+//! What a host was told in secret is hidden in whatever it says, since it may repeat it. PURE.
+//!
+//! The one rule: nothing of an answer is kept, logged or told before it was looked through for what was sent with the question.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde_json::{Map, Value};
+
+use super::form_encoded;
+use crate::a2a::outbound::fault::{Fault, one_line};
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "***";
+
+/// Shortest secret that is hidden in reasons, in bytes, and in what a task is about: shorter ones are in texts by chance.
+const LEAST: usize = 4;
+const LEAST_IN_CONTENT: usize = 12;
+
+/// Secrets of one host that are remembered; the oldest go first. Each call takes one, and they are renewed now and then.
+const MOST: usize = 8;
+
+/// What one host was told lately.
+#[derive(Default)]
+pub(super) struct Secrets(Mutex<Vec<Arc<[String]>>>);
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Secrets").finish_non_exhaustive()
+    }
+}
+
+impl Secrets {
+    /// It is told this now.
+    pub(super) fn tell(&self, secret: &str) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if secret.len() < LEAST {
+            return;
+        }
+        if let Some(known) = told.iter().position(|forms| forms[0] == secret) {
+            told[..=known].rotate_right(1);
+            return;
+        }
+        let mut forms = vec![secret.to_owned()];
+        forms.extend(
+            [form_encoded(secret), one_line(secret)]
+                .into_iter()
+                .filter(|form| form != secret),
+        );
+        told.insert(0, forms.into());
+        told.truncate(MOST);
+    }
+
+    /// What hides it.
+    pub(super) fn mask(&self) -> Mask {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut secrets: Vec<String> = told.iter().flat_map(|forms| forms.iter().cloned()).collect();
+        // One may be part of another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Mask(secrets)
+    }
+}
+
+/// Hides what a host was told until now.
+pub(crate) struct Mask(Vec<String>);
+
+impl Mask {
+    /// A reason for people that has words of the host, and may be cut short.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let mut text = self.without(text, LEAST).unwrap_or_else(|| text.to_owned());
+        let whole = text.trim_end_matches('…');
+        let begun = self.0.iter().filter_map(|secret| begun(whole, secret)).min();
+        if let Some(at) = begun {
+            text.truncate(at);
+            text.push_str(HIDDEN);
+            text.push('…');
+        }
+        text
+    }
+
+    /// The same of a failure.
+    pub(crate) fn fault(&self, fault: Fault) -> Fault {
+        if self.0.is_empty() {
+            return fault;
+        }
+        let told = self.text(&fault.to_string());
+        fault.told_as(told)
+    }
+
+    /// An answer: all texts in it.
+    pub(crate) fn value(&self, value: &mut Value) {
+        if self.0.is_empty() {
+            return;
+        }
+        match value {
+            Value::String(text) => {
+                if let Some(hidden) = self.without(text, LEAST_IN_CONTENT) {
+                    *text = hidden;
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| self.value(value)),
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|value| self.value(value));
+                if fields
+                    .keys()
+                    .any(|name| self.without(name, LEAST_IN_CONTENT).is_some())
+                {
+                    let hidden = std::mem::take(fields).into_iter().map(|(name, value)| {
+                        let hidden = self.without(&name, LEAST_IN_CONTENT);
+                        (hidden.unwrap_or(name), value)
+                    });
+                    *fields = hidden.collect::<Map<_, _>>();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// A text without the secrets that have so many bytes; `None`: there is none in it.
+    fn without(&self, text: &str, least: usize) -> Option<String> {
+        let long = self.0.iter().filter(|secret| secret.len() >= least);
+        long.fold(None, |hidden: Option<String>, secret| {
+            let text = hidden.as_deref().unwrap_or(text);
+            if text.contains(secret.as_str()) {
+                Some(text.replace(secret.as_str(), HIDDEN))
+            } else {
+                hidden
+            }
+        })
+    }
+}
+
+/// Where a secret begins that a text was cut off in.
+fn begun(text: &str, secret: &str) -> Option<usize> {
+    let ends = text.char_indices().map(|(at, _)| (at, &text[at..]));
+    let mut ends = ends.filter(|(_, end)| (LEAST..secret.len()).contains(&end.len()));
+    ends.find_map(|(at, end)| secret.starts_with(end).then_some(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::a2a::outbound::fault::Kind;
+
+    fn mask(secrets: &[&str]) -> Mask {
+        let told = Secrets::default();
+        secrets.iter().for_each(|secret| told.tell(secret));
+        told.mask()
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_each_form_and_where_it_is_cut_off() {
+        let mask = mask(&["to/ken with spaces", "ken with", "abc"]);
+        for (text, hidden) in [
+            ("no: to/ken with spaces!", "no: ***!"),
+            ("no: to%2Fken+with+spaces!", "no: ***!"),
+            ("ken with, abc", "***, abc"),
+            ("no: to/ken w…", "no: ***…"),
+            ("no: to/ken w", "no: ***…"),
+            ("no: to/…", "no: to/…"),
+            ("é to/k", "é ***…"),
+            ("", ""),
+        ] {
+            assert_eq!(mask.text(text), hidden, "{text}");
+        }
+        let long = "x".repeat(5000);
+        let fault =
+            Fault::new(Kind::Busy, format!("it said {long}")).asking_for(Some(std::time::Duration::ZERO));
+        let told = super::tests::mask(&[&long]).fault(fault.clone());
+        assert_eq!(told.to_string(), "it said ***…");
+        assert_eq!((told.kind(), told.after()), (fault.kind(), fault.after()));
+    }
+
+    #[test]
+    fn an_answer_has_none_of_them_and_is_the_same_else() {
+        let token = "sk-1234567890";
+        let mut answer =
+            json!({"a": [format!("you are {token}{token}"), 7, null], token: {"b": "short secrets stay"}});
+        mask(&[token, "short"]).value(&mut answer);
+        assert_eq!(
+            answer,
+            json!({"a": ["you are ******", 7, null], "***": {"b": "short secrets stay"}})
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_not_shown() {
+        let told = Secrets::default();
+        for number in 0..100 {
+            told.tell(&format!("secret {number:02}"));
+            told.tell("secret 99");
+        }
+        let mask = told.mask();
+        assert!(mask.0.len() <= 2 * MOST && mask.text("secret 99") == "***");
+        assert_eq!(mask.text("secret 10"), "secret 10");
+        assert!(!format!("{told:?}").contains("secret 99"));
+    }
+}
