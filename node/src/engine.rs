@@ -32,6 +32,7 @@ mod receive;
 mod records;
 mod refusals;
 mod refuse;
+mod refused_tasks;
 mod room;
 mod sealing;
 mod seen;
@@ -232,6 +233,11 @@ impl Engine {
     /// Where a task is.
     pub async fn whereabouts(&self, id: String) -> Result<Whereabouts, EngineError> {
         self.call(move |core, now| core.whereabouts(now, &id)).await
+    }
+
+    /// Tasks of peers that were refused here under this id, or sealed under it; the newest first, those of late.
+    pub async fn refused_tasks(&self, id: String) -> Result<Vec<Refusal>, EngineError> {
+        self.call(move |core, _| Ok(core.refused_tasks(&id))).await
     }
 
     /// What is being done.

@@ -17,7 +17,7 @@ use agentanycast_proto::{
 };
 use prost::Message as _;
 
-use crate::delivery::inbox::MAX_ELEMENTS;
+use crate::{delivery::inbox::MAX_ELEMENTS, task::MAX_ID};
 
 /// The media type of a part that is a box: a nonce of 24 bytes, then the NaCl box.
 pub const MEDIA_TYPE: &str = "application/vnd.agentanycast.sealed";
@@ -27,6 +27,10 @@ pub const BY: &str = "agentanycast-sealed-by";
 
 /// In the metadata of such a part: the peer that it is for. As a label of a task: the peer that alone reads it.
 pub const FOR: &str = "agentanycast-sealed-for";
+
+/// In the metadata of a box that begins a task: the id that it has where it was sealed, so that it is found by it where it is
+/// refused. It counts for nothing else: who carries the box may change it.
+pub const TASK: &str = "agentanycast-sealed-task";
 
 /// Why a box is not opened, or nothing is made of what is in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,6 +112,15 @@ pub fn maker(part: &Part, me: PeerId) -> Result<PeerId, Refused> {
     }
 }
 
+/// The id that a task has where it was sealed, as it says beside the box; empty: it does not.
+pub fn told_task(parts: &[Part]) -> &str {
+    let part = parts.iter().find(|part| is_box(part));
+    let told = part.and_then(|part| part.metadata.get(TASK));
+    told.map(String::as_str)
+        .filter(|id| id.len() <= MAX_ID)
+        .unwrap_or_default()
+}
+
 /// The two ends of a task that others carry, seen from one of them.
 #[derive(Clone)]
 pub struct Ends {
@@ -165,7 +178,11 @@ impl Ends {
                 content.artifact_ids = results.to_vec();
             }
         }
-        message.parts = vec![self.part(now, nonce, content)?];
+        let mut part = self.part(now, nonce, content)?;
+        if let Saying::Task(_) = saying {
+            part.metadata.insert(TASK.to_owned(), self.task.clone());
+        }
+        message.parts = vec![part];
         Ok(message)
     }
 

@@ -15,7 +15,7 @@ use super::{Api, node_service::peer_info, status_for_asker};
 use crate::{
     delivery::outbox::Stage,
     engine::{self, EngineError, Whereabouts, timestamp, wire},
-    policy::audit::search::search,
+    policy::audit::search::{By, search},
     task::{Road, Role, Sent, Task},
 };
 
@@ -39,17 +39,27 @@ impl DiagnosticsService for Api {
             return Err(Status::invalid_argument("task_id is empty"));
         }
         let found = self.engine().whereabouts(id.clone()).await;
-        // The log has it by the id that it has here.
-        let id = found.as_ref().map_or(id, |found| found.task.id.clone());
+        let refused = match &found {
+            Err(EngineError::NotFound(_)) => self.engine().refused_tasks(id.clone()).await,
+            _ => Ok(Vec::new()),
+        };
+        let refused = refused.map_err(|error| status_for_asker(&error))?;
+        // The log has one that is here by the id that it has here.
+        let (id, by) = match &found {
+            Ok(found) => (found.task.id.clone(), By::Id),
+            Err(_) => (id, By::EitherId),
+        };
         let audit = match &self.node.audit_log {
-            Some(path) => Some(audit_trail(path.clone(), id).await),
+            Some(path) => Some(audit_trail(path.clone(), id, by).await),
             None => None,
         };
         let is_audited = audit.as_ref().is_some_and(|trail| !trail.lines.is_empty());
+        let is_known = is_audited || !refused.is_empty();
         let base = TraceTaskResponse {
             node_peer_id: self.engine().me().to_string(),
             now: Some(SystemTime::now().into()),
             audit,
+            refusals: refused.into_iter().map(refusal).collect(),
             ..TraceTaskResponse::default()
         };
         match found {
@@ -61,12 +71,13 @@ impl DiagnosticsService for Api {
                 Ok(Response::new(answer(base, &found, peer, self.engine().me())))
             }
             // A task that was denied was never kept.
-            Err(EngineError::NotFound(_)) if is_audited => Ok(Response::new(base)),
+            Err(EngineError::NotFound(_)) if is_known => Ok(Response::new(base)),
             Err(error @ EngineError::NotFound(_)) => Err(Status::not_found(match &base.audit {
                 Some(audit) => format!("{error}, nor a decision about it in {}", audit.path),
                 None => format!(
-                    "{error}; nor is there an audit log, which with [policy] audit_log_path has each one that is denied \
-                     here: the daemon's log has the first of each peer as a warning, and all of them at log level debug only"
+                    "{error}, nor was it refused here of late; nor is there an audit log, which with [policy] audit_log_path has \
+                     each one that is denied here: the daemon's log has the first of each peer as a warning, and all of them at \
+                     log level debug only"
                 ),
             })),
             Err(error) => Err(status_for_asker(&error)),
@@ -125,9 +136,9 @@ impl Api {
     }
 }
 
-async fn audit_trail(path: PathBuf, task: String) -> AuditTrail {
+async fn audit_trail(path: PathBuf, task: String, by: By) -> AuditTrail {
     let shown = path.display().to_string();
-    let searched = tokio::task::spawn_blocking(move || search(&path, &task)).await;
+    let searched = tokio::task::spawn_blocking(move || search(&path, &task, by)).await;
     let found = searched.map_err(|error| error.to_string());
     match found.and_then(|found| found.map_err(|error| error.to_string())) {
         Ok(found) => AuditTrail {
@@ -142,6 +153,17 @@ async fn audit_trail(path: PathBuf, task: String) -> AuditTrail {
             error,
             ..AuditTrail::default()
         },
+    }
+}
+
+fn refusal(refusal: engine::Refusal) -> Refusal {
+    Refusal {
+        at: Some(timestamp(refusal.at)),
+        peer_id: refusal.peer.map(|peer| peer.to_string()).unwrap_or_default(),
+        by_peer: refusal.by_peer,
+        task_id: refusal.task,
+        reason: refusal.reason,
+        count: refusal.count,
     }
 }
 
@@ -277,14 +299,7 @@ fn with_activity(base: GetActivityResponse, activity: engine::Activity) -> GetAc
             waiting: *waiting as u64,
             connected: *connected,
         });
-    let refusals = activity.refusals.into_iter().map(|refusal| Refusal {
-        at: Some(timestamp(refusal.at)),
-        peer_id: refusal.peer.map(|peer| peer.to_string()).unwrap_or_default(),
-        by_peer: refusal.by_peer,
-        task_id: refusal.task,
-        reason: refusal.reason,
-        count: refusal.count,
-    });
+    let refusals = activity.refusals.into_iter().map(refusal);
     GetActivityResponse {
         agent_listens: activity.agent_listens,
         tasks: tasks.collect(),

@@ -65,6 +65,7 @@ pub struct Core {
     pub(super) sealed: super::idempotency::Keys,
     pub(super) tally: Tally,
     pub(super) refusals: super::refusals::Refusals,
+    pub(super) refused_tasks: super::refused_tasks::RefusedTasks,
     /// Who may send tasks; None: everybody, and nothing is written down.
     pub(super) door: Option<Box<super::door::Door>>,
     /// Peers of whom it is not known yet what they prove.
@@ -134,6 +135,7 @@ impl Core {
             sealed: super::idempotency::Keys::load(&*store, tag::SEALED)?,
             tally: Tally::default(),
             refusals: super::refusals::Refusals::default(),
+            refused_tasks: super::refused_tasks::RefusedTasks::default(),
             door: None,
             open: HashSet::new(),
             successors: LruCache::unbounded(),

@@ -25,6 +25,7 @@ use crate::{
         key,
         limits::{Key, Usage},
     },
+    sealed,
     store::StoreError,
     task::Task,
 };
@@ -207,6 +208,7 @@ impl Core {
             target: me.to_string(),
             skill: send.target_skill_id.clone(),
             task: send.task_id.clone(),
+            sealed_task: told_task(send).to_owned(),
             envelope: envelope.to_owned(),
             transport: Transport::P2p,
         });
@@ -279,6 +281,7 @@ impl Core {
             target: target.to_owned(),
             skill: skill.to_owned(),
             task: task.to_owned(),
+            sealed_task: String::new(),
             envelope: envelope.to_owned(),
             transport: caller.map_or(Transport::Local, |_| Transport::Bridge),
         });
@@ -341,6 +344,12 @@ fn bytes_of(send: &SendTaskPayload) -> u64 {
     send.message
         .as_ref()
         .map_or(0, |message| message.encoded_len() as u64)
+}
+
+/// See [`sealed::told_task`].
+pub(super) fn told_task(send: &SendTaskPayload) -> &str {
+    let message = send.message.as_ref();
+    message.map_or("", |message| sealed::told_task(&message.parts))
 }
 
 fn source_of(caller: Option<&str>) -> Source<'_> {

@@ -26,6 +26,9 @@ const QUEUES: usize = 16;
 /// Tasks sealed under one id that are told of.
 const SEALED_ALIKE: usize = 8;
 
+/// Refused ones with one id that are told of.
+const REFUSED_ALIKE: usize = 8;
+
 /// What is known of where a task is.
 #[derive(Clone, Debug)]
 pub struct Whereabouts {
@@ -152,6 +155,15 @@ impl Core {
             )));
         }
         found.pop().ok_or_else(|| EngineError::NotFound(id.to_owned()))
+    }
+
+    /// Tasks of peers that were refused under this id, or sealed under it; the newest first.
+    pub fn refused_tasks(&self, id: &str) -> Vec<Refusal> {
+        self.refused_tasks
+            .about(id)
+            .take(REFUSED_ALIKE)
+            .cloned()
+            .collect()
     }
 
     /// What is being done.

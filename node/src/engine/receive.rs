@@ -18,6 +18,7 @@ use prost::Message as _;
 
 use super::{
     core::Core,
+    door::told_task,
     lines,
     originate::deadline_of,
     refuse::Refused,
@@ -109,7 +110,10 @@ impl Core {
         lines::came(peer, &inbound, false);
         let admitted = self.admit_envelope(now, peer, &inbound);
         let task = inbox::task_id_of(&inbound.payload).to_owned();
-        let sends_task = matches!(inbound.payload, Payload::SendTask(_));
+        let (sends_task, sealed_task) = match &inbound.payload {
+            Payload::SendTask(send) => (true, told_task(send).to_owned()),
+            _ => (false, String::new()),
+        };
         let Inbound {
             id,
             place,
@@ -122,6 +126,7 @@ impl Core {
             id,
             place,
             task: task.clone(),
+            sealed_task: sealed_task.clone(),
             sends_task,
         };
         if let Err(error) = admitted {

@@ -28,6 +28,8 @@ pub(super) struct Refused {
     pub(super) place: Option<(u64, u64)>,
     /// The task that it is about; may be empty.
     pub(super) task: String,
+    /// Of a sealed one that it was to begin: its id where it was sealed, as is told beside the box; may be empty.
+    pub(super) sealed_task: String,
     /// It was to begin that task, or to add a message to it.
     pub(super) sends_task: bool,
 }
@@ -51,6 +53,7 @@ impl Core {
             place,
             sends_task: sends_task.is_some(),
             task: sends_task.unwrap_or_default(),
+            sealed_task: String::new(),
         };
         self.refuse(now, peer, refused, &reason)
     }
@@ -81,9 +84,14 @@ impl Core {
             id,
             place,
             task,
+            sealed_task,
             sends_task,
         } = refused;
         self.refusals.note(now.unix, Some(peer), false, &task, reason);
+        if sends_task && self.tasks.indexed(&task).is_none() {
+            self.refused_tasks
+                .note(now.unix, peer, &task, &sealed_task, reason);
+        }
         self.log_refused(peer, &task, &id, reason);
         self.seen(peer)?.refuse(&id, reason);
         if sends_task && place.is_none() {

@@ -88,6 +88,7 @@ fn a_box_is_that_of_nacl() {
         .unwrap();
     assert_eq!(opened.parts, message("m1", "hello").parts);
     assert_eq!((opened.metadata, opened.task_id.as_str()), (labels, "t1"));
+    assert_eq!(told_task(&sealed.parts), "t1");
 }
 
 #[test]

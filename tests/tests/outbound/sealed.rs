@@ -337,6 +337,12 @@ async fn an_answer_that_is_not_sealed_fails_the_task() {
     assert_eq!(error.task().unwrap().messages.len(), 2);
 }
 
+/// What the bridge calls a task.
+async fn sent_as(scene: &Scene, handle: &TaskHandle) -> String {
+    let sent = asked(&scene.home, &["trace", handle.id()]).await;
+    sent["outside"]["remote_task_id"].as_str().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn a_box_for_another_node_says_which_and_what_to_do() {
     let scene = Scene::new(Way::new("1.0", false), Change::nothing).await;
@@ -352,6 +358,20 @@ async fn a_box_for_another_node_says_which_and_what_to_do() {
     ] {
         assert!(reason.contains(&part), "{reason}");
     }
+    // At the node that refused it it is found by the same id, though there is no audit log.
+    let refused = asked(&scene.agent, &["trace", handle.id()]).await;
+    assert_eq!(refused["verdict"], "refused");
+    let why = refused["why"].as_str().unwrap();
+    assert!(why.contains(&format!("it is sealed for {wrong}")), "{why}");
+    let step = &refused["refusals"][0];
+    assert_eq!(step["peer_id"], scene.bridge.peer_id().as_str());
+    assert_eq!(step["task_id"], sent_as(&scene, &handle).await.as_str());
+    let unknown = told(&scene.agent, &["trace", "nobody"]).await;
+    assert!(
+        unknown.said.contains("nor was it refused here of late"),
+        "{}",
+        unknown.said
+    );
     // No rule or limit has to do with it.
     let sent = asked(&scene.home, &["trace", handle.id()]).await;
     let carried = sent["outside"]["remote_task_id"].as_str().unwrap();

@@ -267,6 +267,46 @@ fn what_cannot_be_opened_is_refused() {
 }
 
 #[test]
+fn what_was_refused_is_found_by_the_id_that_it_has_where_it_was_sealed() {
+    let mut lab = Lab::pair();
+    let mut changed = first(&lab);
+    if let Some(agentanycast_proto::v1::part::Content::RawPart(raw)) = &mut changed.parts[0].content {
+        raw.data[60] ^= 1;
+    }
+    assert!(refused(&mut lab, changed).contains("cannot be opened"));
+    let elsewhere = Ends::new(&sender(), stranger(), TASK);
+    let elsewhere = elsewhere.message(lab.now.unix, [1; 24], Saying::Task(&labels()), text("m1", "x"));
+    assert!(refused(&mut lab, elsewhere.unwrap()).contains("and this node is"));
+    // By rules too, before the box is opened.
+    let nobody = crate::config::Policy {
+        acl: vec![crate::config::AclRule {
+            source: "*".into(),
+            skill: "*".into(),
+            allow: false,
+        }],
+        ..crate::config::Policy::default()
+    };
+    let rules = crate::policy::Rules::read(&nobody).unwrap();
+    lab.call(B, |core, _| Ok(core.set_rules(rules, true)?)).unwrap();
+    let denied = first(&lab);
+    assert!(refused(&mut lab, denied).contains("acl 1"));
+
+    let found = lab.nodes[B].core.refused_tasks(TASK);
+    let reasons: Vec<&str> = found.iter().map(|refusal| refusal.reason.as_str()).collect();
+    assert_eq!(found.len(), 3, "{reasons:?}");
+    for (reason, part) in reasons
+        .iter()
+        .zip(["acl 1", "and this node is", "cannot be opened"])
+    {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert!(found.iter().all(|refusal| refusal.peer == Some(lab.id(A))));
+    assert_eq!(lab.nodes[B].core.refused_tasks(&found[0].task)[..], found[..1]);
+    assert_eq!(lab.audited.last().unwrap().1.sealed_task, TASK);
+    assert!(lab.nodes[A].core.refused_tasks(TASK).is_empty());
+}
+
+#[test]
 fn a_box_begins_one_task() {
     let mut lab = Lab::pair();
     let message = first(&lab);

@@ -36,6 +36,8 @@ pub struct Entry {
     pub skill: String,
     /// The task.
     pub task: String,
+    /// Of a sealed one: its id where it was sealed, as it is told beside the box.
+    pub sealed_task: String,
     /// The envelope that brought it, or takes it away.
     pub envelope: String,
     /// How it came.
@@ -51,6 +53,8 @@ struct Written<'a> {
     target: &'a str,
     skill: &'a str,
     task: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    sealed_task: &'a str,
     envelope: &'a str,
     transport: Transport,
     rule: String,
@@ -88,6 +92,7 @@ impl Chain {
             target: &entry.target,
             skill: &entry.skill,
             task: &entry.task,
+            sealed_task: &entry.sealed_task,
             envelope: &entry.envelope,
             transport: entry.transport,
             rule: by.to_string(),

@@ -28,11 +28,20 @@ pub struct Found {
     pub whole: bool,
 }
 
+/// Which lines are about a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Those of the task that has this id here.
+    Id,
+    /// Those of sealed ones too that have it where they were sealed, as was told beside their boxes.
+    EitherId,
+}
+
 /// The lines about a task in the log at `path`.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn search(path: &Path, task: &str) -> io::Result<Found> {
+pub fn search(path: &Path, task: &str, by: By) -> io::Result<Found> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let from = length.saturating_sub(SEARCHED);
@@ -42,14 +51,14 @@ pub fn search(path: &Path, task: &str) -> io::Result<Found> {
         skip_line(&mut lines)?; // It began before.
     }
     Ok(Found {
-        lines: about(&mut lines, task)?,
+        lines: about(&mut lines, task, by)?,
         searched: length - from,
         whole: from == 0,
     })
 }
 
 /// The lines of a log about a task, oldest first.
-fn about(log: &mut impl BufRead, task: &str) -> io::Result<Vec<String>> {
+fn about(log: &mut impl BufRead, task: &str, by: By) -> io::Result<Vec<String>> {
     let mut found = std::collections::VecDeque::new();
     let mut line = Vec::new();
     loop {
@@ -63,7 +72,7 @@ fn about(log: &mut impl BufRead, task: &str) -> io::Result<Vec<String>> {
             continue;
         }
         if let Ok(text) = std::str::from_utf8(&line)
-            && is_about(text, task)
+            && is_about(text, task, by)
         {
             found.push_back(text.trim_end().to_owned());
             if found.len() > MOST {
@@ -73,14 +82,14 @@ fn about(log: &mut impl BufRead, task: &str) -> io::Result<Vec<String>> {
     }
 }
 
-fn is_about(line: &str, task: &str) -> bool {
+fn is_about(line: &str, task: &str, by: By) -> bool {
     // Most lines are about others: those are not even parsed. An id with signs that JSON escapes is looked at anyway.
     let is_plain = !task.contains(['"', '\\']) && !task.contains(char::is_control);
     if is_plain && !line.contains(task) {
         return false;
     }
     let entry: Result<serde_json::Value, _> = serde_json::from_str(line);
-    entry.is_ok_and(|entry| entry["task"] == task)
+    entry.is_ok_and(|entry| entry["task"] == task || by == By::EitherId && entry["sealed_task"] == task)
 }
 
 fn skip_line(log: &mut impl BufRead) -> io::Result<()> {
@@ -137,9 +146,26 @@ mod tests {
             for task in ["t0", "t1", "t2", "a\"b\\\n", "none"] {
                 let mut all = expected.remove(task).unwrap_or_default();
                 let last = all.split_off(all.len().saturating_sub(MOST));
-                prop_assert_eq!(about(&mut log.as_slice(), task).unwrap(), last);
+                prop_assert_eq!(about(&mut log.as_slice(), task, By::Id).unwrap(), last);
             }
         }
+    }
+
+    /// What is told beside a box does not get into what is said of the task that has this id here.
+    #[test]
+    fn a_sealed_task_is_found_by_either_id() {
+        let log = concat!(
+            r#"{"task": "own", "sealed_task": "sender's"}"#,
+            "\n",
+            r#"{"task": "sender's"}"#,
+            "\n"
+        );
+        let lines = |task, by| about(&mut log.as_bytes(), task, by).unwrap().len();
+        assert_eq!(
+            (lines("sender's", By::EitherId), lines("sender's", By::Id)),
+            (2, 1)
+        );
+        assert_eq!(lines("own", By::Id), 1);
     }
 
     #[test]
@@ -149,8 +175,8 @@ mod tests {
         file.as_file().set_len(SEARCHED + 1000).unwrap();
         file.seek(SeekFrom::End(0)).unwrap();
         writeln!(file, "\n{}", line("t", 1)).unwrap();
-        let found = search(file.path(), "t").unwrap();
+        let found = search(file.path(), "t", By::Id).unwrap();
         assert_eq!((found.lines, found.whole), (vec![line("t", 1)], false));
-        assert!(search(Path::new("/nowhere"), "t").is_err());
+        assert!(search(Path::new("/nowhere"), "t", By::Id).is_err());
     }
 }

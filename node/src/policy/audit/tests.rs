@@ -37,6 +37,7 @@ fn entry(task: &str) -> Entry {
         target: String::new(),
         skill: String::new(),
         task: task.into(),
+        sealed_task: String::new(),
         envelope: String::new(),
         transport: Transport::Local,
     }

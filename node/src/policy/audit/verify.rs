@@ -204,6 +204,7 @@ mod tests {
             target: "12D4".into(),
             skill: "echo".into(),
             task: task.into(),
+            sealed_task: String::new(),
             envelope: "e".into(),
             transport: Transport::P2p,
         }

@@ -1,0 +1,80 @@
+//! PURE: the new tasks of peers that were refused last, for whoever asks what became of one. Nothing else is kept of them.
+//!
+//! The rule: a bounded list, whatever is sent. Of a task that came again the last time counts.
+
+use std::collections::VecDeque;
+
+use agentanycast_identity::PeerId;
+
+use super::refusals::Refusal;
+
+/// Tasks that are kept: with the longest ids and reasons some 1 MiB.
+const KEPT: usize = 1000;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(super) struct RefusedTasks {
+    /// The newest first: each with its id where it was sealed, as it was told; empty: it was not.
+    kept: VecDeque<(String, Refusal)>,
+}
+
+impl RefusedTasks {
+    /// Notes one.
+    pub(super) fn note(&mut self, at: u64, peer: PeerId, task: &str, sealed_task: &str, reason: &str) {
+        let known = |(_, kept): &(String, Refusal)| kept.peer == Some(peer) && kept.task == task;
+        let before = self.kept.iter().position(known);
+        let before = before.and_then(|place| self.kept.remove(place));
+        let refusal = Refusal {
+            at,
+            peer: Some(peer),
+            by_peer: false,
+            task: task.to_owned(),
+            reason: reason.to_owned(),
+            count: before.map_or(0, |(_, before)| before.count) + 1,
+        };
+        self.kept.push_front((sealed_task.to_owned(), refusal));
+        self.kept.truncate(KEPT);
+    }
+
+    /// Those with this id, here or where they were sealed; the newest first.
+    pub(super) fn about<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Refusal> {
+        let about = move |(sealed_task, kept): &&(String, Refusal)| kept.task == id || sealed_task == id;
+        self.kept.iter().filter(about).map(|(_, kept)| kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_identity::{Keypair, peer_id};
+
+    use super::*;
+
+    fn peer(seed: u8) -> PeerId {
+        peer_id(&Keypair::ed25519_from_bytes([seed; 32]).unwrap())
+    }
+
+    #[test]
+    fn the_newest_are_found_by_either_id() {
+        let mut refused = RefusedTasks::default();
+        refused.note(1, peer(1), "own", "sender's", "no");
+        refused.note(2, peer(2), "other", "sender's", "not either");
+        refused.note(3, peer(1), "own", "sender's", "no!");
+        let about = |id| {
+            let found = refused.about(id).map(|kept| (kept.at, &*kept.reason, kept.count));
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(about("own"), [(3, "no!", 2)]);
+        assert_eq!(about("sender's"), [(3, "no!", 2), (2, "not either", 1)]);
+        assert_eq!(about("none"), []);
+    }
+
+    #[test]
+    fn a_flood_is_bounded() {
+        let mut refused = RefusedTasks::default();
+        for number in 0..2 * KEPT {
+            refused.note(number as u64, peer(1), &number.to_string(), "", "no");
+        }
+        assert_eq!(refused.kept.len(), KEPT);
+        assert!(refused.about("0").next().is_none() && refused.about("1999").next().is_some());
+    }
+}
