@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-pub use errands::{Answer, Deed, Errand, Errands, Report, Seal};
+pub use errands::{Answer, Deed, Errand, Errands, Report, Seal, TRACE_LABELS};
 pub use sdk::SdkGateway;
 
 /// Whom a message is for.

@@ -57,7 +57,7 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub(crate) use self::originate::travelling;
+pub(crate) use self::originate::{SEALED_NEEDS_URL, travelling};
 pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Due, StreamRoute},

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use agentanycast_bridge::{
     a2a::outbound::Outbound,
     config::outbound::Outbound as Config,
-    gateway::{Answer, Deed, Errand, Errands, ErrorKind, GatewayError, Report, Seal},
+    gateway::{Answer, Deed, Errand, Errands, ErrorKind, GatewayError, Report, Seal, TRACE_LABELS},
 };
 use agentanycast_identity::Keypair;
 use agentanycast_proto::v1::{Artifact, Message, OutsideStep, Part, SealedContent, SealedKind};
@@ -19,9 +19,6 @@ use crate::{
     sealed::{self, Ends, Saying},
     task::{Status, Task},
 };
-
-/// The labels of a trace (W3C Trace Context), which go beside a box.
-const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// Begins to carry tasks, until `stop`. With the bridge turned off it only waits for that.
 ///
@@ -57,7 +54,7 @@ impl Port {
         let sealed = task.sealed.as_ref()?;
         let mut labels = travelling(&task.metadata);
         // Those of the trace change on the way.
-        labels.retain(|name, _| !TRACE.contains(&name.as_str()));
+        labels.retain(|name, _| !TRACE_LABELS.contains(&name.as_str()));
         Some(Arc::new(Boxes {
             ends: Ends::new(&self.key, sealed.peer, &sealed.task),
             engine: self.engine.clone(),

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::gateway::TRACE_LABELS;
+
 /// What all labels of this gateway begin with.
 const RESERVED: &str = "a2a.";
 
@@ -100,9 +102,9 @@ pub(crate) fn to_metadata(
     Some(metadata)
 }
 
-/// Of these labels those of the trace (W3C Trace Context): whoever carries a sealed task is told no others.
+/// Of these labels those of the trace: whoever carries a sealed task is told no others.
 pub(crate) fn of_trace(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let is_of_trace = |(name, _): &(&String, &String)| matches!(name.as_str(), "traceparent" | "tracestate");
+    let is_of_trace = |(name, _): &(&String, &String)| TRACE_LABELS.contains(&name.as_str());
     let labels = labels.iter().filter(is_of_trace);
     labels
         .map(|(name, value)| (name.clone(), value.clone()))

@@ -8,6 +8,9 @@ use async_trait::async_trait;
 
 use super::GatewayError;
 
+/// The labels of a trace (W3C Trace Context): they change on the way, so of a sealed task they go beside its boxes.
+pub const TRACE_LABELS: [&str; 2] = ["traceparent", "tracestate"];
+
 /// A task that is to be carried to an agent outside.
 #[derive(Clone, Debug)]
 pub struct Errand {

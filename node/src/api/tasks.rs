@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::{Api, notes, peer_of, status_for_asker, status_of, status_of_search, task_list::group_of};
 use crate::{
-    engine::{SendTask, Subscription},
+    engine::{SEALED_NEEDS_URL, SendTask, Subscription},
     task::{self, MAX_ID, Task},
 };
 
@@ -30,9 +30,8 @@ impl Api {
     ) -> Result<SendTaskResponse, Status> {
         let further = is_further(&request);
         if !request.sealed_for.is_empty() && !further && !matches!(request.target, Some(Target::Url(_))) {
-            return Err(Status::invalid_argument(
-                "sealed_for needs a url: what goes to a peer is encrypted to it already",
-            ));
+            // The engine says the same, once an agent with the skill was looked for.
+            return Err(Status::invalid_argument(SEALED_NEEDS_URL));
         }
         let sealed_for = match request.sealed_for.as_str() {
             "" => None,

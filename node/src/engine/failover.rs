@@ -222,16 +222,23 @@ impl Core {
             return self.send_cancel(now, peer, id, Trace::default());
         }
         // What has ended here its assignee is being told.
-        let waits = self.tasks.indexed(id).is_some_and(|known| {
-            known.routed && known.peer == Some(peer) && known.status == Status::Submitted
-        });
-        if !waits || self.confirmations_of(peer, id) >= CONFIRMATIONS {
+        if !self.is_to_confirm(peer, id) || self.confirmations_of(peer, id) >= CONFIRMATIONS {
             return Ok(());
         }
         let payload = Payload::TaskConfirm(TaskConfirmPayload {
             task_id: id.to_owned(),
         });
         self.send(now, peer, id, Kind::Durable, payload, Trace::default())
+    }
+
+    /// Whether a task was sent from here by skill, and this peer, which has it, is to know that it is its own.
+    fn is_to_confirm(&self, peer: PeerId, id: &str) -> bool {
+        self.tasks.indexed(id).is_some_and(|known| {
+            !known.is_assignee
+                && known.routed
+                && known.peer == Some(peer)
+                && known.status == Status::Submitted
+        })
     }
 
     /// Confirmations of a task that wait for its assignee, as far as they count.
@@ -289,13 +296,7 @@ impl Core {
         id: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
-        let waits = self.tasks.indexed(id).is_some_and(|known| {
-            !known.is_assignee
-                && known.routed
-                && known.peer == Some(peer)
-                && known.status == Status::Submitted
-        });
-        if waits && self.end(now, id, Status::Failed, reason)? {
+        if self.is_to_confirm(peer, id) && self.end(now, id, Status::Failed, reason)? {
             self.send_cancel(now, peer, id, Trace::default())?;
         }
         Ok(())

@@ -29,6 +29,10 @@ use crate::{
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
 const ENVELOPE_OVERHEAD: usize = 1024;
 
+/// Why a task for a peer is not sealed.
+pub(crate) const SEALED_NEEDS_URL: &str =
+    "sealed_for is for tasks that are sent to a url: what goes to a peer is encrypted to it already";
+
 /// Labels by which a bridge here knows its tasks again: who called it is none of the peers' business.
 const STAYS: [&str; 2] = ["a2a.caller", "a2a.target"];
 
@@ -160,10 +164,7 @@ impl Core {
             // By this the gateway knows what is to be passed on.
             request.message.role = MessageRole::User as i32;
         } else if request.sealed_for.is_some() {
-            return Err(EngineError::Invalid(
-                "sealed_for is for tasks that are sent to a url: what goes to a peer is encrypted to it already"
-                    .to_owned(),
-            ));
+            return Err(EngineError::Invalid(SEALED_NEEDS_URL.to_owned()));
         }
         if let Some(peer) = request.sealed_for {
             self.check_sealed_for(peer)?;

@@ -414,7 +414,7 @@ fn boxes_that_are_sealed_in_the_future_hold_up_no_others() {
         "{why}"
     );
     // As many as are remembered come from others, whose clocks are right.
-    for number in 0..MOST as u8 + 1 {
+    for number in 0..=MOST as u8 {
         lab.advance(Duration::from_millis(1));
         let message = sealed(&lab, 100 + number, Duration::ZERO);
         let id = carry(&mut lab, message);

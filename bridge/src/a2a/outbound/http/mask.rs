@@ -148,7 +148,9 @@ mod tests {
 
     fn mask(secrets: &[&str]) -> Mask {
         let told = Secrets::default();
-        secrets.iter().for_each(|secret| told.tell(secret));
+        for secret in secrets {
+            told.tell(secret);
+        }
         told.mask()
     }
 

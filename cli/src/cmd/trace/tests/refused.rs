@@ -1,0 +1,137 @@
+//! Tasks that were not taken, there or here.
+
+use super::*;
+
+#[test]
+fn who_refused_it_is_not_said_to_have_logged_it_each_time() {
+    let refused = trace(Side::Originator, Some(task(TaskStatus::Rejected, "no")));
+    let advice = explain(&refused).advice.unwrap();
+    for part in ["audit_log_path", "the first refusal of each peer", "debug only"] {
+        assert!(advice.contains(part), "{advice}");
+    }
+}
+
+/// No rule or limit has to do with a box.
+#[test]
+fn a_box_that_was_not_taken_has_advice_of_its_own() {
+    let carried = "not sealed, by whoever carries the task: ";
+    for (reason, part) in [
+        (
+            "it is sealed for A, and this node is B: seal it for B",
+            "ask that node's operator for its id",
+        ),
+        ("it has come before, and was taken then", "the first one counts"),
+        ("it was sealed more than 23 h ago; send it again", "was too late"),
+        (
+            "it is not known any more whether it has come before, since others of its time are forgotten; send it again",
+            "when it says",
+        ),
+        ("it was sealed in the future; compare the clocks", "set the clock"),
+        (
+            "the box cannot be opened: it was changed on its way",
+            "`anycast id` there",
+        ),
+        (
+            "its box holds something else: it was sealed under another id",
+            "something on the way changes it",
+        ),
+    ] {
+        let reason = format!("the message is not taken: {reason}");
+        let refused = explain(&trace(
+            Side::Originator,
+            Some(task(TaskStatus::Rejected, &reason)),
+        ));
+        assert_eq!(refused.verdict, "refused");
+        let advice = refused.advice.unwrap();
+        assert!(
+            advice.contains(part) && !advice.contains("audit_log_path"),
+            "{advice}"
+        );
+        let reason = format!("{carried}{reason}");
+        for status in [TaskStatus::Rejected, TaskStatus::Failed] {
+            let mut ended = task(status, &reason);
+            // Of one that is not sealed it is any agent's word.
+            let plain = explain(&trace(Side::Outside, Some(ended.clone())));
+            assert_ne!(plain.advice.as_deref(), Some(advice.as_str()));
+            ended
+                .metadata
+                .insert("agentanycast-sealed-for".to_owned(), OTHER.to_owned());
+            let outside = explain(&trace(Side::Outside, Some(ended)));
+            assert_eq!(outside.advice.as_deref(), Some(advice.as_str()));
+        }
+    }
+}
+
+#[test]
+fn what_only_the_audit_log_knows_is_said() {
+    for (decision, verdict) in [
+        ("deny", "denied"),
+        ("rate_limit", "limited"),
+        ("allow", "forgotten"),
+    ] {
+        let trace = Trace {
+            audit: audit(decision),
+            ..trace(Side::Unknown, None)
+        };
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, verdict);
+        assert_eq!(steps(&trace).len(), 1);
+        if decision == "deny" {
+            assert!(
+                answer.says.contains("acl 2") && answer.says.contains(OTHER),
+                "{answer:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_task_that_was_refused_here_is_told() {
+    let refusal = |reason: &str| Refusal {
+        at: at(5),
+        peer: id(OTHER),
+        by_peer: false,
+        task_id: "t9".to_owned(),
+        reason: reason.to_owned(),
+        count: 2,
+    };
+    let closed = "the message is not taken: the box cannot be opened";
+    for (decision, reason, verdict, says, advice) in [
+        ("allow", closed, "refused", closed, "still have the key"),
+        ("", closed, "refused", OTHER, "still have the key"),
+        (
+            "",
+            "not allowed (acl 2)",
+            "refused",
+            "acl 2",
+            "anycast policy check",
+        ),
+        (
+            "deny",
+            "not allowed (acl 2)",
+            "denied",
+            OTHER,
+            "anycast policy check",
+        ),
+    ] {
+        let trace = Trace {
+            audit: audit(decision).filter(|_| !decision.is_empty()),
+            refusals: vec![refusal(reason)],
+            ..trace(Side::Unknown, None)
+        };
+        let answer = explain(&trace);
+        assert_eq!(answer.verdict, verdict, "{answer:?}");
+        assert!(answer.says.contains(says), "{answer:?}");
+        assert!(answer.advice.unwrap().contains(advice));
+        let told = steps(&trace).pop().unwrap();
+        assert_eq!(
+            (told.kind, told.what),
+            (
+                "refused",
+                format!(
+                    "refused here, sent by {OTHER} as its task t9: {reason}; 2 times, and this was the last"
+                )
+            )
+        );
+    }
+}
