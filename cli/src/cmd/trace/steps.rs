@@ -205,9 +205,14 @@ fn said(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
     })
 }
 
-/// Each time that it was not taken here.
+/// Each time that it was not taken here, but for those that the audit log tells.
 fn refused(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
-    trace.refusals.iter().map(|refusal| {
+    let lines = trace.audit.iter().flat_map(|audit| &audit.lines);
+    let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let denied: Vec<Value> = lines.filter(|line| line["decision"] != "allow").collect();
+    let refusals = trace.refusals.iter();
+    let untold = refusals.filter(move |refusal| denied.iter().all(|line| line["task"] != refusal.task_id));
+    untold.map(|refusal| {
         let often = match refusal.count {
             0 | 1 => String::new(),
             count => format!("; {count} times, and this was the last"),

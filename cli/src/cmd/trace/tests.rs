@@ -120,7 +120,8 @@ fn envelope(carries_task: bool, state: QueueState) -> QueuedEnvelope {
 
 fn audit(decision: &str) -> Option<AuditTrail> {
     let line = serde_json::json!({
-        "time": "1970-01-12T13:46:39Z", "decision": decision, "source": OTHER, "skill": "admin", "rule": "acl 2",
+        "time": "1970-01-12T13:46:39Z", "decision": decision, "source": OTHER, "skill": "admin", "task": "t9",
+        "rule": "acl 2",
     });
     Some(AuditTrail {
         path: "/audit".to_owned(),
