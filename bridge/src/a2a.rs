@@ -22,9 +22,10 @@ mod signature;
 pub mod task;
 pub mod version;
 
-use crate::{data, time};
+use crate::time;
+use agentanycast_proto::exact;
 pub(crate) use agentanycast_proto::json::{from_proto, from_struct, to_proto, to_struct};
-pub(crate) use data::depth;
+pub(crate) use exact::depth;
 pub(crate) use scan::Scan;
 pub(crate) use time::{read_time, rounded as now, write_time};
 
