@@ -26,6 +26,7 @@ use super::{
     message::Place,
     render::Answer,
     request::{Call, Request},
+    tenant,
     version::Version,
 };
 use crate::{
@@ -59,6 +60,18 @@ pub struct Address {
     pub extensions: Vec<String>,
     /// The trace that the request is part of (W3C Trace Context): its headers by name.
     pub trace: Vec<(&'static str, String)>,
+}
+
+impl Address {
+    /// The address that a request means, and the request: where the path names no agent, its tenant may
+    /// ([`tenant`](super::tenant)).
+    pub(crate) fn named_by(mut self, mut request: Request) -> (Self, Request) {
+        if self.target == Target::Own {
+            let (target, tenant) = tenant::named(&request.tenant);
+            (self.target, request.tenant) = (target, tenant.to_owned());
+        }
+        (self, request)
+    }
 }
 
 /// A task that is being followed.

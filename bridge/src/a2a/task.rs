@@ -318,6 +318,7 @@ fn write_metadata(task: &v1::Task, annex: &mut Annex) -> Option<Map<String, Valu
         return metadata;
     }
     let mut metadata = metadata.unwrap_or_default();
-    metadata.entry(MESH).or_insert_with(|| Value::Object(note));
+    // Whatever the sender has written there: what the bridge says of a task is the bridge's word.
+    metadata.insert(MESH.to_owned(), Value::Object(note));
     Some(metadata)
 }

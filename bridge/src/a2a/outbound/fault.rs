@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::v1::OutsideFailure;
+use agentanycast_proto::{json::Unwritable, v1::OutsideFailure};
 
 /// Most that a reason may have, in characters: one line for people.
 const LONGEST: usize = 400;
@@ -49,6 +49,12 @@ pub(crate) struct Fault {
     reason: String,
     /// When the agent wants to be asked again.
     after: Option<Duration>,
+}
+
+impl From<Unwritable> for Fault {
+    fn from(error: Unwritable) -> Self {
+        Self::last(format!("its answer cannot be kept: {error}"))
+    }
 }
 
 impl Fault {
