@@ -2,7 +2,7 @@
 //!
 //! A task that came by this gateway carries labels that say so: who asked, whom, for which tenant. They travel with
 //! the task and are as durable as it, so the bridge keeps nothing of its own. The one rule: a caller sees tasks that
-//! carry its own labels, and no others.
+//! carry its own labels, and no others; its conversations are its own too, whatever it calls them.
 
 mod events;
 mod list;
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     gateway::{
-        self, ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle, is_terminal,
+        self, ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle, contexts, is_terminal,
         labels::{CALLER, TARGET, group_of},
         reads::Reads,
         shorten,
@@ -287,7 +287,7 @@ impl Handler for Mesh {
         let task = self.reads.of(&address.caller, &*handle).await?;
         Ok(Followed {
             place: Place {
-                context_id: task.context_id.clone(),
+                context_id: contexts::shown(&task).to_owned(),
                 task_id: task.task_id.clone(),
             },
             sent,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::call::STATES;
 use crate::{
-    gateway::{Listed, is_reference},
+    gateway::{Listed, contexts, is_reference},
     time::write_time,
 };
 
@@ -154,7 +154,7 @@ fn head(task: &v1::Task) -> Map<String, Value> {
     [
         ("task_id".to_owned(), Value::from(task.task_id.as_str())),
         ("state".to_owned(), state(task.status()).into()),
-        ("context_id".to_owned(), task.context_id.as_str().into()),
+        ("context_id".to_owned(), contexts::shown(task).into()),
     ]
     .into_iter()
     .chain(agent)

@@ -30,7 +30,7 @@ use crate::{
 const ENVELOPE_OVERHEAD: usize = 1024;
 
 /// Labels by which a bridge here knows its tasks again: who called it is none of the peers' business.
-const STAYS: [&str; 2] = ["a2a.caller", "a2a.target"];
+const STAYS: [&str; 3] = ["a2a.caller", "a2a.context", "a2a.target"];
 
 /// The labels that a peer is told.
 pub(crate) fn travelling(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -12,7 +12,7 @@ use crate::{
         error::{A2aError, Reason},
         request::Send,
     },
-    gateway::{ErrorKind, Outgoing, TaskHandle, is_terminal},
+    gateway::{ErrorKind, Outgoing, TaskHandle, contexts, is_terminal},
     screen::Screen,
 };
 
@@ -34,7 +34,9 @@ impl Mesh {
             return self.reply(address, tenant, send).await;
         }
         let mut metadata = send.labels.clone();
-        metadata.extend(labels(address, tenant));
+        let mut ours = labels(address, tenant);
+        let context_id = contexts::begin(&mut ours, &send.place.context_id);
+        metadata.extend(ours);
         for (name, value) in &address.trace {
             // What the client says in so many words stands.
             metadata
@@ -47,7 +49,7 @@ impl Mesh {
         let outgoing = Outgoing {
             target: address.target.clone(),
             message: send.message.clone(),
-            context_id: send.place.context_id.clone(),
+            context_id,
             metadata,
             group: group(address, tenant),
             note: note_of(address, "", send, self.rules.screen),
@@ -63,10 +65,11 @@ impl Mesh {
     ) -> Result<Arc<dyn TaskHandle>, A2aError> {
         let Known { handle, task } = self.task(address, tenant, &send.place.task_id).await?;
         let context = &send.place.context_id;
-        if !context.is_empty() && *context != task.context_id {
+        let own = contexts::shown(&task);
+        if !context.is_empty() && context != own {
             return Err(A2aError::params(format!(
-                "message.contextId is not that of task {}, which is {}",
-                task.task_id, task.context_id
+                "message.contextId is not that of task {}, which is {own}",
+                task.task_id
             )));
         }
         let not_now = |what: &str| {
