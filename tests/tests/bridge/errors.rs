@@ -1,7 +1,7 @@
 //! What is refused, and in which words.
 
 use agentanycast_proto::a2a::{self, a2a_service_client::A2aServiceClient};
-use agentanycast_tests::Bridge;
+use agentanycast_tests::{Bridge, command::told};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tonic::Code;
@@ -352,11 +352,23 @@ async fn numbers_are_kept_or_refused() {
             "{refused}"
         );
     }
-    let data = r#"{"n":[18446744073709551615,-9223372036854775808,0.1,1e308,"18446744073709551616"]}"#;
-    let answer = ask(data).await;
-    let parts = answer["result"]["task"]["artifacts"][0]["parts"].clone();
-    let sent: Value = serde_json::from_str(data).unwrap();
-    assert_eq!(parts[1]["data"].to_string(), sent.to_string(), "{answer}");
+    for data in [
+        r#"{"n":[18446744073709551615,-9223372036854775808,0.1,42.0,1e308,"18446744073709551616"]}"#,
+        "[9007199254740993]",
+    ] {
+        let answer = ask(data).await;
+        let task = &answer["result"]["task"];
+        let sent: Value = serde_json::from_str(data).unwrap();
+        let shown = &task["artifacts"][0]["parts"][1]["data"];
+        assert_eq!(shown.to_string(), sent.to_string(), "{answer}");
+        // The command line says the same, on either side.
+        for daemon in [&scene.pair.alice, &scene.pair.bob] {
+            let told = told(daemon, &["--json", "task", task["id"].as_str().unwrap()]).await;
+            let document: Value = serde_json::from_str(&told.said).unwrap();
+            let shown = &document["artifacts"][0]["parts"][1]["data"];
+            assert_eq!(shown.to_string(), sent.to_string(), "{}", told.said);
+        }
+    }
 }
 
 #[tokio::test]

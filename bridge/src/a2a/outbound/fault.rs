@@ -41,6 +41,16 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What helps, where that is in the settings.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Unauthorized => " (what it wants of callers is set in [bridge.outbound.HOST])",
+            _ => "",
+        }
+    }
+}
+
 /// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -104,7 +114,7 @@ impl Fault {
         } else {
             format!(": {said}")
         };
-        Self::new(kind, format!("it answered HTTP {status}{said}"))
+        Self::new(kind, format!("it answered HTTP {status}{}{said}", kind.hint()))
     }
 
     /// Of an error of A2A: the code of JSON-RPC, or the word that REST and gRPC say.
@@ -128,7 +138,7 @@ impl Fault {
         } else {
             format!(": {said}")
         };
-        Self::new(kind, format!("it answered {named}{said}"))
+        Self::new(kind, format!("it answered {named}{}{said}", kind.hint()))
     }
 }
 
