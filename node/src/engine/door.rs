@@ -23,7 +23,7 @@ use crate::{
         By, Decision, HTTP, LOCAL, MAX_CALLER, Outcome, Policy, Rules, Source, Standing,
         audit::line::{Entry, Transport},
         key,
-        limits::{Full, Key, Usage},
+        limits::{Key, Usage},
     },
     store::StoreError,
     task::Task,
@@ -54,8 +54,6 @@ impl From<Decision> for EngineError {
     fn from(decision: Decision) -> Self {
         let reason = decision.by.reason();
         match decision.outcome {
-            // Waiting does not make it smaller.
-            _ if matches!(decision.by, By::Limit(Full::Large(_))) => Self::Invalid(reason),
             Outcome::RateLimit => Self::Exhausted(reason),
             // There is no room to write it down. Another try does not help at once, so it is not Unavailable.
             _ if decision.by == By::Audit => Self::Exhausted(reason),

@@ -458,11 +458,11 @@ fn check_url(url: &str) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Refuses a payload that makes an envelope larger than a frame: it never fits, so nobody is to try again.
+/// Refuses a payload that makes an envelope larger than a frame. Gateways refuse it before, as what never fits.
 pub(super) fn fits(payload: usize, what: &str) -> Result<(), EngineError> {
     let most = MAX_ENVELOPE - ENVELOPE_OVERHEAD;
     if payload > most {
-        return Err(EngineError::Invalid(format!(
+        return Err(EngineError::Exhausted(format!(
             "the {what} has {payload} bytes, the limit is {most}; send large content as a streamed artifact"
         )));
     }

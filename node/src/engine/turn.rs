@@ -214,7 +214,7 @@ pub struct Turn {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The caller's mistake, or more than ever fits: the same again is refused again.
+    /// The caller's mistake, or more than a task ever takes: the same again is refused again.
     #[error("{0}")]
     Invalid(String),
     /// No such task.
@@ -226,7 +226,7 @@ pub enum EngineError {
     /// Not this side.
     #[error("{0}")]
     Denied(String),
-    /// A bound is reached; later there may be room.
+    /// A bound is reached.
     #[error("{0}")]
     Exhausted(String),
     /// Nothing was done, and a restart or another try may help.

@@ -345,7 +345,7 @@ fn bytes_of_open_tasks_are_bounded() {
     };
     let large = || of(2000);
     // One that never fits is refused though nothing is open.
-    assert!(matches!(lab.send(A, b, of(3000)), Err(EngineError::Invalid(_))));
+    assert!(matches!(lab.send(A, b, of(3000)), Err(EngineError::Exhausted(_))));
     // Both sides count what their own sources have: A its agent, B the peer.
     let first = lab.send(A, b, large()).unwrap().id;
     assert!(matches!(lab.send(A, b, large()), Err(EngineError::Exhausted(_))));

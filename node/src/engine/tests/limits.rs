@@ -98,7 +98,7 @@ fn a_message_or_result_larger_than_a_frame_is_refused_and_nothing_happens() {
         },
     );
     assert!(
-        matches!(&refused, Err(EngineError::Invalid(why)) if why.contains("the limit is")),
+        matches!(&refused, Err(EngineError::Exhausted(why)) if why.contains("the limit is")),
         "{:?}",
         refused.map(|task| task.id)
     );
@@ -111,7 +111,7 @@ fn a_message_or_result_larger_than_a_frame_is_refused_and_nothing_happens() {
     let refused = lab.call(B, |core, now| {
         core.complete(now, &id, vec![artifact("a", &large)], None)
     });
-    assert!(matches!(refused, Err(EngineError::Invalid(_))));
+    assert!(matches!(refused, Err(EngineError::Exhausted(_))));
     assert_eq!(
         (lab.status(A, &id), lab.status(B, &id)),
         (Status::Submitted, Status::Submitted)
