@@ -20,11 +20,13 @@ pub mod request;
 mod scan;
 mod signature;
 pub mod task;
+mod tenant;
 pub mod version;
 
-use crate::{data, time};
-pub(crate) use agentanycast_proto::json::{from_proto, from_struct, to_proto, to_struct};
-pub(crate) use data::depth;
+use crate::time;
+use agentanycast_proto::exact;
+pub(crate) use agentanycast_proto::json::{to_proto, to_struct};
+pub(crate) use exact::depth;
 pub(crate) use scan::Scan;
 pub(crate) use time::{read_time, rounded as now, write_time};
 

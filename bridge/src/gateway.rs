@@ -4,8 +4,10 @@
 //!
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
 //! outside protocol. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
-//! labelled and grouped by its caller (`labels`), how many are read at once (`reads`).
+//! labelled and grouped by its caller (`labels`), what its conversation is called (`contexts`), how many are read at once
+//! (`reads`).
 
+pub(crate) mod contexts;
 mod errands;
 #[cfg(test)]
 pub(crate) mod fake;

@@ -1,8 +1,7 @@
 //! The gRPC binding of both versions of A2A, on the port of the HTTP front: here that of 1.0, in `old` that of 0.3.
 //!
-//! A gRPC channel has no path, so another agent of the mesh is named by the tenant: `agents/ID` or `skills/ID`, which is
-//! what its card tells its clients to send; a tenant of the agent follows behind a slash. 0.3 has no tenants, and names
-//! it in its metadata. The one rule: a request is read, and an answer rendered, as the JSON that it stands for.
+//! A gRPC channel has no path, so another agent of the mesh is named by the tenant (`a2a::tenant`), which is what its card
+//! tells its clients to send. 0.3 has no tenants, and names it in its metadata. The one rule: a request is read, and an answer rendered, as the JSON that it stands for.
 
 mod card;
 pub(crate) mod json;
@@ -35,8 +34,8 @@ use crate::{
         version::Version,
     },
     auth::Name,
-    gateway::{Target, peer},
-    http::{FrontConfig, Host, declared, decode, front, told, trace},
+    gateway::Target,
+    http::{FrontConfig, Host, declared, decode, front, the_one, told, trace},
 };
 
 /// The metadata in which a call says which version it means.
@@ -78,25 +77,22 @@ impl Service {
         let failed = |error: A2aError| status::of(version, &error);
         let caller = head.extensions.get::<Name>();
         let caller = caller.ok_or_else(|| Status::unauthenticated("nobody is known to have sent this"))?;
-        let asked = head
-            .metadata
-            .get(VERSION)
-            .map(|value| value.to_str().unwrap_or("?"));
-        version.agree(asked).map_err(failed)?;
+        let given = head.metadata.get_all(VERSION).iter();
+        let asked = the_one(given.map(|value| value.to_str().unwrap_or("?")));
+        version.agree(asked.as_deref()).map_err(failed)?;
         let tenant = match version {
             Version::V03 => head.tenant().map_err(failed)?,
             Version::V10 => params["tenant"].as_str().unwrap_or_default().to_owned(),
         };
-        let (target, tenant) = target(&tenant);
         params["tenant"] = tenant.into();
         let address = Address {
-            target,
+            target: Target::Own,
             caller: caller.as_str().to_owned(),
             extensions: declared(&self.config, head.metadata.as_ref()),
             trace: trace::of(head.metadata.as_ref()),
         };
         let request = request::read(version, method, params).map_err(failed)?;
-        Ok((address, request))
+        Ok(address.named_by(request))
     }
 
     async fn answer(
@@ -176,23 +172,8 @@ fn split<T>(request: Request<T>) -> (Head, T) {
     (Head { metadata, extensions }, message)
 }
 
-/// The agent that a tenant names, and the tenant of that agent.
-fn target(tenant: &str) -> (Target, &str) {
-    let named = |rest: &'_ str| -> (usize, String) {
-        let name = rest.split('/').next().unwrap_or_default();
-        (name.len(), name.to_owned())
-    };
-    for (kind, of) in [
-        ("agents/", Target::Peer as fn(String) -> Target),
-        ("skills/", Target::Skill),
-    ] {
-        if let Some(rest) = tenant.strip_prefix(kind) {
-            let (length, name) = named(rest);
-            let name = if kind == "agents/" { peer(&name) } else { name };
-            return (of(name), rest[length..].trim_start_matches('/'));
-        }
-    }
-    (Target::Own, tenant)
+fn params_of_send(request: SendMessageRequest) -> Result<Value, Status> {
+    json::of_send(request).map_err(|error| status::of(Version::V10, &error.into()))
 }
 
 fn webhook_of(tenant: &str, task_id: &str, id: &str) -> Value {
@@ -210,7 +191,9 @@ impl A2aService for Service {
         request: Request<SendMessageRequest>,
     ) -> Result<Response<SendMessageResponse>, Status> {
         let (head, request) = split(request);
-        let sent = self.rendered(&head, Method::Send, json::of_send(request)).await?;
+        let sent = self
+            .rendered(&head, Method::Send, params_of_send(request)?)
+            .await?;
         let payload = Some(Payload::Task(json::to_task(&sent["task"])));
         Ok(Response::new(SendMessageResponse { payload }))
     }
@@ -222,7 +205,7 @@ impl A2aService for Service {
         request: Request<SendMessageRequest>,
     ) -> Result<Response<Events>, Status> {
         let (head, request) = split(request);
-        self.events(&head, Method::Stream, json::of_send(request)).await
+        self.events(&head, Method::Stream, params_of_send(request)?).await
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
@@ -238,9 +221,8 @@ impl A2aService for Service {
         request: Request<ListTasksRequest>,
     ) -> Result<Response<ListTasksResponse>, Status> {
         let (head, request) = split(request);
-        let page = self
-            .rendered(&head, Method::List, json::of_list(&request))
-            .await?;
+        let params = json::of_list(&request).map_err(|error| status::of(Version::V10, &error))?;
+        let page = self.rendered(&head, Method::List, params).await?;
         Ok(Response::new(json::to_page(&page)))
     }
 
@@ -323,21 +305,5 @@ impl A2aService for Service {
         self.answer(&head, Version::V10, Method::DeletePush, params)
             .await?;
         Ok(Response::new(()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tenant_names_an_agent() {
-        assert_eq!(target(""), (Target::Own, ""));
-        assert_eq!(target("acme"), (Target::Own, "acme"));
-        assert_eq!(target("agents/12D3"), (Target::Peer("12D3".to_owned()), ""));
-        assert_eq!(
-            target("skills/echo/acme"),
-            (Target::Skill("echo".to_owned()), "acme")
-        );
     }
 }

@@ -271,9 +271,7 @@ async fn answer(front: &Front, request: Request) -> Response {
     };
     let base = base.as_str();
     let response = match what {
-        What::Health | What::Card | What::JsonRpc => {
-            json_rpc::answer(&front.0, &address, base, request).await
-        }
+        What::Health | What::Card | What::JsonRpc => json_rpc::answer(&front.0, address, base, request).await,
         What::Rest {
             version,
             method,
@@ -287,7 +285,7 @@ async fn answer(front: &Front, request: Request) -> Response {
                 id,
                 webhook,
             };
-            rest::answer(&front.0, &address, base, method, place, request).await
+            rest::answer(&front.0, address, base, method, place, request).await
         }
     };
     place.forget_body();
@@ -430,16 +428,26 @@ fn response(status: StatusCode, media_type: &'static str, body: &Value) -> Respo
 
 /// Which version a request says it means.
 fn version_asked(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> {
+    let given = headers.get_all(VERSION).iter();
     // What is no text is no version either.
-    let in_header = headers
-        .get(VERSION)
-        .map(|value| value.to_str().unwrap_or("?").to_owned());
+    let in_header = the_one(given.map(|value| value.to_str().unwrap_or("?")));
     in_header.or_else(|| {
         let mut pairs = query.iter();
         pairs
             .find(|(name, _)| name.eq_ignore_ascii_case(VERSION))
             .map(|(_, value)| value.clone())
     })
+}
+
+/// What lines of a header say that is to say one thing; those that differ, as HTTP joins lines, are nothing that is known.
+pub(crate) fn the_one<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut said = lines.next()?.to_owned();
+    for line in lines {
+        if said != line && said.len() < 64 {
+            said = format!("{said}, {line}");
+        }
+    }
+    Some(said)
 }
 
 #[cfg(test)]

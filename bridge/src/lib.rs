@@ -2,7 +2,7 @@
 //!
 //! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
 //! that its clients reach it by; `mcp` is the gateway for MCP, whose front is `http/mcp`; `auth` says who the clients are.
-//! `data` and `time` are JSON and points in time as the mesh has them.
+//! `time` is points in time as the mesh has them.
 //! `fetch` gets documents that others name by their URL.
 //! `notify` tells webhooks what becomes of tasks.
 //! `reload` is what is made of files that may be renewed.
@@ -14,7 +14,6 @@
 pub mod a2a;
 pub mod auth;
 pub mod config;
-mod data;
 pub mod fetch;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;

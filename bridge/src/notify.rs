@@ -25,7 +25,7 @@ use crate::{
         push::{self, NOTE, News},
         render,
     },
-    gateway::{ErrorKind, Gateway, GatewayError, is_terminal},
+    gateway::{ErrorKind, Gateway, GatewayError, contexts, is_terminal},
     screen::Screen,
 };
 use post::{PostError, Poster};
@@ -263,7 +263,7 @@ impl Notifier {
 
     async fn post(&self, task: &v1::Task, news: News, hook: &push::Kept) -> Result<(), PostError> {
         let place = Place {
-            context_id: task.context_id.clone(),
+            context_id: contexts::shown(task).to_owned(),
             task_id: task.task_id.clone(),
         };
         let time = news.time.or_else(|| now(SystemTime::now()));

@@ -6,6 +6,8 @@
 
 mod connector;
 mod names;
+#[cfg(test)]
+pub(crate) use names::led;
 
 use std::net::IpAddr;
 

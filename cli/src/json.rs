@@ -111,7 +111,7 @@ fn artifact(artifact: &Artifact, saved: &[(String, PathBuf)]) -> Value {
 fn part(part: &Part) -> Value {
     let mut document = match &part.content {
         Content::Text(text) => json!({"type": "text", "text": text}),
-        Content::Data(data) => json!({"type": "data", "data": data}),
+        Content::Data(_) => json!({"type": "data", "data": part.to_json()}),
         Content::Url { url, filename } => json!({"type": "url", "url": url, "filename": filename}),
         Content::Raw { data, filename } => {
             json!({"type": "raw", "base64": BASE64_STANDARD.encode(data), "filename": filename})

@@ -52,6 +52,78 @@ pub fn from_proto(value: &ProtoValue) -> Value {
     }
 }
 
+/// A number that JSON cannot write: NaN, or an infinity. ProtoJSON refuses such a value too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unwritable {
+    /// Where it is.
+    path: String,
+    number: f64,
+}
+
+impl Unwritable {
+    /// Most that is shown of where it is, in characters.
+    const SHOWN: usize = 120;
+
+    /// The same, as seen from around it: in this field, or at this place of a list (`[7]`).
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        let between = if self.path.is_empty() || self.path.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        Self {
+            path: format!("{outer}{between}{}", self.path),
+            ..self
+        }
+    }
+}
+
+impl std::fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path: String = self.path.chars().take(Self::SHOWN).collect();
+        write!(
+            f,
+            "{path} is {}, which JSON cannot write; send it as text",
+            self.number
+        )
+    }
+}
+
+impl std::error::Error for Unwritable {}
+
+/// As [`from_struct`], without loss: a number that JSON cannot write is an error that says where it is.
+pub fn try_from_struct(data: &Struct) -> Result<Map<String, Value>, Unwritable> {
+    check_struct(data)?;
+    Ok(from_struct(data))
+}
+
+/// The same of any value.
+pub fn try_from_proto(value: &ProtoValue) -> Result<Value, Unwritable> {
+    check(value)?;
+    Ok(from_proto(value))
+}
+
+fn check_struct(data: &Struct) -> Result<(), Unwritable> {
+    let mut fields = data.fields.iter();
+    fields.try_for_each(|(name, value)| check(value).map_err(|wrong| wrong.within(name)))
+}
+
+fn check(value: &ProtoValue) -> Result<(), Unwritable> {
+    match &value.kind {
+        Some(Kind::NumberValue(number)) if !number.is_finite() => Err(Unwritable {
+            path: String::new(),
+            number: *number,
+        }),
+        Some(Kind::ListValue(list)) => {
+            let mut items = list.values.iter().enumerate();
+            items.try_for_each(|(at, item)| check(item).map_err(|wrong| wrong.within(&format!("[{at}]"))))
+        }
+        Some(Kind::StructValue(fields)) => check_struct(fields),
+        _ => Ok(()),
+    }
+}
+
 /// Whole numbers become JSON integers again; what JSON cannot write (NaN, infinities) becomes null.
 fn from_float(float: f64) -> Value {
     let minus_zero = float == 0.0 && float.is_sign_negative();
@@ -83,5 +155,36 @@ mod tests {
             };
             assert_eq!(from_proto(&value), Value::Null);
         }
+    }
+
+    #[test]
+    fn what_json_cannot_write_is_named_by_those_who_lose_nothing() {
+        let mut value = to_proto(json!({"rows": [{"a": 1}, {"a": 2}]}));
+        assert_eq!(try_from_proto(&value), Ok(json!({"rows": [{"a": 1}, {"a": 2}]})));
+        let Some(Kind::StructValue(data)) = &mut value.kind else {
+            panic!("{value:?}")
+        };
+        data.fields.insert(
+            "rows".to_owned(),
+            ProtoValue {
+                kind: Some(Kind::ListValue(ListValue {
+                    values: vec![
+                        to_proto(json!(1)),
+                        ProtoValue {
+                            kind: Some(Kind::NumberValue(f64::NEG_INFINITY)),
+                        },
+                    ],
+                })),
+            },
+        );
+        let error = try_from_struct(data)
+            .unwrap_err()
+            .within("data")
+            .within("[0]")
+            .within("parts");
+        assert_eq!(
+            error.to_string(),
+            "parts[0].data.rows[1] is -inf, which JSON cannot write; send it as text"
+        );
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod bounded;
 pub mod codec;
+pub mod exact;
 pub mod json;
 pub mod unfold;
 

@@ -1,12 +1,8 @@
 //! JSON objects that travel as protobuf `Struct`. A `Struct` knows only 64-bit floating point numbers,
 //! so a number that would change its value on the way is refused, not rounded.
 
-use agentanycast_proto::json::MAX_EXACT;
+use agentanycast_proto::{exact::MAX_DEPTH, json::MAX_EXACT};
 use serde_json::{Map, Number, Value};
-
-/// Deepest nesting taken: protobuf decoders give up at 100 messages, and each level of JSON costs
-/// up to three (value, struct, map entry).
-const MAX_DEPTH: usize = 30;
 
 /// A JSON value that cannot travel as a data part.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentanycast_proto::{
+    exact::{self, EXACT},
     json::{from_struct, to_struct},
     v1,
 };
@@ -39,7 +40,7 @@ pub struct Part {
 pub enum Content {
     /// Text.
     Text(String),
-    /// A JSON object.
+    /// A JSON object; JSON of another kind is the field `value` of one ([`Part::to_json`]).
     Data(Map<String, Value>),
     /// A reference to content that is elsewhere.
     Url {
@@ -141,6 +142,15 @@ impl Part {
         }
     }
 
+    /// The JSON of a data part, as its sender gave it: from beyond a gateway it may be no object.
+    pub fn to_json(&self) -> Option<Value> {
+        let object = self.as_data()?.clone();
+        Some(match self.metadata.get(EXACT) {
+            None => Value::Object(object),
+            Some(text) => exact::restore(&to_struct(object), Some(text)),
+        })
+    }
+
     /// The bytes, if this is a raw part.
     pub fn as_raw(&self) -> Option<&[u8]> {
         if let Content::Raw { data, .. } = &self.content {
@@ -163,13 +173,15 @@ impl Part {
 }
 
 impl From<Part> for v1::Part {
-    fn from(part: Part) -> Self {
+    fn from(mut part: Part) -> Self {
         use v1::part::Content as Proto;
         let content = match part.content {
             Content::Text(text) => Some(Proto::TextPart(v1::TextPart { text })),
-            Content::Data(object) => Some(Proto::DataPart(v1::DataPart {
-                data: Some(to_struct(object)),
-            })),
+            Content::Data(object) => {
+                let (data, text) = exact::pack(&Value::Object(object));
+                part.metadata.extend(text.map(|text| (EXACT.to_owned(), text)));
+                Some(Proto::DataPart(v1::DataPart { data: Some(data) }))
+            }
             Content::Url { url, filename } => Some(Proto::UrlPart(v1::UrlPart { url, filename })),
             Content::Raw { data, filename } => Some(Proto::RawPart(v1::RawPart { data, filename })),
             Content::Empty => None,
@@ -183,12 +195,20 @@ impl From<Part> for v1::Part {
 }
 
 impl From<v1::Part> for Part {
-    fn from(part: v1::Part) -> Self {
+    fn from(mut part: v1::Part) -> Self {
         use v1::part::Content as Proto;
         let content = match part.content {
             Some(Proto::TextPart(part)) => Content::Text(part.text),
-            Some(Proto::DataPart(part)) => {
-                Content::Data(part.data.as_ref().map(from_struct).unwrap_or_default())
+            Some(Proto::DataPart(data)) => {
+                let data = data.data.unwrap_or_default();
+                let text = part.metadata.get(EXACT).map(String::as_str);
+                if let Value::Object(object) = exact::restore(&data, text) {
+                    part.metadata.remove(EXACT);
+                    Content::Data(object)
+                } else {
+                    // The label stays: it is what is known of JSON that is no object.
+                    Content::Data(from_struct(&data))
+                }
             }
             Some(Proto::UrlPart(part)) => Content::Url {
                 url: part.url,
@@ -226,6 +246,45 @@ mod tests {
         for part in parts {
             assert_eq!(Part::from(v1::Part::from(part.clone())), part);
         }
+    }
+
+    #[test]
+    fn data_is_as_its_sender_gave_it() {
+        use serde_json::json;
+        for given in [
+            json!({"id": 9_007_199_254_740_993_i64, "f": 42.0}),
+            json!([1, 9_007_199_254_740_993_i64]),
+            json!({"n": 1}),
+        ] {
+            let (data, text) = exact::carry(&given).unwrap();
+            let sent = v1::Part {
+                content: Some(v1::part::Content::DataPart(v1::DataPart { data: Some(data) })),
+                metadata: text.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),
+                media_type: String::new(),
+            };
+            let part = Part::from(sent.clone());
+            assert_eq!(part.to_json().unwrap().to_string(), given.to_string());
+            if let Value::Object(object) = &given {
+                assert_eq!((part.as_data(), part.metadata.len()), (Some(object), 0));
+            }
+            assert_eq!(v1::Part::from(part), sent, "and it goes on so");
+        }
+    }
+
+    #[test]
+    fn data_that_an_agent_changes_is_what_it_says() {
+        let (data, text) = exact::carry(&serde_json::json!({"id": 9_007_199_254_740_993_i64})).unwrap();
+        let mut part = Part::from(v1::Part {
+            content: Some(v1::part::Content::DataPart(v1::DataPart { data: Some(data) })),
+            metadata: text.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),
+            media_type: String::new(),
+        });
+        let Content::Data(object) = &mut part.content else {
+            panic!("{part:?}")
+        };
+        object.insert("id".to_owned(), 7.into());
+        let back = Part::from(v1::Part::from(part));
+        assert_eq!(back.to_json(), Some(serde_json::json!({"id": 7})));
     }
 
     #[test]

@@ -483,6 +483,25 @@ mod tests {
         }
     }
 
+    /// Both versions require the list. An agent that has no tags, as those of the Python SDK, has an empty one.
+    #[test]
+    fn a_skill_without_tags_has_a_list_of_none() {
+        let card = AgentCard {
+            skills: vec![Skill {
+                id: "echo".to_owned(),
+                ..Skill::default()
+            }],
+            ..AgentCard::default()
+        };
+        for dual in [true, false] {
+            let front = Front {
+                dual,
+                ..Front::default()
+            };
+            assert_eq!(write(&card, &front, None)["skills"][0]["tags"], json!([]));
+        }
+    }
+
     #[test]
     fn only_a_dual_card_has_fields_of_0_3() {
         let card = |dual| {

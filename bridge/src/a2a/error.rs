@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use agentanycast_proto::json::Unwritable;
 use serde_json::{Value, json};
 
 use super::version::Version;
@@ -222,6 +223,12 @@ impl A2aError {
             (Version::V03, Some(OldRow(name, _, _))) => format!("{name}: {}", self.message),
             _ => self.message.clone(),
         }
+    }
+}
+
+impl From<Unwritable> for A2aError {
+    fn from(error: Unwritable) -> Self {
+        Self::params(error.to_string())
     }
 }
 

@@ -1,7 +1,8 @@
 //! A JSON object whose fields are taken out one by one, so that what is left is what nobody knew. PURE.
 //!
 //! The one rule: a field of the wrong type is an error that names it; a `null` is a field that is not there.
-//! Fields of 1.0 may be written as JSON has them (`messageId`) or as protobuf has (`message_id`).
+//! Fields of 1.0 may be written as JSON has them (`messageId`) or as protobuf has (`message_id`); one that is there as both
+//! and says two things is an error.
 
 use serde_json::{Map, Value};
 
@@ -50,8 +51,19 @@ impl Fields {
         self.map.remove(&snake(name))
     }
 
-    fn any(&mut self, name: &str) -> Option<Value> {
-        self.raw(name).filter(|value| !value.is_null())
+    fn any(&mut self, name: &str) -> Result<Option<Value>, A2aError> {
+        let other = snake(name);
+        if other != name
+            && let (Some(one), Some(two)) = (self.map.get(name), self.map.get(&other))
+            && one != two
+        {
+            return Err(A2aError::params(format!(
+                "{} is there beside {}, and says something else; give one of them",
+                self.path(&other),
+                self.path(name)
+            )));
+        }
+        Ok(self.raw(name).filter(|value| !value.is_null()))
     }
 
     /// Checks that of these fields only one is there.
@@ -80,7 +92,7 @@ impl Fields {
     }
 
     pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, A2aError> {
-        match self.any(name) {
+        match self.any(name)? {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => Err(self.wrong(name, "a text", &other)),
@@ -93,7 +105,7 @@ impl Fields {
     }
 
     pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, A2aError> {
-        match self.any(name) {
+        match self.any(name)? {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(flag)),
             // Query strings have only texts.
@@ -105,7 +117,7 @@ impl Fields {
 
     /// A count: 0 or more.
     pub(crate) fn count(&mut self, name: &str) -> Result<Option<usize>, A2aError> {
-        let Some(value) = self.any(name) else {
+        let Some(value) = self.any(name)? else {
             return Ok(None);
         };
         let number = match &value {
@@ -133,7 +145,7 @@ impl Fields {
     }
 
     pub(crate) fn list(&mut self, name: &str) -> Result<Vec<Value>, A2aError> {
-        match self.any(name) {
+        match self.any(name)? {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => Ok(items),
             Some(other) => Err(self.wrong(name, "a list", &other)),
@@ -141,7 +153,7 @@ impl Fields {
     }
 
     pub(crate) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, A2aError> {
-        match self.any(name) {
+        match self.any(name)? {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(map)),
             Some(other) => Err(self.wrong(name, "an object", &other)),
@@ -201,6 +213,19 @@ mod tests {
         assert_eq!(fields.text_or_empty("contextId").unwrap(), "b");
         assert_eq!(fields.text("taskId").unwrap(), None);
         assert_eq!(Value::Object(fields.rest()), json!({"x": 1}));
+    }
+
+    #[test]
+    fn a_field_says_one_thing() {
+        let size = |value: Value| Fields::of(value, "params").unwrap().count("pageSize");
+        assert_eq!(size(json!({"pageSize": 5, "page_size": 5})).unwrap(), Some(5));
+        let error = size(json!({"pageSize": 5, "page_size": 6}))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("params.page_size") && error.contains("params.pageSize"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A task that came by this gateway carries labels that say so: who asked, whom, for which tenant. They travel with
 //! the task and are as durable as it, so the bridge keeps nothing of its own. The one rule: a caller sees tasks that
-//! carry its own labels, and no others.
+//! carry its own labels, and no others; its conversations are its own too, whatever it calls them.
 
 mod events;
 mod list;
@@ -26,11 +26,12 @@ use super::{
     message::Place,
     render::Answer,
     request::{Call, Request},
+    tenant,
     version::Version,
 };
 use crate::{
     gateway::{
-        self, ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle, is_terminal,
+        self, ErrorKind, Gateway, GatewayError, Group, Target, TaskHandle, contexts, is_terminal,
         labels::{CALLER, TARGET, group_of},
         reads::Reads,
         shorten,
@@ -59,6 +60,18 @@ pub struct Address {
     pub extensions: Vec<String>,
     /// The trace that the request is part of (W3C Trace Context): its headers by name.
     pub trace: Vec<(&'static str, String)>,
+}
+
+impl Address {
+    /// The address that a request means, and the request: where the path names no agent, its tenant may
+    /// ([`tenant`](super::tenant)).
+    pub(crate) fn named_by(mut self, mut request: Request) -> (Self, Request) {
+        if self.target == Target::Own {
+            let (target, tenant) = tenant::named(&request.tenant);
+            (self.target, request.tenant) = (target, tenant.to_owned());
+        }
+        (self, request)
+    }
 }
 
 /// A task that is being followed.
@@ -274,7 +287,7 @@ impl Handler for Mesh {
         let task = self.reads.of(&address.caller, &*handle).await?;
         Ok(Followed {
             place: Place {
-                context_id: task.context_id.clone(),
+                context_id: contexts::shown(&task).to_owned(),
                 task_id: task.task_id.clone(),
             },
             sent,

@@ -3,7 +3,10 @@
 //! 1.0 has one of `text`, `url`, `raw`, `data` beside the part's other fields; 0.3 has a `kind`, and puts files one
 //! level deeper. What the protobuf has no field for goes to the part's annex (`labels`), and comes back from it.
 
-use agentanycast_proto::v1::{self, DataPart, RawPart, TextPart, UrlPart, part::Content};
+use agentanycast_proto::{
+    exact::{self, EXACT},
+    v1::{self, DataPart, RawPart, TextPart, UrlPart, part::Content},
+};
 use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
@@ -11,7 +14,6 @@ use base64::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    data::{self, EXACT},
     error::A2aError,
     fields::Fields,
     labels::{self, Annex, METADATA},
@@ -137,7 +139,7 @@ impl Draft {
 
     fn put_data(&mut self, value: &Value, path: &str) -> Result<(), A2aError> {
         let (data, exact) =
-            data::carry(value).map_err(|error| A2aError::params(format!("{path} {error}")))?;
+            exact::carry(value).map_err(|error| A2aError::params(format!("{path} {error}")))?;
         self.part.content = Some(Content::DataPart(DataPart { data: Some(data) }));
         self.exact = exact;
         Ok(())
@@ -151,10 +153,10 @@ pub(crate) fn write(version: Version, part: v1::Part) -> Option<Value> {
     if part.content.is_none() && metadata.is_none() && annex.is_empty() && part.media_type.is_empty() {
         return None;
     }
-    let exact = part.metadata.get(EXACT).map(String::as_str);
+    let text = part.metadata.get(EXACT).map(String::as_str);
     let mut json = match version {
-        Version::V10 => write_v10(part.content, part.media_type, exact),
-        Version::V03 => write_v03(part.content, part.media_type, exact, &mut annex),
+        Version::V10 => write_v10(part.content, part.media_type, text),
+        Version::V03 => write_v03(part.content, part.media_type, text, &mut annex),
     };
     if let Some(mut metadata) = metadata {
         // 0.3 may have put notes of its own there.
@@ -169,7 +171,7 @@ pub(crate) fn write(version: Version, part: v1::Part) -> Option<Value> {
     Some(Value::Object(json))
 }
 
-fn write_v10(content: Option<Content>, media_type: String, exact: Option<&str>) -> Map<String, Value> {
+fn write_v10(content: Option<Content>, media_type: String, text: Option<&str>) -> Map<String, Value> {
     let mut json = Map::new();
     let mut file = String::new();
     match content {
@@ -177,7 +179,7 @@ fn write_v10(content: Option<Content>, media_type: String, exact: Option<&str>) 
             json.insert("text".to_owned(), part.text.into());
         }
         Some(Content::DataPart(part)) => {
-            let value = data::restore(&part.data.unwrap_or_default(), exact);
+            let value = exact::restore(&part.data.unwrap_or_default(), text);
             json.insert("data".to_owned(), value);
         }
         Some(Content::UrlPart(part)) => {
@@ -198,7 +200,7 @@ fn write_v10(content: Option<Content>, media_type: String, exact: Option<&str>) 
 fn write_v03(
     content: Option<Content>,
     media_type: String,
-    exact: Option<&str>,
+    text: Option<&str>,
     annex: &mut Annex,
 ) -> Map<String, Value> {
     let mut json = Map::new();
@@ -211,7 +213,7 @@ fn write_v03(
             put(&mut notes, MEDIA_TYPE, media_type);
         }
         Some(Content::DataPart(part)) => {
-            let value = data::restore(&part.data.unwrap_or_default(), exact);
+            let value = exact::restore(&part.data.unwrap_or_default(), text);
             let object = value.is_object();
             let value = if object { value } else { json!({ "value": value }) };
             json.insert("kind".to_owned(), "data".into());

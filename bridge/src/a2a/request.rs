@@ -319,8 +319,15 @@ fn check_message(message: &v1::Message) -> Result<(), A2aError> {
     if message.message_id.is_empty() {
         return missing("messageId");
     }
-    if message.role() == MessageRole::Unspecified {
-        return missing("role");
+    match message.role() {
+        MessageRole::User => {}
+        MessageRole::Unspecified => return missing("role"),
+        // The protocol: `ROLE_USER` is from the client to the server, `ROLE_AGENT` the other way.
+        MessageRole::Agent => {
+            return Err(A2aError::params(
+                "message.role must be that of a user (ROLE_USER, in 0.3 user): it is for the agent, not by it",
+            ));
+        }
     }
     let empty = |part: &v1::Part| part.content.is_none();
     if let Some(at) = message.parts.iter().position(empty) {
@@ -446,6 +453,10 @@ mod tests {
             ),
             (
                 json!({"messageId": "m", "role": "ROLE_KING", "parts": [{"text": "x"}]}),
+                "role",
+            ),
+            (
+                json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "x"}]}),
                 "role",
             ),
             (

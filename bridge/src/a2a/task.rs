@@ -17,6 +17,7 @@ use super::{
     time::{read_time, write_time},
     version::Version,
 };
+use crate::gateway::contexts;
 
 /// The label with what a task says besides.
 const ANNEX: &str = "a2a.task";
@@ -210,7 +211,7 @@ fn read_attempts(value: &Value) -> Option<Vec<v1::TaskAttempt>> {
 /// Writes a task. With `history`, at most that many messages, the newest.
 pub fn write(version: Version, mut task: v1::Task, history: Option<usize>) -> Value {
     let place = Place {
-        context_id: task.context_id.clone(),
+        context_id: contexts::shown(&task).to_owned(),
         task_id: task.task_id.clone(),
     };
     let mut annex = labels::detach(&task.metadata, ANNEX);
@@ -228,7 +229,7 @@ pub fn write(version: Version, mut task: v1::Task, history: Option<usize>) -> Va
         json.insert("kind".to_owned(), "task".into());
     }
     json.insert("id".to_owned(), task.task_id.clone().into());
-    json.insert("contextId".to_owned(), task.context_id.clone().into());
+    json.insert("contextId".to_owned(), place.context_id.clone().into());
     let said = match annex.remove("status") {
         Some(Value::Object(said)) => said,
         _ => Map::new(),
@@ -318,6 +319,7 @@ fn write_metadata(task: &v1::Task, annex: &mut Annex) -> Option<Map<String, Valu
         return metadata;
     }
     let mut metadata = metadata.unwrap_or_default();
-    metadata.entry(MESH).or_insert_with(|| Value::Object(note));
+    // Whatever the sender has written there: what the bridge says of a task is the bridge's word.
+    metadata.insert(MESH.to_owned(), Value::Object(note));
     Some(metadata)
 }

@@ -1,27 +1,31 @@
 //! The messages of A2A's gRPC binding as the JSON that they stand for, and back. PURE.
 //!
 //! So all bindings go through the same code: what a request means, and what an answer looks like, is decided in JSON.
+//! The one rule: what JSON cannot write (NaN, infinities) is an error that names it, never something else.
 
-use agentanycast_proto::a2a::{
-    Artifact, AuthenticationInfo, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Message, Part, Role, SendMessageConfiguration, SendMessageRequest, StreamResponse,
-    Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus, TaskStatusUpdateEvent,
-    part::Content, stream_response::Payload,
+use agentanycast_proto::{
+    a2a::{
+        Artifact, AuthenticationInfo, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
+        ListTasksResponse, Message, Part, Role, SendMessageConfiguration, SendMessageRequest, StreamResponse,
+        Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus,
+        TaskStatusUpdateEvent, part::Content, stream_response::Payload,
+    },
+    json::{Unwritable, try_from_proto, try_from_struct},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prost_types::Struct;
 use serde_json::{Map, Value, json};
 
-use crate::a2a::{from_proto, from_struct, read_time, to_proto, to_struct, write_time};
+use crate::a2a::{error::A2aError, read_time, to_proto, to_struct, write_time};
 
 /// The parameters that send a message.
-pub(super) fn of_send(request: SendMessageRequest) -> Value {
+pub(super) fn of_send(request: SendMessageRequest) -> Result<Value, Unwritable> {
     let mut params = Map::new();
     params.insert("tenant".to_owned(), request.tenant.into());
     if let Some(message) = request.message {
-        params.insert("message".to_owned(), of_message(message));
+        params.insert("message".to_owned(), in_field("message", of_message(message))?);
     }
-    put_struct(&mut params, "metadata", request.metadata.as_ref());
+    put_struct(&mut params, "metadata", request.metadata.as_ref())?;
     if let Some(configuration) = request.configuration {
         let mut json = json!({
             "acceptedOutputModes": configuration.accepted_output_modes,
@@ -33,7 +37,7 @@ pub(super) fn of_send(request: SendMessageRequest) -> Value {
         }
         params.insert("configuration".to_owned(), json);
     }
-    Value::Object(params)
+    Ok(Value::Object(params))
 }
 
 /// The parameters that set a webhook.
@@ -77,9 +81,14 @@ pub(super) fn to_webhooks(json: &Value, tenant: &str) -> ListTaskPushNotificatio
 }
 
 /// The parameters that list tasks.
-pub(super) fn of_list(request: &ListTasksRequest) -> Value {
-    let state = TaskState::try_from(request.status).unwrap_or_default();
-    json!({
+pub(super) fn of_list(request: &ListTasksRequest) -> Result<Value, A2aError> {
+    let state = TaskState::try_from(request.status).map_err(|_| {
+        A2aError::params(format!(
+            "status {} is no state that a task can have",
+            request.status
+        ))
+    })?;
+    Ok(json!({
         "tenant": request.tenant,
         "contextId": request.context_id,
         "status": state.as_str_name(),
@@ -88,7 +97,7 @@ pub(super) fn of_list(request: &ListTasksRequest) -> Value {
         "historyLength": request.history_length,
         "statusTimestampAfter": request.status_timestamp_after.as_ref().and_then(write_time),
         "includeArtifacts": request.include_artifacts,
-    })
+    }))
 }
 
 /// The parameters that send a message, as a message.
@@ -106,41 +115,38 @@ pub(crate) fn to_send(params: &Value) -> SendMessageRequest {
 }
 
 /// A task as JSON.
-pub(crate) fn of_task(task: Task) -> Value {
+pub(crate) fn of_task(task: Task) -> Result<Value, Unwritable> {
     let mut json = json!({"id": task.id, "contextId": task.context_id});
     if let Value::Object(json) = &mut json {
         if let Some(status) = task.status {
-            json.insert("status".to_owned(), of_status(status));
+            json.insert("status".to_owned(), in_field("status", of_status(status))?);
         }
         if !task.artifacts.is_empty() {
             json.insert(
                 "artifacts".to_owned(),
-                task.artifacts.into_iter().map(of_artifact).collect(),
+                each("artifacts", task.artifacts, of_artifact)?,
             );
         }
         if !task.history.is_empty() {
-            json.insert(
-                "history".to_owned(),
-                task.history.into_iter().map(of_message).collect(),
-            );
+            json.insert("history".to_owned(), each("history", task.history, of_message)?);
         }
-        put_struct(json, "metadata", task.metadata.as_ref());
+        put_struct(json, "metadata", task.metadata.as_ref())?;
     }
-    json
+    Ok(json)
 }
 
 /// An event of a stream as JSON.
-pub(crate) fn of_event(event: StreamResponse) -> Value {
-    match event.payload {
-        Some(Payload::Task(task)) => json!({"task": of_task(task)}),
-        Some(Payload::Message(message)) => json!({"message": of_message(message)}),
+pub(crate) fn of_event(event: StreamResponse) -> Result<Value, Unwritable> {
+    Ok(match event.payload {
+        Some(Payload::Task(task)) => json!({"task": in_field("task", of_task(task))?}),
+        Some(Payload::Message(message)) => json!({"message": in_field("message", of_message(message))?}),
         Some(Payload::StatusUpdate(update)) => {
             let mut json = json!({"taskId": update.task_id, "contextId": update.context_id});
             if let Value::Object(json) = &mut json {
                 if let Some(status) = update.status {
-                    json.insert("status".to_owned(), of_status(status));
+                    json.insert("status".to_owned(), in_field("status", of_status(status))?);
                 }
-                put_struct(json, "metadata", update.metadata.as_ref());
+                put_struct(json, "metadata", update.metadata.as_ref())?;
             }
             json!({ "statusUpdate": json })
         }
@@ -153,73 +159,79 @@ pub(crate) fn of_event(event: StreamResponse) -> Value {
             });
             if let Value::Object(json) = &mut json {
                 if let Some(artifact) = update.artifact {
-                    json.insert("artifact".to_owned(), of_artifact(artifact));
+                    json.insert(
+                        "artifact".to_owned(),
+                        in_field("artifact", of_artifact(artifact))?,
+                    );
                 }
-                put_struct(json, "metadata", update.metadata.as_ref());
+                put_struct(json, "metadata", update.metadata.as_ref())?;
             }
             json!({ "artifactUpdate": json })
         }
         None => json!({}),
-    }
+    })
 }
 
-fn of_status(status: TaskStatus) -> Value {
+fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
     let mut json = json!({"state": status.state().as_str_name()});
     if let Value::Object(json) = &mut json {
         if let Some(message) = status.message {
-            json.insert("message".to_owned(), of_message(message));
+            json.insert("message".to_owned(), in_field("message", of_message(message))?);
         }
         if let Some(time) = status.timestamp.as_ref().and_then(write_time) {
             json.insert("timestamp".to_owned(), time.into());
         }
     }
-    json
+    Ok(json)
 }
 
-fn of_artifact(artifact: Artifact) -> Value {
+fn of_artifact(artifact: Artifact) -> Result<Value, Unwritable> {
     let mut json = json!({
         "artifactId": artifact.artifact_id,
-        "parts": artifact.parts.into_iter().map(of_part).collect::<Vec<_>>(),
+        "parts": each("parts", artifact.parts, of_part)?,
     });
     if let Value::Object(json) = &mut json {
         put_text(json, "name", artifact.name);
         put_text(json, "description", artifact.description);
-        put_struct(json, "metadata", artifact.metadata.as_ref());
+        put_struct(json, "metadata", artifact.metadata.as_ref())?;
         put_list(json, "extensions", artifact.extensions);
     }
-    json
+    Ok(json)
 }
 
 /// A message as JSON.
-pub(crate) fn of_message(message: Message) -> Value {
+pub(crate) fn of_message(message: Message) -> Result<Value, Unwritable> {
     let mut json = json!({
         "messageId": message.message_id,
         "contextId": message.context_id,
         "taskId": message.task_id,
         "role": Role::try_from(message.role).unwrap_or_default().as_str_name(),
-        "parts": message.parts.into_iter().map(of_part).collect::<Vec<_>>(),
+        "parts": each("parts", message.parts, of_part)?,
     });
     if let Value::Object(json) = &mut json {
-        put_struct(json, "metadata", message.metadata.as_ref());
+        put_struct(json, "metadata", message.metadata.as_ref())?;
         put_list(json, "extensions", message.extensions);
         put_list(json, "referenceTaskIds", message.reference_task_ids);
     }
-    json
+    Ok(json)
 }
 
-fn of_part(part: Part) -> Value {
+fn of_part(part: Part) -> Result<Value, Unwritable> {
     let mut json = Map::new();
     match part.content {
         Some(Content::Text(text)) => json.insert("text".to_owned(), text.into()),
         Some(Content::Raw(raw)) => json.insert("raw".to_owned(), STANDARD.encode(raw).into()),
         Some(Content::Url(url)) => json.insert("url".to_owned(), url.into()),
-        Some(Content::Data(data)) => json.insert("data".to_owned(), from_proto(&data)),
+        Some(Content::Data(data)) => {
+            let data = in_field("data", try_from_proto(&data))?;
+            json.insert("data".to_owned(), data)
+        }
         None => None,
     };
-    put_struct(&mut json, "metadata", part.metadata.as_ref());
+    put_struct(&mut json, "metadata", part.metadata.as_ref())?;
     put_text(&mut json, "filename", part.filename);
     put_text(&mut json, "mediaType", part.media_type);
-    Value::Object(json)
+    Ok(Value::Object(json))
 }
 
 pub(super) fn put_text(json: &mut Map<String, Value>, name: &str, text: String) {
@@ -234,10 +246,35 @@ pub(super) fn put_list(json: &mut Map<String, Value>, name: &str, list: Vec<Stri
     }
 }
 
-pub(super) fn put_struct(json: &mut Map<String, Value>, name: &str, data: Option<&Struct>) {
+pub(super) fn put_struct(
+    json: &mut Map<String, Value>,
+    name: &str,
+    data: Option<&Struct>,
+) -> Result<(), Unwritable> {
     if let Some(data) = data {
-        json.insert(name.to_owned(), Value::Object(from_struct(data)));
+        json.insert(
+            name.to_owned(),
+            Value::Object(in_field(name, try_from_struct(data))?),
+        );
     }
+    Ok(())
+}
+
+/// What is the content of a field: what is wrong with it is in that.
+pub(super) fn in_field<T>(name: &str, made: Result<T, Unwritable>) -> Result<T, Unwritable> {
+    made.map_err(|wrong| wrong.within(name))
+}
+
+/// A list, in a field of this name.
+pub(super) fn each<T>(
+    name: &str,
+    items: Vec<T>,
+    of: impl Fn(T) -> Result<Value, Unwritable>,
+) -> Result<Value, Unwritable> {
+    let items = items.into_iter().enumerate();
+    items
+        .map(|(at, item)| of(item).map_err(|wrong| wrong.within(&format!("{name}[{at}]"))))
+        .collect()
 }
 
 /// A task that was rendered.
@@ -374,12 +411,72 @@ mod tests {
             ],
             "metadata": {"k": ["v"]}, "extensions": ["urn:x"], "referenceTaskIds": ["t0"],
         });
-        assert_eq!(of_message(to_message(&json)), json);
+        assert_eq!(of_message(to_message(&json)).unwrap(), json);
         let request = SendMessageRequest {
             message: Some(to_message(&json)),
             ..SendMessageRequest::default()
         };
-        assert_eq!(of_send(request), json!({"tenant": "", "message": json}));
+        assert_eq!(of_send(request).unwrap(), json!({"tenant": "", "message": json}));
+    }
+
+    #[test]
+    fn a_state_that_there_is_not_lists_nothing() {
+        let of = |status| {
+            of_list(&ListTasksRequest {
+                status,
+                ..ListTasksRequest::default()
+            })
+        };
+        assert_eq!(of(0).unwrap()["status"], "TASK_STATE_UNSPECIFIED");
+        assert_eq!(
+            of(TaskState::Working.into()).unwrap()["status"],
+            "TASK_STATE_WORKING"
+        );
+        let error = of(99).unwrap_err().to_string();
+        assert!(error.contains("99"), "{error}");
+    }
+
+    #[test]
+    fn a_number_that_json_cannot_write_is_named() {
+        let bad = prost_types::Value {
+            kind: Some(prost_types::value::Kind::NumberValue(f64::NAN)),
+        };
+        let part = Part {
+            content: Some(Content::Data(bad.clone())),
+            ..Part::default()
+        };
+        let message = Message {
+            parts: vec![Part::default(), part],
+            ..Message::default()
+        };
+        let task = Task {
+            status: Some(TaskStatus {
+                message: Some(message.clone()),
+                ..TaskStatus::default()
+            }),
+            ..Task::default()
+        };
+        let send = SendMessageRequest {
+            message: Some(message),
+            ..SendMessageRequest::default()
+        };
+        let labels = SendMessageRequest {
+            metadata: Some(Struct {
+                fields: [("n".to_owned(), bad)].into(),
+            }),
+            ..SendMessageRequest::default()
+        };
+        let event = StreamResponse {
+            payload: Some(Payload::Task(task)),
+        };
+        for (made, named) in [
+            (of_send(send), "message.parts[1].data"),
+            (of_send(labels), "metadata.n"),
+            (of_event(event), "task.status.message.parts[1].data"),
+        ] {
+            let said = made.unwrap_err().to_string();
+            assert!(said.starts_with(&format!("{named} is NaN, ")), "{said}");
+        }
     }
 
     #[test]
@@ -394,7 +491,7 @@ mod tests {
             json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": true,
                 "lastChunk": false}}),
         ] {
-            assert_eq!(of_event(to_event(&event)), event);
+            assert_eq!(of_event(to_event(&event)).unwrap(), event);
         }
         let message =
             json!({"messageId": "m", "contextId": "", "taskId": "", "role": "ROLE_USER", "parts": []});
@@ -407,7 +504,7 @@ mod tests {
                 .as_ref()
                 .is_some_and(|given| given.return_immediately)
         );
-        let mut back = of_send(request);
+        let mut back = of_send(request).unwrap();
         back["configuration"] = json!({"returnImmediately": back["configuration"]["returnImmediately"]});
         assert_eq!(back, send);
     }

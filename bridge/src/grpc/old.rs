@@ -10,19 +10,20 @@ use agentanycast_proto::a2a_0_3::{
     StreamResponse, Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus,
     TaskStatusUpdateEvent, file_part::File, part, send_message_response, stream_response::Payload,
 };
+use agentanycast_proto::json::{Unwritable, try_from_struct};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::json::{list, object, put_list, put_struct, put_text, text, texts};
+use super::json::{each, in_field, list, object, put_list, put_struct, put_text, text, texts};
 use crate::a2a::{read_time, write_time};
 
 /// What sends a message.
-fn of_send(request: SendMessageRequest) -> Value {
+fn of_send(request: SendMessageRequest) -> Result<Value, Unwritable> {
     let mut json = Map::new();
     if let Some(message) = request.request {
-        json.insert("message".to_owned(), of_message(message));
+        json.insert("message".to_owned(), in_field("message", of_message(message))?);
     }
-    put_struct(&mut json, "metadata", request.metadata.as_ref());
+    put_struct(&mut json, "metadata", request.metadata.as_ref())?;
     if let Some(given) = request.configuration {
         let mut configuration = Map::new();
         put_list(
@@ -40,7 +41,7 @@ fn of_send(request: SendMessageRequest) -> Value {
         }
         json.insert("configuration".to_owned(), Value::Object(configuration));
     }
-    Value::Object(json)
+    Ok(Value::Object(json))
 }
 
 /// Where somebody wants to be told of a task.
@@ -201,27 +202,29 @@ fn to_file(json: &Value) -> FilePart {
 }
 
 /// What a message is answered with.
-pub(crate) fn of_answer(answer: SendMessageResponse) -> Value {
-    match answer.payload {
-        Some(send_message_response::Payload::Task(task)) => json!({"task": of_task(task)}),
-        Some(send_message_response::Payload::Msg(message)) => json!({"message": of_message(message)}),
+pub(crate) fn of_answer(answer: SendMessageResponse) -> Result<Value, Unwritable> {
+    Ok(match answer.payload {
+        Some(send_message_response::Payload::Task(task)) => json!({"task": in_field("task", of_task(task))?}),
+        Some(send_message_response::Payload::Msg(message)) => {
+            json!({"message": in_field("message", of_message(message))?})
+        }
         None => json!({}),
-    }
+    })
 }
 
 /// An event of a stream.
-pub(crate) fn of_event(event: StreamResponse) -> Value {
-    match event.payload {
-        Some(Payload::Task(task)) => json!({"task": of_task(task)}),
-        Some(Payload::Msg(message)) => json!({"message": of_message(message)}),
+pub(crate) fn of_event(event: StreamResponse) -> Result<Value, Unwritable> {
+    Ok(match event.payload {
+        Some(Payload::Task(task)) => json!({"task": in_field("task", of_task(task))?}),
+        Some(Payload::Msg(message)) => json!({"message": in_field("message", of_message(message))?}),
         Some(Payload::StatusUpdate(update)) => {
             let mut json =
                 json!({"taskId": update.task_id, "contextId": update.context_id, "final": update.r#final});
             if let Value::Object(json) = &mut json {
                 if let Some(status) = update.status {
-                    json.insert("status".to_owned(), of_status(status));
+                    json.insert("status".to_owned(), in_field("status", of_status(status))?);
                 }
-                put_struct(json, "metadata", update.metadata.as_ref());
+                put_struct(json, "metadata", update.metadata.as_ref())?;
             }
             json!({ "statusUpdate": json })
         }
@@ -234,90 +237,93 @@ pub(crate) fn of_event(event: StreamResponse) -> Value {
             });
             if let Value::Object(json) = &mut json {
                 if let Some(artifact) = update.artifact {
-                    json.insert("artifact".to_owned(), of_artifact(artifact));
+                    json.insert(
+                        "artifact".to_owned(),
+                        in_field("artifact", of_artifact(artifact))?,
+                    );
                 }
-                put_struct(json, "metadata", update.metadata.as_ref());
+                put_struct(json, "metadata", update.metadata.as_ref())?;
             }
             json!({ "artifactUpdate": json })
         }
         None => json!({}),
-    }
+    })
 }
 
 /// A task.
-pub(crate) fn of_task(task: Task) -> Value {
+pub(crate) fn of_task(task: Task) -> Result<Value, Unwritable> {
     let mut json = json!({
         "id": task.id,
         "contextId": task.context_id,
-        "artifacts": task.artifacts.into_iter().map(of_artifact).collect::<Vec<_>>(),
-        "history": task.history.into_iter().map(of_message).collect::<Vec<_>>(),
+        "artifacts": each("artifacts", task.artifacts, of_artifact)?,
+        "history": each("history", task.history, of_message)?,
     });
     if let Value::Object(json) = &mut json {
         if let Some(status) = task.status {
-            json.insert("status".to_owned(), of_status(status));
+            json.insert("status".to_owned(), in_field("status", of_status(status))?);
         }
-        put_struct(json, "metadata", task.metadata.as_ref());
+        put_struct(json, "metadata", task.metadata.as_ref())?;
     }
-    json
+    Ok(json)
 }
 
-fn of_status(status: TaskStatus) -> Value {
+fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
     let mut json = json!({"state": status.state().as_str_name()});
     if let Value::Object(json) = &mut json {
         // Some write an empty message where there is none.
         if let Some(message) = status.update.filter(|message| *message != Message::default()) {
-            json.insert("message".to_owned(), of_message(message));
+            json.insert("message".to_owned(), in_field("message", of_message(message))?);
         }
         if let Some(time) = status.timestamp.as_ref().and_then(write_time) {
             json.insert("timestamp".to_owned(), time.into());
         }
     }
-    json
+    Ok(json)
 }
 
-fn of_message(message: Message) -> Value {
+fn of_message(message: Message) -> Result<Value, Unwritable> {
     let mut json = json!({
         "messageId": message.message_id,
         "role": Role::try_from(message.role).unwrap_or_default().as_str_name(),
-        "content": message.content.into_iter().map(of_part).collect::<Vec<_>>(),
+        "content": each("content", message.content, of_part)?,
     });
     if let Value::Object(json) = &mut json {
         put_text(json, "contextId", message.context_id);
         put_text(json, "taskId", message.task_id);
-        put_struct(json, "metadata", message.metadata.as_ref());
+        put_struct(json, "metadata", message.metadata.as_ref())?;
         put_list(json, "extensions", message.extensions);
     }
-    json
+    Ok(json)
 }
 
-fn of_artifact(artifact: Artifact) -> Value {
+fn of_artifact(artifact: Artifact) -> Result<Value, Unwritable> {
     let mut json = json!({
         "artifactId": artifact.artifact_id,
-        "parts": artifact.parts.into_iter().map(of_part).collect::<Vec<_>>(),
+        "parts": each("parts", artifact.parts, of_part)?,
     });
     if let Value::Object(json) = &mut json {
         put_text(json, "name", artifact.name);
         put_text(json, "description", artifact.description);
-        put_struct(json, "metadata", artifact.metadata.as_ref());
+        put_struct(json, "metadata", artifact.metadata.as_ref())?;
         put_list(json, "extensions", artifact.extensions);
     }
-    json
+    Ok(json)
 }
 
-fn of_part(part: Part) -> Value {
+fn of_part(part: Part) -> Result<Value, Unwritable> {
     let mut json = match part.part {
         Some(part::Part::Text(text)) => json!({ "text": text }),
         Some(part::Part::File(file)) => json!({"file": of_file(file)}),
         Some(part::Part::Data(data)) => {
-            let data = data.data.as_ref().map(crate::a2a::from_struct);
-            json!({"data": {"data": data.unwrap_or_default()}})
+            let data = try_from_struct(&data.data.unwrap_or_default());
+            json!({"data": {"data": in_field("data.data", data)?}})
         }
         None => json!({}),
     };
     if let Value::Object(json) = &mut json {
-        put_struct(json, "metadata", part.metadata.as_ref());
+        put_struct(json, "metadata", part.metadata.as_ref())?;
     }
-    json
+    Ok(json)
 }
 
 fn of_file(file: FilePart) -> Value {
@@ -349,10 +355,25 @@ mod tests {
             ],
             "metadata": {"k": ["v"]}, "extensions": ["urn:x"],
         });
-        assert_eq!(of_message(to_message(&message)), message);
+        assert_eq!(of_message(to_message(&message)).unwrap(), message);
         let sent = to_send(&json!({"message": message, "configuration": {"blocking": true}}));
         assert!(sent.configuration.clone().unwrap().blocking);
-        assert_eq!(of_send(sent)["message"], message);
+        assert_eq!(of_send(sent).unwrap()["message"], message);
+        let mut odd = to_message(&message);
+        let not_a_number = prost_types::value::Kind::NumberValue(f64::NAN);
+        odd.content[3].part = Some(part::Part::Data(DataPart {
+            data: Some(prost_types::Struct {
+                fields: [(
+                    "x".to_owned(),
+                    prost_types::Value {
+                        kind: Some(not_a_number),
+                    },
+                )]
+                .into(),
+            }),
+        }));
+        let said = of_message(odd).unwrap_err().to_string();
+        assert!(said.starts_with("content[3].data.data.x is NaN, "), "{said}");
     }
 
     #[test]
@@ -371,12 +392,18 @@ mod tests {
         };
         let configuration = json!({"acceptedOutputModes": ["text/plain"], "blocking": false, "historyLength": 2,
             "pushNotification": webhook});
-        assert_eq!(of_send(request), json!({ "configuration": configuration }));
+        assert_eq!(
+            of_send(request).unwrap(),
+            json!({ "configuration": configuration })
+        );
         let nothing = SendMessageRequest {
             configuration: Some(SendMessageConfiguration::default()),
             ..SendMessageRequest::default()
         };
-        assert_eq!(of_send(nothing), json!({"configuration": {"blocking": false}}));
+        assert_eq!(
+            of_send(nothing).unwrap(),
+            json!({"configuration": {"blocking": false}})
+        );
     }
 
     #[test]
@@ -393,9 +420,9 @@ mod tests {
             json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": true,
                 "lastChunk": false}}),
         ] {
-            assert_eq!(of_event(to_event(&event)), event);
+            assert_eq!(of_event(to_event(&event)).unwrap(), event);
         }
         let sent = json!({ "task": task });
-        assert_eq!(of_answer(to_answer(&sent)), sent);
+        assert_eq!(of_answer(to_answer(&sent)).unwrap(), sent);
     }
 }

@@ -43,8 +43,14 @@ pub(super) async fn take(most: usize, headers: &HeaderMap, body: Body) -> Result
 
 /// Counts what a body unfolds to, by its request's place.
 pub(super) fn weigh(place: &Place, bytes: usize, values: usize) -> Result<(), A2aError> {
-    let fits = place.grow(bytes + values * VALUE);
-    fits.then_some(()).ok_or_else(no_room)
+    let (length, longest) = (bytes + values * VALUE, place.longest());
+    if length > longest {
+        let text = format!(
+            "the body takes {length} bytes, {VALUE} for each of its {values} values; the most of one caller is {longest}"
+        );
+        return Err(A2aError::new(Reason::InvalidRequest, text));
+    }
+    place.grow(length).then_some(()).ok_or_else(no_room)
 }
 
 /// Too much is being read.

@@ -68,6 +68,8 @@ enum Asker {
 pub(crate) struct Entry {
     callers: Callers,
     limits: Limits,
+    /// What the bodies of one caller may take at a time.
+    of_bodies: usize,
     /// Of requests, and of tokens that are checked; none: no limit.
     rate: Option<Rate>,
     checks: Option<Rate>,
@@ -93,12 +95,14 @@ pub(crate) struct Admitted {
 
 impl Entry {
     pub(super) fn new(callers: Callers, limits: Limits, max_body: usize) -> Self {
+        let of_bodies = max_body * LARGE_BODIES;
         Self {
+            of_bodies,
             shares: Mutex::new(Shares {
                 rates: Rates::new(COUNTED),
                 checks: Rates::new(COUNTED),
                 open: Counts::default(),
-                bodies: Bulk::new(max_body * LARGE_BODIES, max_body * LARGE_BODIES_OF_ALL),
+                bodies: Bulk::new(of_bodies, max_body * LARGE_BODIES_OF_ALL),
                 unread: Bulk::new(UNREAD, UNREAD_OF_ALL),
             }),
             callers,
@@ -203,6 +207,11 @@ impl Place {
             held.body.fetch_add(more, Relaxed);
         }
         fits
+    }
+
+    /// The longest body that a caller may have, if it has no other.
+    pub(super) fn longest(&self) -> usize {
+        self.0.entry.of_bodies + SMALL_BODY
     }
 
     /// The body is not in memory any more.
@@ -355,6 +364,16 @@ mod tests {
         assert!(body::parse(zeros.as_bytes(), Some(&of("192.0.2.2"))).is_ok());
         held.clear();
         assert!(body::parse(zeros.as_bytes(), Some(&of("192.0.2.1"))).is_ok());
+    }
+
+    #[test]
+    fn a_body_that_never_fits_is_not_to_be_sent_again() {
+        let entry = entry(Limits::default());
+        let place = entry.admit_anybody(Some(&peer("192.0.2.1"))).ok().unwrap();
+        let zeros = format!("[{}0]", "0,".repeat(50_000));
+        let refused = body::parse(zeros.as_bytes(), Some(&place)).unwrap_err();
+        assert_eq!(refused.reason(), Reason::InvalidRequest);
+        assert!(refused.to_string().contains("4259840"), "{refused}");
     }
 
     #[test]

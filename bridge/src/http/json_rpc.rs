@@ -29,7 +29,7 @@ struct Failed {
     error: A2aError,
 }
 
-pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, request: Request) -> Response {
+pub(super) async fn answer(shared: &Shared, address: Address, base: &str, request: Request) -> Response {
     let host = Host::of(&request);
     let (head, content) = request.into_parts();
     let failed = |failed: Failed| {
@@ -57,8 +57,9 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
         Ok(call) => call,
         Err(error) => return failed(error),
     };
+    let (address, read) = address.named_by(read);
     if method.streams() {
-        return match shared.handler.follow(address, read).await {
+        return match shared.handler.follow(&address, read).await {
             Ok(followed) => {
                 let (of_result, of_error) = (id.clone(), id);
                 let result = move |result: Value| success(&of_result, result);
@@ -80,7 +81,7 @@ pub(super) async fn answer(shared: &Shared, address: &Address, base: &str, reque
             Err(error) => Err(error),
         }
     } else {
-        shared.handler.answer(address, read).await
+        shared.handler.answer(&address, read).await
     };
     match answer {
         Ok(answer) => {

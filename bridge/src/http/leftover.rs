@@ -1,7 +1,8 @@
 //! What is left of a request's body when its answer is ready: a refused request is answered before its body has come.
 //!
-//! HTTP/1 can take the next request only behind it. The one rule: the rest is read and thrown away while it is small,
-//! otherwise the answer says that the connection closes; a client never sends its next request into a closed one.
+//! HTTP/1 can take the next request only behind it, and over HTTP/2 there are clients (curl 7.88) that lose an answer
+//! which comes while they write. The one rule: the rest is read and thrown away while it is small, otherwise an answer of
+//! HTTP/1 says that the connection closes; a client never sends its next request into a closed one.
 
 use std::{
     pin::Pin,
@@ -67,10 +68,11 @@ impl Drop for Watched {
 
 /// Has a request answered, and sees to what is left of its body.
 pub(super) async fn answer(request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
-    // HTTP/2 has a stream for each request.
-    if request.version() >= Version::HTTP_2 || request.body().is_end_stream() {
+    if request.body().is_end_stream() {
         return next(request).await;
     }
+    // HTTP/2 has a stream for each request: the connection goes on.
+    let is_shared = request.version() >= Version::HTTP_2;
     // It sends the body only when it is asked for it.
     let expects = request.headers().contains_key(header::EXPECT);
     let (back, mut left) = oneshot::channel();
@@ -78,6 +80,7 @@ pub(super) async fn answer(request: Request, next: impl AsyncFnOnce(Request) -> 
     let mut response = next(request.map(|body| Body::new(Watched { body, back }))).await;
     if let Ok(body) = left.try_recv()
         && (expects || !goes(body).await)
+        && !is_shared
     {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
@@ -123,6 +126,10 @@ mod tests {
 
     /// What becomes of a body of so many pieces of 64 KiB: how many were taken, and whether the connection closes.
     async fn of(path: &str, pieces: usize, extra: &[(&str, &str)]) -> (usize, bool) {
+        over(Version::HTTP_11, path, pieces, extra).await
+    }
+
+    async fn over(version: Version, path: &str, pieces: usize, extra: &[(&str, &str)]) -> (usize, bool) {
         let taken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&taken);
         let pieces = stream::iter(0..pieces).then(move |_| {
@@ -132,7 +139,7 @@ mod tests {
                 Ok::<_, axum::Error>(Bytes::from(vec![0; 64 << 10]))
             }
         });
-        let mut request = Request::post(path);
+        let mut request = Request::post(path).version(version);
         for (name, value) in extra {
             request = request.header(*name, *value);
         }
@@ -151,6 +158,15 @@ mod tests {
         let (taken, closes) = of("/refused", 1_000, &[]).await;
         assert!(taken < 20 && closes, "{taken} {closes}");
         assert_eq!(of("/refused", 2, &[("expect", "100-continue")]).await, (0, true));
+    }
+
+    #[tokio::test]
+    async fn over_http_2_a_small_rest_is_read_and_the_connection_goes_on() {
+        assert_eq!(over(Version::HTTP_2, "/refused", 2, &[]).await, (2, false));
+        let (taken, closes) = over(Version::HTTP_2, "/refused", 1_000, &[]).await;
+        assert!((1..20).contains(&taken) && !closes, "{taken} {closes}");
+        let expects = [("expect", "100-continue")];
+        assert_eq!(over(Version::HTTP_2, "/refused", 2, &expects).await, (0, false));
     }
 
     #[tokio::test]

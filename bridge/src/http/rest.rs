@@ -25,7 +25,7 @@ pub(super) struct Place {
 
 pub(super) async fn answer(
     shared: &Shared,
-    address: &Address,
+    address: Address,
     base: &str,
     method: Method,
     place: Place,
@@ -40,7 +40,7 @@ pub(super) async fn answer(
 
 async fn carry_out(
     shared: &Shared,
-    address: &Address,
+    address: Address,
     base: &str,
     method: Method,
     place: Place,
@@ -89,8 +89,9 @@ async fn carry_out(
         }
     }
     let read = request::read(version, method, Value::Object(params))?;
+    let (address, read) = address.named_by(read);
     if method.streams() {
-        let followed = shared.handler.follow(address, read).await?;
+        let followed = shared.handler.follow(&address, read).await?;
         let result: fn(Value) -> Value = match version {
             Version::V03 => old::to_event,
             Version::V10 => |result| result,
@@ -114,7 +115,7 @@ async fn carry_out(
         };
         return Ok(response(StatusCode::OK, media_type, &card));
     }
-    let answer = shared.handler.answer(address, read).await?;
+    let answer = shared.handler.answer(&address, read).await?;
     let written = aside::done(answer.bytes(), move || {
         let body = match version {
             Version::V03 => old::answer(answer),

@@ -176,8 +176,10 @@ pub(crate) fn decode(segment: &str) -> Option<String> {
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         if *byte == b'%' {
-            let digits = segment.get(at + 1..at + 3)?;
-            text.push(u8::from_str_radix(digits, 16).ok()?);
+            let digits = bytes.get(at + 1..at + 3)?;
+            // Not by `from_str_radix`, which takes a sign too.
+            let digit = |digit: u8| char::from(digit).to_digit(16);
+            text.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
             at += 3;
         } else {
             text.push(*byte);
@@ -392,6 +394,14 @@ mod tests {
         }
         let lost = Lost::NotAllowed(Version::V03, "POST");
         assert_eq!(route(&Verb::GET, "/v1/message:send"), Err(lost));
+    }
+
+    #[test]
+    fn an_escape_is_two_digits() {
+        assert_eq!(decode("%41%c3%BC").as_deref(), Some("Aü"));
+        for broken in ["%+1", "%-1", "% 1", "%1", "%", "%ü1", "%1ü"] {
+            assert_eq!(decode(broken), None, "{broken}");
+        }
     }
 
     proptest! {

@@ -4,8 +4,9 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use agentanycast_proto::v1::{
-    self, DataPart, MessageRole, Part, RawPart, TaskStatus, TextPart, UrlPart, part::Content,
+use agentanycast_proto::{
+    exact::{self, EXACT},
+    v1::{self, DataPart, MessageRole, Part, RawPart, TaskStatus, TextPart, UrlPart, part::Content},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
@@ -14,10 +15,7 @@ use super::{
     arguments::{Arguments, Wrong},
     tools::ToolName,
 };
-use crate::{
-    data::{self, EXACT},
-    gateway::{Target, peer},
-};
+use crate::gateway::{Target, peer};
 
 /// Longest names of agents, skills, tasks and conversations, in bytes: the node's own bound.
 pub(super) const MAX_ID: usize = 256;
@@ -195,10 +193,10 @@ fn message(given: &mut Arguments) -> Result<v1::Message, Wrong> {
     match given.any("data") {
         None => {}
         Some(value @ Value::Object(_)) => {
-            let (data, exact) =
-                data::carry(&value).map_err(|deep| format!("data {deep}; give less deep JSON"))?;
+            let (data, text) =
+                exact::carry(&value).map_err(|deep| format!("data {deep}; give less deep JSON"))?;
             let mut data = part(Content::DataPart(DataPart { data: Some(data) }), String::new());
-            data.metadata.extend(exact.map(|text| (EXACT.to_owned(), text)));
+            data.metadata.extend(text.map(|text| (EXACT.to_owned(), text)));
             parts.push(data);
         }
         Some(other) => return Err(given.wrong("data", &other, "an object")),

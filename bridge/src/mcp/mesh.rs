@@ -18,7 +18,7 @@ use super::{
     tally::{Outcome, ToolCalls},
 };
 use crate::gateway::{
-    ErrorKind, Gateway, GatewayError, Listing, Outgoing, Target, TaskHandle, is_halt, is_terminal,
+    ErrorKind, Gateway, GatewayError, Listing, Outgoing, Target, TaskHandle, contexts, is_halt, is_terminal,
     labels::{CALLER, TARGET, group_of},
     reads::Reads,
     shorten,
@@ -240,19 +240,21 @@ impl Tools {
         }
         // Before anything is sent: whoever is told that there is no room must not have begun a task.
         let room = self.room(wait)?;
-        let labels = caller.labels();
+        let mut labels = caller.labels();
         let mut metadata: BTreeMap<String, String> = caller
             .trace
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.clone()))
             .collect();
-        metadata.extend(labels.clone());
+        let group = group_of(&labels);
+        let context_id = contexts::begin(&mut labels, &context_id);
+        metadata.extend(labels);
         let outgoing = Outgoing {
             target,
             message,
             context_id,
             metadata,
-            group: group_of(&labels),
+            group,
             note: None,
         };
         let handle = self.gateway.send(outgoing).await?;

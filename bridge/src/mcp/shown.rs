@@ -3,15 +3,17 @@
 //! The one rule: what an agent sent is shown as it is or said to be left out, in a bounded answer; nothing is cut in
 //! silence.
 
-use agentanycast_proto::v1::{self, Artifact, Part, Skill, SkillInfo, TaskStatus, part::Content};
+use agentanycast_proto::{
+    exact::{self, EXACT},
+    v1::{self, Artifact, Part, Skill, SkillInfo, TaskStatus, part::Content},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value, json};
 
 use super::call::STATES;
 use crate::{
-    data::{self, EXACT},
-    gateway::{Listed, is_reference},
+    gateway::{Listed, contexts, is_reference},
     time::write_time,
 };
 
@@ -152,7 +154,7 @@ fn head(task: &v1::Task) -> Map<String, Value> {
     [
         ("task_id".to_owned(), Value::from(task.task_id.as_str())),
         ("state".to_owned(), state(task.status()).into()),
-        ("context_id".to_owned(), task.context_id.as_str().into()),
+        ("context_id".to_owned(), contexts::shown(task).into()),
     ]
     .into_iter()
     .chain(agent)
@@ -304,7 +306,7 @@ impl<'a> Page<'a> {
             }
             Content::DataPart(data) => {
                 let exact = part.metadata.get(EXACT).map(String::as_str);
-                let data = data::restore(&data.data.clone().unwrap_or_default(), exact);
+                let data = exact::restore(&data.data.clone().unwrap_or_default(), exact);
                 let text = data.to_string();
                 if self.take(text.len() + escaped(&text)) {
                     self.content.push(ContentBlock::text(text));

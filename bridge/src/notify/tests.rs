@@ -14,6 +14,7 @@ use crate::{
         version::Version,
     },
     gateway::{Outgoing, Target, fake::FakeGateway},
+    screen::led,
 };
 
 /// What came: the head, in small letters, and the body.
@@ -162,4 +163,26 @@ async fn a_bridge_that_allows_more_tells_no_webhook_inside_that_another_has_take
     let _stop = run(&gateway, Screen::Private, Duration::from_secs(1)).drop_guard();
     assert!(settled(&gateway, &task).await.given_up);
     assert!(told.try_recv().is_err());
+}
+
+/// A name is good for an address when it is connected to, not when the webhook is set: whoever has it may lead it inside
+/// between the two.
+#[tokio::test]
+async fn a_name_that_leads_inside_by_now_is_not_called() {
+    const HOST: &str = "hooks.example.org";
+    let there = |url: &str| url.replacen("127.0.0.1", HOST, 1);
+    led::lead(HOST, "8.8.8.8");
+    let gateway = FakeGateway::default();
+    let (url, mut told) = webhook(&[]).await;
+    let task = noted(&gateway, &there(&url), false).await;
+    led::lead(HOST, "127.0.0.1");
+    let stop = run(&gateway, Screen::Public, Duration::from_secs(1));
+    let kept = settled(&gateway, &task).await;
+    assert!(kept.given_up && told.try_recv().is_err(), "{kept:?}");
+    stop.cancel();
+
+    // It does lead there.
+    let task = noted(&gateway, &there(&url), false).await;
+    let _stop = run(&gateway, Screen::Private, Duration::from_mins(1)).drop_guard();
+    assert_eq!(told.recv().await.unwrap().1["task"]["id"], task.as_str());
 }

@@ -113,27 +113,29 @@ impl Notes {
         self.of_tasks.get(task)?.get(name)
     }
 
-    /// Why there is no room for a note; `None` if there is.
-    fn full(&self, task: &str, note: &Note) -> Option<String> {
+    /// Whether there is room for a note. What a task has it keeps, so more of it is refused for good; other bounds pass.
+    fn check_room(&self, task: &str, note: &Note) -> Result<(), EngineError> {
         let known = self.get(task, &note.name);
         let of_task = self.of_tasks.get(task).map_or(0, BTreeMap::len);
         if known.is_none() && of_task >= MAX_PER_TASK {
-            return Some(format!(
-                "task {task} has {MAX_PER_TASK} notes, the most of one task"
-            ));
+            return Err(EngineError::Invalid(format!(
+                "task {task} has {MAX_PER_TASK} notes (each webhook is one), the most of one task; delete one first"
+            )));
         }
         let opened = note.open && known.is_none_or(|known| !known.open || known.owner != note.owner);
         if opened && self.open.get(&note.owner).is_some_and(|count| *count >= MAX_OPEN) {
-            return Some(format!("{MAX_OPEN} notes of this owner are open, the most"));
+            return Err(EngineError::Exhausted(format!(
+                "{MAX_OPEN} notes of this owner are open, the most"
+            )));
         }
         let freed = known.map_or(0, |known| known.bytes() + OVERHEAD);
         if self.bytes - freed + note.bytes() + OVERHEAD > MAX_ALL_BYTES {
-            return Some(format!(
+            return Err(EngineError::Exhausted(format!(
                 "the notes take {} bytes, the most is {MAX_ALL_BYTES}",
                 self.bytes
-            ));
+            )));
         }
-        None
+        Ok(())
     }
 
     /// The notes of a task, by name.
@@ -189,10 +191,7 @@ impl Core {
                 note.bytes()
             )));
         }
-        match self.notes.full(task, note) {
-            Some(full) => Err(EngineError::Exhausted(full)),
-            None => Ok(()),
-        }
+        self.notes.check_room(task, note)
     }
 
     /// Writes a note for which there is room; its version.
@@ -310,18 +309,32 @@ mod tests {
         let mut notes = Notes::default();
         for number in 0..MAX_PER_TASK {
             let note = note(number as u8, 0, 0, false);
-            assert_eq!(notes.full("t", &note), None);
+            assert!(notes.check_room("t", &note).is_ok());
             notes.enter("t", note);
         }
-        assert!(notes.full("t", &note(200, 0, 0, false)).is_some());
-        assert_eq!(notes.full("t", &note(0, 0, 9, true)), None, "it is written anew");
+        let more = notes.check_room("t", &note(200, 0, 0, false));
+        assert!(
+            matches!(&more, Err(EngineError::Invalid(why)) if why.contains("16")),
+            "{more:?}"
+        );
+        assert!(
+            notes.check_room("t", &note(0, 0, 9, true)).is_ok(),
+            "it is written anew"
+        );
         for number in 0..MAX_OPEN {
             notes.enter(&number.to_string(), note(0, 1, 0, true));
         }
-        assert!(notes.full("u", &note(0, 1, 0, true)).is_some());
-        assert_eq!(notes.full("u", &note(0, 1, 0, false)), None);
-        assert_eq!(notes.full("u", &note(0, 2, 0, true)), None);
-        assert_eq!(notes.full("7", &note(0, 1, 5, true)), None, "it is open already");
+        let open = notes.check_room("u", &note(0, 1, 0, true));
+        assert!(
+            matches!(open, Err(EngineError::Exhausted(_))),
+            "later there may be room: {open:?}"
+        );
+        assert!(notes.check_room("u", &note(0, 1, 0, false)).is_ok());
+        assert!(notes.check_room("u", &note(0, 2, 0, true)).is_ok());
+        assert!(
+            notes.check_room("7", &note(0, 1, 5, true)).is_ok(),
+            "it is open already"
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) const SEALED_NEEDS_URL: &str =
     "sealed_for is for tasks that are sent to a url: what goes to a peer is encrypted to it already";
 
 /// Labels by which a bridge here knows its tasks again: who called it is none of the peers' business.
-const STAYS: [&str; 2] = ["a2a.caller", "a2a.target"];
+const STAYS: [&str; 3] = ["a2a.caller", "a2a.context", "a2a.target"];
 
 /// The labels that a peer is told.
 pub(crate) fn travelling(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -459,7 +459,7 @@ fn check_url(url: &str) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Refuses a payload that makes an envelope larger than a frame.
+/// Refuses a payload that makes an envelope larger than a frame. Gateways refuse it before, as what never fits.
 pub(super) fn fits(payload: usize, what: &str) -> Result<(), EngineError> {
     let most = MAX_ENVELOPE - ENVELOPE_OVERHEAD;
     if payload > most {

@@ -78,7 +78,7 @@ impl Core {
     pub fn say_from_outside(&mut self, now: Now, id: &str, said: Said) -> Result<Status, EngineError> {
         let place = said.place.as_ref().map_or(0, Vec::len);
         if place > MAX_PLACE {
-            return Err(EngineError::Exhausted(format!(
+            return Err(EngineError::Invalid(format!(
                 "the note of the gateway on task {id} has {place} bytes, it may have {MAX_PLACE}"
             )));
         }

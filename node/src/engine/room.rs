@@ -9,8 +9,8 @@ use crate::task::Task;
 const MAX_TASK_BYTES: u64 = 256 << 20;
 
 impl Core {
-    /// Refuses more progress than a task may hold, or than the store has room for. Ends are never
-    /// refused for that.
+    /// Refuses more progress than a task may hold, which waiting does not help, or than the store has room for. Ends are
+    /// never refused for that.
     pub(super) fn room_in_task(&self, task: &Task, bytes: usize) -> Result<(), EngineError> {
         let streamed: u64 = task.results.iter().map(|result| result.streamed_bytes()).sum();
         let kept = self
@@ -19,7 +19,7 @@ impl Core {
             .map_or(0, |known| known.bytes)
             .saturating_sub(streamed);
         if kept + bytes as u64 > MAX_TASK_BYTES {
-            return Err(EngineError::Exhausted(format!(
+            return Err(EngineError::Invalid(format!(
                 "the messages of task {} take {kept} bytes, the most one task may have is {MAX_TASK_BYTES}",
                 task.id
             )));

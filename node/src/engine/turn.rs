@@ -214,7 +214,7 @@ pub struct Turn {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The caller's mistake.
+    /// The caller's mistake, or more than a task ever takes: the same again is refused again.
     #[error("{0}")]
     Invalid(String),
     /// No such task.
@@ -246,7 +246,8 @@ impl From<StoreError> for EngineError {
 impl From<Refused> for EngineError {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::Full { .. } => Self::Exhausted(refused.to_string()),
+            // A task is never emptied.
+            Refused::Full { .. } => Self::Invalid(refused.to_string()),
             _ => Self::Precondition(refused.to_string()),
         }
     }

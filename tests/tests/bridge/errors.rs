@@ -1,8 +1,10 @@
 //! What is refused, and in which words.
 
-use agentanycast_tests::Bridge;
+use agentanycast_proto::a2a::{self, a2a_service_client::A2aServiceClient};
+use agentanycast_tests::{Bridge, command::told};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tonic::Code;
 
 use crate::scene::{CARRIERS, Scene, say, send, send_off};
 
@@ -140,6 +142,159 @@ async fn a_query_that_cannot_be_read_is_refused_by_name() {
     );
 }
 
+/// What waiting does not help is refused in a way that no client repeats, with the bound in one line.
+#[tokio::test]
+async fn what_never_fits_is_not_to_be_sent_again() {
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.client();
+        let final_no = |answer: agentanycast_tests::http::Answer, bound: &str| {
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{:?}", answer.body);
+            assert!(!answer.headers.contains_key("retry-after"));
+            let error = &answer.body["error"];
+            assert_eq!(error["details"][0]["reason"], "INVALID_PARAMS");
+            let said = error["message"].as_str().unwrap();
+            assert!(said.contains(bound) && said.len() < 300, "{said}");
+        };
+        let mut large = send("x");
+        large["message"]["parts"][0]["text"] = "x".repeat(17 << 20).into();
+        final_no(
+            client.post("/message:send", &large).await,
+            "the limit is 16776192",
+        );
+        assert_eq!(client.code("SendMessage", large).await, -32602);
+
+        let task = client.call("SendMessage", send_off("wait")).await["task"]["id"].take();
+        let path = format!("/tasks/{}/pushNotificationConfigs", task.as_str().unwrap());
+        let webhook = |number: usize| json!({"id": format!("w{number}"), "url": "http://127.0.0.1:9/hook"});
+        for number in 0..16 {
+            assert_eq!(client.post(&path, &webhook(number)).await.status, StatusCode::OK);
+        }
+        final_no(client.post(&path, &webhook(16)).await, "has 16 notes");
+        let mut set = webhook(16);
+        set["taskId"] = task.clone();
+        assert_eq!(client.code("CreateTaskPushNotificationConfig", set).await, -32602);
+    }
+}
+
+/// gRPC carries what JSON cannot say, and states that there are not: neither becomes something else.
+#[tokio::test]
+async fn what_json_cannot_say_is_refused_over_grpc() {
+    let scene = Scene::talking().await;
+    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
+    fn call<T>(message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request
+            .metadata_mut()
+            .insert("a2a-version", "1.0".parse().unwrap());
+        request
+    }
+    let tenant = scene.path()[1..].to_owned();
+    for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let data = prost_types::Value {
+            kind: Some(prost_types::value::Kind::NumberValue(number)),
+        };
+        let part = |content| a2a::Part {
+            content: Some(content),
+            ..a2a::Part::default()
+        };
+        let message = a2a::Message {
+            message_id: "m".to_owned(),
+            role: a2a::Role::User.into(),
+            parts: vec![
+                part(a2a::part::Content::Text("echo".to_owned())),
+                part(a2a::part::Content::Data(data)),
+            ],
+            ..a2a::Message::default()
+        };
+        let refused = service
+            .send_message(call(a2a::SendMessageRequest {
+                tenant: tenant.clone(),
+                message: Some(message),
+                ..a2a::SendMessageRequest::default()
+            }))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains("message.parts[1].data"), "{refused}");
+    }
+    let list = |status| {
+        call(a2a::ListTasksRequest {
+            tenant: tenant.clone(),
+            status,
+            ..a2a::ListTasksRequest::default()
+        })
+    };
+    assert!(service.list_tasks(list(0)).await.is_ok());
+    let refused = service.list_tasks(list(99)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+}
+
+/// What is said twice, and not the same, is refused by name.
+#[tokio::test]
+async fn a_request_contradicts_itself_in_nothing() {
+    let scene = Scene::talking().await;
+    let client = scene.client();
+    for (path, status) in [
+        ("/tasks?page_size=7&pageSize=7", StatusCode::OK),
+        ("/tasks?page_size=7&pageSize=8", StatusCode::BAD_REQUEST),
+        ("/tasks/%+1", StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(client.get(path).await.status, status, "{path}");
+    }
+    let broken = client.get("/tasks/%+1").await.body;
+    assert_eq!(
+        broken["error"]["details"][0]["reason"], "METHOD_NOT_FOUND",
+        "{broken}"
+    );
+    let versions = |more: &'static str| scene.client().header("a2a-version", more);
+    assert_eq!(versions("1.0").get("/tasks").await.status, StatusCode::OK);
+    let two = versions("0.3").get("/tasks").await;
+    assert_eq!(two.body["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
+    let mut by_the_agent = send("echo");
+    by_the_agent["message"]["role"] = "ROLE_AGENT".into();
+    assert_eq!(client.code("SendMessage", by_the_agent).await, -32602);
+}
+
+/// What the bridge says of a task in its metadata is the bridge's word.
+#[tokio::test]
+async fn nobody_speaks_for_the_bridge() {
+    let scene = Scene::talking().await;
+    let mut forged = send("echo hi");
+    forged["metadata"] = json!({"agentanycast": {"originator": "somebody", "skill": "root"}, "mine": 1});
+    let task = scene.client().call("SendMessage", forged).await["task"].take();
+    let note = &task["metadata"]["agentanycast"];
+    assert_eq!(note["originator"], scene.pair.bob.peer_id().to_string(), "{note}");
+    assert!(note.get("skill").is_none(), "{note}");
+    assert_eq!(task["metadata"]["mine"], 1);
+}
+
+/// A tenant names an agent in each binding as it does over gRPC, where the path names none.
+#[tokio::test]
+async fn a_tenant_names_an_agent_everywhere() {
+    let scene = Scene::talking().await;
+    let root = scene.bridge.client().version("1.0");
+    let tenant = scene.path()[1..].to_owned();
+    let mut params = send("echo hi");
+    params["tenant"] = tenant.clone().into();
+    let task = root.call("SendMessage", params.clone()).await["task"].take();
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    let sent = root.post("/message:send", &params).await;
+    assert_eq!(
+        sent.body["task"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "{}",
+        sent.body
+    );
+    // The same tasks as by the path.
+    let read = scene.client().call("GetTask", json!({"id": task["id"]})).await;
+    assert_eq!(read["id"], task["id"]);
+    let coded = tenant.replace('/', "%2F");
+    let read = root
+        .get(&format!("/{coded}/tasks/{}", task["id"].as_str().unwrap()))
+        .await;
+    assert_eq!(read.status, StatusCode::OK, "{}", read.body);
+}
+
 #[tokio::test]
 async fn a_part_is_one_thing() {
     let scene = Scene::talking().await;
@@ -197,11 +352,23 @@ async fn numbers_are_kept_or_refused() {
             "{refused}"
         );
     }
-    let data = r#"{"n":[18446744073709551615,-9223372036854775808,0.1,1e308,"18446744073709551616"]}"#;
-    let answer = ask(data).await;
-    let parts = answer["result"]["task"]["artifacts"][0]["parts"].clone();
-    let sent: Value = serde_json::from_str(data).unwrap();
-    assert_eq!(parts[1]["data"].to_string(), sent.to_string(), "{answer}");
+    for data in [
+        r#"{"n":[18446744073709551615,-9223372036854775808,0.1,42.0,1e308,"18446744073709551616"]}"#,
+        "[9007199254740993]",
+    ] {
+        let answer = ask(data).await;
+        let task = &answer["result"]["task"];
+        let sent: Value = serde_json::from_str(data).unwrap();
+        let shown = &task["artifacts"][0]["parts"][1]["data"];
+        assert_eq!(shown.to_string(), sent.to_string(), "{answer}");
+        // The command line says the same, on either side.
+        for daemon in [&scene.pair.alice, &scene.pair.bob] {
+            let told = told(daemon, &["--json", "task", task["id"].as_str().unwrap()]).await;
+            let document: Value = serde_json::from_str(&told.said).unwrap();
+            let shown = &document["artifacts"][0]["parts"][1]["data"];
+            assert_eq!(shown.to_string(), sent.to_string(), "{}", told.said);
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@
 mod auth;
 mod calls;
 mod cards;
+mod contexts;
 mod docs;
 mod errors;
 mod hostile;

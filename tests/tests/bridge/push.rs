@@ -193,7 +193,7 @@ async fn webhooks_are_kept_over_each_binding() {
         let one_more = json!({"taskId": id, "id": "one more", "url": url});
         let refused = new.rpc("CreateTaskPushNotificationConfig", one_more).await;
         assert_eq!(
-            refused["error"]["data"][0]["reason"], "RESOURCE_EXHAUSTED",
+            refused["error"]["data"][0]["reason"], "INVALID_PARAMS",
             "{refused}"
         );
     }

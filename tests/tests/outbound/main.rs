@@ -10,6 +10,7 @@
 
 mod agent;
 mod auth;
+mod command;
 mod doubt;
 mod hostile;
 mod screen;

@@ -6,14 +6,14 @@ use agentanycast_proto::v1;
 use futures::{StreamExt as _, TryStreamExt as _};
 use prost::Message;
 
-use super::{Address, Mesh, belongs, finished_results, group};
+use super::{Address, Mesh, belongs, finished_results, group, labels};
 use crate::{
     a2a::{
         error::A2aError,
         render::Page,
         request::{List, Position},
     },
-    gateway::{ErrorKind, GatewayError, Listing},
+    gateway::{ErrorKind, GatewayError, Listing, contexts},
 };
 
 /// Tasks of a page that are read at once.
@@ -25,11 +25,15 @@ const PAGE_BYTES: usize = 8 << 20;
 impl Mesh {
     pub(super) async fn list(&self, address: &Address, tenant: &str, list: List) -> Result<Page, A2aError> {
         let me = self.gateway.peer_id().await?;
+        let context_id = match list.context_id.as_str() {
+            "" => String::new(),
+            name => contexts::in_mesh(&labels(address, tenant), name),
+        };
         let listed = self
             .gateway
             .list(Listing {
                 group: group(address, tenant),
-                context_id: list.context_id.clone(),
+                context_id,
                 status: list.status,
                 changed_after: list.after.map(|after| u64::try_from(after).unwrap_or_default()),
                 limit: list.page_size,

@@ -1,8 +1,9 @@
 //! Messages that are sent, and tasks that are waited for.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_proto::v1;
+use prost::Message as _;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -12,12 +13,24 @@ use crate::{
         error::{A2aError, Reason},
         request::Send,
     },
-    gateway::{ErrorKind, Outgoing, TaskHandle, is_terminal},
+    gateway::{
+        ErrorKind, Outgoing, Target, TaskHandle,
+        contexts::{self, CONTEXT},
+        is_terminal,
+        labels::{CALLER, TARGET},
+    },
     screen::Screen,
 };
 
 /// The label with the extensions that the client has activated, as a JSON list.
 const EXTENSIONS: &str = "a2a.extensions";
+
+/// What a message, with what it comes with, may have on its way to another node, in bytes: that of nodes.
+const MOST: usize = (16 << 20) - 1024;
+
+/// What a label has besides its name and value at most, and a message besides itself and its labels: ids.
+const LABEL: usize = 16;
+const BESIDES: usize = 256;
 
 impl Mesh {
     /// Sends a message; the task that it begins or belongs to.
@@ -34,7 +47,9 @@ impl Mesh {
             return self.reply(address, tenant, send).await;
         }
         let mut metadata = send.labels.clone();
-        metadata.extend(labels(address, tenant));
+        let mut ours = labels(address, tenant);
+        let context_id = contexts::begin(&mut ours, &send.place.context_id);
+        metadata.extend(ours);
         for (name, value) in &address.trace {
             // What the client says in so many words stands.
             metadata
@@ -44,10 +59,11 @@ impl Mesh {
         if !address.extensions.is_empty() {
             metadata.insert(EXTENSIONS.to_owned(), json!(address.extensions).to_string());
         }
+        check_size(address, &metadata, &send.message)?;
         let outgoing = Outgoing {
             target: address.target.clone(),
             message: send.message.clone(),
-            context_id: send.place.context_id.clone(),
+            context_id,
             metadata,
             group: group(address, tenant),
             note: note_of(address, "", send, self.rules.screen),
@@ -63,10 +79,11 @@ impl Mesh {
     ) -> Result<Arc<dyn TaskHandle>, A2aError> {
         let Known { handle, task } = self.task(address, tenant, &send.place.task_id).await?;
         let context = &send.place.context_id;
-        if !context.is_empty() && *context != task.context_id {
+        let own = contexts::shown(&task);
+        if !context.is_empty() && context != own {
             return Err(A2aError::params(format!(
-                "message.contextId is not that of task {}, which is {}",
-                task.task_id, task.context_id
+                "message.contextId is not that of task {}, which is {own}",
+                task.task_id
             )));
         }
         let not_now = |what: &str| {
@@ -76,6 +93,7 @@ impl Mesh {
         if is_terminal(task.status()) {
             return Err(not_now("has ended; send the message without message.taskId"));
         }
+        check_size(address, &task.metadata, &send.message)?;
         let note = note_of(address, &task.task_id, send, self.rules.screen);
         match handle.reply(send.message.clone(), note).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {
@@ -101,6 +119,28 @@ impl Mesh {
             Err(_) => Ok(self.reads.of(&address.caller, &**handle).await?),
         }
     }
+}
+
+/// Refuses a message that no node can pass on to another one, however long its sender waits; nodes say so as of any bound.
+fn check_size(
+    address: &Address,
+    labels: &BTreeMap<String, String>,
+    message: &v1::Message,
+) -> Result<(), A2aError> {
+    if !matches!(address.target, Target::Peer(_) | Target::Skill(_)) {
+        return Ok(());
+    }
+    let told = labels
+        .iter()
+        .filter(|(name, _)| ![CALLER, CONTEXT, TARGET].contains(&name.as_str()));
+    let labels: usize = told.map(|(name, value)| name.len() + value.len() + LABEL).sum();
+    let takes = message.encoded_len() + labels + BESIDES;
+    if takes > MOST {
+        return Err(A2aError::params(format!(
+            "the message takes {takes} bytes with the task's labels, the limit is {MOST}; send large content by its URL"
+        )));
+    }
+    Ok(())
 }
 
 /// The note of the webhook that came with a message; a task that has not begun has no id.

@@ -328,7 +328,10 @@ mod tests {
         let said = fault_of_status(401, br#"{"detail": "who are you?"}"#);
         assert_eq!(
             (said.kind(), said.to_string().as_str()),
-            (Kind::Unauthorized, "it answered HTTP 401: who are you?")
+            (
+                Kind::Unauthorized,
+                "it answered HTTP 401 (what it wants of callers is set in [bridge.outbound.HOST]): who are you?"
+            )
         );
         for (body, told) in [
             ("", "it answered HTTP 500"),

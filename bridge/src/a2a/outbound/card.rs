@@ -92,7 +92,11 @@ impl Cards {
     }
 
     async fn find(&self, clients: &Clients, url: &str, known: Option<Kept>) -> Result<Kept, Fault> {
-        let no_card = |at: &str| Fault::last(format!("there is no agent card at {at}"));
+        let no_card = |at: &str| {
+            Fault::last(format!(
+                "there is no agent card at {at}; give the URL of an agent, or that of its card (….json)"
+            ))
+        };
         if let Some(known) = known
             && let Answer::Unchanged { lasts } = ask(clients, &known.at, known.etag.as_ref()).await?
         {

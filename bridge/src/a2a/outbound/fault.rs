@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::v1::OutsideFailure;
+use agentanycast_proto::{json::Unwritable, v1::OutsideFailure};
 
 /// Most that a reason may have, in characters: one line for people.
 const LONGEST: usize = 400;
@@ -47,6 +47,16 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What helps, where that is in the settings.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Unauthorized => " (what it wants of callers is set in [bridge.outbound.HOST])",
+            _ => "",
+        }
+    }
+}
+
 /// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -55,6 +65,12 @@ pub(crate) struct Fault {
     reason: String,
     /// When the agent wants to be asked again.
     after: Option<Duration>,
+}
+
+impl From<Unwritable> for Fault {
+    fn from(error: Unwritable) -> Self {
+        Self::last(format!("its answer cannot be kept: {error}"))
+    }
 }
 
 impl Fault {
@@ -111,7 +127,7 @@ impl Fault {
         } else {
             format!(": {said}")
         };
-        Self::new(kind, format!("it answered HTTP {status}{said}"))
+        Self::new(kind, format!("it answered HTTP {status}{}{said}", kind.hint()))
     }
 
     /// Of an error of A2A: the code of JSON-RPC, or the word that REST and gRPC say.
@@ -137,7 +153,7 @@ impl Fault {
         } else {
             format!(": {said}")
         };
-        Self::new(kind, format!("it answered {named}{said}"))
+        Self::new(kind, format!("it answered {named}{}{said}", kind.hint()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Send, check_message};
+use super::{Send, check_for_node, check_message};
 use crate::a2a::{
     error::A2aError,
     fields::Fields,
@@ -36,12 +36,14 @@ pub(super) fn read(mut fields: Fields) -> Result<Send, A2aError> {
     } else {
         session
     };
+    let place = Place {
+        context_id,
+        task_id: String::new(),
+    };
+    check_for_node(&place, &labels)?;
     Ok(Send {
         message,
-        place: Place {
-            context_id,
-            task_id: String::new(),
-        },
+        place,
         labels,
         wait: true,
         history,

@@ -48,7 +48,8 @@ fn failed(error: &A2aError) -> Status {
 }
 
 fn params_of_send(request: SendMessageRequest) -> Result<Value, Status> {
-    old::from_send(of_send(request)).map_err(|error| failed(&error))
+    let sent = of_send(request).map_err(A2aError::from);
+    sent.and_then(old::from_send).map_err(|error| failed(&error))
 }
 
 /// The id in `tasks/ID`.

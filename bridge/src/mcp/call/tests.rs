@@ -134,8 +134,8 @@ fn a_message_has_all_that_was_given() {
     let Some(Content::DataPart(part)) = &data.content else {
         panic!("{data:?}")
     };
-    let exact = data.metadata.get(EXACT).map(String::as_str);
-    let back = data::restore(part.data.as_ref().unwrap(), exact);
+    let text = data.metadata.get(EXACT).map(String::as_str);
+    let back = exact::restore(part.data.as_ref().unwrap(), text);
     assert_eq!(
         back,
         json!({"n": 9_007_199_254_740_993_u64}),

@@ -134,3 +134,30 @@ async fn whoever_gives_up_is_not_answered() {
     let (_, listed) = made(&tools, &caller("alice"), ToolName::ListTasks, json!({})).await;
     assert_eq!(listed["structuredContent"]["total"], 1, "the task goes on");
 }
+
+#[tokio::test]
+async fn a_callers_conversations_are_its_own() {
+    let tools = tools();
+    let mut known = Vec::new();
+    for caller in [
+        caller("alice"),
+        caller("bob"),
+        caller("alice"),
+        Caller::local(),
+        Caller::local(),
+    ] {
+        let ask = json!({"message": "hi", "skill": "echo", "context_id": "main"});
+        let (_, asked) = made(&tools, &caller, ToolName::AskAgent, ask).await;
+        let shown = &asked["structuredContent"];
+        assert_eq!(shown["context_id"], "main", "the caller's own name stays");
+        let id = shown["task_id"].as_str().unwrap();
+        known.push(tools.gateway.task(id).snapshot().await.unwrap().context_id);
+    }
+    assert_eq!(known[0], known[2]);
+    assert!(known[0] != known[1] && known[1] != "main" && known[0] != "main");
+    assert_eq!(
+        known[3..],
+        ["main", "main"],
+        "who uses the daemon itself has its names"
+    );
+}

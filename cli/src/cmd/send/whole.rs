@@ -23,7 +23,7 @@ pub(in crate::cmd) async fn print(
     for part in &artifact.parts {
         match &part.content {
             Content::Text(text) => output::foreign(text)?,
-            Content::Data(data) => output::line(&format!("{:#}", serde_json::Value::Object(data.clone())))?,
+            Content::Data(_) => output::line(&format!("{:#}", part.to_json().unwrap_or_default()))?,
             Content::Url { url, .. } if part.streamed_artifact().is_none() => output::foreign(url)?,
             Content::Url { .. } if is_text(&part.media_type) && directory.is_none() => {
                 copy(handle, part, &mut |data| output::bytes(data)).await?;

@@ -49,5 +49,12 @@ fn known(error: &(dyn Error + 'static)) -> Option<Fault> {
         });
     }
     let tls = error.downcast_ref::<rustls::Error>()?;
-    Some(Fault::last(format!("TLS with it failed: {tls}")))
+    let hint = match tls {
+        rustls::Error::InvalidCertificate(_) => {
+            "; roots besides the usual ones are set as ca in [bridge.outbound.HOST]"
+        }
+        rustls::Error::InvalidMessage(_) => "; what is there may be without TLS: try http://",
+        _ => "",
+    };
+    Some(Fault::last(format!("TLS with it failed: {tls}{hint}")))
 }

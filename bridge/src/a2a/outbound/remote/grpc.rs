@@ -109,8 +109,8 @@ async fn answer(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
             let request = grpc_json::to_send(&ask.params(Version::V10, &tenant));
             let answer = client.send_message(with(head, request)).await.map_err(failed)?;
             Ok(match answer.into_inner().payload {
-                Some(Payload::Task(task)) => json!({"task": grpc_json::of_task(task)}),
-                Some(Payload::Message(message)) => json!({"message": grpc_json::of_message(message)}),
+                Some(Payload::Task(task)) => json!({"task": grpc_json::of_task(task)?}),
+                Some(Payload::Message(message)) => json!({"message": grpc_json::of_message(message)?}),
                 None => json!({}),
             })
         }
@@ -121,7 +121,7 @@ async fn answer(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
                 ..GetTaskRequest::default()
             };
             let task = client.get_task(with(head, request)).await.map_err(failed)?;
-            Ok(grpc_json::of_task(task.into_inner()))
+            Ok(grpc_json::of_task(task.into_inner())?)
         }
         Ask::Cancel { id } => {
             let request = CancelTaskRequest {
@@ -130,7 +130,7 @@ async fn answer(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
                 ..CancelTaskRequest::default()
             };
             let task = client.cancel_task(with(head, request)).await.map_err(failed)?;
-            Ok(grpc_json::of_task(task.into_inner()))
+            Ok(grpc_json::of_task(task.into_inner())?)
         }
         Ask::List { context } => {
             let request = ListTasksRequest {
@@ -141,7 +141,7 @@ async fn answer(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
             };
             let tasks = client.list_tasks(with(head, request)).await.map_err(failed)?;
             let tasks = tasks.into_inner().tasks.into_iter().map(grpc_json::of_task);
-            Ok(json!({"tasks": tasks.collect::<Vec<_>>()}))
+            Ok(json!({"tasks": tasks.collect::<Result<Vec<_>, _>>()?}))
         }
     }
 }
@@ -160,7 +160,7 @@ async fn events(mut client: Grpc, head: MetadataMap, ask: Ask, tenant: &str) -> 
     let mut stream = started.map_err(|status| fault(&status))?.into_inner();
     let events = try_stream! {
         while let Some(event) = unless_silent(stream.next()).await {
-            yield grpc_json::of_event(event.map_err(|status| fault(&status))?);
+            yield grpc_json::of_event(event.map_err(|status| fault(&status))?)?;
         }
     };
     Ok(events.boxed())

@@ -33,7 +33,7 @@ pub(super) async fn answer(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> 
             let request = grpc_old::to_send(&old::to_send(ask.params(Version::V03, "")));
             let answer = client.send_message(with(head, request)).await;
             let answer = answer.map_err(|status| fault(&status))?;
-            return Ok(old::from_event(grpc_old::of_answer(answer.into_inner())));
+            return Ok(old::from_event(grpc_old::of_answer(answer.into_inner())?));
         }
         Ask::List { .. } => return Err(Fault::new(Kind::Unsupported, "agents of 0.3 list no tasks")),
         Ask::Get { id } | Ask::Subscribe { id } => {
@@ -50,7 +50,7 @@ pub(super) async fn answer(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> 
         }
     };
     let task = task.map_err(|status| fault(&status))?;
-    Ok(old::from_task(grpc_old::of_task(task.into_inner())))
+    Ok(old::from_task(grpc_old::of_task(task.into_inner())?))
 }
 
 pub(super) async fn events(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> Result<Values, Fault> {
@@ -65,7 +65,7 @@ pub(super) async fn events(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> 
     let events = try_stream! {
         while let Some(event) = unless_silent(stream.next()).await {
             let event = event.map_err(|status| fault(&status))?;
-            yield old::from_event(grpc_old::of_event(event));
+            yield old::from_event(grpc_old::of_event(event)?);
         }
     };
     Ok(events.boxed())

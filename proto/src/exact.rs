@@ -1,40 +1,54 @@
 //! JSON in a protobuf `Struct`, and what a `Struct` cannot say. PURE.
 //!
 //! A `Struct` is an object whose numbers are 64-bit floating point. JSON that is no object, or has an integer
-//! beyond 2^53, travels a second time as text ([`carry`]); the text counts on the other side as long as it
-//! still says what the `Struct` says ([`restore`]), so an agent that changes the data is heard.
+//! beyond 2^53, travels a second time as text ([`carry`]), in a label of its part ([`EXACT`]); the text counts on
+//! the other side as long as it still says what the `Struct` says ([`restore`]), so an agent that changes the data
+//! is heard. Gateways, the SDK and with it the command line show data by this one rule.
 
-use agentanycast_proto::json::{from_struct, to_struct};
 use prost_types::Struct;
 use serde_json::{Map, Value};
 
+use crate::json::{from_struct, to_struct};
+
 /// Deepest nesting taken: protobuf decoders give up at 100 messages, and each level of JSON costs up to three
 /// (value, struct, map entry). The SDKs have the same bound.
-const MAX_DEPTH: usize = 30;
+pub const MAX_DEPTH: usize = 30;
 
 /// The field that holds JSON that is no object.
 const WRAPPED: &str = "value";
 
 /// The label of a part with its JSON, where the `Struct` says less.
-pub(crate) const EXACT: &str = "a2a.data";
+pub const EXACT: &str = "a2a.data";
 
 /// JSON that is nested too deep to travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is nested more than {MAX_DEPTH} levels deep")]
-pub(crate) struct TooDeep;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooDeep;
+
+impl std::fmt::Display for TooDeep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "is nested more than {MAX_DEPTH} levels deep")
+    }
+}
+
+impl std::error::Error for TooDeep {}
 
 /// The `Struct`, and the exact text if the `Struct` says less.
-pub(crate) fn carry(value: &Value) -> Result<(Struct, Option<String>), TooDeep> {
+pub fn carry(value: &Value) -> Result<(Struct, Option<String>), TooDeep> {
     if depth(value) > MAX_DEPTH {
         return Err(TooDeep);
     }
+    Ok(pack(value))
+}
+
+/// The same, however deep.
+pub fn pack(value: &Value) -> (Struct, Option<String>) {
     let data = wrap(value.clone());
     let exact = Value::Object(from_struct(&data)) == *value;
-    Ok((data, (!exact).then(|| value.to_string())))
+    (data, (!exact).then(|| value.to_string()))
 }
 
 /// The JSON that was carried.
-pub(crate) fn restore(data: &Struct, text: Option<&str>) -> Value {
+pub fn restore(data: &Struct, text: Option<&str>) -> Value {
     if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok())
         && depth(&value) <= MAX_DEPTH
         && wrap(value.clone()) == *data
@@ -53,7 +67,7 @@ fn wrap(value: Value) -> Struct {
 }
 
 /// How deep lists and objects are inside each other; 0 for what is neither.
-pub(crate) fn depth(value: &Value) -> usize {
+pub fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
         Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
