@@ -90,6 +90,9 @@ impl Report {
 impl Core {
     /// An agent begins to listen for tasks.
     pub fn attach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
+        if self.feed.idle_since().is_some() {
+            self.wait_for_takers(now);
+        }
         let deliveries = self.feed.attach(listener);
         Ok(self.hand_over(now, deliveries)?)
     }
@@ -207,13 +210,22 @@ impl Core {
         }
     }
 
+    /// Agents listen again: what was answered when its agent had gone has its time to be taken over from now on.
+    fn wait_for_takers(&mut self, now: Now) {
+        for (id, claim) in &mut self.claims {
+            if claim.lost_at.is_some() && self.tasks.indexed(id).is_some_and(|known| !known.claimed) {
+                claim.lost_at = Some(now.mono);
+            }
+        }
+    }
+
     /// After a start no connection of before is there: what was claimed may be taken over, and fails if nobody
-    /// does, also when other agents listen.
+    /// does, also when other agents listen; so does what was answered since.
     pub(super) fn lose_claims(&mut self, now: Now) {
-        let claimed = self
-            .tasks
-            .all()
-            .filter(|(_, known)| known.is_assignee && known.claimed && !known.status.is_terminal());
+        let claimed = self.tasks.all().filter(|(_, known)| {
+            let is_begun = known.claimed || known.status == Status::Working;
+            known.is_assignee && is_begun && !known.status.is_terminal()
+        });
         let lost = Claim {
             connection: NOBODY,
             lost_at: Some(now.mono),

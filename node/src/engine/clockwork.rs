@@ -111,7 +111,8 @@ impl Core {
     }
 
     /// Ends what nobody works on any more: tasks whose agent's connection has been gone for the grace
-    /// time without another taking over, and every claimed task when no agent at all is there.
+    /// time without another taking over, and every claimed task when no agent at all is there. (One that was answered
+    /// meanwhile waits for agents to come, and as long for one of them to take it.)
     fn fail_abandoned(&mut self, now: Now) -> Result<(), StoreError> {
         let grace = self.limits.agent_grace;
         let mut abandoned = self.lost_claims(now, grace);
@@ -130,10 +131,12 @@ impl Core {
             }
         }
         for id in &abandoned {
-            let known = self.tasks.indexed(id);
-            // Whoever streams an artifact is there, listening or not.
-            if known.is_some_and(|known| known.claimed && !known.status.is_terminal() && !known.open_streams)
-            {
+            let is_over = self.tasks.indexed(id).is_some_and(|known| {
+                // Whoever streams an artifact is there, listening or not.
+                let is_open = !known.status.is_terminal() && !known.open_streams;
+                is_open && (known.claimed || idle.is_none())
+            });
+            if is_over {
                 self.abandon_claimed(now, id)?;
             }
         }

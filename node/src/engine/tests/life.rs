@@ -6,7 +6,7 @@ use std::time::Duration;
 use agentanycast_proto::v1::{EnvelopeType, TaskStatus, a2a_envelope::Payload};
 
 use super::{
-    harness::text,
+    harness::{limits, text},
     lab::{A, B, Lab, plain, send_task, stranger},
 };
 use crate::{
@@ -453,6 +453,45 @@ fn nobody_moves_a_task_on_that_a_living_agent_has_claimed() {
         assert_eq!(other.is_ok(), gone == 1, "{other:?}");
     }
     assert_eq!(lab.status(A, &id), InputRequired);
+}
+
+/// Its agent asked, and has gone; the answer came. Whoever listens may go on with it, but not for ever.
+#[test]
+fn an_answered_task_whose_agent_is_gone_is_taken_over_or_fails() {
+    let grace = limits().agent_grace;
+    let mut lab = Lab::pair();
+    let listener = lab.listen(B);
+    let ids: Vec<String> = (0..2)
+        .map(|_| {
+            let id = lab.task();
+            lab.update(B, &id, InputRequired).unwrap();
+            let answer = SendTask {
+                task_id: id.clone(),
+                message: text("m2", "blue"),
+                ..SendTask::default()
+            };
+            lab.send(A, lab.id(B), answer).unwrap();
+            id
+        })
+        .collect();
+    // Nobody listens: it waits for whoever comes, also over a restart.
+    lab.call(B, |core, now| core.detach(now, listener)).unwrap();
+    lab.nodes[B].core.on_caller_gone(lab.now, 1);
+    lab.advance(grace * 3);
+    lab.restart(B);
+    lab.connect();
+    lab.advance(grace * 3);
+    lab.listen(B);
+    lab.advance(grace / 2);
+    lab.call(B, |core, now| core.update(now, &ids[1], Working, None, 2))
+        .unwrap();
+    assert_eq!(lab.status(A, &ids[0]), Working);
+    lab.advance(grace);
+    assert_eq!(
+        (lab.status(A, &ids[0]), lab.reason(A, &ids[0])),
+        (Failed, "agent went away".into())
+    );
+    assert_eq!(lab.status(A, &ids[1]), Working);
 }
 
 #[test]
