@@ -189,8 +189,12 @@ impl Exchange<'_> {
         if !at_terminal {
             // Nobody is there to answer; the agent must not wait for ever.
             handle.cancel().await?;
-            let message =
-                format!("the agent asks {question:?}, and there is no terminal to answer at; canceled");
+            let asks = if question.is_empty() {
+                "for input, without a word".to_owned()
+            } else {
+                format!("{question:?}")
+            };
+            let message = format!("the agent asks {asks}, and there is no terminal to answer at; canceled");
             return Err(Failure::new(Code::General, "InputRequired", message));
         }
         let answer = question::ask(&question).await?;

@@ -104,7 +104,7 @@ impl Core {
         if !self.sealed.has_room_for(now.unix, content.sealed_at_ms) {
             let seconds = content.sealed_at_ms.saturating_sub(now.unix).div_ceil(1000);
             return Err(format!(
-                "the message is not taken: it was sealed {seconds} s ahead of this node's clock, and so many like it are here that no more                  are taken; send it again in {seconds} s, or compare the clocks"
+                "the message is not taken: it was sealed {seconds} s ahead of this node's clock, and so many like it are here that no more are taken; send it again in {seconds} s, or compare the clocks"
             ));
         }
         message.parts = content.parts;

@@ -151,7 +151,7 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
         ),
         (
             Agent::start(async |_, _| (StatusCode::FORBIDDEN, "only\nfor members").into_response()).await,
-            "its card: it answered HTTP 403: only for members",
+            "its card: it answered HTTP 403 (what it wants of callers is set in [bridge.outbound.HOST]): only for members",
         ),
         (
             Agent::start(async |_, _| card("ftp://agents.example/", "1.0", false)).await,

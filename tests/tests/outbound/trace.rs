@@ -142,9 +142,29 @@ async fn agent(answer: impl Fn(&Asked) -> Response + Clone + Send + Sync + 'stat
 
 #[tokio::test]
 async fn a_cancel_that_the_agent_does_not_take_is_told() {
+    cancel_is_not_taken(
+        || (StatusCode::INTERNAL_SERVER_ERROR, "<h1>out of\norder</h1>").into_response(),
+        "final",
+        "may go on with it: it answered HTTP 500: <h1>out of order</h1>",
+    )
+    .await;
+}
+
+/// The answer is one of success, and says that the task goes on.
+#[tokio::test]
+async fn a_cancel_that_is_answered_by_a_task_that_goes_on_is_not_taken() {
+    cancel_is_not_taken(
+        || result(&json!({"id": "r1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}})),
+        "refused",
+        "may go on with it: it answered that its task is TASK_STATE_WORKING",
+    )
+    .await;
+}
+
+async fn cancel_is_not_taken(answer: fn() -> Response, failure: &str, says: &str) {
     let working = json!({"task": {"id": "r1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}});
     let agent = agent(move |asked| match asked.call()["method"].as_str() {
-        Some("CancelTask") => (StatusCode::INTERNAL_SERVER_ERROR, "<h1>out of\norder</h1>").into_response(),
+        Some("CancelTask") => answer(),
         Some("GetTask") => result(&working["task"]),
         _ => result(&working),
     })
@@ -169,13 +189,10 @@ async fn a_cancel_that_the_agent_does_not_take_is_told() {
     let step = trace["outside"]["steps"].as_array().unwrap().last().unwrap();
     assert_eq!(
         (&step["deed"], &step["failure"]),
-        (&json!("not-withdrawn"), &json!("final"))
+        (&json!("not-withdrawn"), &json!(failure))
     );
     let why = trace["why"].as_str().unwrap();
-    assert!(
-        why.contains("may go on with it: it answered HTTP 500: <h1>out of order</h1>"),
-        "{why}"
-    );
+    assert!(why.contains(says), "{why}");
     assert!(
         trace["next"].as_str().unwrap().contains("end its task r1 there"),
         "{trace}"

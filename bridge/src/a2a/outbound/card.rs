@@ -187,9 +187,13 @@ async fn ask(clients: &Clients, at: &Uri, etag: Option<&HeaderValue>) -> Result<
     }
     let etag = response.headers().get(header::ETAG).cloned();
     let bytes = read(response.into_body(), MAX_CARD).await.map_err(of_card)?;
-    let mut card: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Fault::last(format!("its card at {at} is no JSON: {error}")))?;
-    http.mask().value(&mut card);
+    let mut card: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        let said = excerpt(&bytes);
+        http.mask().fault(Fault::last(format!(
+            "its card at {at} is no JSON: {error}: {said}"
+        )))
+    })?;
+    http.mask().card(&mut card);
     // A large card is not kept for long: there may be many.
     let lasts = if bytes.len() > KEPT_BYTES {
         Duration::ZERO

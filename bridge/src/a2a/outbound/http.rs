@@ -8,7 +8,7 @@ mod credentials;
 mod failure;
 mod mask;
 
-use credentials::form_encoded;
+use credentials::percent_encoded;
 
 pub(crate) use client::{Call, Clients, Grpc, Http, OldGrpc, beginning, read};
 pub(crate) use failure::of_error;

@@ -21,7 +21,10 @@ use super::{
     http::{Call, Clients, Http, MAX_ANSWER, of_error, read},
     sse,
 };
-use crate::a2a::{Scan, old, version::Version};
+use crate::{
+    a2a::{Scan, old, task::write_state, version::Version},
+    gateway::is_terminal,
+};
 
 /// How long an agent may take to begin an answer, except to a message.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -83,9 +86,20 @@ impl Remote {
         heard::read_bare_task(self.version(), answer)
     }
 
-    /// Ends a task.
+    /// Ends a task. Whoever answers that it goes on has not taken that.
     pub(crate) async fn cancel(&self, id: &str) -> Result<(), Fault> {
-        self.ask(Ask::Cancel { id: id.to_owned() }).await.map(drop)
+        let answer = self.ask(Ask::Cancel { id: id.to_owned() }).await?;
+        match heard::read_bare_task(self.version(), answer) {
+            Ok(Heard {
+                what: What::Task(task),
+                ..
+            }) if !is_terminal(task.status()) => {
+                let state = write_state(Version::V10, task.status());
+                let said = format!("it answered that its task is {state}");
+                Err(Fault::new(Kind::Refused, said))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The newest tasks of a conversation.

@@ -214,12 +214,12 @@ fn go_on(trace: &Trace, task: &Task) -> Option<String> {
     let remote = &trace.remote_task;
     let there = match task.sealed_for() {
         Some(peer) if is_plain(remote) => format!(
-            "`anycast trace {}` at the node {peer} finds it by this id, once that node has taken it; `anycast trace {remote}` at \
+            "`anycast trace {}` at the node {peer} finds it by this id, once it has come there; `anycast trace {remote}` at \
              the bridge's node says whether it got there",
             trace.sealed_task
         ),
         Some(peer) => format!(
-            "`anycast trace {}` at the node {peer} finds it by this id, once that node has taken it",
+            "`anycast trace {}` at the node {peer} finds it by this id, once it has come there",
             trace.sealed_task
         ),
         None if remote.is_empty() => return None,

@@ -212,14 +212,20 @@ fn value(scheme: &str, secret: &str) -> Result<HeaderValue, Fault> {
 }
 
 /// As forms are encoded.
-pub(super) fn form_encoded(text: &str) -> String {
+fn form_encoded(text: &str) -> String {
+    percent_encoded(text, "-._*", "+", false)
+}
+
+/// All but letters, digits and what is in `bare` by its bytes' numbers, a space as `space`.
+pub(super) fn percent_encoded(text: &str, bare: &str, space: &str, lower: bool) -> String {
     text.bytes().fold(String::new(), |mut form, byte| {
         use std::fmt::Write as _;
         match byte {
-            b' ' => form.push('+'),
-            byte if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'*') => {
+            b' ' => form.push_str(space),
+            byte if byte.is_ascii_alphanumeric() || bare.as_bytes().contains(&byte) => {
                 form.push(char::from(byte));
             }
+            byte if lower => drop(write!(form, "%{byte:02x}")),
             byte => drop(write!(form, "%{byte:02X}")),
         }
         form

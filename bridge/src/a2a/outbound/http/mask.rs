@@ -7,9 +7,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 use serde_json::{Map, Value};
 
-use super::form_encoded;
+use super::percent_encoded;
 use crate::a2a::outbound::fault::{Fault, one_line};
 
 /// What stands in the place of a secret.
@@ -43,35 +44,83 @@ impl Secrets {
             told[..=known].rotate_right(1);
             return;
         }
-        let mut forms = vec![secret.to_owned()];
-        forms.extend(
-            [form_encoded(secret), one_line(secret)]
-                .into_iter()
-                .filter(|form| form != secret),
-        );
-        told.insert(0, forms.into());
+        told.insert(0, forms(secret).into());
         told.truncate(MOST);
     }
 
     /// What hides it.
     pub(super) fn mask(&self) -> Mask {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut secrets: Vec<String> = told.iter().flat_map(|forms| forms.iter().cloned()).collect();
         // One may be part of another.
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        Mask(secrets)
+        let longest_first = |mut secrets: Vec<String>| {
+            secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+            secrets
+        };
+        let whole = told.iter().map(|forms| BASE64_STANDARD_NO_PAD.encode(&forms[0]));
+        Mask {
+            secrets: longest_first(told.iter().flat_map(|forms| forms.iter().cloned()).collect()),
+            base64: longest_first(whole.collect()),
+        }
     }
 }
 
+/// A secret as it was told, which is the first one, and as servers write it into their answers.
+fn forms(secret: &str) -> Vec<String> {
+    let mut forms = vec![secret.to_owned(), one_line(secret), secret.replace('/', "\\/")];
+    // As forms, `encodeURIComponent` and Python's `quote` do it.
+    for (bare, space) in [("-._*", "+"), ("-_.!~*'()", "%20"), ("-_.~/", "%20")] {
+        for lower in [false, true] {
+            forms.push(percent_encoded(secret, bare, space, lower));
+        }
+    }
+    // As Python and most others do it, and as Go's templates do.
+    for entities in [
+        [
+            ("&", "&amp;"),
+            ("<", "&lt;"),
+            (">", "&gt;"),
+            ("\"", "&quot;"),
+            ("'", "&#x27;"),
+        ]
+        .as_slice(),
+        &[
+            ("&", "&amp;"),
+            ("<", "&lt;"),
+            (">", "&gt;"),
+            ("\"", "&#34;"),
+            ("'", "&#39;"),
+            ("+", "&#43;"),
+        ],
+    ] {
+        let encoded = entities.iter().fold(secret.to_owned(), |text, (letter, entity)| {
+            text.replace(letter, entity)
+        });
+        forms.push(encoded);
+    }
+    let mut known = std::collections::HashSet::new();
+    forms.retain(|form| form.len() >= LEAST && known.insert(form.clone()));
+    forms
+}
+
 /// Hides what a host was told until now.
-pub(crate) struct Mask(Vec<String>);
+pub(crate) struct Mask {
+    secrets: Vec<String>,
+    /// The same in base64, which is looked for in reasons only: what a task is about must stay base64 where it is.
+    base64: Vec<String>,
+}
 
 impl Mask {
     /// A reason for people that has words of the host, and may be cut short.
     pub(crate) fn text(&self, text: &str) -> String {
-        let mut text = self.without(text, LEAST).unwrap_or_else(|| text.to_owned());
+        let mut text = without(&self.secrets, text, LEAST).unwrap_or_else(|| text.to_owned());
+        text = without(&self.base64, &text, LEAST).unwrap_or(text);
         let whole = text.trim_end_matches('…');
-        let begun = self.0.iter().filter_map(|secret| begun(whole, secret)).min();
+        let begun = self
+            .secrets
+            .iter()
+            .chain(&self.base64)
+            .filter_map(|secret| begun(whole, secret))
+            .min();
         if let Some(at) = begun {
             text.truncate(at);
             text.push_str(HIDDEN);
@@ -82,21 +131,31 @@ impl Mask {
 
     /// The same of a failure.
     pub(crate) fn fault(&self, fault: Fault) -> Fault {
-        if self.0.is_empty() {
+        if self.secrets.is_empty() {
             return fault;
         }
         let told = self.text(&fault.to_string());
         fault.told_as(told)
     }
 
+    /// A card: all texts in it but where its agent is called, which a secret may be part of.
+    pub(crate) fn card(&self, card: &mut Value) {
+        const CALLED: [&str; 3] = ["url", "supportedInterfaces", "additionalInterfaces"];
+        let called = CALLED.map(|name| Some((name.to_owned(), card.get(name)?.clone())));
+        self.value(card);
+        if let Value::Object(fields) = card {
+            fields.extend(called.into_iter().flatten());
+        }
+    }
+
     /// An answer: all texts in it.
     pub(crate) fn value(&self, value: &mut Value) {
-        if self.0.is_empty() {
+        if self.secrets.is_empty() {
             return;
         }
         match value {
             Value::String(text) => {
-                if let Some(hidden) = self.without(text, LEAST_IN_CONTENT) {
+                if let Some(hidden) = without(&self.secrets, text, LEAST_IN_CONTENT) {
                     *text = hidden;
                 }
             }
@@ -105,10 +164,10 @@ impl Mask {
                 fields.values_mut().for_each(|value| self.value(value));
                 if fields
                     .keys()
-                    .any(|name| self.without(name, LEAST_IN_CONTENT).is_some())
+                    .any(|name| without(&self.secrets, name, LEAST_IN_CONTENT).is_some())
                 {
                     let hidden = std::mem::take(fields).into_iter().map(|(name, value)| {
-                        let hidden = self.without(&name, LEAST_IN_CONTENT);
+                        let hidden = without(&self.secrets, &name, LEAST_IN_CONTENT);
                         (hidden.unwrap_or(name), value)
                     });
                     *fields = hidden.collect::<Map<_, _>>();
@@ -117,19 +176,19 @@ impl Mask {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
+}
 
-    /// A text without the secrets that have so many bytes; `None`: there is none in it.
-    fn without(&self, text: &str, least: usize) -> Option<String> {
-        let long = self.0.iter().filter(|secret| secret.len() >= least);
-        long.fold(None, |hidden: Option<String>, secret| {
-            let text = hidden.as_deref().unwrap_or(text);
-            if text.contains(secret.as_str()) {
-                Some(text.replace(secret.as_str(), HIDDEN))
-            } else {
-                hidden
-            }
-        })
-    }
+/// A text without those of these secrets that have so many bytes; `None`: there is none in it.
+fn without(secrets: &[String], text: &str, least: usize) -> Option<String> {
+    let long = secrets.iter().filter(|secret| secret.len() >= least);
+    long.fold(None, |hidden: Option<String>, secret| {
+        let text = hidden.as_deref().unwrap_or(text);
+        if text.contains(secret.as_str()) {
+            Some(text.replace(secret.as_str(), HIDDEN))
+        } else {
+            hidden
+        }
+    })
 }
 
 /// Where a secret begins that a text was cut off in.
@@ -160,6 +219,10 @@ mod tests {
         for (text, hidden) in [
             ("no: to/ken with spaces!", "no: ***!"),
             ("no: to%2Fken+with+spaces!", "no: ***!"),
+            ("no: to%2fken%20with%20spaces!", "no: ***!"),
+            ("no: to/ken%20with%20spaces!", "no: ***!"),
+            (r"no: to\/ken with spaces!", "no: ***!"),
+            ("no: dG8va2VuIHdpdGggc3BhY2Vz!", "no: ***!"),
             ("ken with, abc", "***, abc"),
             ("no: to/ken w…", "no: ***…"),
             ("no: to/ken w", "no: ***…"),
@@ -168,6 +231,14 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(mask.text(text), hidden, "{text}");
+        }
+        let told = super::tests::mask(&["a+b&c\"d'e"]);
+        for text in [
+            "a&#43;b&amp;c&#34;d&#39;e",
+            "a+b&amp;c&quot;d&#x27;e",
+            "a%2Bb%26c%22d%27e",
+        ] {
+            assert_eq!(told.text(text), "***");
         }
         let long = "x".repeat(5000);
         let fault =
@@ -190,6 +261,19 @@ mod tests {
     }
 
     #[test]
+    fn where_an_agent_is_called_stays_as_it_is() {
+        let token = "sk-1234567890";
+        let mut card = json!({
+            "name": token, "url": format!("https://a.b/{token}"),
+            "supportedInterfaces": [{"url": format!("https://a.b/{token}/v1"), "tenant": token}],
+        });
+        let mut told = card.clone();
+        told["name"] = json!("***");
+        mask(&[token]).card(&mut card);
+        assert_eq!(card, told);
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded_and_not_shown() {
         let told = Secrets::default();
         for number in 0..100 {
@@ -197,7 +281,7 @@ mod tests {
             told.tell("secret 99");
         }
         let mask = told.mask();
-        assert!(mask.0.len() <= 2 * MOST && mask.text("secret 99") == "***");
+        assert!(mask.secrets.len() <= 4 * MOST && mask.text("secret 99") == "***");
         assert_eq!(mask.text("secret 10"), "secret 10");
         assert!(!format!("{told:?}").contains("secret 99"));
     }
