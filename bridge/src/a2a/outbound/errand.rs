@@ -184,7 +184,9 @@ impl Run {
     async fn withdrawal_failed(&mut self, errand: &Errand, fault: &Fault) -> Next {
         let may_pass = matches!(fault.kind(), Kind::Unreached | Kind::Busy | Kind::Broken);
         if may_pass && self.contact.elapsed() < self.shared.patience {
-            return self.again(OutsideDeed::NotWithdrawn, fault).await;
+            return self
+                .again(OutsideDeed::NotWithdrawn, fault, self.shared.patience)
+                .await;
         }
         self.told.failed(OutsideDeed::NotWithdrawn, fault, None);
         let url = bare_url(&errand.url);
@@ -215,7 +217,7 @@ impl Run {
         if may_pass && self.contact.elapsed() < patience {
             let url = bare_url(&errand.url);
             tracing::debug!(task = self.id, url, %fault, "an agent outside is asked again");
-            return self.again(OutsideDeed::Failed, fault).await;
+            return self.again(OutsideDeed::Failed, fault, patience).await;
         }
         self.told.failed(OutsideDeed::Failed, fault, None);
         let reason = match fault.kind() {
@@ -263,8 +265,11 @@ impl Run {
     }
 
     /// The agent is asked again after a while, which whoever asks is told.
-    async fn again(&mut self, what: OutsideDeed, fault: &Fault) -> Next {
-        let pause = self.pause(fault);
+    async fn again(&mut self, what: OutsideDeed, fault: &Fault, patience: Duration) -> Next {
+        // The last attempt is when the patience ends.
+        let pause = self
+            .pause(fault)
+            .min(patience.saturating_sub(self.contact.elapsed()));
         self.told.failed(what, fault, Some(pause));
         match self.report(Report::default()).await {
             Ok(()) => Next::Wait(pause),

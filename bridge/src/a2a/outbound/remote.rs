@@ -285,6 +285,9 @@ fn parse(bytes: &[u8]) -> Result<Value, Fault> {
             "its answer has more than {MAX_ELEMENTS} elements"
         )));
     }
+    if bytes.is_empty() {
+        return Err(Fault::last("its answer is empty"));
+    }
     scan.check_numbers()
         .map_err(|error| Fault::last(format!("its answer cannot be read: {error}")))?;
     serde_json::from_slice(bytes)
