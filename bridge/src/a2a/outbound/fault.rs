@@ -45,9 +45,7 @@ impl Kind {
             Self::Final => OutsideFailure::Final,
         }
     }
-}
 
-impl Kind {
     /// What helps, where that is in the settings.
     fn hint(self) -> &'static str {
         match self {
