@@ -97,6 +97,8 @@ pub struct Incoming {
     pub task: Arc<Task>,
     /// Who sent it.
     pub sender_card: Option<Arc<AgentCard>>,
+    /// Unix milliseconds: since then it is this listener's alone, as long as that listens.
+    pub exclusive_since: Option<u64>,
 }
 
 /// What a call may do: anything the core can, plus registering who listens.

@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use agentanycast_proto::v1::{
@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) taken: HashSet<String>,
     /// Tasks that were claimed since the start.
     claimed: HashSet<String>,
+    /// For how long tasks that are handed over have been the listener's alone; not set: they are not.
+    pub(crate) exclusive_for: Option<Duration>,
     pub(crate) sent: Vec<v1::SendStreamingArtifactRequest>,
 }
 
@@ -151,6 +153,15 @@ impl Fake {
         self.service.put(task);
     }
 
+    /// Hands a task over that is not kept.
+    pub(crate) fn hand_over(&self, id: &str) {
+        let _ = self.service.changes.send(v1::Task {
+            task_id: id.to_owned(),
+            status: v1::TaskStatus::Submitted.into(),
+            ..Default::default()
+        });
+    }
+
     /// Waits until the state is as wanted.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) {
         let reached = async {
@@ -207,7 +218,13 @@ impl Service {
         status: v1::TaskStatus,
         message: Option<v1::Message>,
     ) -> Result<(), Status> {
-        let mut task = self.task(id)?;
+        let mut task = match self.task(id) {
+            Ok(task) => task,
+            Err(unknown) => {
+                self.note(call).await;
+                return Err(unknown);
+            }
+        };
         let terminal = crate::TaskStatus::from(task.status).is_terminal();
         let claims = message.is_none() && status == v1::TaskStatus::Working;
         let refused = {
@@ -319,11 +336,17 @@ impl NodeService for Service {
     ) -> Answer<Self::SubscribeIncomingTasksStream> {
         let changes = BroadcastStream::new(self.changes.subscribe());
         self.state.lock().unwrap().subscriptions += 1;
-        let events = changes.filter_map(|task| async move {
-            Some(Ok(v1::SubscribeIncomingTasksResponse {
-                task: Some(task.ok()?),
-                sender_card: None,
-            }))
+        let state = Arc::clone(&self.state);
+        let events = changes.filter_map(move |task| {
+            let exclusive_for = state.lock().unwrap().exclusive_for;
+            let since = exclusive_for.map(|passed| (SystemTime::now() - passed).into());
+            async move {
+                Some(Ok(v1::SubscribeIncomingTasksResponse {
+                    task: Some(task.ok()?),
+                    sender_card: None,
+                    exclusive_since: since,
+                }))
+            }
         });
         Ok(Response::new(Box::pin(events)))
     }

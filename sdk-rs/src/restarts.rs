@@ -1,8 +1,11 @@
 //! Tests: the daemon goes away in the middle of things, and agents do not notice.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use agentanycast_proto::v1::{self, TaskStatus as Status, send_streaming_artifact_request::Event};
@@ -51,6 +54,12 @@ both_ways! {
     a_claim_whose_answer_was_lost_is_made_again
     a_task_that_another_agent_got_meanwhile_is_let_go
     a_handler_that_does_not_end_its_task_fails_it
+    an_exclusive_task_that_is_done_at_once_is_not_claimed
+    an_exclusive_task_is_claimed_while_its_handler_runs
+    what_a_handler_says_of_an_exclusive_task_comes_after_the_claim
+    an_exclusive_task_that_was_read_late_is_claimed_first
+    the_handler_of_an_exclusive_task_that_ended_meanwhile_is_told
+    a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again
     an_answer_that_came_while_the_daemon_was_away_reaches_the_handler
     a_cancel_while_the_daemon_was_away_reaches_the_handler
     concurrency_is_bounded_and_the_rest_stays_unclaimed
@@ -102,7 +111,7 @@ async fn a_repeated_send_makes_one_task(way: Way) {
 
 async fn without_patience_a_lost_daemon_is_an_error_that_may_be_retried(way: Way) {
     let mut fake = Fake::start(way);
-    let node = crate::Node::builder().patience(std::time::Duration::ZERO);
+    let node = crate::Node::builder().patience(Duration::ZERO);
     let node = node.connect(fake.node().await.address()).await.unwrap();
     fake.stop();
     let error = node.info().await.unwrap_err();
@@ -355,6 +364,142 @@ async fn a_handler_that_does_not_end_its_task_fails_it(way: Way) {
     }
 }
 
+async fn an_exclusive_task_that_is_done_at_once_is_not_claimed(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    let runs = serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
+    assert_eq!(fake.state().calls, ["complete"]);
+    fake.put("other", Status::Submitted, Vec::new());
+    fake.until("the other's end", |state| {
+        state.tasks["other"].status() == Status::Completed
+    })
+    .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+async fn an_exclusive_task_is_claimed_while_its_handler_runs(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    let gate = CancellationToken::new();
+    let opened = gate.clone();
+    let runs = serving(&fake, move |task| {
+        let opened = opened.clone();
+        async move {
+            opened.cancelled().await;
+            Ok(task.complete([]).await?)
+        }
+    })
+    .await;
+    // Its claim is not answered: the handler goes on all the same, and the end waits for it.
+    fake.state().unanswered.push("update");
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls == ["update"]).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    gate.cancel();
+    fake.put("u", Status::Submitted, Vec::new());
+    fake.until("the other's end", |state| {
+        state.tasks["u"].status() == Status::Completed
+    })
+    .await;
+    assert_eq!(status_of(&fake, "t"), Status::Working);
+    let mut fake = fake;
+    fake.restart();
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
+}
+
+async fn what_a_handler_says_of_an_exclusive_task_comes_after_the_claim(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    serving(&fake, |task| async move {
+        if task.id() == "streams" {
+            let mut report = task.stream_artifact("r", "text/plain").await?;
+            report.write("x").await?;
+            report.finish().await?;
+        } else {
+            task.ask("which?").await?;
+        }
+        Ok(task.complete([]).await?)
+    })
+    .await;
+    fake.put("asks", Status::Submitted, vec![Message::text("a").into()]);
+    fake.until("the question", |state| {
+        state.tasks["asks"].status() == Status::InputRequired
+    })
+    .await;
+    // Longer than until the claim that is made for those that say nothing.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(fake.state().calls, ["update", "update"]);
+    assert_eq!(status_of(&fake, "asks"), Status::InputRequired);
+    fake.state().unanswered.push("update");
+    fake.put("streams", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls.len() == 3).await;
+    assert!(fake.state().sent.is_empty(), "a piece went before the claim");
+}
+
+async fn an_exclusive_task_that_was_read_late_is_claimed_first(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::from_secs(5));
+    let runs = serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
+    fake.state().taken.insert("theirs".to_owned());
+    fake.put("theirs", Status::Submitted, Vec::new());
+    fake.put("ours", Status::Submitted, Vec::new());
+    fake.until("the end", |state| {
+        state.tasks["ours"].status() == Status::Completed
+    })
+    .await;
+    fake.until("the refused claim", |state| {
+        state.calls.iter().filter(|call| **call == "update").count() == 2
+    })
+    .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+async fn the_handler_of_an_exclusive_task_that_ended_meanwhile_is_told(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    let noticed = CancellationToken::new();
+    let notice = noticed.clone();
+    serving(&fake, move |task| {
+        let notice = notice.clone();
+        async move {
+            task.cancelled().cancelled().await;
+            notice.cancel();
+            Ok(())
+        }
+    })
+    .await;
+    fake.state().taken.insert("t".to_owned());
+    fake.put("t", Status::Submitted, Vec::new());
+    tokio::time::timeout(Duration::from_secs(20), noticed.cancelled())
+        .await
+        .expect("the handler is told");
+    assert_eq!(fake.state().calls, ["update"], "it is not this agent's to fail");
+}
+
+/// A daemon hands over before it has passed the barrier: after a crash it does not know the task, until that is sent
+/// again.
+async fn a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again(way: Way) {
+    for exclusive_for in [None, Some(Duration::ZERO)] {
+        let fake = Fake::start(way);
+        fake.state().exclusive_for = exclusive_for;
+        serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
+        fake.hand_over("t");
+        fake.until("a call", |state| state.calls.len() == 1).await;
+        fake.put("t", Status::Submitted, Vec::new());
+        fake.until("the end", |state| {
+            state
+                .tasks
+                .get("t")
+                .is_some_and(|task| task.status() == Status::Completed)
+        })
+        .await;
+    }
+}
+
 async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler(way: Way) {
     let mut fake = Fake::start(way);
     serving(&fake, |task| async move {
@@ -447,12 +592,7 @@ async fn handlers_that_do_not_finish_in_time_fail_their_tasks(way: Way) {
     let fake = Fake::start(way);
     let serve = fake.node().await.serve(|_task| std::future::pending());
     let stop = CancellationToken::new();
-    let served = tokio::spawn(
-        serve
-            .drain(std::time::Duration::ZERO)
-            .until(stop.clone())
-            .into_future(),
-    );
+    let served = tokio::spawn(serve.drain(Duration::ZERO).until(stop.clone()).into_future());
     fake.until("the subscription", |state| state.subscriptions == 1)
         .await;
     fake.put("t", Status::Submitted, Vec::new());

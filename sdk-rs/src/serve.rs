@@ -6,9 +6,9 @@ use std::{
     fmt,
     future::{Future, IntoFuture},
     panic::AssertUnwindSafe,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use agentanycast_proto::v1;
@@ -26,12 +26,14 @@ use crate::{
 
 mod board;
 mod calls;
+mod claim;
 mod conversation;
 mod feed;
 mod incoming;
 mod writer;
 
-use board::{Board, Outcome, Waiting};
+use board::{Board, Given, Outcome, Waiting};
+use claim::{CLAIM_AFTER, Claim};
 use conversation::Conversation;
 use feed::Handed;
 pub use incoming::{HandlerError, IncomingTask};
@@ -51,8 +53,8 @@ type Handler = dyn Fn(IncomingTask) -> BoxFuture<Result<(), HandlerError>> + Sen
 
 /// Serves tasks; made by [`Node::serve`], started by `.await`.
 ///
-/// Each task is claimed before its handler runs: of several processes on one daemon one gets it. A
-/// handler that returns an error, panics, or returns without having ended its task ends the task as
+/// Each task is claimed before its handler runs: of several processes on one daemon one gets it. (A process that is the
+/// only one begins meanwhile, when it gets a task for the first time.) A handler that returns an error, panics, or returns without having ended its task ends the task as
 /// failed. Dropping the future aborts the handlers.
 ///
 /// ```no_run
@@ -164,14 +166,16 @@ impl Serve {
                 Some(_) = syncing.join_next() => {}
                 handed = feed.next() => match handed {
                     Some(Ok(Handed::Task(handed))) => {
-                        let (task, sender_card) = *handed;
-                        if let Some(refused) = board.take(task, sender_card) {
+                        if let Some(refused) = board.take(*handed) {
                             let node = self.node.clone();
-                            syncing.spawn(async move { calls::fail_quietly(&node, &refused, board::FULL).await });
+                            syncing.spawn(async move {
+                                calls::fail_quietly(&node, &refused, board::FULL).await;
+                            });
                         }
                     }
                     // What happened to the open tasks while nobody listened has to be asked for.
                     Some(Ok(Handed::Resumed)) => {
+                        board.share();
                         for (id, conversation) in board.open() {
                             let node = self.node.clone();
                             syncing.spawn(async move { catch_up(&node, &id, &conversation).await });
@@ -228,40 +232,82 @@ async fn run_one(
     conversation: Arc<Conversation>,
 ) -> Outcome {
     let id = waiting.id.clone();
-    if let Err(error) = calls::claim(&node, &id).await {
+    let claim = Arc::new(Claim::new(node.clone(), id.clone()));
+    let begins_unclaimed = waiting
+        .held
+        .as_ref()
+        .is_some_and(|given| claim::may_begin(given.exclusive_since, SystemTime::now()));
+    if !begins_unclaimed && let Err(error) = claim.make().await {
         tracing::debug!(task = id, %error, "the task was not claimed");
-        return if error.is_retryable() {
-            Outcome::NotStarted
-        } else {
-            Outcome::Over
-        };
+        return Outcome::after(&error);
     }
-    let (task, sender_card) = match whole(&node, waiting).await {
+    let Given {
+        task, sender_card, ..
+    } = match whole(&node, waiting).await {
         Ok(whole) => whole,
         Err(error) => {
-            calls::fail_quietly(&node, &id, &format!("the agent could not read the task: {error}")).await;
-            return Outcome::Over;
+            let reason = format!("the agent could not read the task: {error}");
+            return calls::fail_quietly(&node, &id, &reason).await;
         }
     };
     conversation.open_with(&task);
-    let incoming = IncomingTask::new(node.clone(), task, sender_card, Arc::clone(&conversation));
-    let outcome = AssertUnwindSafe(async move { handler(incoming).await })
-        .catch_unwind()
-        .await;
+    let incoming = IncomingTask::new(
+        node.clone(),
+        task,
+        sender_card,
+        Arc::clone(&conversation),
+        Arc::clone(&claim),
+    );
+    let mut running = pin!(AssertUnwindSafe(async move { handler(incoming).await }).catch_unwind());
+    let outcome = match claimed_meanwhile(running.as_mut(), &claim).await {
+        Ok(outcome) => outcome,
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            tracing::debug!(task = id, %error, "the task was begun, and is not this process's");
+            conversation.cancel();
+            running.await
+        }
+        Err(error) => {
+            tracing::debug!(task = id, %error, "the task was begun, and could not be claimed");
+            return Outcome::after(&error);
+        }
+    };
     let reason = match outcome {
         Ok(Ok(())) => "handler returned without completing the task".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(panic) => format!("handler panicked: {}", panic_text(panic.as_ref())),
     };
+    if conversation.is_lost() {
+        tracing::warn!(
+            task = id,
+            "the daemon lost the task before it was durable; if it comes again it begins anew"
+        );
+        return Outcome::NotStarted;
+    }
     if !conversation.is_over() {
+        claim.let_be().await;
         tracing::warn!(task = id, reason, "the task fails");
-        calls::fail_quietly(&node, &id, &reason).await;
+        return calls::fail_quietly(&node, &id, &reason).await;
     }
     Outcome::Over
 }
 
+/// Runs a handler to its end; claims its task after a moment, if that is not done. An error is of the claim; the handler
+/// has got as far as it has.
+async fn claimed_meanwhile<F: Future>(mut running: Pin<&mut F>, claim: &Claim) -> Result<F::Output, Error> {
+    let claiming = async {
+        tokio::time::sleep(CLAIM_AFTER).await;
+        claim.make().await
+    };
+    tokio::select! {
+        biased;
+        outcome = &mut running => return Ok(outcome),
+        claimed = claiming => claimed?,
+    }
+    Ok(running.await)
+}
+
 /// The task with all it holds: what was kept while it waited, or else asked for now.
-async fn whole(node: &Node, waiting: Waiting) -> Result<(Task, Option<AgentCard>), Error> {
+async fn whole(node: &Node, waiting: Waiting) -> Result<Given, Error> {
     if let Some(held) = waiting.held {
         return Ok(*held);
     }
@@ -270,7 +316,11 @@ async fn whole(node: &Node, waiting: Waiting) -> Result<(Task, Option<AgentCard>
         Some(peer) => node.card_of(peer).await.ok(),
         None => None,
     };
-    Ok((task, card))
+    Ok(Given {
+        task,
+        sender_card: card,
+        exclusive_since: None,
+    })
 }
 
 /// Brings an open task up to date after the connection was lost.
@@ -288,10 +338,14 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// A task with its sender's card, translated.
-fn translate(answer: v1::SubscribeIncomingTasksResponse) -> Option<(Task, Option<AgentCard>)> {
+/// What was handed over, translated.
+fn translate(answer: v1::SubscribeIncomingTasksResponse) -> Option<Given> {
     let task = Task::from(answer.task?);
-    (!task.id.is_empty()).then(|| (task, answer.sender_card.map(AgentCard::from)))
+    (!task.id.is_empty()).then(|| Given {
+        task,
+        sender_card: answer.sender_card.map(AgentCard::from),
+        exclusive_since: answer.exclusive_since.and_then(|since| since.try_into().ok()),
+    })
 }
 
 /// Whether a task handed over in this state is new.

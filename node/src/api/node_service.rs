@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     anycast::{MAX_FOUND, USUAL_FOUND},
+    engine::timestamp,
     net::{DialError, Nat, PeerSnapshot},
 };
 
@@ -221,7 +222,11 @@ impl NodeService for Api {
             while let Some(incoming) = listener.next().await {
                 let task = api.present_task(&incoming.task, most).await;
                 let sender_card = incoming.sender_card.map(|card| (*card).clone());
-                yield SubscribeIncomingTasksResponse { task: Some(task), sender_card };
+                yield SubscribeIncomingTasksResponse {
+                    task: Some(task),
+                    sender_card,
+                    exclusive_since: incoming.exclusive_since.map(timestamp),
+                };
             }
             Err(Status::unavailable("the daemon is stopping"))?;
         })))

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::{
     core::Core,
+    feed::Offered,
     queue::Queue,
     records::{self, EntryRecord, tag},
     table::unless_damaged,
@@ -369,7 +370,7 @@ impl Core {
         unclaimed.sort();
         for (_, id) in unclaimed {
             let weight = self.tasks.weight(&id);
-            self.feed.offer(&id, false, weight);
+            self.feed.offer(&id, Offered::Again, weight);
         }
         self.resume_outside();
         let waited_for: Vec<PeerId> = self.queues.keys().copied().collect();

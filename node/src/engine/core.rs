@@ -18,7 +18,7 @@ use lru::LruCache;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{
-    feed::{Delivery, Feed},
+    feed::{Delivery, Feed, Offered},
     lines,
     queue::Queue,
     records::tag,
@@ -411,14 +411,24 @@ impl Core {
             return Ok(());
         }
         let weight = self.tasks.weight(id);
-        let deliveries = self.feed.offer(id, news, weight);
+        let as_what = match known.status {
+            Status::Submitted => Offered::New,
+            _ if news => Offered::News,
+            _ => Offered::Again,
+        };
+        let deliveries = self.feed.offer(id, as_what, weight);
         self.hand_over(now, deliveries)
     }
 
     pub(super) fn hand_over(&mut self, now: Now, deliveries: Vec<Delivery>) -> Result<(), StoreError> {
         // Listeners share what they are given.
         let mut last: Option<Arc<Task>> = None;
-        for (listener, id) in deliveries {
+        for Delivery {
+            listener,
+            task: id,
+            exclusive,
+        } in deliveries
+        {
             let task = match last.take().filter(|task| task.id == id) {
                 Some(task) => task,
                 None => match unless_damaged(self.tasks.read(&id))?.flatten() {
@@ -441,6 +451,7 @@ impl Core {
                 listener,
                 task,
                 sender_card,
+                exclusive_since: exclusive.then_some(now.unix),
             };
             if is_early {
                 // It need not wait: whoever acts on it makes calls whose answers wait for what came before. A crash

@@ -1,7 +1,8 @@
 //! Handing tasks to the agents that listen.
 //!
 //! Pure. Every open listener gets every new task, once; a task that nobody listened for, or whose
-//! every listener went away before an agent acted on it, is offered again. A listener is sent no
+//! every listener went away before an agent acted on it, is offered again. What is handed over for the
+//! first time while one listens is that one's alone ([`Delivery::exclusive`]). A listener is sent no
 //! more than it has room for ([`CREDIT`], [`CREDIT_BYTES`]), so that a slow agent costs no memory.
 
 use std::{
@@ -31,6 +32,8 @@ struct Offer {
     news: bool,
     /// A listener was sent it, whether that still listens or not.
     told: bool,
+    /// No listener has ever been sent the task, in this run of the node or before.
+    unseen: bool,
 }
 
 #[derive(Debug)]
@@ -61,7 +64,24 @@ pub(super) struct Feed {
 }
 
 /// A task to be sent to a listener.
-pub(super) type Delivery = (ListenerId, String);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Delivery {
+    pub(super) listener: ListenerId,
+    pub(super) task: String,
+    /// Nobody else was ever sent it, nor is as long as this one listens and no agent acts on it.
+    pub(super) exclusive: bool,
+}
+
+/// What is known of a task that is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offered {
+    /// It has just come.
+    New,
+    /// An agent may have seen it: it goes on, or was there before this run of the node.
+    Again,
+    /// It has ended.
+    News,
+}
 
 impl Feed {
     /// Nobody listens since `now`.
@@ -76,9 +96,10 @@ impl Feed {
         }
     }
 
-    /// Offers a task of `weight` bytes to every listener. `news`: it has ended.
-    pub(super) fn offer(&mut self, task: &str, news: bool, weight: usize) -> Vec<Delivery> {
-        self.withdraw(task);
+    /// Offers a task of `weight` bytes to every listener.
+    pub(super) fn offer(&mut self, task: &str, as_what: Offered, weight: usize) -> Vec<Delivery> {
+        let known = self.withdraw(task);
+        let news = as_what == Offered::News;
         let number = self.next;
         self.next += 1;
         if news {
@@ -95,20 +116,21 @@ impl Feed {
                 holders: Vec::new(),
                 news,
                 told: false,
+                unseen: as_what == Offered::New && !known,
             },
         );
         self.by_task.insert(task.to_owned(), number);
         self.deliver()
     }
 
-    /// An agent acted on the task, or it is gone: it is not offered any more.
-    pub(super) fn withdraw(&mut self, task: &str) {
-        if let Some(number) = self.by_task.remove(task)
-            && let Some(offer) = self.offers.remove(&number)
-            && offer.news
-        {
-            self.news -= 1;
-        }
+    /// An agent acted on the task, or it is gone: it is not offered any more. Whether it was, and had not ended.
+    pub(super) fn withdraw(&mut self, task: &str) -> bool {
+        let number = self.by_task.remove(task);
+        let Some(offer) = number.and_then(|number| self.offers.remove(&number)) else {
+            return false;
+        };
+        self.news -= usize::from(offer.news);
+        !offer.news
     }
 
     /// An agent begins to listen.
@@ -146,7 +168,7 @@ impl Feed {
         self.forget_told_news();
         orphans
             .iter()
-            .flat_map(|(task, weight)| self.offer(task, false, *weight))
+            .flat_map(|(task, weight)| self.offer(task, Offered::Again, *weight))
             .collect()
     }
 
@@ -174,6 +196,7 @@ impl Feed {
 
     fn deliver(&mut self) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
+        let is_alone = self.listeners.len() == 1;
         for (&id, listener) in &mut self.listeners {
             for (&number, offer) in self.offers.range_mut(listener.cursor + 1..) {
                 if !listener.has_room() {
@@ -188,7 +211,12 @@ impl Feed {
                 listener.unread_bytes += offer.weight;
                 offer.holders.push(id);
                 offer.told = true;
-                deliveries.push((id, offer.task.clone()));
+                let is_first = std::mem::take(&mut offer.unseen);
+                deliveries.push(Delivery {
+                    listener: id,
+                    task: offer.task.clone(),
+                    exclusive: is_alone && is_first,
+                });
             }
         }
         self.forget_told_news();

@@ -448,7 +448,15 @@ impl Shell {
                 listener,
                 task,
                 sender_card,
-            } => self.audience.hand_over(listener, Incoming { task, sender_card }),
+                exclusive_since,
+            } => {
+                let incoming = Incoming {
+                    task,
+                    sender_card,
+                    exclusive_since,
+                };
+                self.audience.hand_over(listener, incoming);
+            }
             Effect::StreamAccepted {
                 peer,
                 start,

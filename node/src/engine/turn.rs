@@ -95,6 +95,8 @@ pub enum Effect {
         task: Arc<Task>,
         /// The card of its originator, if it is known.
         sender_card: Option<Arc<AgentCard>>,
+        /// Unix milliseconds: since then it is this listener's alone, as long as that listens.
+        exclusive_since: Option<u64>,
     },
     /// A peer opened the stream of an artifact; it was accepted.
     StreamAccepted {

@@ -2142,6 +2142,11 @@ pub struct SubscribeIncomingTasksResponse {
     pub task: ::core::option::Option<Task>,
     #[prost(message, optional, tag = "2")]
     pub sender_card: ::core::option::Option<AgentCard>,
+    /// Additive: when the task was handed over, by the daemon's clock, if it was handed to this stream alone and goes to
+    /// no other agent while the stream is open. Its agent may begin before it claims the task; one that gets to it late
+    /// (the stream may be closed by then, unread) claims it first. Not set: others may have been handed it.
+    #[prost(message, optional, tag = "100")]
+    pub exclusive_since: ::core::option::Option<::prost_types::Timestamp>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UpdateTaskStatusRequest {

@@ -4,6 +4,7 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
+    time::SystemTime,
 };
 
 use agentanycast_proto::v1;
@@ -11,6 +12,7 @@ use prost::Message as _;
 
 use crate::{
     card::AgentCard,
+    error::{Error, ErrorKind},
     serve::{conversation::Conversation, is_new},
     task::Task,
 };
@@ -28,11 +30,19 @@ const MAX_HELD_BYTES: usize = 32 << 20;
 /// repeats only what was never claimed, so this guards a short window.
 const MAX_REMEMBERED: usize = 10_000;
 
+/// A task that was handed over.
+pub(super) struct Given {
+    pub(super) task: Task,
+    pub(super) sender_card: Option<AgentCard>,
+    /// When, by the daemon's clock, if to this process alone.
+    pub(super) exclusive_since: Option<SystemTime>,
+}
+
 /// A task that waits for a free handler.
 pub(super) struct Waiting {
     pub(super) id: String,
-    /// The task and its sender's card; `None` when there was no room to keep them.
-    pub(super) held: Option<Box<(Task, Option<AgentCard>)>>,
+    /// What was handed over; `None` when there was no room to keep it.
+    pub(super) held: Option<Box<Given>>,
     size: usize,
 }
 
@@ -41,8 +51,26 @@ pub(super) struct Waiting {
 pub(super) enum Outcome {
     /// It was somebody else's, or its handler ran.
     Over,
-    /// It could not be claimed because the daemon was away; it may be handed over again.
+    /// The daemon was away, or had lost it before it was durable; it may be handed over again.
     NotStarted,
+}
+
+impl Outcome {
+    /// Of a task that could not be moved on.
+    pub(super) fn after(error: &Error) -> Self {
+        if error.is_retryable() || error.kind() == ErrorKind::TaskNotFound {
+            Self::NotStarted
+        } else {
+            Self::Over
+        }
+    }
+}
+
+/// A task whose handler runs, or is about to.
+struct Open {
+    conversation: Arc<Conversation>,
+    /// What was handed over since, as new: it begins anew if it turns out that it was not started.
+    again: Option<Given>,
 }
 
 #[derive(Default)]
@@ -50,16 +78,18 @@ pub(super) struct Board {
     waiting: VecDeque<Waiting>,
     waiting_ids: HashSet<String>,
     held_bytes: usize,
-    open: HashMap<String, Arc<Conversation>>,
+    open: HashMap<String, Open>,
     over: HashSet<String>,
     over_order: VecDeque<String>,
 }
 
 impl Board {
     /// Takes what the daemon handed over. Returns the id of a task that has to be refused.
-    pub(super) fn take(&mut self, task: Task, sender_card: Option<AgentCard>) -> Option<String> {
-        if let Some(conversation) = self.open.get(&task.id) {
-            conversation.update(&task);
+    pub(super) fn take(&mut self, given: Given) -> Option<String> {
+        let task = &given.task;
+        if let Some(open) = self.open.get_mut(&task.id) {
+            open.conversation.update(task);
+            open.again = is_new(task.status).then_some(given);
             return None;
         }
         if task.status.is_terminal() {
@@ -71,27 +101,27 @@ impl Board {
             return None;
         }
         if self.waiting.len() >= MAX_WAITING {
-            return Some(task.id);
+            return Some(given.task.id);
         }
-        self.enqueue(task, sender_card);
+        self.enqueue(given);
         None
     }
 
-    fn enqueue(&mut self, task: Task, sender_card: Option<AgentCard>) {
-        let id = task.id.clone();
+    fn enqueue(&mut self, given: Given) {
+        let id = given.task.id.clone();
         self.waiting_ids.insert(id.clone());
         // Measured only when tasks pile up: an empty queue always has room for one.
         let size = if self.waiting.is_empty() {
             0
         } else {
-            v1::Task::from(task.clone()).encoded_len()
+            v1::Task::from(given.task.clone()).encoded_len()
         };
         let held = self.held_bytes + size <= MAX_HELD_BYTES;
         let size = if held { size } else { 0 };
         self.held_bytes += size;
         self.waiting.push_back(Waiting {
             id,
-            held: held.then(|| Box::new((task, sender_card))),
+            held: held.then(|| Box::new(given)),
             size,
         });
     }
@@ -111,13 +141,20 @@ impl Board {
         self.waiting_ids.remove(&waiting.id);
         self.held_bytes -= waiting.size;
         let conversation = Arc::new(Conversation::default());
-        self.open.insert(waiting.id.clone(), Arc::clone(&conversation));
+        let open = Open {
+            conversation: Arc::clone(&conversation),
+            again: None,
+        };
+        self.open.insert(waiting.id.clone(), open);
         Some((waiting, conversation))
     }
 
     /// Closes an open task.
     pub(super) fn finish(&mut self, id: &str, outcome: Outcome) {
-        self.open.remove(id);
+        let again = self.open.remove(id).and_then(|open| open.again);
+        if let (Outcome::NotStarted, Some(again)) = (outcome, again) {
+            self.enqueue(again);
+        }
         if outcome == Outcome::Over && self.over.insert(id.to_owned()) {
             self.over_order.push_back(id.to_owned());
             if self.over_order.len() > MAX_REMEMBERED
@@ -128,11 +165,22 @@ impl Board {
         }
     }
 
+    /// The subscription was lost: others may have been given what waits.
+    pub(super) fn share(&mut self) {
+        for given in self
+            .waiting
+            .iter_mut()
+            .filter_map(|waiting| waiting.held.as_mut())
+        {
+            given.exclusive_since = None;
+        }
+    }
+
     /// The open tasks.
     pub(super) fn open(&self) -> Vec<(String, Arc<Conversation>)> {
         self.open
             .iter()
-            .map(|(id, conversation)| (id.clone(), Arc::clone(conversation)))
+            .map(|(id, open)| (id.clone(), Arc::clone(&open.conversation)))
             .collect()
     }
 }
@@ -141,55 +189,84 @@ impl Board {
 mod tests {
     use super::*;
 
-    fn task(id: &str, status: v1::TaskStatus) -> Task {
-        v1::Task {
+    fn given(id: &str, status: v1::TaskStatus) -> Given {
+        let task = v1::Task {
             task_id: id.to_owned(),
             status: status.into(),
             ..v1::Task::default()
+        };
+        Given {
+            task: task.into(),
+            sender_card: None,
+            exclusive_since: Some(SystemTime::UNIX_EPOCH),
         }
-        .into()
     }
 
     #[test]
     fn a_task_handed_over_again_is_started_once() {
         let mut board = Board::default();
         for _ in 0..2 {
-            assert_eq!(board.take(task("t", v1::TaskStatus::Submitted), None), None);
+            assert_eq!(board.take(given("t", v1::TaskStatus::Submitted)), None);
         }
         assert_eq!(board.start_next().unwrap().0.id, "t");
-        board.take(task("t", v1::TaskStatus::Submitted), None);
+        board.take(given("t", v1::TaskStatus::Submitted));
         assert!(board.start_next().is_none());
         board.finish("t", Outcome::Over);
-        board.take(task("t", v1::TaskStatus::Submitted), None);
+        board.take(given("t", v1::TaskStatus::Submitted));
         assert!(board.start_next().is_none());
     }
 
     #[test]
     fn a_task_that_was_not_claimed_may_come_again() {
         let mut board = Board::default();
-        board.take(task("t", v1::TaskStatus::Submitted), None);
+        board.take(given("t", v1::TaskStatus::Submitted));
         board.start_next().unwrap();
         board.finish("t", Outcome::NotStarted);
-        board.take(task("t", v1::TaskStatus::Submitted), None);
+        board.take(given("t", v1::TaskStatus::Submitted));
         assert!(board.start_next().is_some());
+    }
+
+    /// It came again before it was known here that the daemon had lost it.
+    #[test]
+    fn a_task_that_came_again_while_it_was_tried_is_tried_again() {
+        let mut board = Board::default();
+        for outcome in [Outcome::NotStarted, Outcome::Over] {
+            board.take(given("t", v1::TaskStatus::Submitted));
+            board.start_next().unwrap();
+            board.take(given("t", v1::TaskStatus::Submitted));
+            board.finish("t", outcome);
+            assert_eq!(board.start_next().is_some(), outcome == Outcome::NotStarted);
+            board.finish("t", Outcome::NotStarted);
+        }
+    }
+
+    #[test]
+    fn what_waits_is_this_process_s_alone_until_the_subscription_is_lost() {
+        let mut board = Board::default();
+        board.take(given("a", v1::TaskStatus::Submitted));
+        board.take(given("b", v1::TaskStatus::Submitted));
+        let exclusive = |board: &mut Board| board.start_next().unwrap().0.held.unwrap().exclusive_since;
+        assert!(exclusive(&mut board).is_some());
+        board.share();
+        assert!(exclusive(&mut board).is_none());
     }
 
     #[test]
     fn cancel_reaches_a_waiting_and_an_open_task() {
         let mut board = Board::default();
-        board.take(task("a", v1::TaskStatus::Submitted), None);
-        board.take(task("b", v1::TaskStatus::Submitted), None);
-        board.take(task("b", v1::TaskStatus::Canceled), None);
+        board.take(given("a", v1::TaskStatus::Submitted));
+        board.take(given("b", v1::TaskStatus::Submitted));
+        board.take(given("b", v1::TaskStatus::Canceled));
         let (_, conversation) = board.start_next().unwrap();
         assert!(board.start_next().is_none());
-        board.take(task("a", v1::TaskStatus::Canceled), None);
+        board.take(given("a", v1::TaskStatus::Canceled));
         assert!(conversation.cancelled().is_cancelled());
     }
 
     #[test]
     fn somebody_elses_task_is_left_alone() {
         let mut board = Board::default();
-        board.take(task("t", v1::TaskStatus::Working), None);
+        board.take(given("t", v1::TaskStatus::Working));
         assert!(board.start_next().is_none());
     }
 
@@ -197,11 +274,12 @@ mod tests {
     fn waiting_tasks_are_bounded_in_bytes() {
         let mut board = Board::default();
         for id in ["a", "b", "c"] {
-            let mut large = task(id, v1::TaskStatus::Submitted);
+            let mut large = given(id, v1::TaskStatus::Submitted);
             large
+                .task
                 .messages
                 .push(crate::Message::text("x".repeat(MAX_HELD_BYTES * 2 / 3)));
-            board.take(large, None);
+            board.take(large);
         }
         let held: Vec<bool> = std::iter::from_fn(|| board.start_next())
             .map(|(w, _)| w.held.is_some())

@@ -10,6 +10,7 @@ use crate::{
     handle::get_task,
     message::{Artifact, Message},
     node::Node,
+    serve::board::Outcome,
     session::Backoff,
     task::TaskStatus,
 };
@@ -93,13 +94,15 @@ pub(super) async fn fail(node: &Node, id: &str, reason: &str) -> Result<(), Erro
 }
 
 /// Fails a task where nobody can be told that it did not work.
-pub(super) async fn fail_quietly(node: &Node, id: &str, reason: &str) {
-    match fail(node, id, reason).await {
-        Ok(()) => {}
-        // Somebody else was quicker to end it.
-        Err(error) if error.kind() == ErrorKind::Conflict => {}
-        Err(error) => tracing::warn!(task = id, %error, "the task could not be ended as failed"),
+pub(super) async fn fail_quietly(node: &Node, id: &str, reason: &str) -> Outcome {
+    let Err(error) = fail(node, id, reason).await else {
+        return Outcome::Over;
+    };
+    // If it is a conflict somebody else was quicker to end it.
+    if error.kind() != ErrorKind::Conflict {
+        tracing::warn!(task = id, %error, "the task could not be ended as failed");
     }
+    Outcome::after(&error)
 }
 
 /// Resolves a refusal after a lost answer.

@@ -38,6 +38,8 @@ struct Heard {
     closing: Vec<JoinHandle<()>>,
     /// The handler ended the task itself.
     ended: bool,
+    /// The daemon does not know the task.
+    lost: bool,
 }
 
 impl Conversation {
@@ -139,6 +141,16 @@ impl Conversation {
     /// The handler ended the task.
     pub(super) fn end(&self) {
         self.heard().ended = true;
+    }
+
+    /// The daemon does not know the task that the handler would have ended.
+    pub(super) fn lose(&self) {
+        self.heard().lost = true;
+    }
+
+    /// Whether that is so.
+    pub(super) fn is_lost(&self) -> bool {
+        self.heard().lost
     }
 
     /// Whether the task has ended, by the handler or by somebody else.

@@ -6,19 +6,17 @@ use agentanycast_proto::v1;
 use async_stream::stream;
 
 use crate::{
-    card::AgentCard,
     error::{self, Error, ErrorKind, Subject},
     handle::BoxStream,
     node::Node,
-    serve::translate,
+    serve::{board::Given, translate},
     session::{Backoff, NodeClient},
-    task::Task,
 };
 
 /// Something from the daemon.
 pub(super) enum Handed {
-    /// A task (new, further along, or canceled) with its sender's card.
-    Task(Box<(Task, Option<AgentCard>)>),
+    /// A task: new, further along, or canceled.
+    Task(Box<Given>),
     /// The subscription was lost and is open again; what happened between was not handed over.
     Resumed,
 }

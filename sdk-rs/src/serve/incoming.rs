@@ -10,11 +10,11 @@ use crate::{
     message::{Artifact, Message, Role},
     node::Node,
     peer_id::PeerId,
-    serve::{calls, conversation::Conversation, writer::ArtifactWriter},
+    serve::{calls, claim::Claim, conversation::Conversation, writer::ArtifactWriter},
     task::{Task, TaskStatus},
 };
 
-/// A task that came in and was claimed by this process.
+/// A task that came in and is this process's.
 ///
 /// ```no_run
 /// # async fn run(node: agentanycast::Node) -> Result<(), agentanycast::Error> {
@@ -37,6 +37,7 @@ pub struct IncomingTask {
     task: Task,
     sender_card: Option<AgentCard>,
     conversation: Arc<Conversation>,
+    claim: Arc<Claim>,
     first: Message,
 }
 
@@ -46,6 +47,7 @@ impl IncomingTask {
         task: Task,
         sender_card: Option<AgentCard>,
         conversation: Arc<Conversation>,
+        claim: Arc<Claim>,
     ) -> Self {
         let nothing = || Message {
             id: String::new(),
@@ -59,6 +61,7 @@ impl IncomingTask {
             task,
             sender_card,
             conversation,
+            claim,
             first,
         }
     }
@@ -116,6 +119,7 @@ impl IncomingTask {
 
     /// Reports progress.
     pub async fn working(&self, text: impl Into<Message>) -> Result<(), Error> {
+        self.claim.make().await?;
         let message = self.by_agent(text.into());
         calls::update(&self.node, self.id(), TaskStatus::Working, Some(message)).await
     }
@@ -123,6 +127,7 @@ impl IncomingTask {
     /// Asks the sender for input and waits for the answer. Fails with kind `Canceled` when the task is
     /// canceled meanwhile.
     pub async fn ask(&self, question: impl Into<Message>) -> Result<Message, Error> {
+        self.claim.make().await?;
         let question = self.by_agent(question.into());
         calls::update(&self.node, self.id(), TaskStatus::InputRequired, Some(question)).await?;
         let canceled = || Error::new(ErrorKind::Canceled, format!("task {} was canceled", self.id()));
@@ -136,6 +141,7 @@ impl IncomingTask {
         name: impl Into<String>,
         media_type: impl Into<String>,
     ) -> Result<ArtifactWriter, Error> {
+        self.claim.make().await?;
         ArtifactWriter::open(
             &self.node,
             &self.conversation,
@@ -148,10 +154,9 @@ impl IncomingTask {
 
     /// Ends the task with its results.
     pub async fn complete(&self, artifacts: impl IntoIterator<Item = Artifact>) -> Result<(), Error> {
-        self.conversation.closed().await;
-        calls::complete(&self.node, self.id(), artifacts.into_iter().collect(), None).await?;
-        self.conversation.end();
-        Ok(())
+        let artifacts = artifacts.into_iter().collect();
+        self.end_by(calls::complete(&self.node, self.id(), artifacts, None))
+            .await
     }
 
     /// Ends the task with its results and a closing message.
@@ -161,24 +166,27 @@ impl IncomingTask {
         message: impl Into<Message>,
     ) -> Result<(), Error> {
         let message = self.by_agent(message.into());
-        self.conversation.closed().await;
-        calls::complete(
-            &self.node,
-            self.id(),
-            artifacts.into_iter().collect(),
-            Some(message),
-        )
-        .await?;
-        self.conversation.end();
-        Ok(())
+        let artifacts = artifacts.into_iter().collect();
+        self.end_by(calls::complete(&self.node, self.id(), artifacts, Some(message)))
+            .await
     }
 
     /// Ends the task with an error that the sender sees.
     pub async fn fail(&self, reason: impl AsRef<str>) -> Result<(), Error> {
+        self.end_by(calls::fail(&self.node, self.id(), reason.as_ref()))
+            .await
+    }
+
+    async fn end_by(&self, report: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
         self.conversation.closed().await;
-        calls::fail(&self.node, self.id(), reason.as_ref()).await?;
-        self.conversation.end();
-        Ok(())
+        self.claim.let_be().await;
+        let reported = report.await;
+        match &reported {
+            Ok(()) => self.conversation.end(),
+            Err(error) if error.kind() == ErrorKind::TaskNotFound => self.conversation.lose(),
+            Err(_) => {}
+        }
+        reported
     }
 
     fn by_agent(&self, message: Message) -> Message {

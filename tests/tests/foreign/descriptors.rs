@@ -70,6 +70,7 @@ const ADDED: &[&str] = &[
     "message StreamEnd: error_message = 100",
     "message TaskFailPayload: held = 101",
     "message TaskFailPayload: returned = 100",
+    "message SubscribeIncomingTasksResponse: exclusive_since = 100",
     "message SubscribeTaskUpdatesRequest: end_only = 100",
     "message SubscribeTaskUpdatesResponse: task = 100",
     "message SubscribeTaskStreamRequest: artifact_id = 100",

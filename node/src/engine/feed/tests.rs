@@ -10,16 +10,20 @@ const NOW: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 enum Event {
-    Offer { task: u8, news: bool },
+    Offer { task: u8, as_what: Offered },
     Withdraw { task: u8 },
     Attach,
     Detach { which: usize },
     Credit { which: usize, count: usize },
 }
 
+fn offered() -> impl Strategy<Value = Offered> {
+    prop_oneof![3 => Just(Offered::New), 1 => Just(Offered::Again), 1 => Just(Offered::News)]
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        12 => (0_u8..60, prop::bool::weighted(0.2)).prop_map(|(task, news)| Event::Offer { task, news }),
+        12 => (0_u8..60, offered()).prop_map(|(task, as_what)| Event::Offer { task, as_what }),
         3 => (0_u8..60).prop_map(|task| Event::Withdraw { task }),
         2 => Just(Event::Attach),
         1 => any::<usize>().prop_map(|which| Event::Detach { which }),
@@ -35,6 +39,10 @@ struct Standing {
     /// Somebody has been given it, as it stands now.
     told: bool,
     held: BTreeSet<ListenerId>,
+    /// Nobody has been given the task yet.
+    unseen: bool,
+    /// Whose alone it is.
+    owner: Option<ListenerId>,
 }
 
 #[derive(Debug)]
@@ -67,15 +75,18 @@ impl Model {
             .copied()
     }
 
-    fn offer(&mut self, task: &str, news: bool) {
+    fn offer(&mut self, task: &str, as_what: Offered) {
         let at = self.tick();
+        let unseen = as_what == Offered::New && self.offers.get(task).is_none_or(|known| known.news);
         self.offers.insert(
             task.to_owned(),
             Standing {
                 at,
-                news,
+                news: as_what == Offered::News,
                 told: false,
                 held: BTreeSet::new(),
+                unseen,
+                owner: None,
             },
         );
     }
@@ -91,15 +102,15 @@ impl Model {
         }
         orphans.sort();
         for (_, task) in orphans {
-            self.offer(&task, false);
+            self.offer(&task, Offered::Again);
         }
     }
 
     fn happen(&mut self, event: &Event, feed: &mut Feed) -> Vec<Delivery> {
         match *event {
-            Event::Offer { task, news } => {
-                self.offer(&task.to_string(), news);
-                feed.offer(&task.to_string(), news, 1)
+            Event::Offer { task, as_what } => {
+                self.offer(&task.to_string(), as_what);
+                feed.offer(&task.to_string(), as_what, 1)
             }
             Event::Withdraw { task } => {
                 self.offers.remove(&task.to_string());
@@ -139,7 +150,13 @@ impl Model {
     }
 
     fn deliver(&mut self, deliveries: Vec<Delivery>) -> Result<(), TestCaseError> {
-        for (id, task) in deliveries {
+        let alone = self.readers.len() == 1;
+        for Delivery {
+            listener: id,
+            task,
+            exclusive,
+        } in deliveries
+        {
             let reader = self.readers.get_mut(&id);
             prop_assert!(reader.is_some(), "{task} went to {id}, who does not listen");
             let standing = self.offers.get_mut(&task);
@@ -150,6 +167,10 @@ impl Model {
                 prop_assert!(standing.at > reader.last, "{task} came to {id} out of order");
                 reader.last = standing.at;
                 standing.told = true;
+                prop_assert_eq!(standing.owner, None, "{} of one alone went to another", task);
+                prop_assert_eq!(exclusive, alone && standing.unseen, "{} to {}", task, id);
+                standing.unseen = false;
+                standing.owner = exclusive.then_some(id);
                 standing.held.insert(id);
                 prop_assert!(
                     self.told.insert((id, task.clone(), standing.at)),
@@ -208,14 +229,45 @@ proptest! {
     }
 }
 
+fn shared(listener: ListenerId, task: &str) -> Delivery {
+    Delivery {
+        listener,
+        task: task.to_owned(),
+        exclusive: false,
+    }
+}
+
+fn alone(listener: ListenerId, task: &str) -> Delivery {
+    Delivery {
+        exclusive: true,
+        ..shared(listener, task)
+    }
+}
+
+/// An agent may die of a task: that one is not begun unclaimed twice.
+#[test]
+fn a_task_is_exclusive_once() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1);
+    assert_eq!(feed.offer("a", Offered::New, 1), [alone(1, "a")]);
+    assert_eq!(feed.offer("before", Offered::Again, 1), [shared(1, "before")]);
+    feed.detach(1, NOW);
+    assert_eq!(feed.attach(2), [shared(2, "a"), shared(2, "before")]);
+    feed.attach(3);
+    assert_eq!(feed.offer("b", Offered::New, 1), [shared(2, "b"), shared(3, "b")]);
+    feed.detach(2, NOW);
+    assert_eq!(feed.offer("c", Offered::New, 1), [alone(3, "c")]);
+    assert_eq!(feed.offer("c", Offered::New, 1), [shared(3, "c")]);
+}
+
 #[test]
 fn a_task_offered_to_nobody_waits_for_the_first_listener() {
     let mut feed = Feed::new(NOW);
-    assert_eq!(feed.offer("t", false, 1), []);
+    assert_eq!(feed.offer("t", Offered::New, 1), []);
     assert_eq!(feed.idle_since(), Some(NOW));
-    assert_eq!(feed.attach(1), [(1, "t".to_owned())]);
+    assert_eq!(feed.attach(1), [alone(1, "t")]);
     assert_eq!(feed.attach(2), [], "the first listener may still take it");
-    assert_eq!(feed.detach(1, NOW), [(2, "t".to_owned())]);
+    assert_eq!(feed.detach(1, NOW), [shared(2, "t")]);
 }
 
 #[test]
@@ -223,7 +275,7 @@ fn a_slow_listener_gets_no_more_than_its_credit() {
     let mut feed = Feed::new(NOW);
     feed.attach(1);
     let given = (0..CREDIT + 5)
-        .flat_map(|task| feed.offer(&task.to_string(), false, 1))
+        .flat_map(|task| feed.offer(&task.to_string(), Offered::New, 1))
         .count();
     assert_eq!(given, CREDIT);
     assert_eq!(feed.credit(1, 2).len(), 2);
@@ -234,7 +286,7 @@ fn a_slow_listener_gets_no_more_than_its_credit() {
 fn news_is_told_once_and_forgotten() {
     let mut feed = Feed::new(NOW);
     feed.attach(1);
-    assert_eq!(feed.offer("t", true, 1).len(), 1);
+    assert_eq!(feed.offer("t", Offered::News, 1).len(), 1);
     assert_eq!((feed.news, feed.offers.len()), (0, 0));
     assert_eq!(feed.detach(1, NOW), []);
     assert_eq!(feed.attach(2), []);
@@ -247,10 +299,10 @@ fn news_whose_hearer_left_is_forgotten() {
     feed.attach(1);
     feed.attach(2);
     for task in 0..CREDIT {
-        feed.offer(&task.to_string(), false, 1);
+        feed.offer(&task.to_string(), Offered::New, 1);
     }
     feed.credit(1, CREDIT);
-    assert_eq!(feed.offer("t", true, 1), [(1, "t".to_owned())]);
+    assert_eq!(feed.offer("t", Offered::News, 1), [shared(1, "t")]);
     assert_eq!(feed.attach(3), []);
     assert_eq!(feed.detach(1, NOW), []);
     assert_eq!(feed.news, 1, "the second has not come to it");
@@ -262,7 +314,7 @@ fn news_whose_hearer_left_is_forgotten() {
 fn news_that_nobody_hears_has_a_bound() {
     let mut feed = Feed::new(NOW);
     for task in 0..MAX_NEWS + 10 {
-        feed.offer(&task.to_string(), true, 1);
+        feed.offer(&task.to_string(), Offered::News, 1);
     }
     assert_eq!(
         (feed.news, feed.offers.len(), feed.by_task.len()),
@@ -290,12 +342,14 @@ fn large_tasks_wait_until_there_is_room() {
     feed.attach(1);
     let mut sent = 0;
     for task in 0..10 {
-        sent += feed.offer(&task.to_string(), false, CREDIT_BYTES / 2).len();
+        sent += feed
+            .offer(&task.to_string(), Offered::New, CREDIT_BYTES / 2)
+            .len();
     }
     assert_eq!(sent, 2);
     assert_eq!(feed.credit(1, 1).len(), 1);
     assert_eq!(feed.credit(1, 2).len(), 2);
-    feed.offer("huge", false, 3 * CREDIT_BYTES);
+    feed.offer("huge", Offered::New, 3 * CREDIT_BYTES);
     for _ in 0..6 {
         feed.credit(1, 1);
     }
@@ -305,6 +359,6 @@ fn large_tasks_wait_until_there_is_room() {
         [],
         "one that is over the bound by itself was sent, and nothing behind it is"
     );
-    assert_eq!(feed.offer("next", false, 1), []);
+    assert_eq!(feed.offer("next", Offered::New, 1), []);
     assert_eq!(feed.credit(1, 2).len(), 1);
 }
