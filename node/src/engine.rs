@@ -462,6 +462,14 @@ impl Listener {
         self.engine.calls.send(call).await.ok()?;
         Some(incoming)
     }
+
+    /// The agent's client cannot take the task.
+    pub async fn decline(&self, task: &Task, reason: String) -> Result<(), EngineError> {
+        let (listener, id) = (self.id, task.id.clone());
+        self.engine
+            .call(move |core, now| core.decline(now, listener, &id, &reason))
+            .await
+    }
 }
 
 impl Drop for Listener {

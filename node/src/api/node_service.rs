@@ -220,7 +220,14 @@ impl NodeService for Api {
         let api = self.clone();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             while let Some(incoming) = listener.next().await {
-                let task = api.present_task(&incoming.task, most).await;
+                let card = incoming.sender_card.as_deref();
+                let task = match api.present_to_agent(&incoming.task, card, most).await {
+                    Ok(task) => task,
+                    Err(reason) => {
+                        listener.decline(&incoming.task, reason).await.map_err(|error| status_of(&error))?;
+                        continue;
+                    }
+                };
                 let sender_card = incoming.sender_card.map(|card| (*card).clone());
                 yield SubscribeIncomingTasksResponse {
                     task: Some(task),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agentanycast_proto::v1::{
-    self, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content,
+    self, AgentCard, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content,
 };
 use prost::Message as _;
 use tonic::{Request, metadata::MetadataMap};
@@ -38,12 +38,35 @@ impl Api {
     /// A task whole, within `most` bytes.
     pub(super) async fn present_task(&self, task: &Task, most: usize) -> v1::Task {
         let mut answer = self.present_head(task, most);
-        answer.messages = shortened(&task.messages, most / 2);
+        answer.messages = shortened(&task.messages, room_for_messages(task, &answer, most));
         let room = most.saturating_sub(answer.encoded_len() + MARGIN);
         answer.artifacts = self
             .artifacts(&task.id, task.results.iter().map(|result| &**result), room)
             .await;
         answer
+    }
+
+    /// A task as it is handed over, with its sender's card, to an agent whose client takes `most` bytes. What that was told
+    /// before may be left out, what it is asked for may not: an error says that it does not fit.
+    pub(super) async fn present_to_agent(
+        &self,
+        task: &Task,
+        card: Option<&AgentCard>,
+        most: usize,
+    ) -> Result<v1::Task, String> {
+        let room = most.saturating_sub(card.map_or(0, AgentCard::encoded_len));
+        let asked = task.messages.last().filter(|_| !task.status.is_terminal());
+        if let Some(asked) = asked {
+            let bytes = framed(asked);
+            let room = room_for_messages(task, &self.present_head(task, room), room);
+            if bytes > room {
+                return Err(format!(
+                    "the message takes {bytes} bytes, and the agent's client takes {room} of this task at most; send \
+                     large content by its URL"
+                ));
+            }
+        }
+        Ok(self.present_task(task, room).await)
     }
 
     /// A task without its messages and results, within `most` bytes.
@@ -113,21 +136,34 @@ fn by_reference(task: &str, artifact: &Artifact) -> Artifact {
     )
 }
 
-/// The messages, without the contents of the largest ones, so that all fit into `most` bytes; each of those says so.
-/// Only what is shown is copied.
+/// Of an answer of `most` bytes that has this head, what the task's messages may take.
+fn room_for_messages(task: &Task, head: &v1::Task, most: usize) -> usize {
+    if task.results.is_empty() {
+        most.saturating_sub(head.encoded_len() + MARGIN)
+    } else {
+        most / 2
+    }
+}
+
+/// What a message takes within a task.
+fn framed(message: &Message) -> usize {
+    message.encoded_len() + 8
+}
+
+/// The messages, without the contents of the largest ones, the last one at the end, so that all fit into `most` bytes; each
+/// of those says so. Only what is shown is copied.
 fn shortened(messages: &[Arc<Message>], most: usize) -> Vec<Message> {
-    let mut sizes: Vec<usize> = messages.iter().map(|message| message.encoded_len()).collect();
+    let sizes: Vec<usize> = messages.iter().map(|message| framed(message)).collect();
     let mut total: usize = sizes.iter().sum();
     let mut left_out = vec![None; messages.len()];
     let mut by_size: Vec<usize> = (0..messages.len()).collect();
-    by_size.sort_by_key(|at| std::cmp::Reverse(sizes[*at]));
+    by_size.sort_by_key(|at| (at + 1 == messages.len(), std::cmp::Reverse(sizes[*at])));
     for at in by_size {
         if total <= most {
             break;
         }
-        let stub = stub(&messages[at], sizes[at]);
-        total = total.saturating_sub(sizes[at]) + stub.encoded_len();
-        sizes[at] = stub.encoded_len();
+        let stub = stub(&messages[at], messages[at].encoded_len());
+        total = total.saturating_sub(sizes[at]) + framed(&stub);
         left_out[at] = Some(stub);
     }
     let shown = messages.iter().zip(left_out);

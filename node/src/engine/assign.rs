@@ -109,6 +109,28 @@ impl Core {
         Ok(self.hand_over(now, deliveries)?)
     }
 
+    /// A listener's client cannot be told of a task, since it takes smaller messages. It ends with the reason, unless
+    /// another agent can be, or has it.
+    pub fn decline(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        id: &str,
+        reason: &str,
+    ) -> Result<(), EngineError> {
+        if !self.feed.decline(listener, id) {
+            return Ok(());
+        }
+        let known = self.tasks.indexed(id);
+        let is_unseen = known.is_some_and(|known| known.status == Status::Submitted);
+        self.fail_in_place(now, id, reason, false);
+        if is_unseen {
+            self.feed.withdraw(id);
+            return Ok(());
+        }
+        Ok(self.tell_agent(now, id)?)
+    }
+
     /// UpdateTaskStatus: moves a task on. The first one claims it for its connection.
     pub fn update(
         &mut self,
@@ -408,11 +430,18 @@ impl Core {
     }
 
     fn abandon_as(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> Result<(), StoreError> {
-        let known = self.tasks.indexed(id);
-        let (claimed, peer) = (
-            known.is_some_and(|known| known.claimed),
-            known.and_then(|known| known.peer),
-        );
+        let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
+        self.fail_in_place(now, id, reason, returned);
+        if !claimed && self.feed.idle_since().is_some() {
+            self.feed.withdraw(id); // No agent has ever seen it.
+            return Ok(());
+        }
+        self.tell_agent(now, id)
+    }
+
+    /// Fails a task in the local agent's place and tells the originator.
+    fn fail_in_place(&mut self, now: Now, id: &str, reason: &str, returned: bool) {
+        let peer = self.tasks.indexed(id).and_then(|known| known.peer);
         let report = Report {
             message: Some(self.note(now, reason)),
             returned,
@@ -427,11 +456,6 @@ impl Core {
                 tracing::warn!(task = id, %error, "a task without an agent could not be failed");
             }
         }
-        if !claimed && self.feed.idle_since().is_some() {
-            self.feed.withdraw(id); // No agent has ever seen it.
-            return Ok(());
-        }
-        self.tell_agent(now, id)
     }
 }
 

@@ -34,6 +34,8 @@ struct Offer {
     told: bool,
     /// No listener has ever been sent the task, in this run of the node or before.
     unseen: bool,
+    /// A listener's client cannot take it.
+    declined: bool,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,7 @@ impl Feed {
                 news,
                 told: false,
                 unseen: as_what == Offered::New && !known,
+                declined: false,
             },
         );
         self.by_task.insert(task.to_owned(), number);
@@ -161,7 +164,7 @@ impl Feed {
         for offer in self.offers.values_mut() {
             let held = offer.holders.len();
             offer.holders.retain(|holder| *holder != id);
-            if held > 0 && offer.holders.is_empty() && !offer.news {
+            if (held > 0 || offer.declined) && offer.holders.is_empty() && !offer.news {
                 orphans.push((offer.task.clone(), offer.weight));
             }
         }
@@ -170,6 +173,20 @@ impl Feed {
             .iter()
             .flat_map(|(task, weight)| self.offer(task, Offered::Again, *weight))
             .collect()
+    }
+
+    /// A listener's client cannot take the task. Whether nobody who listens can, as far as they were sent it.
+    pub(super) fn decline(&mut self, id: ListenerId, task: &str) -> bool {
+        let Some((number, offer)) = self
+            .by_task
+            .get(task)
+            .and_then(|number| Some((*number, self.offers.get_mut(number)?)))
+        else {
+            return false;
+        };
+        offer.declined = true;
+        offer.holders.retain(|holder| *holder != id);
+        offer.holders.is_empty() && self.listeners.values().all(|listener| listener.cursor >= number)
     }
 
     /// A listener has read `count` tasks.

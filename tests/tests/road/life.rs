@@ -193,6 +193,40 @@ async fn the_first_claim_wins() {
     rpc::complete(&mut one, &sent.task_id, "done").await.unwrap();
 }
 
+/// An agent that is alone is told so, once for each task.
+#[tokio::test]
+async fn a_task_is_an_agent_s_alone_until_that_leaves() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let mut alice = pair.alice.rpc().await;
+    let (mut one, mut other) = (pair.bob.rpc().await, pair.bob.rpc().await);
+    let mut first = rpc::listen(&mut one).await;
+    let sent = rpc::send(&mut alice, pair.bob.peer_id(), "for one").await;
+    let given = within("it is handed over", first.message())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(given.exclusive_since.is_some());
+    let mut second = rpc::listen(&mut other).await;
+    let for_both = rpc::send(&mut alice, pair.bob.peer_id(), "for both").await;
+    let given = within("it is handed over", second.message())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        given.task.unwrap().task_id,
+        for_both.task_id,
+        "the first is another's alone"
+    );
+    assert_eq!(given.exclusive_since, None);
+    drop(first);
+    let given = within("it is handed over", second.message())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(given.task.unwrap().task_id, sent.task_id);
+    assert_eq!(given.exclusive_since, None, "the first agent may have begun it");
+}
+
 /// A reader that does not read: it may miss what was in between, but not the end.
 #[tokio::test]
 async fn a_slow_reader_still_sees_the_end() {

@@ -7,7 +7,9 @@ use agentanycast_tests::{
     agent::Agent,
     ending::completed,
     rpc::{self, next_task},
+    within,
 };
+use prost::Message as _;
 
 /// The length of what came back, and its first and last byte.
 fn raw(bytes: usize) -> Part {
@@ -120,4 +122,48 @@ async fn many_large_messages_arrive_in_order() {
     for id in ids {
         assert_eq!(next_task(&mut incoming).await.task_id, id);
     }
+}
+
+/// What an agent's client cannot take it is not told in part: the task ends with the reason, unless another agent takes it.
+#[tokio::test]
+async fn a_message_larger_than_the_agent_s_client_takes_ends_with_the_reason() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let mut agent = pair.bob.rpc().await;
+    let mut incoming = rpc::listen(&mut agent).await;
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    let refused = alice
+        .send_task(target.clone(), Message::new([raw(4 << 20)]))
+        .await;
+    let handle = refused.unwrap();
+    let error = handle.wait().await.unwrap_err().to_string();
+    assert!(
+        error.contains("4194") && error.contains("send large content by its URL"),
+        "{error}"
+    );
+    // What fits comes whole, and is the first that comes.
+    let fits = alice
+        .send_task(target.clone(), Message::new([raw(3 << 20)]))
+        .await
+        .unwrap();
+    let task = next_task(&mut incoming).await;
+    assert_eq!(task.task_id, fits.id());
+    assert!(task.encoded_len() > 3 << 20);
+    rpc::complete(&mut agent, &task.task_id, "taken").await.unwrap();
+    completed(&fits).await;
+    // Beside one whose client takes more.
+    let _large = Agent::echo(&bob);
+    loop {
+        let sent = alice.send_task(target.clone(), "are both there").await.unwrap();
+        let given = within("it is handed over", incoming.message()).await;
+        if given.unwrap().unwrap().exclusive_since.is_none() {
+            completed(&sent).await;
+            break;
+        }
+    }
+    let handle = alice
+        .send_task(target, Message::new([Part::text("x".repeat(5 << 20))]))
+        .await
+        .unwrap();
+    assert!(completed(&handle).await.id == handle.id());
 }

@@ -229,6 +229,33 @@ proptest! {
     }
 }
 
+/// It fails when the last one that could take it cannot, or leaves without.
+#[test]
+fn a_task_that_nobody_can_take_is_known_as_such() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1);
+    feed.offer("a", Offered::New, 1);
+    assert!(feed.decline(1, "a"));
+    assert!(!feed.decline(1, "unknown"));
+    feed.attach(2);
+    feed.offer("b", Offered::New, 1);
+    assert!(!feed.decline(1, "b"), "the second one has it");
+    assert_eq!(feed.detach(2, NOW), [shared(1, "a"), shared(1, "b")]);
+    assert!(feed.decline(1, "b"));
+    // One that has no room yet may take it.
+    feed.attach(3);
+    for task in 0..CREDIT {
+        feed.offer(&task.to_string(), Offered::New, 1);
+    }
+    feed.credit(1, CREDIT);
+    assert_eq!(feed.offer("c", Offered::New, 1), [shared(1, "c")]);
+    assert!(!feed.decline(1, "c"));
+    assert!(
+        feed.detach(3, NOW).contains(&shared(1, "c")),
+        "only the first is left"
+    );
+}
+
 fn shared(listener: ListenerId, task: &str) -> Delivery {
     Delivery {
         listener,
