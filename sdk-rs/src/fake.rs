@@ -51,6 +51,10 @@ pub(crate) struct State {
     pub(crate) given_up: usize,
     /// Names of calls that take effect but are not answered, once each.
     pub(crate) unanswered: Vec<&'static str>,
+    /// Names of calls that are refused, once each.
+    pub(crate) refused: Vec<&'static str>,
+    /// Claims are refused for want of room.
+    pub(crate) full: bool,
     pub(crate) calls: Vec<&'static str>,
     /// Tasks that another agent has claimed.
     pub(crate) taken: HashSet<String>,
@@ -229,7 +233,17 @@ impl Service {
         let claims = message.is_none() && status == v1::TaskStatus::Working;
         let refused = {
             let mut state = self.state.lock().unwrap();
-            state.taken.contains(id) || claims && !state.claimed.insert(id.to_owned())
+            let position = state.refused.iter().position(|name| *name == call);
+            position.map(|position| state.refused.remove(position)).is_some() || claims && state.full
+        };
+        if refused {
+            self.note(call).await;
+            return Err(Status::resource_exhausted("no room"));
+        }
+        let refused = {
+            let mut state = self.state.lock().unwrap();
+            // As the daemon: only reports of progress are refused for another's claim.
+            call == "update" && state.taken.contains(id) || claims && !state.claimed.insert(id.to_owned())
         };
         if terminal || refused {
             self.note(call).await;

@@ -58,7 +58,10 @@ both_ways! {
     an_exclusive_task_is_claimed_while_its_handler_runs
     what_a_handler_says_of_an_exclusive_task_comes_after_the_claim
     an_exclusive_task_that_was_read_late_is_claimed_first
-    the_handler_of_an_exclusive_task_that_ended_meanwhile_is_told
+    an_exclusive_task_that_is_another_s_is_not_ended
+    a_handler_outlives_a_claim_that_is_refused_for_room
+    a_refused_end_claims_nothing
+    a_claim_does_not_depend_on_who_waits_for_it
     a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again
     an_answer_that_came_while_the_daemon_was_away_reaches_the_handler
     a_cancel_while_the_daemon_was_away_reaches_the_handler
@@ -458,37 +461,145 @@ async fn an_exclusive_task_that_was_read_late_is_claimed_first(way: Way) {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-async fn the_handler_of_an_exclusive_task_that_ended_meanwhile_is_told(way: Way) {
+/// Another agent was given the task since, and has claimed it: it is not this one's to end, whatever its handler does.
+async fn an_exclusive_task_that_is_another_s_is_not_ended(way: Way) {
     let fake = Fake::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
-    let noticed = CancellationToken::new();
-    let notice = noticed.clone();
+    let (said, mut heard) = tokio::sync::mpsc::channel(8);
     serving(&fake, move |task| {
-        let notice = notice.clone();
+        let said = said.clone();
         async move {
-            task.cancelled().cancelled().await;
-            notice.cancel();
+            let (id, said) = (task.id().to_owned(), said);
+            let say = async |what: Result<(), crate::Error>| {
+                let kind = what.as_ref().err().map(crate::Error::kind);
+                said.send((id.clone(), kind)).await.unwrap();
+                what
+            };
+            match task.id() {
+                "says" => say(task.working("x").await).await?,
+                "panics" => {
+                    task.cancelled().cancelled().await;
+                    panic!("out of paper");
+                }
+                "is told" => {
+                    task.cancelled().cancelled().await;
+                    say(task.complete([]).await).await?;
+                }
+                _ => task.complete([]).await?,
+            }
             Ok(())
         }
     })
     .await;
-    fake.state().taken.insert("t".to_owned());
+    for id in ["says", "panics", "is told"] {
+        fake.state().taken.insert(id.to_owned());
+        fake.put(id, Status::Submitted, Vec::new());
+    }
+    for _ in 0..2 {
+        let (id, kind) = heard.recv().await.unwrap();
+        assert_eq!(kind, Some(ErrorKind::Conflict), "{id}");
+    }
+    // Whatever was still to come of them has come before this.
+    for id in ["last", "very last"] {
+        fake.put(id, Status::Submitted, Vec::new());
+        fake.until(id, |state| state.tasks[id].status() == Status::Completed)
+            .await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for id in ["says", "panics", "is told"] {
+        assert_eq!(status_of(&fake, id), Status::Submitted, "{id}");
+    }
+}
+
+/// A claim that the daemon has no room for does not stop the handler, whose end is taken all the same.
+async fn a_handler_outlives_a_claim_that_is_refused_for_room(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    let gate = CancellationToken::new();
+    let opened = gate.clone();
+    serving(&fake, move |task| {
+        let opened = opened.clone();
+        async move {
+            opened.cancelled().await;
+            Ok(task.complete([]).await?)
+        }
+    })
+    .await;
+    fake.state().full = true;
     fake.put("t", Status::Submitted, Vec::new());
-    tokio::time::timeout(Duration::from_secs(20), noticed.cancelled())
-        .await
-        .expect("the handler is told");
-    assert_eq!(fake.state().calls, ["update"], "it is not this agent's to fail");
+    fake.until("the claim", |state| !state.calls.is_empty()).await;
+    gate.cancel();
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
+}
+
+/// An end that is refused, or not waited for, leaves the task to be claimed.
+async fn a_refused_end_claims_nothing(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    serving(&fake, |task| async move {
+        let _ = tokio::time::timeout(Duration::from_millis(100), task.complete([])).await;
+        std::future::pending::<()>().await;
+        Ok(())
+    })
+    .await;
+    fake.state().refused.push("complete");
+    fake.put("refused", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| {
+        state.tasks["refused"].status() == Status::Working
+    })
+    .await;
+    assert_eq!(fake.state().calls, ["complete", "update"]);
+}
+
+/// Who waits for a claim may stop waiting, or never look again.
+async fn a_claim_does_not_depend_on_who_waits_for_it(way: Way) {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    serving(&fake, |task| async move {
+        let mut working = std::pin::pin!(task.working("x"));
+        tokio::select! {
+            biased;
+            _ = &mut working => panic!("it was answered at once"),
+            () = std::future::ready(()) => {}
+        }
+        Ok(task.complete([]).await?)
+    })
+    .await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
 }
 
 /// A daemon hands over before it has passed the barrier: after a crash it does not know the task, until that is sent
 /// again.
 async fn a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again(way: Way) {
-    for exclusive_for in [None, Some(Duration::ZERO)] {
-        let fake = Fake::start(way);
+    for (exclusive_for, restarts) in [
+        (None, false),
+        (Some(Duration::ZERO), false),
+        (Some(Duration::ZERO), true),
+    ] {
+        let mut fake = Fake::start(way);
         fake.state().exclusive_for = exclusive_for;
-        serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
+        let runs = serving(&fake, move |task| async move {
+            if restarts {
+                // Until it is learnt that the daemon does not know it.
+                let learnt = task.cancelled().cancelled_owned();
+                let _ = tokio::time::timeout(Duration::from_secs(2), learnt).await;
+            }
+            Ok(task.complete([]).await?)
+        })
+        .await;
         fake.hand_over("t");
-        fake.until("a call", |state| state.calls.len() == 1).await;
+        if restarts {
+            fake.until("the claim", |state| !state.calls.is_empty()).await;
+            fake.restart();
+            fake.until("the new subscription", |state| state.subscriptions == 2)
+                .await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        } else {
+            fake.until("a call", |state| state.calls.len() == 1).await;
+        }
         fake.put("t", Status::Submitted, Vec::new());
         fake.until("the end", |state| {
             state
@@ -497,6 +608,7 @@ async fn a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again(way: Way)
                 .is_some_and(|task| task.status() == Status::Completed)
         })
         .await;
+        assert!(runs.load(Ordering::SeqCst) <= 2);
     }
 }
 

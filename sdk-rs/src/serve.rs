@@ -6,7 +6,7 @@ use std::{
     fmt,
     future::{Future, IntoFuture},
     panic::AssertUnwindSafe,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -33,7 +33,6 @@ mod incoming;
 mod writer;
 
 use board::{Board, Given, Outcome, Waiting};
-use claim::{CLAIM_AFTER, Claim};
 use conversation::Conversation;
 use feed::Handed;
 pub use incoming::{HandlerError, IncomingTask};
@@ -173,9 +172,9 @@ impl Serve {
                             });
                         }
                     }
+                    Some(Ok(Handed::Lost)) => board.share(),
                     // What happened to the open tasks while nobody listened has to be asked for.
                     Some(Ok(Handed::Resumed)) => {
-                        board.share();
                         for (id, conversation) in board.open() {
                             let node = self.node.clone();
                             syncing.spawn(async move { catch_up(&node, &id, &conversation).await });
@@ -194,9 +193,9 @@ impl Serve {
             .open()
             .into_iter()
             .filter(|(_, conversation)| !conversation.is_over());
-        let calls = open.map(|(id, _)| {
+        let calls = open.map(|(id, conversation)| {
             let node = self.node.clone();
-            async move { calls::fail_quietly(&node, &id, "the agent is shutting down").await }
+            async move { fail(&node, &id, &conversation, "the agent is shutting down").await }
         });
         if tokio::time::timeout(FAREWELL_LIMIT, futures::future::join_all(calls))
             .await
@@ -232,45 +231,39 @@ async fn run_one(
     conversation: Arc<Conversation>,
 ) -> Outcome {
     let id = waiting.id.clone();
-    let claim = Arc::new(Claim::new(node.clone(), id.clone()));
-    let begins_unclaimed = waiting
-        .held
-        .as_ref()
-        .is_some_and(|given| claim::may_begin(given.exclusive_since, SystemTime::now()));
-    if !begins_unclaimed && let Err(error) = claim.make().await {
+    let exclusive_since = waiting.held.as_ref().and_then(|given| given.exclusive_since);
+    if claim::may_begin(exclusive_since, SystemTime::now()) {
+        claim::make_beside(&conversation, &node, &id, exclusive_since);
+    } else if let Err(error) = claim::make(&conversation, &node, &id).await {
         tracing::debug!(task = id, %error, "the task was not claimed");
         return Outcome::after(&error);
     }
+    let _over = conversation.claim().until_over();
+    handle(&node, &*handler, waiting, &conversation).await
+}
+
+/// Runs the handler of a task, and sees to it that the task ends.
+async fn handle(
+    node: &Node,
+    handler: &Handler,
+    waiting: Waiting,
+    conversation: &Arc<Conversation>,
+) -> Outcome {
+    let id = waiting.id.clone();
     let Given {
         task, sender_card, ..
-    } = match whole(&node, waiting).await {
+    } = match whole(node, waiting).await {
         Ok(whole) => whole,
         Err(error) => {
             let reason = format!("the agent could not read the task: {error}");
-            return calls::fail_quietly(&node, &id, &reason).await;
+            return fail(node, &id, conversation, &reason).await;
         }
     };
     conversation.open_with(&task);
-    let incoming = IncomingTask::new(
-        node.clone(),
-        task,
-        sender_card,
-        Arc::clone(&conversation),
-        Arc::clone(&claim),
-    );
-    let mut running = pin!(AssertUnwindSafe(async move { handler(incoming).await }).catch_unwind());
-    let outcome = match claimed_meanwhile(running.as_mut(), &claim).await {
-        Ok(outcome) => outcome,
-        Err(error) if error.kind() == ErrorKind::Conflict => {
-            tracing::debug!(task = id, %error, "the task was begun, and is not this process's");
-            conversation.cancel();
-            running.await
-        }
-        Err(error) => {
-            tracing::debug!(task = id, %error, "the task was begun, and could not be claimed");
-            return Outcome::after(&error);
-        }
-    };
+    let incoming = IncomingTask::new(node.clone(), task, sender_card, Arc::clone(conversation));
+    let outcome = AssertUnwindSafe(async move { handler(incoming).await })
+        .catch_unwind()
+        .await;
     let reason = match outcome {
         Ok(Ok(())) => "handler returned without completing the task".to_owned(),
         Ok(Err(error)) => error.to_string(),
@@ -283,27 +276,22 @@ async fn run_one(
         );
         return Outcome::NotStarted;
     }
-    if !conversation.is_over() {
-        claim.let_be().await;
-        tracing::warn!(task = id, reason, "the task fails");
-        return calls::fail_quietly(&node, &id, &reason).await;
+    if conversation.is_over() {
+        return Outcome::Over;
     }
-    Outcome::Over
+    tracing::warn!(task = id, reason, "the task fails");
+    fail(node, &id, conversation, &reason).await
 }
 
-/// Runs a handler to its end; claims its task after a moment, if that is not done. An error is of the claim; the handler
-/// has got as far as it has.
-async fn claimed_meanwhile<F: Future>(mut running: Pin<&mut F>, claim: &Claim) -> Result<F::Output, Error> {
-    let claiming = async {
-        tokio::time::sleep(CLAIM_AFTER).await;
-        claim.make().await
-    };
-    tokio::select! {
-        biased;
-        outcome = &mut running => return Ok(outcome),
-        claimed = claiming => claimed?,
+/// Fails a task, unless it is another's.
+async fn fail(node: &Node, id: &str, conversation: &Arc<Conversation>, reason: &str) -> Outcome {
+    match claim::before_end(conversation, node, id).await {
+        Ok(_ending) => calls::fail_quietly(node, id, reason).await,
+        Err(error) => {
+            tracing::debug!(task = id, %error, "the task is not this process's to fail");
+            Outcome::after(&error)
+        }
     }
-    Ok(running.await)
 }
 
 /// The task with all it holds: what was kept while it waited, or else asked for now.
@@ -327,7 +315,10 @@ async fn whole(node: &Node, waiting: Waiting) -> Result<Given, Error> {
 async fn catch_up(node: &Node, id: &str, conversation: &Conversation) {
     match get_task(node, id).await {
         Ok(task) => conversation.update(&task),
-        Err(error) if error.kind() == ErrorKind::TaskNotFound => conversation.cancel(),
+        Err(error) if error.kind() == ErrorKind::TaskNotFound => {
+            conversation.lose();
+            conversation.cancel();
+        }
         Err(error) => tracing::warn!(task = id, %error, "how the task stands could not be learnt"),
     }
 }

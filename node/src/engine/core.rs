@@ -402,20 +402,32 @@ impl Core {
         let Some(known) = self.tasks.indexed(id) else {
             return Ok(());
         };
+        let as_what = match known.status {
+            Status::Submitted => Offered::New,
+            status if status.is_terminal() => Offered::News,
+            _ => Offered::Again,
+        };
+        self.tell_agent_as(now, id, as_what)
+    }
+
+    /// The same of a new task that one may have seen before.
+    pub(super) fn tell_agent_again(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        self.tell_agent_as(now, id, Offered::Again)
+    }
+
+    fn tell_agent_as(&mut self, now: Now, id: &str, as_what: Offered) -> Result<(), StoreError> {
+        let Some(known) = self.tasks.indexed(id) else {
+            return Ok(());
+        };
         if known.held {
             return Ok(()); // It may go to another agent yet, or has.
         }
-        let news = known.status.is_terminal();
+        let news = as_what == Offered::News;
         if news && !known.claimed && self.feed.idle_since().is_some() {
             self.feed.withdraw(id);
             return Ok(());
         }
         let weight = self.tasks.weight(id);
-        let as_what = match known.status {
-            Status::Submitted => Offered::New,
-            _ if news => Offered::News,
-            _ => Offered::Again,
-        };
         let deliveries = self.feed.offer(id, as_what, weight);
         self.hand_over(now, deliveries)
     }

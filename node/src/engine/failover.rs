@@ -284,7 +284,7 @@ impl Core {
         }
         slot.task.held = false;
         self.put(slot);
-        self.tell_agent(now, id)?;
+        self.tell_agent_again(now, id)?;
         Ok(None)
     }
 

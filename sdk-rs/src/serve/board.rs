@@ -69,8 +69,8 @@ impl Outcome {
 /// A task whose handler runs, or is about to.
 struct Open {
     conversation: Arc<Conversation>,
-    /// What was handed over since, as new: it begins anew if it turns out that it was not started.
-    again: Option<Given>,
+    /// It was handed over since, as new: it begins anew if it turns out that it was not started.
+    again: bool,
 }
 
 #[derive(Default)]
@@ -89,7 +89,7 @@ impl Board {
         let task = &given.task;
         if let Some(open) = self.open.get_mut(&task.id) {
             open.conversation.update(task);
-            open.again = is_new(task.status).then_some(given);
+            open.again = is_new(task.status);
             return None;
         }
         if task.status.is_terminal() {
@@ -143,7 +143,7 @@ impl Board {
         let conversation = Arc::new(Conversation::default());
         let open = Open {
             conversation: Arc::clone(&conversation),
-            again: None,
+            again: false,
         };
         self.open.insert(waiting.id.clone(), open);
         Some((waiting, conversation))
@@ -151,9 +151,13 @@ impl Board {
 
     /// Closes an open task.
     pub(super) fn finish(&mut self, id: &str, outcome: Outcome) {
-        let again = self.open.remove(id).and_then(|open| open.again);
-        if let (Outcome::NotStarted, Some(again)) = (outcome, again) {
-            self.enqueue(again);
+        let again = self.open.remove(id).is_some_and(|open| open.again);
+        if again && outcome == Outcome::NotStarted && self.waiting_ids.insert(id.to_owned()) {
+            self.waiting.push_back(Waiting {
+                id: id.to_owned(),
+                held: None,
+                size: 0,
+            });
         }
         if outcome == Outcome::Over && self.over.insert(id.to_owned()) {
             self.over_order.push_back(id.to_owned());

@@ -1,5 +1,6 @@
 //! What one open task's handler has heard and has yet to hear: further messages, and the cancel. Fed by
-//! the serving loop, read by the handler; both may see the same state of the task twice.
+//! the serving loop, read by the handler; both may see the same state of the task twice. It holds how the task's claim
+//! stands, too.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     message::Message,
+    serve::claim::Claim,
     task::{Task, TaskStatus},
 };
 
@@ -23,6 +25,7 @@ pub(super) struct Conversation {
     heard: Mutex<Heard>,
     arrived: Notify,
     cancelled: CancellationToken,
+    claim: Claim,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +130,10 @@ impl Conversation {
         }
     }
 
+    pub(super) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
     pub(super) fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
     }
@@ -143,14 +150,15 @@ impl Conversation {
         self.heard().ended = true;
     }
 
-    /// The daemon does not know the task that the handler would have ended.
+    /// The daemon does not know the task: it was lost before it was durable, or is long over.
     pub(super) fn lose(&self) {
         self.heard().lost = true;
     }
 
-    /// Whether that is so.
+    /// Whether that is so, and the handler has not ended it since.
     pub(super) fn is_lost(&self) -> bool {
-        self.heard().lost
+        let heard = self.heard();
+        heard.lost && !heard.ended
     }
 
     /// Whether the task has ended, by the handler or by somebody else.

@@ -17,7 +17,9 @@ use crate::{
 pub(super) enum Handed {
     /// A task: new, further along, or canceled.
     Task(Box<Given>),
-    /// The subscription was lost and is open again; what happened between was not handed over.
+    /// The subscription was lost: others may be given what was handed over.
+    Lost,
+    /// It is open again; what happened between was not handed over.
     Resumed,
 }
 
@@ -58,6 +60,7 @@ pub(super) fn incoming(node: Node, patience: Option<Duration>) -> BoxStream<Resu
                        return;
                    }
                };
+               yield Ok(Handed::Lost);
                tracing::warn!(error = %loss, "no tasks come in; subscribing again");
                if !backoff.pause().await {
                    yield Err(loss);

@@ -10,7 +10,7 @@ use crate::{
     message::{Artifact, Message, Role},
     node::Node,
     peer_id::PeerId,
-    serve::{calls, claim::Claim, conversation::Conversation, writer::ArtifactWriter},
+    serve::{calls, claim, conversation::Conversation, writer::ArtifactWriter},
     task::{Task, TaskStatus},
 };
 
@@ -37,7 +37,6 @@ pub struct IncomingTask {
     task: Task,
     sender_card: Option<AgentCard>,
     conversation: Arc<Conversation>,
-    claim: Arc<Claim>,
     first: Message,
 }
 
@@ -47,7 +46,6 @@ impl IncomingTask {
         task: Task,
         sender_card: Option<AgentCard>,
         conversation: Arc<Conversation>,
-        claim: Arc<Claim>,
     ) -> Self {
         let nothing = || Message {
             id: String::new(),
@@ -61,7 +59,6 @@ impl IncomingTask {
             task,
             sender_card,
             conversation,
-            claim,
             first,
         }
     }
@@ -119,7 +116,7 @@ impl IncomingTask {
 
     /// Reports progress.
     pub async fn working(&self, text: impl Into<Message>) -> Result<(), Error> {
-        self.claim.make().await?;
+        self.claim().await?;
         let message = self.by_agent(text.into());
         calls::update(&self.node, self.id(), TaskStatus::Working, Some(message)).await
     }
@@ -127,7 +124,7 @@ impl IncomingTask {
     /// Asks the sender for input and waits for the answer. Fails with kind `Canceled` when the task is
     /// canceled meanwhile.
     pub async fn ask(&self, question: impl Into<Message>) -> Result<Message, Error> {
-        self.claim.make().await?;
+        self.claim().await?;
         let question = self.by_agent(question.into());
         calls::update(&self.node, self.id(), TaskStatus::InputRequired, Some(question)).await?;
         let canceled = || Error::new(ErrorKind::Canceled, format!("task {} was canceled", self.id()));
@@ -141,7 +138,7 @@ impl IncomingTask {
         name: impl Into<String>,
         media_type: impl Into<String>,
     ) -> Result<ArtifactWriter, Error> {
-        self.claim.make().await?;
+        self.claim().await?;
         ArtifactWriter::open(
             &self.node,
             &self.conversation,
@@ -177,10 +174,16 @@ impl IncomingTask {
             .await
     }
 
+    async fn claim(&self) -> Result<(), Error> {
+        claim::make(&self.conversation, &self.node, self.id()).await
+    }
+
     async fn end_by(&self, report: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
         self.conversation.closed().await;
-        self.claim.let_be().await;
-        let reported = report.await;
+        let reported = match claim::before_end(&self.conversation, &self.node, self.id()).await {
+            Ok(ending) => report.await.inspect(|()| ending.done()),
+            Err(error) => Err(error),
+        };
         match &reported {
             Ok(()) => self.conversation.end(),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => self.conversation.lose(),
