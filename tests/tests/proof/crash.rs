@@ -55,12 +55,23 @@ fn answer(number: &str) -> String {
 
 #[tokio::test]
 async fn daemons_that_crash_lose_and_double_nothing_over_tcp() {
-    rounds(Transport::Tcp, size("AGENTANYCAST_CRASH_ROUNDS", 8)).await;
+    rounds(Transport::Tcp, size("AGENTANYCAST_CRASH_ROUNDS", 8), BARE_AGENTS).await;
+}
+
+/// It begins what it is handed before it has claimed it.
+#[tokio::test]
+async fn daemons_that_crash_lose_and_double_nothing_of_an_agent_that_is_alone() {
+    rounds(Transport::Tcp, size("AGENTANYCAST_CRASH_ROUNDS", 8), 0).await;
 }
 
 #[tokio::test]
 async fn daemons_that_crash_lose_and_double_nothing_over_quic() {
-    rounds(Transport::Quic, size("AGENTANYCAST_CRASH_ROUNDS", 8).div_ceil(4)).await;
+    rounds(
+        Transport::Quic,
+        size("AGENTANYCAST_CRASH_ROUNDS", 8).div_ceil(4),
+        BARE_AGENTS,
+    )
+    .await;
 }
 
 /// Random choices of one actor in one round: they depend on nothing that the others do.
@@ -69,13 +80,13 @@ fn dice(seed: u64, round: usize, actor: usize) -> StdRng {
     StdRng::seed_from_u64(seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-async fn rounds(transport: Transport, rounds: usize) {
+async fn rounds(transport: Transport, rounds: usize, bare_agents: usize) {
     let seed = size("AGENTANYCAST_CRASH_SEED", rand::random::<u32>() as usize) as u64;
     eprintln!("the same choices again: AGENTANYCAST_CRASH_SEED={seed}");
     let began = Instant::now();
     let mut pair = Pair::start(transport).await;
     let ledger = Arc::new(Ledger::default());
-    let agents = (0..BARE_AGENTS).map(|number| {
+    let agents = (0..bare_agents).map(|number| {
         // No round has this number, nor any originator.
         let dice = dice(seed, 1 << 20, number);
         BareAgent::new(number, pair.bob.home().socket(), &ledger, dice).work()
@@ -91,10 +102,10 @@ async fn rounds(transport: Transport, rounds: usize) {
     };
     tokio::select! {
         () = body => {}
-        _ = agents => unreachable!("agents work for ever"),
+        _ = agents, if bare_agents > 0 => unreachable!("agents work for ever"),
     }
     let line = format!(
-        "crash over {transport:?}: seed {seed}, {rounds} rounds in {:.0} s: {}\n",
+        "crash over {transport:?}, {bare_agents} bare agents: seed {seed}, {rounds} rounds in {:.0} s: {}\n",
         began.elapsed().as_secs_f64(),
         ledger.figures()
     );

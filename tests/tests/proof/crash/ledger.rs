@@ -37,7 +37,7 @@ struct Story {
     claims: Vec<Claim>,
     /// Connections that it was handed over on as new.
     handed_on: HashSet<u64>,
-    /// When the SDK's handler ran for it.
+    /// When the SDK's handler had claimed it.
     ran_at: Option<u64>,
     /// Ids of the messages that an agent reported with, where the answer was OK.
     reports: Vec<String>,
@@ -75,6 +75,7 @@ pub(super) struct Figures {
     pub(super) tasks_claimed_by_two: usize,
     pub(super) reports: usize,
     pub(super) agents_left: usize,
+    pub(super) begun_quietly: usize,
 }
 
 impl Default for Ledger {
@@ -225,7 +226,7 @@ impl Ledger {
         });
     }
 
-    /// The SDK's handler was started: its claim was answered OK.
+    /// The SDK's handler has said that it works on the task, which claims it, and was answered OK.
     pub(super) fn ran(&self, id: &str) {
         self.with(id, |story, inner| {
             assert_eq!(
