@@ -45,10 +45,8 @@ impl Fields {
     /// The field as it is, also if it is `null`.
     pub(crate) fn raw(&mut self, name: &str) -> Option<Value> {
         let value = self.map.remove(name);
-        if value.is_some() {
-            return value;
-        }
-        self.map.remove(&snake(name))
+        let other = self.map.remove(&snake(name));
+        value.or(other)
     }
 
     fn any(&mut self, name: &str) -> Result<Option<Value>, A2aError> {
@@ -125,7 +123,7 @@ impl Fields {
                 let float = number.as_f64()?;
                 (float.fract() == 0.0 && float.abs() <= f64::from(i32::MAX)).then_some(float as i64)
             }),
-            Value::String(text) => text.parse().ok(),
+            Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
             _ => None,
         };
         match number.map(usize::try_from) {
@@ -219,6 +217,13 @@ mod tests {
     fn a_field_says_one_thing() {
         let size = |value: Value| Fields::of(value, "params").unwrap().count("pageSize");
         assert_eq!(size(json!({"pageSize": 5, "page_size": 5})).unwrap(), Some(5));
+        let mut both = Fields::of(json!({"pageSize": 5, "page_size": 5}), "params").unwrap();
+        both.count("pageSize").unwrap();
+        assert!(both.rest().is_empty(), "what was said twice is known");
+        assert_eq!(size(json!({"pageSize": "5"})).unwrap(), Some(5));
+        for bad in ["+1", "-1", "", "1 "] {
+            size(json!({"pageSize": bad})).unwrap_err();
+        }
         let error = size(json!({"pageSize": 5, "page_size": 6}))
             .unwrap_err()
             .to_string();
