@@ -37,7 +37,10 @@ fn named(metadata: &MetadataMap) -> Option<usize> {
 impl Api {
     /// A task whole, within `most` bytes.
     pub(super) async fn present_task(&self, task: &Task, most: usize) -> v1::Task {
-        let mut answer = self.present_head(task, most);
+        self.present_body(task, self.present_head(task, most), most).await
+    }
+
+    async fn present_body(&self, task: &Task, mut answer: v1::Task, most: usize) -> v1::Task {
         answer.messages = shortened(&task.messages, room_for_messages(task, &answer, most));
         let room = most.saturating_sub(answer.encoded_len() + MARGIN);
         answer.artifacts = self
@@ -55,10 +58,11 @@ impl Api {
         most: usize,
     ) -> Result<v1::Task, String> {
         let room = most.saturating_sub(card.map_or(0, AgentCard::encoded_len));
+        let head = self.present_head(task, room);
         let asked = task.messages.last().filter(|_| !task.status.is_terminal());
         if let Some(asked) = asked {
             let bytes = framed(asked);
-            let room = room_for_messages(task, &self.present_head(task, room), room);
+            let room = room_for_messages(task, &head, room);
             if bytes > room {
                 return Err(format!(
                     "the message takes {bytes} bytes, and the agent's client takes {room} of this task at most; send \
@@ -66,7 +70,7 @@ impl Api {
                 ));
             }
         }
-        Ok(self.present_task(task, room).await)
+        Ok(self.present_body(task, head, room).await)
     }
 
     /// A task without its messages and results, within `most` bytes.

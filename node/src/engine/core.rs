@@ -399,25 +399,22 @@ impl Core {
 
     /// Lets the agents that listen know of a task's new state.
     pub(super) fn tell_agent(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        self.tell_agent_of(now, id, false)
+    }
+
+    /// The same of a task that an agent may have seen before.
+    pub(super) fn tell_agent_again(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        self.tell_agent_of(now, id, true)
+    }
+
+    fn tell_agent_of(&mut self, now: Now, id: &str, is_known: bool) -> Result<(), StoreError> {
         let Some(known) = self.tasks.indexed(id) else {
             return Ok(());
         };
         let as_what = match known.status {
-            Status::Submitted => Offered::New,
+            Status::Submitted if !is_known => Offered::New,
             status if status.is_terminal() => Offered::News,
             _ => Offered::Again,
-        };
-        self.tell_agent_as(now, id, as_what)
-    }
-
-    /// The same of a new task that one may have seen before.
-    pub(super) fn tell_agent_again(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
-        self.tell_agent_as(now, id, Offered::Again)
-    }
-
-    fn tell_agent_as(&mut self, now: Now, id: &str, as_what: Offered) -> Result<(), StoreError> {
-        let Some(known) = self.tasks.indexed(id) else {
-            return Ok(());
         };
         if known.held {
             return Ok(()); // It may go to another agent yet, or has.
