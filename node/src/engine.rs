@@ -69,6 +69,7 @@ pub use self::{
     outside::{Bell, Said},
     refusals::Refusal,
     shell::{Loaded, Parts, StartError, start},
+    subscribers::{Over, Until},
     tally::{Direction, Spread, Tally},
     turn::{Change, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute, RouteNews},
 };
@@ -99,6 +100,14 @@ pub struct Incoming {
     pub sender_card: Option<Arc<AgentCard>>,
     /// Unix milliseconds: since then it is this listener's alone, as long as that listens.
     pub exclusive_since: Option<u64>,
+}
+
+/// A wait for a task.
+pub enum Wait {
+    /// It is over already; how the task stands.
+    Over(Box<Task>),
+    /// It goes on. Dropping this ends it.
+    Open(Over),
 }
 
 /// What a call may do: anything the core can, plus registering who listens.
@@ -282,6 +291,20 @@ impl Engine {
         })
     }
 
+    /// Waits for a task.
+    pub async fn wait(&self, id: String, until: Until) -> Result<Wait, EngineError> {
+        self.call_with(move |core, _| {
+            (
+                core.task_if_over(&id, until),
+                move |audience: &mut Audience, over: Option<Task>| match over {
+                    Some(task) => Ok(Wait::Over(Box::new(task))),
+                    None => audience.subscribers.wait(&id, until).map(Wait::Open),
+                },
+            )
+        })
+        .await?
+    }
+
     /// Listens for tasks of the local agent.
     pub async fn listen(&self) -> Result<Listener, EngineError> {
         let (sender, tasks) = mpsc::channel(feed::CREDIT);
@@ -295,6 +318,7 @@ impl Engine {
         let listener = Listener {
             id,
             tasks,
+            read: 0,
             engine: self.clone(),
         };
         self.call(move |core, now| core.attach(now, id)).await?;
@@ -332,16 +356,20 @@ impl Engine {
     }
 
     /// CompleteTask. Artifacts that were streamed for an originator that does not know streams, or of a sealed task, go
-    /// along whole.
+    /// along whole. `unclaimed` is the connection of an agent that has not claimed the task: refused if another one has.
     pub async fn complete(
         &self,
         id: String,
         artifacts: Vec<Artifact>,
         message: Option<Message>,
+        unclaimed: Option<u64>,
     ) -> Result<(), EngineError> {
         let task = id.clone();
         let outcome = self
-            .call(move |core, now| core.complete_unless_streams_are_due(now, &task, artifacts, message))
+            .call(move |core, now| {
+                core.check_unclaimed(&task, unclaimed)?;
+                core.complete_unless_streams_are_due(now, &task, artifacts, message)
+            })
             .await?;
         let Due::Streams {
             streams,
@@ -356,13 +384,20 @@ impl Engine {
                 self::artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?,
             );
         }
-        self.call(move |core, now| core.complete(now, &id, artifacts, message))
-            .await
+        self.call(move |core, now| {
+            core.check_unclaimed(&id, unclaimed)?;
+            core.complete(now, &id, artifacts, message)
+        })
+        .await
     }
 
-    /// FailTask.
-    pub async fn fail(&self, id: String, error: String) -> Result<(), EngineError> {
-        self.call(move |core, now| core.fail(now, &id, &error)).await
+    /// FailTask; `unclaimed` as in [`Engine::complete`].
+    pub async fn fail(&self, id: String, error: String, unclaimed: Option<u64>) -> Result<(), EngineError> {
+        self.call(move |core, now| {
+            core.check_unclaimed(&id, unclaimed)?;
+            core.fail(now, &id, &error)
+        })
+        .await
     }
 
     /// SendStreamingArtifact: the sender of one artifact. `connection` is the caller's.
@@ -446,6 +481,8 @@ impl Subscription {
 pub struct Listener {
     id: feed::ListenerId,
     tasks: mpsc::Receiver<Incoming>,
+    /// Tasks that were read since the core was told.
+    read: usize,
     engine: Engine,
 }
 
@@ -453,21 +490,24 @@ impl Listener {
     /// The next task, or the next news of one. None: the daemon stops.
     pub async fn next(&mut self) -> Option<Incoming> {
         let incoming = self.tasks.recv().await?;
-        let id = self.id;
-        // One task read is room for one more; the core delivers it.
-        let call: Call = Box::new(move |core, now| {
-            let _ = core.credit(now, id, 1);
-            Box::new(|_| ())
-        });
-        self.engine.calls.send(call).await.ok()?;
+        self.read += 1;
+        // What is read is room for as much more, which the core delivers: told when nothing more is here, or of many at once.
+        if self.tasks.is_empty() || self.read >= feed::CREDIT / 4 {
+            let (id, read) = (self.id, std::mem::take(&mut self.read));
+            let call: Call = Box::new(move |core, now| {
+                let _ = core.credit(now, id, read);
+                Box::new(|_| ())
+            });
+            self.engine.calls.send(call).await.ok()?;
+        }
         Some(incoming)
     }
 
-    /// The agent's client cannot take the task.
-    pub async fn decline(&self, task: &Task, reason: String) -> Result<(), EngineError> {
+    /// The agent's client, on this connection, cannot take the task.
+    pub async fn decline(&self, task: &Task, connection: u64, reason: String) -> Result<(), EngineError> {
         let (listener, id) = (self.id, task.id.clone());
         self.engine
-            .call(move |core, now| core.decline(now, listener, &id, &reason))
+            .call(move |core, now| core.decline(now, listener, connection, &id, &reason))
             .await
     }
 }

@@ -126,7 +126,7 @@ pub fn complete(id: &str, text: &str) -> Call {
     Call::CompleteTask(CompleteTaskRequest {
         task_id: id.to_owned(),
         artifacts: vec![rpc::artifact("result", text)],
-        message: None,
+        ..CompleteTaskRequest::default()
     })
 }
 

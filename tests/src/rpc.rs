@@ -159,7 +159,7 @@ pub async fn complete(rpc: &mut Rpc, task_id: &str, result: &str) -> Result<(), 
     let request = v1::CompleteTaskRequest {
         task_id: task_id.to_owned(),
         artifacts: vec![artifact("result", result)],
-        message: None,
+        ..v1::CompleteTaskRequest::default()
     };
     rpc.complete_task(request).await.map(drop)
 }

@@ -18,12 +18,8 @@ use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Api, MAX_CARD,
-    listen::CallerInfo,
-    peer_of,
-    present::max_message,
-    status_for_asker, status_of, status_of_search, streams,
-    updates::{self, Until},
+    Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_for_asker, status_of,
+    status_of_search, streams, updates,
 };
 use crate::{
     anycast::{MAX_FOUND, USUAL_FOUND},
@@ -197,14 +193,13 @@ impl NodeService for Api {
     ) -> Result<Response<Self::SubscribeTaskUpdatesStream>, Status> {
         let most = max_message(&request);
         let request = request.into_inner();
-        let (task, changes) = self.follow(request.task_id).await?;
         let api = self.clone();
         Ok(Response::new(if request.end_only {
-            let until = Until::of(request.or_input);
-            Box::pin(futures::stream::once(updates::end(
-                api, task, changes, until, most,
-            )))
+            let wait = self.wait(request.task_id.clone(), request.or_input).await?;
+            let end = updates::end(api, request.task_id, wait, most);
+            Box::pin(futures::stream::once(end))
         } else {
+            let (task, changes) = self.follow(request.task_id).await?;
             Box::pin(updates::all(api, task, changes, most))
         }))
     }
@@ -215,7 +210,7 @@ impl NodeService for Api {
         &self,
         request: Request<SubscribeIncomingTasksRequest>,
     ) -> Result<Response<Self::SubscribeIncomingTasksStream>, Status> {
-        let most = max_message(&request);
+        let (most, connection) = (max_message(&request), connection_of(&request));
         let mut listener = self.engine().listen().await.map_err(|error| status_of(&error))?;
         let api = self.clone();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
@@ -224,7 +219,8 @@ impl NodeService for Api {
                 let task = match api.present_to_agent(&incoming.task, card, most).await {
                     Ok(task) => task,
                     Err(reason) => {
-                        listener.decline(&incoming.task, reason).await.map_err(|error| status_of(&error))?;
+                        let declined = listener.decline(&incoming.task, connection, reason).await;
+                        declined.map_err(|error| status_of(&error))?;
                         continue;
                     }
                 };
@@ -252,14 +248,19 @@ impl NodeService for Api {
         &self,
         request: Request<CompleteTaskRequest>,
     ) -> Result<Response<CompleteTaskResponse>, Status> {
-        self.complete(request.into_inner()).await.map(Response::new)
+        let connection = connection_of(&request);
+        let completed = self.complete(request.into_inner(), connection).await;
+        completed.map(Response::new)
     }
 
     async fn fail_task(
         &self,
         request: Request<FailTaskRequest>,
     ) -> Result<Response<FailTaskResponse>, Status> {
-        self.fail(request.into_inner()).await.map(Response::new)
+        let connection = connection_of(&request);
+        self.fail(request.into_inner(), connection)
+            .await
+            .map(Response::new)
     }
 
     type SubscribeTaskStreamStream = Events<SubscribeTaskStreamResponse>;

@@ -24,6 +24,9 @@ const DEFAULT_MAX_MESSAGE: usize = 3_670_016;
 /// Bytes of an answer besides its artifacts' content, kept free.
 const MARGIN: usize = 4 << 10;
 
+/// Bytes of a result that is listed by reference, at most but for long names.
+const LISTED: usize = 1 << 10;
+
 /// The largest message that the caller takes, in bytes.
 pub(super) fn max_message<T>(request: &Request<T>) -> usize {
     named(request.metadata()).unwrap_or(DEFAULT_MAX_MESSAGE)
@@ -37,12 +40,18 @@ fn named(metadata: &MetadataMap) -> Option<usize> {
 impl Api {
     /// A task whole, within `most` bytes.
     pub(super) async fn present_task(&self, task: &Task, most: usize) -> v1::Task {
-        self.present_body(task, self.present_head(task, most), most).await
+        let mut answer = self.present_head(task, most);
+        let room = if task.results.is_empty() {
+            room_beside(&answer, most)
+        } else {
+            most / 2
+        };
+        answer.messages = shortened(&task.messages, room).messages;
+        self.with_results(task, answer, most).await
     }
 
-    async fn present_body(&self, task: &Task, mut answer: v1::Task, most: usize) -> v1::Task {
-        answer.messages = shortened(&task.messages, room_for_messages(task, &answer, most));
-        let room = most.saturating_sub(answer.encoded_len() + MARGIN);
+    async fn with_results(&self, task: &Task, mut answer: v1::Task, most: usize) -> v1::Task {
+        let room = room_beside(&answer, most);
         answer.artifacts = self
             .artifacts(&task.id, task.results.iter().map(|result| &**result), room)
             .await;
@@ -57,20 +66,21 @@ impl Api {
         card: Option<&AgentCard>,
         most: usize,
     ) -> Result<v1::Task, String> {
-        let room = most.saturating_sub(card.map_or(0, AgentCard::encoded_len));
-        let head = self.present_head(task, room);
-        let asked = task.messages.last().filter(|_| !task.status.is_terminal());
-        if let Some(asked) = asked {
-            let bytes = framed(asked);
-            let room = room_for_messages(task, &head, room);
-            if bytes > room {
-                return Err(format!(
-                    "the message takes {bytes} bytes, and the agent's client takes {room} of this task at most; send \
-                     large content by its URL"
-                ));
-            }
+        let most = most.saturating_sub(card.map_or(0, AgentCard::encoded_len));
+        let mut answer = self.present_head(task, most);
+        // Its results it has made itself: they may be listed.
+        let listed = (task.results.len() * LISTED).min(most / 2);
+        let room = room_beside(&answer, most).saturating_sub(listed);
+        let shown = shortened(&task.messages, room);
+        if shown.is_without_last && !task.status.is_terminal() {
+            let bytes = task.messages.last().map_or(0, |asked| framed(asked));
+            return Err(format!(
+                "the message takes {bytes} bytes, and the agent's client takes {room} of this task at most; send large \
+                 content by its URL"
+            ));
         }
-        Ok(self.present_body(task, head, room).await)
+        answer.messages = shown.messages;
+        Ok(self.with_results(task, answer, most).await)
     }
 
     /// A task without its messages and results, within `most` bytes.
@@ -140,13 +150,9 @@ fn by_reference(task: &str, artifact: &Artifact) -> Artifact {
     )
 }
 
-/// Of an answer of `most` bytes that has this head, what the task's messages may take.
-fn room_for_messages(task: &Task, head: &v1::Task, most: usize) -> usize {
-    if task.results.is_empty() {
-        most.saturating_sub(head.encoded_len() + MARGIN)
-    } else {
-        most / 2
-    }
+/// What may be added to an answer of `most` bytes.
+fn room_beside(answer: &v1::Task, most: usize) -> usize {
+    most.saturating_sub(answer.encoded_len() + MARGIN)
 }
 
 /// What a message takes within a task.
@@ -154,9 +160,16 @@ fn framed(message: &Message) -> usize {
     message.encoded_len() + 8
 }
 
+/// What is shown of a task's messages.
+struct Shown {
+    messages: Vec<Message>,
+    /// The content of the last one is left out.
+    is_without_last: bool,
+}
+
 /// The messages, without the contents of the largest ones, the last one at the end, so that all fit into `most` bytes; each
 /// of those says so. Only what is shown is copied.
-fn shortened(messages: &[Arc<Message>], most: usize) -> Vec<Message> {
+fn shortened(messages: &[Arc<Message>], most: usize) -> Shown {
     let sizes: Vec<usize> = messages.iter().map(|message| framed(message)).collect();
     let mut total: usize = sizes.iter().sum();
     let mut left_out = vec![None; messages.len()];
@@ -170,10 +183,15 @@ fn shortened(messages: &[Arc<Message>], most: usize) -> Vec<Message> {
         total = total.saturating_sub(sizes[at]) + framed(&stub);
         left_out[at] = Some(stub);
     }
+    let is_without_last = left_out.last().is_some_and(Option::is_some);
     let shown = messages.iter().zip(left_out);
-    shown
+    let messages = shown
         .map(|(message, stub)| stub.unwrap_or_else(|| (**message).clone()))
-        .collect()
+        .collect();
+    Shown {
+        messages,
+        is_without_last,
+    }
 }
 
 /// A message without its content.

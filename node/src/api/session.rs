@@ -27,14 +27,8 @@ use tokio::{
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{
-    Api,
-    node_service::connection_of,
-    present::max_message,
-    tasks::is_further,
-    too_large,
-    updates::{self, Until},
-};
+use super::{Api, node_service::connection_of, present::max_message, tasks::is_further, too_large, updates};
+use crate::engine;
 
 /// Calls in progress, besides waits: more than that wait for one barrier hardly make it cheaper.
 const MAX_CALLS: usize = 256;
@@ -173,14 +167,17 @@ async fn answer(api: &Api, caller: Caller, call: Call) -> Result<Answer, Status>
             let updated = api.update(request, caller.connection).await;
             updated.map(Answer::UpdateTaskStatus)
         }
-        Call::CompleteTask(request) => api.complete(request).await.map(Answer::CompleteTask),
-        Call::FailTask(request) => api.fail(request).await.map(Answer::FailTask),
+        Call::CompleteTask(request) => {
+            let completed = api.complete(request, caller.connection).await;
+            completed.map(Answer::CompleteTask)
+        }
+        Call::FailTask(request) => api.fail(request, caller.connection).await.map(Answer::FailTask),
         // These two are begun otherwise.
         Call::WaitTask(_) | Call::CancelCall(_) => Err(Status::internal("no such call")),
     }
 }
 
-/// The task, once its wait is over. Nothing of it is held in between.
+/// The task, once its wait is over. Until there is room for its answer no more of it is held than a few KiB.
 async fn wait(
     api: &Api,
     caller: Caller,
@@ -188,18 +185,21 @@ async fn wait(
     room: Room,
     whole: Arc<Semaphore>,
 ) -> Result<(Answer, Option<Room>), Status> {
-    let until = Until::of(request.or_input);
-    let (task, changes) = api.follow(request.task_id.clone()).await?;
-    if until.is_over(task.status) {
-        let task = Some(api.present_task(&task, caller.most).await);
-        return Ok((Answer::WaitTask(GetTaskResponse { task }), Some(room)));
-    }
-    drop((task, room));
-    updates::wait(changes, until).await?;
-    // It fails when it is closed, which it never is.
-    let room = whole.acquire_owned().await.ok();
-    let answer = api.read(request, caller.most).await?;
-    Ok((Answer::WaitTask(answer), room))
+    let (task, room) = match api.wait(request.task_id.clone(), request.or_input).await? {
+        engine::Wait::Over(task) => (*task, Some(room)),
+        engine::Wait::Open(over) => {
+            drop(room);
+            let ended = over.await.map_err(|_| updates::stopping())?;
+            // It fails when it is closed, which it never is.
+            let room = whole.acquire_owned().await.ok();
+            match ended {
+                Some(task) => (task, room),
+                None => return Ok((Answer::WaitTask(api.read(request, caller.most).await?), room)),
+            }
+        }
+    };
+    let task = Some(api.present_task(&task, caller.most).await);
+    Ok((Answer::WaitTask(GetTaskResponse { task }), room))
 }
 
 struct Session<R, F> {

@@ -10,9 +10,11 @@ use agentanycast_proto::v1::{
 };
 use tonic::Status;
 
-use super::{Api, notes, peer_of, status_for_asker, status_of, status_of_search, task_list::group_of};
+use super::{
+    Api, notes, peer_of, status_for_asker, status_of, status_of_search, task_list::group_of, updates,
+};
 use crate::{
-    engine::{SEALED_NEEDS_URL, SendTask, Subscription},
+    engine::{SEALED_NEEDS_URL, SendTask, Subscription, Wait},
     task::{self, MAX_ID, Task},
 };
 
@@ -172,21 +174,34 @@ impl Api {
     pub(super) async fn complete(
         &self,
         request: CompleteTaskRequest,
+        connection: u64,
     ) -> Result<CompleteTaskResponse, Status> {
+        let unclaimed = request.unclaimed.then_some(connection);
         self.engine()
-            .complete(request.task_id, request.artifacts, request.message)
+            .complete(request.task_id, request.artifacts, request.message, unclaimed)
             .await
             .map_err(|error| status_of(&error))?;
         Ok(CompleteTaskResponse {})
     }
 
     /// FailTask.
-    pub(super) async fn fail(&self, request: FailTaskRequest) -> Result<FailTaskResponse, Status> {
+    pub(super) async fn fail(
+        &self,
+        request: FailTaskRequest,
+        connection: u64,
+    ) -> Result<FailTaskResponse, Status> {
+        let unclaimed = request.unclaimed.then_some(connection);
         self.engine()
-            .fail(request.task_id, request.error_message)
+            .fail(request.task_id, request.error_message, unclaimed)
             .await
             .map_err(|error| status_of(&error))?;
         Ok(FailTaskResponse {})
+    }
+
+    /// Waits for a task.
+    pub(super) async fn wait(&self, task_id: String, or_input: bool) -> Result<Wait, Status> {
+        let wait = self.engine().wait(task_id, updates::until(or_input)).await;
+        wait.map_err(|error| status_of(&error))
     }
 
     /// The task as it is, and its changes from then on.

@@ -5,8 +5,8 @@ use futures::Stream;
 
 use super::{Api, status_of};
 use crate::{
-    engine::{Change, Subscription},
-    task::{Status, Task},
+    engine::{Change, Subscription, Until, Wait},
+    task::Task,
 };
 
 type Event = Result<SubscribeTaskUpdatesResponse, tonic::Status>;
@@ -38,35 +38,22 @@ pub(super) fn all(
     }
 }
 
-/// What a wait for a task is over with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
-    /// Its end.
-    End,
-    /// Its end, or a question to its originator.
-    Halt,
-}
-
-impl Until {
-    /// As a request says it.
-    pub(super) fn of(or_input: bool) -> Self {
-        if or_input { Self::Halt } else { Self::End }
-    }
-
-    /// Whether a task in this state is waited for no longer.
-    pub(super) fn is_over(self, status: Status) -> bool {
-        status.is_terminal() || (self == Self::Halt && status == Status::InputRequired)
-    }
+/// What a wait is over with, as a request says it.
+pub(super) fn until(or_input: bool) -> Until {
+    if or_input { Until::Halt } else { Until::End }
 }
 
 /// The end alone, or the halt, with the whole task.
-pub(super) async fn end(api: Api, task: Task, changes: Subscription, until: Until, most: usize) -> Event {
-    let task = if until.is_over(task.status) {
-        task
-    } else {
-        wait(changes, until).await?;
-        let whole = api.engine().task(task.id).await;
-        whole.map_err(|error| status_of(&error))?
+pub(super) async fn end(api: Api, task_id: String, wait: Wait, most: usize) -> Event {
+    let task = match wait {
+        Wait::Over(task) => *task,
+        Wait::Open(over) => match over.await.map_err(|_| stopping())? {
+            Some(task) => task,
+            None => {
+                let whole = api.engine().task(task_id).await;
+                whole.map_err(|error| status_of(&error))?
+            }
+        },
     };
     Ok(SubscribeTaskUpdatesResponse {
         task_id: task.id.clone(),
@@ -74,16 +61,6 @@ pub(super) async fn end(api: Api, task: Task, changes: Subscription, until: Unti
         task: Some(api.present_task(&task, most).await),
         ..SubscribeTaskUpdatesResponse::default()
     })
-}
-
-/// Waits for the change of a task with which its wait is over.
-pub(super) async fn wait(mut changes: Subscription, until: Until) -> Result<(), tonic::Status> {
-    loop {
-        let change = changes.next().await.ok_or_else(stopping)?;
-        if until.is_over(change.status) {
-            return Ok(());
-        }
-    }
 }
 
 pub(super) fn stopping() -> tonic::Status {

@@ -14,9 +14,10 @@ use prost::Message as _;
 
 use super::{
     core::Core,
-    feed::ListenerId,
+    feed::{Decline, ListenerId},
     lines,
     originate::fits,
+    table::unless_damaged,
     trace::Trace,
     turn::{EngineError, Now},
 };
@@ -93,7 +94,7 @@ impl Core {
         if self.feed.idle_since().is_some() {
             self.wait_for_takers(now);
         }
-        let deliveries = self.feed.attach(listener);
+        let deliveries = self.feed.attach(listener, now.mono);
         Ok(self.hand_over(now, deliveries)?)
     }
 
@@ -109,26 +110,48 @@ impl Core {
         Ok(self.hand_over(now, deliveries)?)
     }
 
-    /// A listener's client cannot be told of a task, since it takes smaller messages. It ends with the reason, unless
-    /// another agent can be, or has it.
+    /// A listener's client cannot be told of a task, since it takes smaller messages; `connection` is that client's. It ends
+    /// with the reason, unless another agent can be, or has it, or was sent it before and may come again.
     pub fn decline(
         &mut self,
         now: Now,
         listener: ListenerId,
+        connection: u64,
         id: &str,
         reason: &str,
     ) -> Result<(), EngineError> {
-        if !self.feed.decline(listener, id) {
-            return Ok(());
+        let decline = self.feed.decline(listener, id, reason, now.mono);
+        // Nobody else goes on with what it is in the middle of.
+        let is_its_own = self.is_claimed_by(id, connection);
+        match decline {
+            Decline::Goes(deliveries) if !is_its_own => Ok(self.hand_over(now, deliveries)?),
+            Decline::Goes(_) | Decline::Ends => Ok(self.fail_untakable(now, id, reason)?),
         }
-        let known = self.tasks.indexed(id);
-        let is_unseen = known.is_some_and(|known| known.status == Status::Submitted);
-        self.fail_in_place(now, id, reason, false);
-        if is_unseen {
+    }
+
+    /// Fails what was declined, and nobody has come to take for the grace time.
+    pub(super) fn fail_declined(&mut self, now: Now) -> Result<(), StoreError> {
+        for (id, reason) in self.feed.untakable(now.mono, self.limits.agent_grace) {
+            if unless_damaged(self.fail_untakable(now, &id, &reason))?.is_none() {
+                self.feed.withdraw(&id);
+            }
+        }
+        Ok(())
+    }
+
+    fn fail_untakable(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        let Some(task) = self.tasks.read(id)?.filter(|task| !task.status.is_terminal()) else {
+            return Ok(());
+        };
+        // An agent elsewhere may be able to take what was sent by skill.
+        if !self.fail_in_place(now, id, reason, task.is_untold()) {
+            return Ok(()); // It is looked at again after the grace time.
+        }
+        if task.status == Status::Submitted {
             self.feed.withdraw(id);
             return Ok(());
         }
-        Ok(self.tell_agent(now, id)?)
+        self.tell_agent(now, id)
     }
 
     /// UpdateTaskStatus: moves a task on. The first one claims it for its connection.
@@ -205,8 +228,14 @@ impl Core {
         self.hear(now, id, report)
     }
 
+    /// Whether this connection, which lives, has claimed the task, now or before it was answered.
+    fn is_claimed_by(&self, id: &str, connection: u64) -> bool {
+        let claim = self.claims.get(id);
+        claim.is_some_and(|claim| claim.connection == connection && claim.lost_at.is_none())
+    }
+
     /// While the connection of the agent that claimed a task lives, no other may move the task on.
-    fn check_claim(&self, id: &str, connection: u64) -> Result<(), EngineError> {
+    pub(super) fn check_claim(&self, id: &str, connection: u64) -> Result<(), EngineError> {
         let Some(known) = self.tasks.indexed(id).filter(|known| known.claimed) else {
             return Ok(());
         };
@@ -219,6 +248,11 @@ impl Core {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether an agent that has not claimed the task, and is on this connection, may end it.
+    pub(super) fn check_unclaimed(&self, id: &str, connection: Option<u64>) -> Result<(), EngineError> {
+        connection.map_or(Ok(()), |connection| self.check_claim(id, connection))
     }
 
     /// A gRPC connection is gone: what it claimed may be taken over, and fails if nobody does.
@@ -439,8 +473,8 @@ impl Core {
         self.tell_agent(now, id)
     }
 
-    /// Fails a task in the local agent's place and tells the originator.
-    fn fail_in_place(&mut self, now: Now, id: &str, reason: &str, returned: bool) {
+    /// Fails a task in the local agent's place and tells the originator; false: it could not be.
+    fn fail_in_place(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> bool {
         let peer = self.tasks.indexed(id).and_then(|known| known.peer);
         let report = Report {
             message: Some(self.note(now, reason)),
@@ -450,12 +484,13 @@ impl Core {
         let reported = self
             .task_of_agent(id)
             .and_then(|task| self.report(now, task, report));
-        match reported {
+        match &reported {
             Ok(()) => lines::ended(id, peer, Status::Failed, reason),
             Err(error) => {
                 tracing::warn!(task = id, %error, "a task without an agent could not be failed");
             }
         }
+        reported.is_ok()
     }
 }
 

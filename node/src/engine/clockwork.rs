@@ -75,6 +75,7 @@ impl Core {
         self.let_go_of_held(now)?;
         self.ask_again(now)?;
         self.fail_abandoned(now)?;
+        self.fail_declined(now)?;
         self.collect(now)?;
         self.forget_silent_peers(now)
     }

@@ -283,8 +283,14 @@ impl Core {
             return Ok(ended);
         }
         slot.task.held = false;
+        // Before it was offered back, an agent may have seen it.
+        let is_first = slot.task.returnable;
         self.put(slot);
-        self.tell_agent_again(now, id)?;
+        if is_first {
+            self.tell_agent(now, id)?;
+        } else {
+            self.tell_agent_again(now, id)?;
+        }
         Ok(None)
     }
 

@@ -28,14 +28,25 @@ struct Offer {
     /// Bytes that the task takes in memory.
     weight: usize,
     holders: Vec<ListenerId>,
+    /// Listeners that came while others had it, and were not sent it.
+    passed_over: Vec<ListenerId>,
     /// True for a task that has ended: told once, then forgotten.
     news: bool,
     /// A listener was sent it, whether that still listens or not.
     told: bool,
     /// No listener has ever been sent the task, in this run of the node or before.
     unseen: bool,
+    /// No listener has ever been sent the task but those whose clients cannot take it, in this run of the node or before.
+    untaken: bool,
     /// A listener's client cannot take it.
-    declined: bool,
+    declined: Option<Declined>,
+}
+
+#[derive(Clone, Debug)]
+struct Declined {
+    reason: String,
+    /// Since when nobody has it who may be able to; None: somebody has.
+    since: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -85,6 +96,15 @@ pub(super) enum Offered {
     News,
 }
 
+/// What a listener's client that cannot take a task leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decline {
+    /// Somebody else has it or may come to have it; these are sent it now.
+    Goes(Vec<Delivery>),
+    /// Nobody who listens can take it, and nobody else was ever sent it.
+    Ends,
+}
+
 impl Feed {
     /// Nobody listens since `now`.
     pub(super) fn new(now: Duration) -> Self {
@@ -116,10 +136,12 @@ impl Feed {
                 task: task.to_owned(),
                 weight,
                 holders: Vec::new(),
+                passed_over: Vec::new(),
                 news,
                 told: false,
                 unseen: as_what == Offered::New && !known,
-                declined: false,
+                untaken: as_what == Offered::New && !known,
+                declined: None,
             },
         );
         self.by_task.insert(task.to_owned(), number);
@@ -136,9 +158,32 @@ impl Feed {
         !offer.news
     }
 
+    /// Offers again what is offered, to those who have not got it and to those who have.
+    fn offer_again(&mut self, task: &str) -> Vec<Delivery> {
+        let number = self.by_task.get(task);
+        let Some(offer) = number.and_then(|number| self.offers.get(number)) else {
+            return Vec::new();
+        };
+        let (weight, untaken, declined) = (offer.weight, offer.untaken, offer.declined.clone());
+        self.withdraw(task);
+        let number = self.next;
+        let deliveries = self.offer(task, Offered::Again, weight);
+        if let Some(offer) = self.offers.get_mut(&number) {
+            (offer.untaken, offer.declined) = (untaken, declined);
+        }
+        deliveries
+    }
+
     /// An agent begins to listen.
-    pub(super) fn attach(&mut self, id: ListenerId) -> Vec<Delivery> {
-        self.idle_since = None;
+    pub(super) fn attach(&mut self, id: ListenerId, now: Duration) -> Vec<Delivery> {
+        if self.idle_since.take().is_some() {
+            // Whoever can take what was declined has the time to come from now on.
+            let declined = self
+                .offers
+                .values_mut()
+                .filter_map(|offer| offer.declined.as_mut());
+            declined.for_each(|declined| declined.since = Some(now));
+        }
         self.listeners.insert(
             id,
             Listener {
@@ -154,39 +199,78 @@ impl Feed {
 
     /// An agent stopped listening: what only it held is offered again.
     pub(super) fn detach(&mut self, id: ListenerId, now: Duration) -> Vec<Delivery> {
-        if self.listeners.remove(&id).is_none() {
+        let Some(gone) = self.listeners.remove(&id) else {
             return Vec::new();
-        }
+        };
         if self.listeners.is_empty() {
             self.idle_since = Some(now);
         }
         let mut orphans = Vec::new();
-        for offer in self.offers.values_mut() {
+        for (&number, offer) in &mut self.offers {
             let held = offer.holders.len();
             offer.holders.retain(|holder| *holder != id);
-            if (held > 0 || offer.declined) && offer.holders.is_empty() && !offer.news {
-                orphans.push((offer.task.clone(), offer.weight));
+            offer.passed_over.retain(|other| *other != id);
+            let has_left = offer.holders.len() < held;
+            if has_left {
+                offer.untaken = false;
+                if let Some(declined) = &mut offer.declined {
+                    declined.since = Some(now);
+                }
+            }
+            // It may have been the last one that others could still hope for.
+            let was_awaited = offer.declined.is_some() && gone.cursor < number;
+            if (has_left || was_awaited) && offer.holders.is_empty() && !offer.news {
+                orphans.push(offer.task.clone());
             }
         }
         self.forget_told_news();
-        orphans
-            .iter()
-            .flat_map(|(task, weight)| self.offer(task, Offered::Again, *weight))
-            .collect()
+        orphans.iter().flat_map(|task| self.offer_again(task)).collect()
     }
 
-    /// A listener's client cannot take the task. Whether nobody who listens can, as far as they were sent it.
-    pub(super) fn decline(&mut self, id: ListenerId, task: &str) -> bool {
-        let Some((number, offer)) = self
+    /// A listener's client cannot take the task, for this reason.
+    pub(super) fn decline(&mut self, id: ListenerId, task: &str, reason: &str, now: Duration) -> Decline {
+        let goes = Decline::Goes(Vec::new());
+        let Some((&number, offer)) = self
             .by_task
             .get(task)
-            .and_then(|number| Some((*number, self.offers.get_mut(number)?)))
+            .and_then(|number| Some((number, self.offers.get_mut(number)?)))
         else {
-            return false;
+            return goes;
         };
-        offer.declined = true;
+        if offer.news {
+            return goes;
+        }
         offer.holders.retain(|holder| *holder != id);
-        offer.holders.is_empty() && self.listeners.values().all(|listener| listener.cursor >= number)
+        let is_held = !offer.holders.is_empty();
+        let since = offer.declined.take().and_then(|declined| declined.since);
+        offer.declined = Some(Declined {
+            reason: reason.to_owned(),
+            since: since.or(Some(now)).filter(|_| !is_held),
+        });
+        if is_held || self.listeners.values().any(|listener| listener.cursor < number) {
+            return goes;
+        }
+        if !offer.passed_over.is_empty() {
+            return Decline::Goes(self.offer_again(task));
+        }
+        if offer.untaken { Decline::Ends } else { goes }
+    }
+
+    /// Tasks that nobody who listens can take, for `grace` or longer, and why; who was sent them before has not come again.
+    pub(super) fn untakable(&self, now: Duration, grace: Duration) -> Vec<(String, String)> {
+        if self.listeners.is_empty() {
+            return Vec::new();
+        }
+        let offers = self.offers.values().filter(|offer| offer.holders.is_empty());
+        offers
+            .filter_map(|offer| Some((offer, offer.declined.as_ref()?)))
+            .filter(|(_, declined)| {
+                declined
+                    .since
+                    .is_some_and(|since| now.saturating_sub(since) > grace)
+            })
+            .map(|(offer, declined)| (offer.task.clone(), declined.reason.clone()))
+            .collect()
     }
 
     /// A listener has read `count` tasks.
@@ -221,6 +305,7 @@ impl Feed {
                 }
                 listener.cursor = number;
                 if number < listener.attached_at && !offer.holders.is_empty() {
+                    offer.passed_over.push(id);
                     continue; // Another listener has it and may still take it.
                 }
                 listener.credit -= 1;

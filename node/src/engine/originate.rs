@@ -13,6 +13,7 @@ use prost::Message as _;
 use super::{
     core::{Core, MAX_ENVELOPE},
     notes::Note,
+    subscribers::Until,
     table::Slot,
     trace::Trace,
     turn::{Effect, EngineError, Now},
@@ -357,6 +358,23 @@ impl Core {
         self.tasks
             .read(id)?
             .ok_or_else(|| EngineError::NotFound(id.to_owned()))
+    }
+
+    /// The task, if a wait for it is over already.
+    pub(super) fn task_if_over(&mut self, id: &str, until: Until) -> Result<Option<Task>, EngineError> {
+        let goes_on = |status| !until.is_over(status);
+        if self.tasks.indexed(id).is_some_and(|known| goes_on(known.status)) {
+            return Ok(None);
+        }
+        self.task(id).map(Some)
+    }
+
+    /// A task that has ended, if it is in memory and small.
+    pub(super) fn small_ended(&self, id: &str) -> Option<Task> {
+        self.tasks
+            .small(id)
+            .filter(|task| task.status.is_terminal())
+            .cloned()
     }
 
     /// Ends a task from this side and tells the other.

@@ -442,7 +442,10 @@ impl Shell {
             Effect::Send { peer, stream, frame } => self.write(peer, Some(stream), frame),
             Effect::Ack { peer, frame } => self.write(peer, None, frame),
             Effect::Wanted { peer, wanted } => self.net.set_wanted(peer, wanted),
-            Effect::Changed(change) => self.audience.subscribers.publish(&change),
+            Effect::Changed(change) => {
+                let ended = || self.core.small_ended(&change.task_id);
+                self.audience.subscribers.publish(&change, ended);
+            }
             Effect::Noted { task_id } => self.audience.noted.tell(task_id),
             Effect::Incoming {
                 listener,

@@ -1,5 +1,5 @@
-//! Who follows which task. A subscriber that reads slowly loses intermediate states at worst, never
-//! the last one, and never slows anybody else.
+//! Who follows which task, and who waits for its end. A subscriber that reads slowly loses intermediate states at worst,
+//! never the last one, and never slows anybody else.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,13 +10,13 @@ use std::{
 };
 
 use prost::Message as _;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::{
     turn::{Change, EngineError},
     weight,
 };
-use crate::task::Output;
+use crate::task::{Output, Status, Task};
 
 /// Changes that wait for one subscriber; older ones are dropped first.
 const MAX_WAITING: usize = 2048;
@@ -31,10 +31,10 @@ const MAX_ALL_BYTES: usize = 64 << 20;
 /// A change of so many bytes waits even when all others hold as much as they may.
 const SMALL: usize = 64 << 10;
 
-/// Subscribers of one task.
+/// Subscribers and waits of one task.
 const MAX_PER_TASK: usize = 64;
 
-/// Subscribers of all tasks.
+/// Subscribers and waits of all tasks.
 const MAX_SUBSCRIBERS: usize = 20_000;
 
 /// Below this many those that have gone are not looked for.
@@ -138,10 +138,65 @@ impl Drop for Line {
     }
 }
 
+/// What a wait for a task is over with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Its end.
+    End,
+    /// Its end, or a question to its originator.
+    Halt,
+}
+
+impl Until {
+    /// Whether a task in this state is waited for no longer.
+    pub fn is_over(self, status: Status) -> bool {
+        status.is_terminal() || (self == Self::Halt && status == Status::InputRequired)
+    }
+}
+
+/// What comes when a wait is over: the task, if it has ended and is small; else it has to be looked up. It fails when the
+/// daemon stops.
+pub type Over = oneshot::Receiver<Option<Task>>;
+
+/// Someone who is told of a task.
+enum Ear {
+    /// Of every change.
+    Line(Weak<Line>),
+    /// Of the one with which the wait is over; None: that was told.
+    Wait(Until, Option<oneshot::Sender<Option<Task>>>),
+}
+
+impl Ear {
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Line(line) => line.strong_count() > 0,
+            Self::Wait(_, over) => over.as_ref().is_some_and(|over| !over.is_closed()),
+        }
+    }
+
+    /// Tells a change; false: there is nobody to be told any more.
+    fn hear(&mut self, change: &Arc<Change>, bytes: usize, ended: &impl Fn() -> Option<Task>) -> bool {
+        match self {
+            Self::Line(line) => line.upgrade().is_some_and(|line| {
+                line.push(bytes, change);
+                true
+            }),
+            Self::Wait(until, over) if until.is_over(change.status) => {
+                if let Some(over) = over.take() {
+                    // Whoever gave up meanwhile is told nothing.
+                    let _ = over.send(ended().filter(|_| change.status.is_terminal()));
+                }
+                false
+            }
+            Self::Wait(..) => self.is_open(),
+        }
+    }
+}
+
 /// See the module's text.
 #[derive(Default)]
 pub(super) struct Subscribers {
-    lines: HashMap<String, Vec<Weak<Line>>>,
+    ears: HashMap<String, Vec<Ear>>,
     count: usize,
     /// At this count those that have gone are looked for: those of a task that changes no more are not
     /// noticed otherwise.
@@ -152,50 +207,59 @@ pub(super) struct Subscribers {
 impl Subscribers {
     /// Follows a task.
     pub(super) fn subscribe(&mut self, task_id: &str) -> Result<Arc<Line>, EngineError> {
-        if self.count >= self.sweep_at {
-            self.sweep();
-        }
-        let lines = self.lines.entry(task_id.to_owned()).or_default();
-        let before = lines.len();
-        lines.retain(|line| line.strong_count() > 0);
-        self.count -= before - lines.len();
-        if lines.len() >= MAX_PER_TASK || self.count >= MAX_SUBSCRIBERS {
-            return Err(EngineError::Exhausted(format!(
-                "task {task_id} has {} subscribers and this node {}; the limits are {MAX_PER_TASK} and {MAX_SUBSCRIBERS}",
-                lines.len(),
-                self.count
-            )));
-        }
         let line = Arc::new(Line::new(&self.all));
-        lines.push(Arc::downgrade(&line));
-        self.count += 1;
+        self.add(task_id, Ear::Line(Arc::downgrade(&line)))?;
         Ok(line)
     }
 
-    /// Tells a change to everyone who follows its task.
-    pub(super) fn publish(&mut self, change: &Arc<Change>) {
-        let Some(lines) = self.lines.get_mut(&change.task_id) else {
+    /// Waits for a task. Dropping what it gives ends that.
+    pub(super) fn wait(&mut self, task_id: &str, until: Until) -> Result<Over, EngineError> {
+        let (over, is_over) = oneshot::channel();
+        self.add(task_id, Ear::Wait(until, Some(over)))?;
+        Ok(is_over)
+    }
+
+    fn add(&mut self, task_id: &str, ear: Ear) -> Result<(), EngineError> {
+        if self.count >= self.sweep_at {
+            self.sweep();
+        }
+        let ears = self.ears.entry(task_id.to_owned()).or_default();
+        let before = ears.len();
+        ears.retain(Ear::is_open);
+        self.count -= before - ears.len();
+        if ears.len() >= MAX_PER_TASK || self.count >= MAX_SUBSCRIBERS {
+            return Err(EngineError::Exhausted(format!(
+                "task {task_id} has {} subscribers and this node {}; the limits are {MAX_PER_TASK} and {MAX_SUBSCRIBERS}",
+                ears.len(),
+                self.count
+            )));
+        }
+        ears.push(ear);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Tells a change to everyone who follows its task, and to those whose wait it ends. `ended` gives the task, if that has
+    /// ended and is small.
+    pub(super) fn publish(&mut self, change: &Arc<Change>, ended: impl Fn() -> Option<Task>) {
+        let Some(ears) = self.ears.get_mut(&change.task_id) else {
             return;
         };
         let bytes = weight(change);
-        let before = lines.len();
-        lines.retain(|line| match line.upgrade() {
-            Some(line) => {
-                line.push(bytes, change);
-                true
-            }
-            None => false,
-        });
-        self.count -= before - lines.len();
-        if lines.is_empty() {
-            self.lines.remove(&change.task_id);
+        let before = ears.len();
+        ears.retain_mut(|ear| ear.hear(change, bytes, &ended));
+        self.count -= before - ears.len();
+        if ears.is_empty() {
+            self.ears.remove(&change.task_id);
         }
     }
 
-    /// Ends every subscription.
+    /// Ends every subscription and every wait.
     pub(super) fn close(&mut self) {
-        for line in self.lines.drain().flat_map(|(_, lines)| lines) {
-            if let Some(line) = line.upgrade() {
+        for ear in self.ears.drain().flat_map(|(_, ears)| ears) {
+            if let Ear::Line(line) = ear
+                && let Some(line) = line.upgrade()
+            {
                 line.close();
             }
         }
@@ -203,11 +267,11 @@ impl Subscribers {
     }
 
     fn sweep(&mut self) {
-        self.lines.retain(|_, lines| {
-            lines.retain(|line| line.strong_count() > 0);
-            !lines.is_empty()
+        self.ears.retain(|_, ears| {
+            ears.retain(Ear::is_open);
+            !ears.is_empty()
         });
-        self.count = self.lines.values().map(Vec::len).sum();
+        self.count = self.ears.values().map(Vec::len).sum();
         // Each sweep is paid for by as many subscriptions as it looks at.
         self.sweep_at = (2 * self.count).clamp(FEW, MAX_SUBSCRIBERS);
     }
@@ -256,9 +320,9 @@ mod tests {
         let reader = subscribers.subscribe("read").unwrap();
         for _ in 0..10 {
             for task in 0..40 {
-                subscribers.publish(&change(&task.to_string(), Status::Working, BYTES));
+                subscribers.publish(&change(&task.to_string(), Status::Working, BYTES), || None);
             }
-            subscribers.publish(&change("read", Status::Working, 1024));
+            subscribers.publish(&change("read", Status::Working, 1024), || None);
             assert!(matches!(reader.next().await, Some(News::Change(_))));
             let held = subscribers.all.load(Relaxed);
             assert!(
@@ -282,7 +346,7 @@ mod tests {
         let stays = subscribers.subscribe("stays").unwrap();
         for number in 0..100_000 {
             drop(subscribers.subscribe(&number.to_string()).unwrap());
-            assert!(subscribers.lines.len() <= 2 * FEW);
+            assert!(subscribers.ears.len() <= 2 * FEW);
         }
         let change = Change {
             task_id: "stays".into(),
@@ -290,7 +354,7 @@ mod tests {
             message: None,
             results: Vec::new(),
         };
-        subscribers.publish(&Arc::new(change));
+        subscribers.publish(&Arc::new(change), || None);
         assert_eq!(stays.lock().changes.len(), 1);
     }
 

@@ -252,8 +252,17 @@ impl TaskTable {
         !self.deadlines.is_empty()
     }
 
+    /// A task that is in memory and is one record in the store: some 4 KiB.
+    pub(super) fn small(&self, id: &str) -> Option<&Task> {
+        let slot = self.cache.peek(id).filter(|slot| !slot.is_spread);
+        slot.map(|slot| &slot.task)
+    }
+
     /// A copy for reading.
     pub(super) fn read(&mut self, id: &str) -> Result<Option<Task>, StoreError> {
+        if let Some(slot) = self.cache.get(id) {
+            return Ok(Some(slot.task.clone()));
+        }
         let Some(slot) = self.take(id)? else {
             return Ok(None);
         };

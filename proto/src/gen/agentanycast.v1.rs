@@ -2167,6 +2167,9 @@ pub struct CompleteTaskRequest {
     pub artifacts: ::prost::alloc::vec::Vec<Artifact>,
     #[prost(message, optional, tag = "3")]
     pub message: ::core::option::Option<Message>,
+    /// Additive: the agent has not claimed the task; FAILED_PRECONDITION if another one has, whose connection lives.
+    #[prost(bool, tag = "100")]
+    pub unclaimed: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompleteTaskResponse {}
@@ -2176,6 +2179,9 @@ pub struct FailTaskRequest {
     pub task_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub error_message: ::prost::alloc::string::String,
+    /// Additive: as in CompleteTaskRequest.
+    #[prost(bool, tag = "100")]
+    pub unclaimed: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FailTaskResponse {}

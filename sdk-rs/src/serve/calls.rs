@@ -79,6 +79,7 @@ pub(super) async fn complete(
         task_id: id.to_owned(),
         artifacts: artifacts.into_iter().map(Into::into).collect(),
         message: message.map(Into::into),
+        unclaimed: false,
     };
     let answer = node.session().task_call_knowing(Subject::Task, request).await;
     settle(node, id, TaskStatus::Completed, answer).await
@@ -88,6 +89,7 @@ pub(super) async fn fail(node: &Node, id: &str, reason: &str) -> Result<(), Erro
     let request = v1::FailTaskRequest {
         task_id: id.to_owned(),
         error_message: reason.to_owned(),
+        unclaimed: false,
     };
     let answer = node.session().task_call_knowing(Subject::Task, request).await;
     settle(node, id, TaskStatus::Failed, answer).await

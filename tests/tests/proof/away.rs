@@ -182,6 +182,7 @@ async fn an_originator_that_was_gone_gets_all_in_order() {
     let request = v1::FailTaskRequest {
         task_id: fails.id().to_owned(),
         error_message: "no ink".to_owned(),
+        unclaimed: false,
     };
     agent.fail_task(request).await.unwrap();
     tokio::time::sleep(RETRIED).await;

@@ -160,6 +160,7 @@ async fn refusals(mut rpc: Rpc, id: &str) -> Vec<(&'static str, Result<(), Statu
     let fail = v1::FailTaskRequest {
         task_id: t(),
         error_message: "x".to_owned(),
+        unclaimed: false,
     };
     all.push(("FailTask", rpc.fail_task(fail).await.map(drop)));
     all
@@ -243,6 +244,7 @@ async fn states_and_owners_are_kept() {
     let fail = |id: &str| v1::FailTaskRequest {
         task_id: id.to_owned(),
         error_message: "x".to_owned(),
+        unclaimed: false,
     };
 
     check(

@@ -100,6 +100,7 @@ fn drawn(dice: &mut StdRng, id: &str, peer: &PeerId, ended: bool) -> Call {
         3 => Call::FailTask(v1::FailTaskRequest {
             task_id,
             error_message: "no ink".to_owned(),
+            unclaimed: false,
         }),
         4 => Call::CompleteTask(v1::CompleteTaskRequest {
             task_id,
@@ -107,7 +108,7 @@ fn drawn(dice: &mut StdRng, id: &str, peer: &PeerId, ended: bool) -> Call {
                 artifact_id: "artifact".to_owned(),
                 ..rpc::artifact("result", "done")
             }],
-            message: None,
+            ..v1::CompleteTaskRequest::default()
         }),
         5 => Call::SendTask(v1::SendTaskRequest {
             task_id,

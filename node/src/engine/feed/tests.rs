@@ -15,6 +15,7 @@ enum Event {
     Attach,
     Detach { which: usize },
     Credit { which: usize, count: usize },
+    Decline { which: usize, task: u8 },
 }
 
 fn offered() -> impl Strategy<Value = Offered> {
@@ -28,6 +29,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Attach),
         1 => any::<usize>().prop_map(|which| Event::Detach { which }),
         2 => (any::<usize>(), 1_usize..8).prop_map(|(which, count)| Event::Credit { which, count }),
+        4 => (any::<usize>(), 0_u8..60).prop_map(|(which, task)| Event::Decline { which, task }),
     ]
 }
 
@@ -43,6 +45,9 @@ struct Standing {
     unseen: bool,
     /// Whose alone it is.
     owner: Option<ListenerId>,
+    /// Whoever was given the task, before too, and has not declined it, still listens.
+    untaken: bool,
+    declined: bool,
 }
 
 #[derive(Debug)]
@@ -87,22 +92,84 @@ impl Model {
                 held: BTreeSet::new(),
                 unseen,
                 owner: None,
+                untaken: unseen,
+                declined: false,
             },
         );
     }
 
-    fn detach(&mut self, id: ListenerId) {
+    /// Orphans are offered again in the order in which they stood, and what was declined may be.
+    fn detach(&mut self, id: ListenerId, feed: &mut Feed) -> Vec<Delivery> {
         self.readers.remove(&id);
-        // Orphans are offered again in the order in which they stood.
-        let mut orphans = Vec::new();
+        let mut orphans = BTreeSet::new();
         for (task, standing) in &mut self.offers {
-            if standing.held.remove(&id) && standing.held.is_empty() && !standing.news {
-                orphans.push((standing.at, task.clone()));
+            if standing.held.remove(&id) {
+                standing.untaken = false;
+                if standing.held.is_empty() && !standing.news {
+                    orphans.insert(task.clone());
+                }
             }
         }
-        orphans.sort();
-        for (_, task) in orphans {
-            self.offer(&task, Offered::Again);
+        let before = feed.by_task.clone();
+        let deliveries = feed.detach(id, NOW);
+        let renewed = feed
+            .by_task
+            .iter()
+            .filter(|(task, number)| before.get(*task) != Some(number));
+        let renewed: BTreeMap<u64, &String> = renewed.map(|(task, number)| (*number, task)).collect();
+        let mut stood = 0;
+        for task in renewed.into_values() {
+            let standing = &self.offers[task];
+            assert!(standing.at > stood, "{task} was offered again out of order");
+            stood = standing.at;
+            assert!(orphans.remove(task) || standing.declined && standing.held.is_empty());
+            self.offer_again(task);
+        }
+        assert_eq!(orphans, BTreeSet::new(), "are offered to nobody");
+        deliveries
+    }
+
+    fn offer_again(&mut self, task: &str) {
+        let at = self.tick();
+        if let Some(standing) = self.offers.get_mut(task) {
+            (standing.at, standing.told, standing.unseen) = (at, false, false);
+            standing.owner = None;
+        }
+    }
+
+    /// Its client cannot take what it was given.
+    fn decline(&mut self, id: ListenerId, task: &str, feed: &mut Feed) -> Vec<Delivery> {
+        let Some(standing) = self.offers.get_mut(task).filter(|standing| !standing.news) else {
+            return Vec::new();
+        };
+        if !standing.held.remove(&id) {
+            return Vec::new();
+        }
+        (standing.declined, standing.owner) = (true, None);
+        let at = standing.at;
+        let everybody_knows = self
+            .readers
+            .keys()
+            .all(|reader| self.told.contains(&(*reader, task.to_owned(), at)));
+        let before = feed.by_task.get(task).copied();
+        match feed.decline(id, task, "too large", NOW) {
+            Decline::Ends => {
+                assert!(standing.untaken && standing.held.is_empty() && everybody_knows);
+                self.offers.remove(task);
+                feed.withdraw(task);
+                Vec::new()
+            }
+            Decline::Goes(deliveries) => {
+                let is_over = standing.untaken && standing.held.is_empty() && everybody_knows;
+                assert!(!is_over, "nobody who listens can take {task}");
+                if feed.by_task.get(task).copied() == before {
+                    assert_eq!(deliveries, []);
+                } else {
+                    assert!(standing.held.is_empty() && !everybody_knows);
+                    self.offer_again(task);
+                }
+                deliveries
+            }
         }
     }
 
@@ -128,14 +195,13 @@ impl Model {
                         last: 0,
                     },
                 );
-                feed.attach(self.next_listener)
+                feed.attach(self.next_listener, NOW)
             }
             Event::Detach { which } => {
                 let Some(id) = self.pick(which) else {
                     return feed.detach(99_999, NOW);
                 };
-                self.detach(id);
-                feed.detach(id, NOW)
+                self.detach(id, feed)
             }
             Event::Credit { which, count } => {
                 let Some(id) = self.pick(which) else {
@@ -146,6 +212,10 @@ impl Model {
                 }
                 feed.credit(id, count)
             }
+            Event::Decline { which, task } => match self.pick(which) {
+                Some(id) => self.decline(id, &task.to_string(), feed),
+                None => Vec::new(),
+            },
         }
     }
 
@@ -229,31 +299,89 @@ proptest! {
     }
 }
 
-/// It fails when the last one that could take it cannot, or leaves without.
+fn decline(feed: &mut Feed, listener: ListenerId, task: &str) -> Decline {
+    feed.decline(listener, task, "too large", NOW)
+}
+
+const GOES: Decline = Decline::Goes(Vec::new());
+
 #[test]
 fn a_task_that_nobody_can_take_is_known_as_such() {
     let mut feed = Feed::new(NOW);
-    feed.attach(1);
+    feed.attach(1, NOW);
     feed.offer("a", Offered::New, 1);
-    assert!(feed.decline(1, "a"));
-    assert!(!feed.decline(1, "unknown"));
-    feed.attach(2);
+    assert_eq!(decline(&mut feed, 1, "unknown"), GOES);
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Ends);
+    feed.attach(2, NOW);
     feed.offer("b", Offered::New, 1);
-    assert!(!feed.decline(1, "b"), "the second one has it");
-    assert_eq!(feed.detach(2, NOW), [shared(1, "a"), shared(1, "b")]);
-    assert!(feed.decline(1, "b"));
+    assert_eq!(decline(&mut feed, 1, "b"), GOES, "the second one has it");
+    assert_eq!(decline(&mut feed, 2, "b"), Decline::Ends);
     // One that has no room yet may take it.
-    feed.attach(3);
     for task in 0..CREDIT {
         feed.offer(&task.to_string(), Offered::New, 1);
     }
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("c", Offered::New, 1), [shared(1, "c")]);
-    assert!(!feed.decline(1, "c"));
+    assert_eq!(decline(&mut feed, 1, "c"), GOES);
     assert!(
-        feed.detach(3, NOW).contains(&shared(1, "c")),
+        feed.detach(2, NOW).contains(&shared(1, "c")),
         "only the first is left"
     );
+    assert_eq!(decline(&mut feed, 1, "c"), Decline::Ends);
+}
+
+/// Who came while somebody had a task was not sent it, but can take it.
+#[test]
+fn who_came_later_is_asked_too() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1, NOW);
+    feed.offer("a", Offered::New, 1);
+    assert_eq!(feed.attach(2, NOW), []);
+    let both = vec![shared(1, "a"), shared(2, "a")];
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Goes(both));
+    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(decline(&mut feed, 2, "a"), Decline::Ends);
+}
+
+/// Who had a task and has lost its connection has time to come again.
+#[test]
+fn a_task_that_somebody_had_waits_for_that_one() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1, NOW);
+    feed.attach(2, NOW);
+    feed.offer("a", Offered::New, 1);
+    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(feed.detach(2, NOW * 10), [shared(1, "a")]);
+    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(feed.untakable(NOW * 13, NOW * 3), []);
+    let over = [("a".to_owned(), "too large".to_owned())];
+    assert_eq!(feed.untakable(NOW * 14, NOW * 3), over);
+    assert_eq!(feed.attach(3, NOW * 14), [shared(3, "a")]);
+    assert_eq!(feed.untakable(NOW * 14, NOW * 3), [], "it can");
+    // While nobody listens, nobody's time is over.
+    assert_eq!(feed.detach(3, NOW * 20), [shared(1, "a")]);
+    decline(&mut feed, 1, "a");
+    feed.detach(1, NOW * 20);
+    assert_eq!(feed.untakable(NOW * 99, NOW * 3), []);
+    assert_eq!(feed.attach(4, NOW * 99), [shared(4, "a")]);
+    assert_eq!(decline(&mut feed, 4, "a"), GOES);
+    assert_eq!(feed.untakable(NOW * 102, NOW * 3), []);
+    assert_eq!(feed.untakable(NOW * 103, NOW * 3), over);
+}
+
+/// A task that has ended meanwhile is told as such.
+#[test]
+fn news_is_not_declined() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1, NOW);
+    feed.attach(2, NOW);
+    for task in 0..CREDIT {
+        feed.offer(&task.to_string(), Offered::New, 1);
+    }
+    feed.credit(1, CREDIT);
+    assert_eq!(feed.offer("a", Offered::News, 1), [shared(1, "a")]);
+    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(feed.credit(2, 1), [shared(2, "a")]);
 }
 
 fn shared(listener: ListenerId, task: &str) -> Delivery {
@@ -275,12 +403,12 @@ fn alone(listener: ListenerId, task: &str) -> Delivery {
 #[test]
 fn a_task_is_exclusive_once() {
     let mut feed = Feed::new(NOW);
-    feed.attach(1);
+    feed.attach(1, NOW);
     assert_eq!(feed.offer("a", Offered::New, 1), [alone(1, "a")]);
     assert_eq!(feed.offer("before", Offered::Again, 1), [shared(1, "before")]);
     feed.detach(1, NOW);
-    assert_eq!(feed.attach(2), [shared(2, "a"), shared(2, "before")]);
-    feed.attach(3);
+    assert_eq!(feed.attach(2, NOW), [shared(2, "a"), shared(2, "before")]);
+    feed.attach(3, NOW);
     assert_eq!(feed.offer("b", Offered::New, 1), [shared(2, "b"), shared(3, "b")]);
     feed.detach(2, NOW);
     assert_eq!(feed.offer("c", Offered::New, 1), [alone(3, "c")]);
@@ -292,15 +420,15 @@ fn a_task_offered_to_nobody_waits_for_the_first_listener() {
     let mut feed = Feed::new(NOW);
     assert_eq!(feed.offer("t", Offered::New, 1), []);
     assert_eq!(feed.idle_since(), Some(NOW));
-    assert_eq!(feed.attach(1), [alone(1, "t")]);
-    assert_eq!(feed.attach(2), [], "the first listener may still take it");
+    assert_eq!(feed.attach(1, NOW), [alone(1, "t")]);
+    assert_eq!(feed.attach(2, NOW), [], "the first listener may still take it");
     assert_eq!(feed.detach(1, NOW), [shared(2, "t")]);
 }
 
 #[test]
 fn a_slow_listener_gets_no_more_than_its_credit() {
     let mut feed = Feed::new(NOW);
-    feed.attach(1);
+    feed.attach(1, NOW);
     let given = (0..CREDIT + 5)
         .flat_map(|task| feed.offer(&task.to_string(), Offered::New, 1))
         .count();
@@ -312,25 +440,25 @@ fn a_slow_listener_gets_no_more_than_its_credit() {
 #[test]
 fn news_is_told_once_and_forgotten() {
     let mut feed = Feed::new(NOW);
-    feed.attach(1);
+    feed.attach(1, NOW);
     assert_eq!(feed.offer("t", Offered::News, 1).len(), 1);
     assert_eq!((feed.news, feed.offers.len()), (0, 0));
     assert_eq!(feed.detach(1, NOW), []);
-    assert_eq!(feed.attach(2), []);
+    assert_eq!(feed.attach(2, NOW), []);
 }
 
 /// The one that heard it left, and whoever was behind; who came after it is not owed it.
 #[test]
 fn news_whose_hearer_left_is_forgotten() {
     let mut feed = Feed::new(NOW);
-    feed.attach(1);
-    feed.attach(2);
+    feed.attach(1, NOW);
+    feed.attach(2, NOW);
     for task in 0..CREDIT {
         feed.offer(&task.to_string(), Offered::New, 1);
     }
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("t", Offered::News, 1), [shared(1, "t")]);
-    assert_eq!(feed.attach(3), []);
+    assert_eq!(feed.attach(3, NOW), []);
     assert_eq!(feed.detach(1, NOW), []);
     assert_eq!(feed.news, 1, "the second has not come to it");
     assert_eq!(feed.detach(2, NOW).len(), CREDIT);
@@ -355,7 +483,7 @@ fn acting_without_listening_is_a_sign_of_life() {
     let mut feed = Feed::new(NOW);
     feed.touch(NOW * 5);
     assert_eq!(feed.idle_since(), Some(NOW * 5));
-    feed.attach(1);
+    feed.attach(1, NOW);
     feed.touch(NOW * 6);
     assert_eq!(feed.idle_since(), None);
     feed.detach(1, NOW * 7);
@@ -366,7 +494,7 @@ fn acting_without_listening_is_a_sign_of_life() {
 #[test]
 fn large_tasks_wait_until_there_is_room() {
     let mut feed = Feed::new(NOW);
-    feed.attach(1);
+    feed.attach(1, NOW);
     let mut sent = 0;
     for task in 0..10 {
         sent += feed

@@ -246,13 +246,13 @@ async fn carry_out(
         Step::Complete(_) => {
             let id = task?;
             let done = engine
-                .complete(id.clone(), vec![artifact("a", "done")], None)
+                .complete(id.clone(), vec![artifact("a", "done")], None, None)
                 .await;
             done.map(|()| told(&id, Status::Completed))
         }
         Step::Fail(_) => {
             let id = task?;
-            let done = engine.fail(id.clone(), "no".into()).await;
+            let done = engine.fail(id.clone(), "no".into(), None).await;
             done.map(|()| told(&id, Status::Failed))
         }
         Step::Cancel(_) => {

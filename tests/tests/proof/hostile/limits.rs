@@ -59,7 +59,7 @@ async fn a_report_over_the_limit() {
             .complete_task(CompleteTaskRequest {
                 task_id: task_id.clone(),
                 artifacts: vec![artifact(bytes)],
-                message: None,
+                ..CompleteTaskRequest::default()
             })
             .await;
         assert_limit(&refused.unwrap_err());
@@ -79,6 +79,7 @@ async fn a_report_over_the_limit() {
             .fail_task(FailTaskRequest {
                 task_id: task_id.clone(),
                 error_message: "x".repeat(bytes),
+                unclaimed: false,
             })
             .await;
         assert_limit(&refused.unwrap_err());
