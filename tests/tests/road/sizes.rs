@@ -167,3 +167,70 @@ async fn a_message_larger_than_the_agent_s_client_takes_ends_with_the_reason() {
         .unwrap();
     assert!(completed(&handle).await.id == handle.id());
 }
+
+/// An agent's own results take nothing from what its client may be told: they are listed. An answer that it cannot take
+/// ends the task, though another agent listens: that one has not asked.
+#[tokio::test]
+async fn an_answer_may_be_as_large_as_the_agent_s_client_takes() {
+    let pair = Pair::start(Transport::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let mut agent = pair.bob.rpc().await;
+    let mut incoming = rpc::listen(&mut agent).await;
+    let target = Target::Peer(pair.bob.peer_id().clone());
+    for (bytes, is_taken) in [(3 << 20, true), (4 << 20, false)] {
+        let handle = alice.send_task(target.clone(), "ask me").await.unwrap();
+        let id = next_task(&mut incoming).await.task_id;
+        rpc::update(&mut agent, &id, v1::TaskStatus::Working)
+            .await
+            .unwrap();
+        stream_ten_bytes(&mut agent, &id).await;
+        rpc::update(&mut agent, &id, v1::TaskStatus::InputRequired)
+            .await
+            .unwrap();
+        let asked = handle.halt().await.unwrap();
+        assert_eq!(asked.status, agentanycast::TaskStatus::InputRequired);
+        let other = Agent::echo(&bob);
+        handle.reply(Message::new([raw(bytes)])).await.unwrap();
+        if is_taken {
+            let task = next_task(&mut incoming).await;
+            assert_eq!((task.task_id.as_str(), task.artifacts.len()), (id.as_str(), 1));
+            let answer = task.messages.last().expect("the answer");
+            assert!(answer.encoded_len() > bytes, "it is whole");
+            rpc::complete(&mut agent, &id, "taken").await.unwrap();
+            completed(&handle).await;
+        } else {
+            let error = handle.wait().await.unwrap_err().to_string();
+            assert!(error.contains("send large content by its URL"), "{error}");
+        }
+        drop(other);
+    }
+}
+
+async fn stream_ten_bytes(agent: &mut rpc::Rpc, task_id: &str) {
+    use v1::send_streaming_artifact_request::Event;
+    let (task_id, artifact_id) = (task_id.to_owned(), "ten".to_owned());
+    let events = [
+        Event::StreamStart(v1::StreamStart {
+            task_id: task_id.clone(),
+            artifact_id: artifact_id.clone(),
+            ..v1::StreamStart::default()
+        }),
+        Event::StreamChunk(v1::StreamChunk {
+            task_id: task_id.clone(),
+            artifact_id: artifact_id.clone(),
+            data: vec![7; 10].into(),
+            ..v1::StreamChunk::default()
+        }),
+        Event::StreamEnd(v1::StreamEnd {
+            task_id,
+            artifact_id,
+            reason: v1::StreamEndReason::Complete as i32,
+            ..v1::StreamEnd::default()
+        }),
+    ];
+    let requests = events.map(|event| v1::SendStreamingArtifactRequest { event: Some(event) });
+    let sent = agent
+        .send_streaming_artifact(futures::stream::iter(requests))
+        .await;
+    sent.unwrap();
+}
