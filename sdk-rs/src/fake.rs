@@ -24,6 +24,19 @@ use crate::{Node, session::Limits};
 
 mod session;
 
+/// Each test twice: with an older daemon, which knows unary calls alone, and with one that serves sessions.
+macro_rules! both_ways {
+    ($($name:ident)*) => {
+        mod unary {
+            $(#[tokio::test] async fn $name() { super::$name($crate::fake::Way::Unary).await; })*
+        }
+        mod session {
+            $(#[tokio::test] async fn $name() { super::$name($crate::fake::Way::Session).await; })*
+        }
+    };
+}
+pub(crate) use both_ways;
+
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 type Answer<T> = Result<Response<T>, Status>;
 

@@ -30,6 +30,8 @@ mod claim;
 mod conversation;
 mod feed;
 mod incoming;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use board::{Board, Given, Outcome, Waiting};
