@@ -20,7 +20,7 @@ use tokio::{net::UnixListener, runtime::Runtime, sync::broadcast};
 use tokio_stream::wrappers::{BroadcastStream, UnixListenerStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
-use crate::{Node, session::Limits};
+use crate::Node;
 
 mod session;
 
@@ -145,13 +145,12 @@ impl Fake {
     }
 
     pub(crate) async fn node(&self) -> Node {
-        let limits = Limits {
-            patience: DEADLINE,
-            call_timeout: DEADLINE,
-        };
-        let builder = Node::builder()
-            .patience(limits.patience)
-            .call_timeout(limits.call_timeout);
+        self.patient(DEADLINE).await
+    }
+
+    /// With another patience.
+    pub(crate) async fn patient(&self, patience: Duration) -> Node {
+        let builder = Node::builder().patience(patience).call_timeout(DEADLINE);
         builder.connect(self.socket().to_str().unwrap()).await.unwrap()
     }
 

@@ -162,13 +162,25 @@ impl Session {
         F: Fn(NodeClient, R) -> U,
         U: Future<Output = Result<Response<T>, Status>>,
     {
-        let once = || {
-            let answer = rpc(self.client(), request.clone());
-            self.once(subject, async {
-                answer.await.map(Response::into_inner).map_err(Miss::Refused)
-            })
-        };
+        let once = || self.call_once(subject, request.clone(), &rpc);
         self.repeat(once).await.0
+    }
+
+    /// Calls `rpc` once.
+    pub(crate) async fn call_once<R, T, U>(
+        &self,
+        subject: Subject,
+        request: R,
+        rpc: impl Fn(NodeClient, R) -> U,
+    ) -> Result<T, Failure>
+    where
+        U: Future<Output = Result<Response<T>, Status>>,
+    {
+        let answer = rpc(self.client(), request);
+        self.once(subject, async {
+            answer.await.map(Response::into_inner).map_err(Miss::Refused)
+        })
+        .await
     }
 
     /// As [`Session::call`], for a call on a task.
@@ -416,7 +428,7 @@ impl Session {
 }
 
 /// How one attempt ended without success.
-enum Failure {
+pub(crate) enum Failure {
     /// The connection broke; whether the call took effect is not known.
     Lost(Error),
     Answered(Error),

@@ -11,7 +11,7 @@ use std::{
 use agentanycast_proto::v1::{self, TaskStatus as Status, send_streaming_artifact_request::Event};
 
 use crate::{
-    CancellationToken, HandlerError, IncomingTask, Message,
+    CancellationToken, ErrorKind, HandlerError, IncomingTask, Message,
     fake::{Fake, Way, both_ways},
 };
 
@@ -24,6 +24,7 @@ both_ways! {
     an_answer_that_came_while_the_daemon_was_away_reaches_the_handler
     a_cancel_while_the_daemon_was_away_reaches_the_handler
     concurrency_is_bounded_and_the_rest_stays_unclaimed
+    a_daemon_that_is_away_is_given_up_in_time
     handlers_that_do_not_finish_in_time_fail_their_tasks
     an_artifact_is_sent_in_pieces_from_zero_without_gaps
 }
@@ -234,6 +235,20 @@ async fn concurrency_is_bounded_and_the_rest_stays_unclaimed(way: Way) {
         .await;
     stop.cancel();
     served.await.unwrap().unwrap();
+}
+
+/// Whatever patience the node has with it.
+async fn a_daemon_that_is_away_is_given_up_in_time(way: Way) {
+    let mut fake = Fake::start(way);
+    let node = fake.patient(Duration::from_hours(1)).await;
+    let serve = node.serve(|_task| std::future::pending());
+    let served = tokio::spawn(serve.give_up_after(Duration::from_millis(100)).into_future());
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    fake.stop();
+    let served = tokio::time::timeout(Duration::from_secs(20), served).await;
+    let error = served.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DaemonUnavailable);
 }
 
 async fn handlers_that_do_not_finish_in_time_fail_their_tasks(way: Way) {
