@@ -10,12 +10,14 @@ use std::{
 
 use agentanycast_proto::v1::{self, TaskStatus as Status, send_streaming_artifact_request::Event};
 
+use super::BoxFuture;
 use crate::{
-    CancellationToken, ErrorKind, HandlerError, IncomingTask, Message,
+    CancellationToken, ErrorKind, HandlerError, IncomingTask, Message, Node,
     fake::{Fake, Way, both_ways},
 };
 
 mod claims;
+mod unclaimed;
 
 both_ways! {
     a_completion_whose_answer_was_lost_is_done_once
@@ -33,6 +35,8 @@ fn status_of(fake: &Fake, id: &str) -> Status {
     fake.state().tasks[id].status()
 }
 
+type Running = BoxFuture<Result<(), HandlerError>>;
+
 /// Serves in the background; counts how often the handler ran.
 async fn serving<F>(
     fake: &Fake,
@@ -41,9 +45,21 @@ async fn serving<F>(
 where
     F: Future<Output = Result<(), HandlerError>> + Send + 'static,
 {
+    serving_on(fake, fake.node().await, handler).await
+}
+
+/// As [`serving`], with this node.
+async fn serving_on<F>(
+    fake: &Fake,
+    node: Node,
+    handler: impl Fn(IncomingTask) -> F + Send + Sync + 'static,
+) -> Arc<AtomicUsize>
+where
+    F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+{
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
-    let serve = fake.node().await.serve(move |task| {
+    let serve = node.serve(move |task| {
         counted.fetch_add(1, Ordering::SeqCst);
         handler(task)
     });

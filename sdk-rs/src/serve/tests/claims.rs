@@ -9,6 +9,7 @@ use std::{
 };
 
 use agentanycast_proto::v1::TaskStatus as Status;
+use tonic::Code;
 
 use super::{serving, status_of};
 use crate::{
@@ -187,7 +188,7 @@ async fn a_handler_outlives_a_claim_that_is_refused_for_room(way: Way) {
         }
     })
     .await;
-    fake.state().full = true;
+    fake.state().claims_refused = Some(Code::ResourceExhausted);
     fake.put("t", Status::Submitted, Vec::new());
     fake.until("the claim", |state| !state.calls.is_empty()).await;
     gate.cancel();
