@@ -35,6 +35,7 @@ mod tests;
 mod writer;
 
 use board::{Board, Given, Outcome, Waiting};
+use claim::Moment;
 use conversation::Conversation;
 use feed::Handed;
 pub use incoming::{HandlerError, IncomingTask};
@@ -236,7 +237,7 @@ async fn run_one(
     conversation: Arc<Conversation>,
 ) -> Outcome {
     let id = waiting.id.clone();
-    if conversation.claim().is_alone() {
+    if conversation.claim().is_alone(&node) {
         claim::make_beside(&conversation, &node, &id);
     } else if let Err(error) = claim::make(&conversation, &node, &id).await {
         tracing::debug!(task = id, %error, "the task was not claimed");
@@ -334,13 +335,14 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// What was handed over, translated.
-fn translate(answer: v1::SubscribeIncomingTasksResponse) -> Option<Given> {
+/// What was handed over on this connection, translated.
+fn translate(answer: v1::SubscribeIncomingTasksResponse, connection: u64) -> Option<Given> {
     let task = Task::from(answer.task?);
+    let since = answer.exclusive_since.and_then(|since| since.try_into().ok());
     (!task.id.is_empty()).then(|| Given {
         task,
         sender_card: answer.sender_card.map(AgentCard::from),
-        exclusive_since: answer.exclusive_since.and_then(|since| since.try_into().ok()),
+        exclusive_since: since.map(|time| Moment { time, connection }),
     })
 }
 

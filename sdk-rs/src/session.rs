@@ -145,6 +145,11 @@ impl Session {
         &self.address
     }
 
+    /// How many connections were made so far: another count tells that the last one is gone.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Acquire)
+    }
+
     /// A client for a call that [`Session::call`] does not fit.
     pub(crate) fn client(&self) -> NodeClient {
         self.node.clone()

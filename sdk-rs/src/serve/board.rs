@@ -4,7 +4,6 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
-    time::SystemTime,
 };
 
 use agentanycast_proto::v1;
@@ -14,7 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     card::AgentCard,
     error::{Error, ErrorKind},
-    serve::{claim::Claim, conversation::Conversation, is_new},
+    serve::{
+        claim::{Claim, Moment},
+        conversation::Conversation,
+        is_new,
+    },
     task::Task,
 };
 
@@ -36,7 +39,7 @@ pub(super) struct Given {
     pub(super) task: Task,
     pub(super) sender_card: Option<AgentCard>,
     /// When, by the daemon's clock, if to this process alone.
-    pub(super) exclusive_since: Option<SystemTime>,
+    pub(super) exclusive_since: Option<Moment>,
 }
 
 /// A task that waits for a free handler.
@@ -161,7 +164,7 @@ impl Board {
         Some((waiting, conversation))
     }
 
-    fn conversation(&self, exclusive_since: Option<SystemTime>) -> Arc<Conversation> {
+    fn conversation(&self, exclusive_since: Option<Moment>) -> Arc<Conversation> {
         let claim = Claim::new(exclusive_since, self.closed.clone());
         Arc::new(Conversation::new(claim))
     }
@@ -227,7 +230,7 @@ mod tests {
         Given {
             task: task.into(),
             sender_card: None,
-            exclusive_since: Some(SystemTime::UNIX_EPOCH),
+            exclusive_since: None,
         }
     }
 
@@ -267,22 +270,6 @@ mod tests {
             assert_eq!(board.start_next().is_some(), outcome == Outcome::NotStarted);
             board.finish("t", Outcome::NotStarted);
         }
-    }
-
-    #[test]
-    fn a_task_is_this_process_s_alone_until_the_subscription_is_lost() {
-        let mut board = Board::default();
-        for id in ["open", "waiting"] {
-            let mut given = given(id, v1::TaskStatus::Submitted);
-            given.exclusive_since = Some(SystemTime::now());
-            board.take(given);
-        }
-        let (_, open) = board.start_next().unwrap();
-        assert!(open.claim().is_alone());
-        board.share();
-        assert!(!open.claim().is_alone());
-        let (_, waiting) = board.start_next().unwrap();
-        assert!(!waiting.claim().is_alone());
     }
 
     #[test]

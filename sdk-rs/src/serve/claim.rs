@@ -25,6 +25,7 @@ use crate::{
 
 mod standing;
 
+pub(super) use standing::Moment;
 use standing::{Due, Standing, leaves_alone};
 
 /// How long a handler of a task that is this process's alone runs before the task is claimed.
@@ -47,8 +48,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Of a task that was handed to this process alone at that time, if at all, and served until `closed`.
-    pub(super) fn new(exclusive_since: Option<SystemTime>, closed: CancellationToken) -> Self {
+    /// Of a task that was handed to this process alone then, if at all, and served until `closed`.
+    pub(super) fn new(exclusive_since: Option<Moment>, closed: CancellationToken) -> Self {
         Self {
             standing: watch::Sender::new(Standing::new(exclusive_since)),
             over: CancellationToken::new(),
@@ -57,8 +58,8 @@ impl Claim {
     }
 
     /// Whether nobody else can have the task, so that it may be begun before it is claimed.
-    pub(super) fn is_alone(&self) -> bool {
-        self.standing.borrow().is_alone(SystemTime::now())
+    pub(super) fn is_alone(&self, node: &Node) -> bool {
+        self.standing.borrow().is_alone(now(node))
     }
 
     /// Others may have been given the task.
@@ -86,13 +87,20 @@ impl Claim {
     }
 }
 
+fn now(node: &Node) -> Moment {
+    Moment {
+        time: SystemTime::now(),
+        connection: node.session().connections(),
+    }
+}
+
 /// Makes the claim, unless it is made.
 pub(super) async fn make(conversation: &Arc<Conversation>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
     let mut due = None;
     claim
         .standing
-        .send_modify(|standing| due = standing.begin(SystemTime::now()));
+        .send_modify(|standing| due = standing.begin(now(node)));
     if let Some(due) = due {
         send(conversation, node, id, due);
     }
@@ -157,7 +165,7 @@ async fn make_when_quiet(conversation: &Arc<Conversation>, node: &Node, id: &str
         let (mut is_quiet, mut due) = (false, None);
         claim.standing.send_modify(|standing| {
             is_quiet = standing.is_quiet();
-            due = standing.begin_beside(SystemTime::now());
+            due = standing.begin_beside(now(node));
         });
         if let Some(due) = due {
             send(conversation, node, id, due);
@@ -191,7 +199,7 @@ async fn report<C: Call>(
     end: &End<C>,
 ) -> (Result<(), Error>, bool) {
     let claim = conversation.claim();
-    let mut is_free = claim.standing.borrow().may_end_unclaimed(SystemTime::now());
+    let mut is_free = claim.standing.borrow().may_end_unclaimed(now(node));
     let mut unanswered = false;
     let mut backoff = node.session().backoff();
     loop {
@@ -206,7 +214,7 @@ async fn report<C: Call>(
                 Err(error) => return (Err(error), unanswered),
             }
         }
-        match end.report_once(node, || claim.is_alone()).await {
+        match end.report_once(node, || claim.is_alone(node)).await {
             Ok(()) => return (Ok(()), unanswered),
             Err(Failure::Answered(error)) => return (Err(error), unanswered),
             Err(Failure::Lost(error)) => {

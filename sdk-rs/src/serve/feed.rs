@@ -35,11 +35,12 @@ pub(super) fn incoming(node: Node, patience: Option<Duration>) -> BoxStream<Resu
                            yield Ok(Handed::Resumed);
                        }
                        (opened, lost) = (true, false);
+                       let connection = node.session().connections();
                        loop {
                            match events.message().await {
                                Ok(Some(answer)) => {
                                    backoff.reset();
-                                   if let Some(task) = translate(answer) {
+                                   if let Some(task) = translate(answer, connection) {
     yield Ok(Handed::Task(Box::new(task)));
                                    }
                                }

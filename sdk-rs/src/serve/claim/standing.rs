@@ -8,12 +8,20 @@ use crate::error::{Error, ErrorKind};
 /// given to another since; both read the same clock, unless they are apart, and then the task is claimed first.
 const ALONE_WITHIN: Duration = Duration::from_secs(1);
 
+/// When something was told, and on which connection. What another connection told holds no more: the daemon may have
+/// noticed its end before we do, and have given the task to another.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::serve) struct Moment {
+    pub(in crate::serve) time: SystemTime,
+    pub(in crate::serve) connection: u64,
+}
+
 #[derive(Debug)]
 enum Phase {
     /// Not made.
     Open,
-    /// Sent at this time.
-    UnderWay(SystemTime),
+    /// Sent then.
+    UnderWay(Moment),
     /// Made, or not needed any more.
     Made,
     /// The task is another's, or has ended.
@@ -28,7 +36,7 @@ pub(super) struct Standing {
     phase: Phase,
     /// When the daemon last told that nobody else has the task: by handing it to this process alone, or by refusing the
     /// claim for a reason of its own, since it looks for another's claim first. None once the subscription was lost.
-    alone_since: Option<SystemTime>,
+    alone_since: Option<Moment>,
     /// How many reports of the task's end are under way; they claim it too.
     ends: usize,
     /// A claim got no answer: a refusal may be about that one.
@@ -43,7 +51,7 @@ pub(super) struct Due {
 }
 
 impl Standing {
-    pub(super) fn new(exclusive_since: Option<SystemTime>) -> Self {
+    pub(super) fn new(exclusive_since: Option<Moment>) -> Self {
         Self {
             phase: Phase::Open,
             alone_since: exclusive_since,
@@ -58,17 +66,19 @@ impl Standing {
     }
 
     /// Whether nobody else can have the task by `now`.
-    pub(super) fn is_alone(&self, now: SystemTime) -> bool {
-        self.alone_since
-            .is_some_and(|since| match now.duration_since(since) {
+    pub(super) fn is_alone(&self, now: Moment) -> bool {
+        self.alone_since.is_some_and(|since| {
+            let is_recent = match now.time.duration_since(since.time) {
                 Ok(passed) => passed <= ALONE_WITHIN,
                 // Clocks are told in milliseconds.
                 Err(ahead) => ahead.duration() <= Duration::from_millis(1),
-            })
+            };
+            is_recent && now.connection == since.connection
+        })
     }
 
     /// Begins a claim, if one is due.
-    pub(super) fn begin(&mut self, now: SystemTime) -> Option<Due> {
+    pub(super) fn begin(&mut self, now: Moment) -> Option<Due> {
         if !matches!(self.phase, Phase::Open | Phase::Failed(_)) {
             return None;
         }
@@ -80,7 +90,7 @@ impl Standing {
 
     /// As [`Standing::begin`], for a claim that nobody waits for. While an end is reported it is not due: it would be
     /// refused when the end has just taken effect.
-    pub(super) fn begin_beside(&mut self, now: SystemTime) -> Option<Due> {
+    pub(super) fn begin_beside(&mut self, now: Moment) -> Option<Due> {
         if self.ends > 0 { None } else { self.begin(now) }
     }
 
@@ -117,7 +127,7 @@ impl Standing {
     }
 
     /// Whether an end may be reported, once, by a process that has not tried to claim the task.
-    pub(super) fn may_end_unclaimed(&self, now: SystemTime) -> bool {
+    pub(super) fn may_end_unclaimed(&self, now: Moment) -> bool {
         matches!(self.phase, Phase::Open) && self.is_alone(now)
     }
 
@@ -152,10 +162,14 @@ pub(super) fn leaves_alone(error: &Error) -> bool {
 mod tests {
     use super::*;
 
-    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+    const NOW: Moment = Moment {
+        time: SystemTime::UNIX_EPOCH,
+        connection: 1,
+    };
 
-    fn after(millis: u64) -> SystemTime {
-        NOW + Duration::from_millis(millis)
+    fn after(millis: u64) -> Moment {
+        let time = NOW.time + Duration::from_millis(millis);
+        Moment { time, ..NOW }
     }
 
     fn error(kind: ErrorKind) -> Result<(), Error> {
@@ -181,6 +195,13 @@ mod tests {
         let mut standing = Standing::new(Some(NOW));
         standing.share();
         assert!(!standing.is_alone(NOW) && !standing.may_end_unclaimed(NOW));
+    }
+
+    #[test]
+    fn what_came_on_another_connection_is_claimed_first() {
+        let standing = Standing::new(Some(NOW));
+        let reconnected = Moment { connection: 2, ..NOW };
+        assert!(standing.is_alone(NOW) && !standing.is_alone(reconnected));
     }
 
     #[test]

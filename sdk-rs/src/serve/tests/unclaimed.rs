@@ -11,13 +11,13 @@ use tonic::Code;
 
 use super::{serving_on, status_of};
 use crate::{
-    CancellationToken, ErrorKind, IncomingTask,
+    CancellationToken, ErrorKind, IncomingTask, Node,
     fake::{Fake, Way, both_ways},
     serve::{
         Handler,
         board::{Board, Given, Outcome},
         calls,
-        claim::{self, Claim},
+        claim::{self, Claim, Moment},
         conversation::Conversation,
         fail, run_one,
     },
@@ -29,6 +29,7 @@ both_ways! {
     an_end_that_is_not_wanted_any_more_is_not_sent
     a_claim_that_is_not_answered_allows_no_end
     what_was_shared_before_it_began_is_claimed_first
+    what_came_on_another_connection_is_claimed_before_its_end
     what_was_shared_while_it_ran_is_claimed_before_its_end
     claims_end_with_the_serving
     the_farewell_claims_first
@@ -71,9 +72,17 @@ fn exclusive(way: Way) -> Fake {
     fake
 }
 
+/// This moment, on the connection that there is.
+fn now(node: &Node) -> Moment {
+    Moment {
+        time: SystemTime::now(),
+        connection: node.session().connections(),
+    }
+}
+
 /// A task that was handed over just now, to this process alone.
-fn conversation() -> Arc<Conversation> {
-    let claim = Claim::new(Some(SystemTime::now()), CancellationToken::new());
+fn conversation(node: &Node) -> Arc<Conversation> {
+    let claim = Claim::new(Some(now(node)), CancellationToken::new());
     Arc::new(Conversation::new(claim))
 }
 
@@ -158,23 +167,42 @@ async fn a_claim_that_is_not_answered_allows_no_end(way: Way) {
     }
 }
 
-/// The subscription is lost when the task's runner is about to start.
+/// The subscription is lost while one task waits and the other's runner is about to start.
 async fn what_was_shared_before_it_began_is_claimed_first(way: Way) {
     let fake = Fake::start(way);
-    fake.put("t", Status::Submitted, Vec::new());
+    let node = fake.node().await;
     let mut board = Board::default();
-    let task = fake.state().tasks["t"].clone().into();
-    board.take(Given {
-        task,
-        sender_card: None,
-        exclusive_since: Some(SystemTime::now()),
-    });
-    let (waiting, conversation) = board.start_next().unwrap();
+    for id in ["opened", "waiting"] {
+        fake.put(id, Status::Submitted, Vec::new());
+        board.take(Given {
+            task: fake.state().tasks[id].clone().into(),
+            sender_card: None,
+            exclusive_since: Some(now(&node)),
+        });
+    }
+    let opened = board.start_next().unwrap();
+    assert!(opened.1.claim().is_alone(&node));
     board.share();
-    let (complete, _answers) = completing(&[open()]);
-    let handler: Arc<Handler> = Arc::new(complete);
-    let outcome = run_one(fake.node().await, handler, waiting, conversation).await;
-    assert_eq!(outcome, Outcome::Over);
+    for (waiting, conversation) in [opened, board.start_next().unwrap()] {
+        fake.state().calls.clear();
+        let (complete, _answers) = completing(&[open()]);
+        let handler: Arc<Handler> = Arc::new(complete);
+        let outcome = run_one(node.clone(), handler, waiting, conversation).await;
+        assert_eq!(outcome, Outcome::Over);
+        assert_eq!(fake.state().calls, ["update", "complete"]);
+    }
+}
+
+/// The loss of the subscription is not known yet.
+async fn what_came_on_another_connection_is_claimed_before_its_end(way: Way) {
+    let mut fake = Fake::start(way);
+    let node = fake.node().await;
+    let conversation = conversation(&node);
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.restart();
+    node.info().await.unwrap();
+    let end = calls::complete("t", Vec::new(), None);
+    claim::end(&conversation, &node, &end).await.unwrap();
     assert_eq!(fake.state().calls, ["update", "complete"]);
 }
 
@@ -187,7 +215,7 @@ async fn what_was_shared_while_it_ran_is_claimed_before_its_end(way: Way) {
         if id == "theirs" {
             fake.state().taken.insert(id.to_owned());
         }
-        let conversation = conversation();
+        let conversation = conversation(&node);
         if is_shared {
             conversation.claim().share();
         }
@@ -261,7 +289,8 @@ async fn the_farewell_claims_first(way: Way) {
 
 async fn a_task_that_has_failed_is_not_claimed(way: Way) {
     let fake = Fake::start(way);
-    let (node, conversation) = (fake.node().await, conversation());
+    let node = fake.node().await;
+    let conversation = conversation(&node);
     fake.put("t", Status::Submitted, Vec::new());
     assert_eq!(fail(&node, "t", &conversation, "x").await, Outcome::Over);
     claim::make_beside(&conversation, &node, "t");
