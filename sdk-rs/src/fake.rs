@@ -18,11 +18,24 @@ use agentanycast_proto::v1::{
 use futures::{Stream, StreamExt};
 use tokio::{net::UnixListener, runtime::Runtime, sync::broadcast};
 use tokio_stream::wrappers::{BroadcastStream, UnixListenerStream};
-use tonic::{Request, Response, Status, Streaming, transport::Server};
+use tonic::{Code, Request, Response, Status, Streaming, transport::Server};
 
-use crate::{Node, session::Limits};
+use crate::Node;
 
 mod session;
+
+/// Each test twice: with an older daemon, which knows unary calls alone, and with one that serves sessions.
+macro_rules! both_ways {
+    ($($name:ident)*) => {
+        mod unary {
+            $(#[tokio::test] async fn $name() { super::$name($crate::fake::Way::Unary).await; })*
+        }
+        mod session {
+            $(#[tokio::test] async fn $name() { super::$name($crate::fake::Way::Session).await; })*
+        }
+    };
+}
+pub(crate) use both_ways;
 
 type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 type Answer<T> = Result<Response<T>, Status>;
@@ -53,8 +66,10 @@ pub(crate) struct State {
     pub(crate) unanswered: Vec<&'static str>,
     /// Names of calls that are refused, once each.
     pub(crate) refused: Vec<&'static str>,
-    /// Claims are refused for want of room.
-    pub(crate) full: bool,
+    /// Names of calls that get lost: they neither take effect nor are answered, once each.
+    pub(crate) lost: Vec<&'static str>,
+    /// Claims are refused so, before they take effect.
+    pub(crate) claims_refused: Option<Code>,
     pub(crate) calls: Vec<&'static str>,
     /// Tasks that another agent has claimed.
     pub(crate) taken: HashSet<String>,
@@ -132,13 +147,12 @@ impl Fake {
     }
 
     pub(crate) async fn node(&self) -> Node {
-        let limits = Limits {
-            patience: DEADLINE,
-            call_timeout: DEADLINE,
-        };
-        let builder = Node::builder()
-            .patience(limits.patience)
-            .call_timeout(limits.call_timeout);
+        self.patient(DEADLINE).await
+    }
+
+    /// With another patience.
+    pub(crate) async fn patient(&self, patience: Duration) -> Node {
+        let builder = Node::builder().patience(patience).call_timeout(DEADLINE);
         builder.connect(self.socket().to_str().unwrap()).await.unwrap()
     }
 
@@ -201,10 +215,24 @@ impl Service {
         let lost = {
             let mut state = self.state.lock().unwrap();
             state.calls.push(call);
-            let position = state.unanswered.iter().position(|name| *name == call);
-            position.map(|position| state.unanswered.remove(position))
+            take(&mut state.unanswered, call)
         };
-        if lost.is_some() {
+        if lost {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Never returns if the call is to be lost.
+    async fn lose(&self, call: &'static str) {
+        let lost = {
+            let mut state = self.state.lock().unwrap();
+            let lost = take(&mut state.lost, call);
+            if lost {
+                state.calls.push(call);
+            }
+            lost
+        };
+        if lost {
             std::future::pending::<()>().await;
         }
     }
@@ -222,6 +250,7 @@ impl Service {
         status: v1::TaskStatus,
         message: Option<v1::Message>,
     ) -> Result<(), Status> {
+        self.lose(call).await;
         let mut task = match self.task(id) {
             Ok(task) => task,
             Err(unknown) => {
@@ -233,12 +262,12 @@ impl Service {
         let claims = message.is_none() && status == v1::TaskStatus::Working;
         let refused = {
             let mut state = self.state.lock().unwrap();
-            let position = state.refused.iter().position(|name| *name == call);
-            position.map(|position| state.refused.remove(position)).is_some() || claims && state.full
+            let once = take(&mut state.refused, call).then_some(Code::ResourceExhausted);
+            once.or(state.claims_refused.filter(|_| claims))
         };
-        if refused {
+        if let Some(code) = refused {
             self.note(call).await;
-            return Err(Status::resource_exhausted("no room"));
+            return Err(Status::new(code, "no room"));
         }
         let refused = {
             let mut state = self.state.lock().unwrap();
@@ -255,6 +284,12 @@ impl Service {
         self.note(call).await;
         Ok(())
     }
+}
+
+/// Whether the name was there; it is not any more.
+fn take(names: &mut Vec<&'static str>, name: &str) -> bool {
+    let position = names.iter().position(|known| *known == name);
+    position.map(|position| names.remove(position)).is_some()
 }
 
 fn update(task: v1::Task) -> v1::SubscribeTaskUpdatesResponse {

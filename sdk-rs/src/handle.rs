@@ -134,7 +134,7 @@ impl TaskHandle {
         match self
             .node
             .session()
-            .task_call_knowing(Subject::Task, request)
+            .task_call_knowing(Subject::Task, &request)
             .await
         {
             (Ok(answer), _) => answer.task.map(Task::from).ok_or_else(|| missing("task")),

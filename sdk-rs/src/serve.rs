@@ -8,7 +8,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use agentanycast_proto::v1;
@@ -30,9 +30,12 @@ mod claim;
 mod conversation;
 mod feed;
 mod incoming;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use board::{Board, Given, Outcome, Waiting};
+use claim::Moment;
 use conversation::Conversation;
 use feed::Handed;
 pub use incoming::{HandlerError, IncomingTask};
@@ -132,7 +135,10 @@ impl Serve {
 
     async fn run(self) -> Result<(), Error> {
         let mut feed = feed::incoming(self.node.clone(), self.patience);
-        let mut board = Board::default();
+        // Also when this future is dropped, and after the farewell, which needs claims.
+        let closed = CancellationToken::new();
+        let _until_closed = closed.clone().drop_guard();
+        let mut board = Board::new(closed);
         let mut running: JoinSet<(String, Outcome)> = JoinSet::new();
         let mut syncing: JoinSet<()> = JoinSet::new();
         let mut stop_at: Option<Instant> = None;
@@ -166,9 +172,9 @@ impl Serve {
                 handed = feed.next() => match handed {
                     Some(Ok(Handed::Task(handed))) => {
                         if let Some(refused) = board.take(*handed) {
-                            let node = self.node.clone();
+                            let (node, conversation) = (self.node.clone(), board.refuse());
                             syncing.spawn(async move {
-                                calls::fail_quietly(&node, &refused, board::FULL).await;
+                                fail(&node, &refused, &conversation, board::FULL).await;
                             });
                         }
                     }
@@ -231,9 +237,8 @@ async fn run_one(
     conversation: Arc<Conversation>,
 ) -> Outcome {
     let id = waiting.id.clone();
-    let exclusive_since = waiting.held.as_ref().and_then(|given| given.exclusive_since);
-    if claim::may_begin(exclusive_since, SystemTime::now()) {
-        claim::make_beside(&conversation, &node, &id, exclusive_since);
+    if conversation.claim().is_alone(&node) {
+        claim::make_beside(&conversation, &node, &id);
     } else if let Err(error) = claim::make(&conversation, &node, &id).await {
         tracing::debug!(task = id, %error, "the task was not claimed");
         return Outcome::after(&error);
@@ -285,13 +290,14 @@ async fn handle(
 
 /// Fails a task, unless it is another's.
 async fn fail(node: &Node, id: &str, conversation: &Arc<Conversation>, reason: &str) -> Outcome {
-    match claim::before_end(conversation, node, id).await {
-        Ok(_ending) => calls::fail_quietly(node, id, reason).await,
-        Err(error) => {
-            tracing::debug!(task = id, %error, "the task is not this process's to fail");
-            Outcome::after(&error)
-        }
+    let Err(error) = claim::end(conversation, node, &calls::fail(id, reason)).await else {
+        return Outcome::Over;
+    };
+    // If it is a conflict somebody else has it, or was quicker to end it.
+    if error.kind() != ErrorKind::Conflict {
+        tracing::warn!(task = id, %error, "the task could not be ended as failed");
     }
+    Outcome::after(&error)
 }
 
 /// The task with all it holds: what was kept while it waited, or else asked for now.
@@ -329,13 +335,14 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// What was handed over, translated.
-fn translate(answer: v1::SubscribeIncomingTasksResponse) -> Option<Given> {
+/// What was handed over on this connection, translated.
+fn translate(answer: v1::SubscribeIncomingTasksResponse, connection: u64) -> Option<Given> {
     let task = Task::from(answer.task?);
+    let since = answer.exclusive_since.and_then(|since| since.try_into().ok());
     (!task.id.is_empty()).then(|| Given {
         task,
         sender_card: answer.sender_card.map(AgentCard::from),
-        exclusive_since: answer.exclusive_since.and_then(|since| since.try_into().ok()),
+        exclusive_since: since.map(|time| Moment { time, connection }),
     })
 }
 

@@ -39,7 +39,7 @@ mod current;
 mod notes;
 
 use call_stream::Miss;
-use calls::Call;
+pub(crate) use calls::Call;
 use current::CurrentStream;
 
 /// Tells the daemon how large its answers may be; without it, it stays below 4 MiB for older clients.
@@ -145,6 +145,11 @@ impl Session {
         &self.address
     }
 
+    /// How many connections were made so far: another count tells that the last one is gone.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Acquire)
+    }
+
     /// A client for a call that [`Session::call`] does not fit.
     pub(crate) fn client(&self) -> NodeClient {
         self.node.clone()
@@ -162,29 +167,51 @@ impl Session {
         F: Fn(NodeClient, R) -> U,
         U: Future<Output = Result<Response<T>, Status>>,
     {
-        let once = || {
-            let answer = rpc(self.client(), request.clone());
-            self.once(subject, async {
-                answer.await.map(Response::into_inner).map_err(Miss::Refused)
-            })
-        };
+        let once = || self.call_once(subject, request.clone(), &rpc);
         self.repeat(once).await.0
+    }
+
+    /// Calls `rpc` once.
+    pub(crate) async fn call_once<R, T, U>(
+        &self,
+        subject: Subject,
+        request: R,
+        rpc: impl Fn(NodeClient, R) -> U,
+    ) -> Result<T, Failure>
+    where
+        U: Future<Output = Result<Response<T>, Status>>,
+    {
+        let answer = rpc(self.client(), request);
+        self.once(subject, async {
+            answer.await.map(Response::into_inner).map_err(Miss::Refused)
+        })
+        .await
     }
 
     /// As [`Session::call`], for a call on a task.
     pub(crate) async fn task_call<C: Call>(&self, subject: Subject, request: C) -> Result<C::Answer, Error> {
-        self.task_call_knowing(subject, request).await.0
+        self.task_call_knowing(subject, &request).await.0
     }
 
     /// As [`Session::task_call`]; also says whether an earlier attempt may have taken effect unanswered.
     pub(crate) async fn task_call_knowing<C: Call>(
         &self,
         subject: Subject,
-        request: C,
+        request: &C,
     ) -> (Result<C::Answer, Error>, bool) {
-        let large = request.encoded_len() > MAX_ON_STREAM;
-        let once = || self.once(subject, self.on_stream(&request, large));
+        let once = || self.once(subject, self.on_stream(request, || true));
         self.repeat(once).await
+    }
+
+    /// As [`Session::task_call`], once. A way to the daemon may first have to be made, which takes its time: what is not
+    /// `wanted` any more by then is not sent, and is lost.
+    pub(crate) async fn task_call_once<C: Call>(
+        &self,
+        subject: Subject,
+        request: &C,
+        wanted: impl Fn() -> bool,
+    ) -> Result<C::Answer, Failure> {
+        self.once(subject, self.on_stream(request, wanted)).await
     }
 
     /// Waits for the end of a task and gives it whole, over restarts of the daemon; `None` if it has to be waited for
@@ -245,8 +272,15 @@ impl Session {
         Ok(wait.await)
     }
 
-    async fn on_stream<C: Call>(&self, request: &C, large: bool) -> Result<C::Answer, Miss> {
-        if !large && let Some(stream) = self.stream.get(self.limits.call_timeout).await? {
+    async fn on_stream<C: Call>(&self, request: &C, wanted: impl Fn() -> bool) -> Result<C::Answer, Miss> {
+        let stream = self.stream.get(self.limits.call_timeout).await?;
+        if !wanted() {
+            return Err(Miss::Broken);
+        }
+        let large = request.encoded_len() > MAX_ON_STREAM;
+        if let Some(stream) = stream
+            && !large
+        {
             match stream.call(request.clone()).await {
                 Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => {}
                 answer => return answer,
@@ -416,7 +450,7 @@ impl Session {
 }
 
 /// How one attempt ended without success.
-enum Failure {
+pub(crate) enum Failure {
     /// The connection broke; whether the call took effect is not known.
     Lost(Error),
     Answered(Error),

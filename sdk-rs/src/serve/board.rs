@@ -4,16 +4,20 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
-    time::SystemTime,
 };
 
 use agentanycast_proto::v1;
 use prost::Message as _;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     card::AgentCard,
     error::{Error, ErrorKind},
-    serve::{conversation::Conversation, is_new},
+    serve::{
+        claim::{Claim, Moment},
+        conversation::Conversation,
+        is_new,
+    },
     task::Task,
 };
 
@@ -35,7 +39,7 @@ pub(super) struct Given {
     pub(super) task: Task,
     pub(super) sender_card: Option<AgentCard>,
     /// When, by the daemon's clock, if to this process alone.
-    pub(super) exclusive_since: Option<SystemTime>,
+    pub(super) exclusive_since: Option<Moment>,
 }
 
 /// A task that waits for a free handler.
@@ -81,9 +85,19 @@ pub(super) struct Board {
     open: HashMap<String, Open>,
     over: HashSet<String>,
     over_order: VecDeque<String>,
+    /// No task is served any more.
+    closed: CancellationToken,
 }
 
 impl Board {
+    /// Of what is served until `closed`.
+    pub(super) fn new(closed: CancellationToken) -> Self {
+        Self {
+            closed,
+            ..Self::default()
+        }
+    }
+
     /// Takes what the daemon handed over. Returns the id of a task that has to be refused.
     pub(super) fn take(&mut self, given: Given) -> Option<String> {
         let task = &given.task;
@@ -140,13 +154,24 @@ impl Board {
         let waiting = self.waiting.pop_front()?;
         self.waiting_ids.remove(&waiting.id);
         self.held_bytes -= waiting.size;
-        let conversation = Arc::new(Conversation::default());
+        let exclusive_since = waiting.held.as_ref().and_then(|given| given.exclusive_since);
+        let conversation = self.conversation(exclusive_since);
         let open = Open {
             conversation: Arc::clone(&conversation),
             again: false,
         };
         self.open.insert(waiting.id.clone(), open);
         Some((waiting, conversation))
+    }
+
+    fn conversation(&self, exclusive_since: Option<Moment>) -> Arc<Conversation> {
+        let claim = Claim::new(exclusive_since, self.closed.clone());
+        Arc::new(Conversation::new(claim))
+    }
+
+    /// Of a task that has to be refused.
+    pub(super) fn refuse(&self) -> Arc<Conversation> {
+        self.conversation(None)
     }
 
     /// Closes an open task.
@@ -169,8 +194,11 @@ impl Board {
         }
     }
 
-    /// The subscription was lost: others may have been given what waits.
+    /// The subscription was lost: others may have been given what waits, and what is open.
     pub(super) fn share(&mut self) {
+        for open in self.open.values() {
+            open.conversation.claim().share();
+        }
         for given in self
             .waiting
             .iter_mut()
@@ -202,7 +230,7 @@ mod tests {
         Given {
             task: task.into(),
             sender_card: None,
-            exclusive_since: Some(SystemTime::UNIX_EPOCH),
+            exclusive_since: None,
         }
     }
 
@@ -242,17 +270,6 @@ mod tests {
             assert_eq!(board.start_next().is_some(), outcome == Outcome::NotStarted);
             board.finish("t", Outcome::NotStarted);
         }
-    }
-
-    #[test]
-    fn what_waits_is_this_process_s_alone_until_the_subscription_is_lost() {
-        let mut board = Board::default();
-        board.take(given("a", v1::TaskStatus::Submitted));
-        board.take(given("b", v1::TaskStatus::Submitted));
-        let exclusive = |board: &mut Board| board.start_next().unwrap().0.held.unwrap().exclusive_since;
-        assert!(exclusive(&mut board).is_some());
-        board.share();
-        assert!(exclusive(&mut board).is_none());
     }
 
     #[test]

@@ -10,8 +10,7 @@ use crate::{
     handle::get_task,
     message::{Artifact, Message},
     node::Node,
-    serve::board::Outcome,
-    session::Backoff,
+    session::{Backoff, Call, Failure},
     task::TaskStatus,
 };
 
@@ -22,21 +21,23 @@ const DOUBT: Duration = Duration::from_secs(2);
 /// Claims a new task: the first to say WORKING has it. When a claim got no answer, it is made again. A daemon
 /// that was restarted, or has noticed that our connection was lost, then says OK even if the first one had
 /// taken effect. A refusal means that another agent has the task, or that the daemon still believes in our
-/// lost connection; only the latter passes.
-pub(super) async fn claim(node: &Node, id: &str) -> Result<(), Error> {
-    let mut lost = false;
+/// lost connection; only the latter passes. Whether an earlier claim got no answer is `in_doubt`; says the same for the next.
+pub(super) async fn claim(node: &Node, id: &str, mut in_doubt: bool) -> (Result<(), Error>, bool) {
     let mut backoff = Backoff::new(Some(DOUBT));
     loop {
         let (answer, unanswered) = change(node, id, TaskStatus::Working, None).await;
-        lost |= unanswered;
-        match answer {
-            Err(error) if lost && error.kind() == ErrorKind::Conflict => {
-                let open = get_task(node, id).await?.status == TaskStatus::Working;
-                if !open || !backoff.pause().await {
-                    return Err(error);
-                }
-            }
-            answer => return answer,
+        let Err(error) = answer else {
+            return (answer, false);
+        };
+        in_doubt |= unanswered || error.kind() == ErrorKind::Timeout;
+        if !in_doubt || error.kind() != ErrorKind::Conflict {
+            return (Err(error), in_doubt);
+        }
+        match get_task(node, id).await {
+            Ok(task) if task.status != TaskStatus::Working => return (Err(error), in_doubt),
+            Ok(_) if backoff.pause().await => {}
+            Ok(_) => return (Err(error), in_doubt),
+            Err(error) => return (Err(error), in_doubt),
         }
     }
 }
@@ -65,61 +66,90 @@ async fn change(
         status: status.into(),
         message,
     };
-    let (answer, unanswered) = node.session().task_call_knowing(Subject::Task, request).await;
+    let (answer, unanswered) = node.session().task_call_knowing(Subject::Task, &request).await;
     (answer.map(drop), unanswered)
 }
 
-pub(super) async fn complete(
-    node: &Node,
+/// The end of a task, as it is reported.
+pub(super) struct End<C> {
+    id: String,
+    request: C,
+    /// How the task stands after it.
+    status: TaskStatus,
+}
+
+pub(super) fn complete(
     id: &str,
     artifacts: Vec<Artifact>,
     message: Option<Message>,
-) -> Result<(), Error> {
+) -> End<v1::CompleteTaskRequest> {
     let request = v1::CompleteTaskRequest {
         task_id: id.to_owned(),
         artifacts: artifacts.into_iter().map(Into::into).collect(),
         message: message.map(Into::into),
         unclaimed: false,
     };
-    let answer = node.session().task_call_knowing(Subject::Task, request).await;
-    settle(node, id, TaskStatus::Completed, answer).await
+    End {
+        id: id.to_owned(),
+        request,
+        status: TaskStatus::Completed,
+    }
 }
 
-pub(super) async fn fail(node: &Node, id: &str, reason: &str) -> Result<(), Error> {
+pub(super) fn fail(id: &str, reason: &str) -> End<v1::FailTaskRequest> {
     let request = v1::FailTaskRequest {
         task_id: id.to_owned(),
         error_message: reason.to_owned(),
         unclaimed: false,
     };
-    let answer = node.session().task_call_knowing(Subject::Task, request).await;
-    settle(node, id, TaskStatus::Failed, answer).await
+    End {
+        id: id.to_owned(),
+        request,
+        status: TaskStatus::Failed,
+    }
 }
 
-/// Fails a task where nobody can be told that it did not work.
-pub(super) async fn fail_quietly(node: &Node, id: &str, reason: &str) -> Outcome {
-    let Err(error) = fail(node, id, reason).await else {
-        return Outcome::Over;
-    };
-    // If it is a conflict somebody else was quicker to end it.
-    if error.kind() != ErrorKind::Conflict {
-        tracing::warn!(task = id, %error, "the task could not be ended as failed");
+impl<C: Call> End<C> {
+    pub(super) fn id(&self) -> &str {
+        &self.id
     }
-    Outcome::after(&error)
+
+    /// Reports it until it is answered; also says whether an earlier attempt may have taken effect unanswered.
+    pub(super) async fn report(&self, node: &Node) -> (Result<(), Error>, bool) {
+        let (answer, unanswered) = node
+            .session()
+            .task_call_knowing(Subject::Task, &self.request)
+            .await;
+        (answer.map(drop), unanswered)
+    }
+
+    /// Reports it once, if it is still `wanted` when there is a way to the daemon.
+    pub(super) async fn report_once(&self, node: &Node, wanted: impl Fn() -> bool) -> Result<(), Failure> {
+        let session = node.session();
+        session
+            .task_call_once(Subject::Task, &self.request, wanted)
+            .await
+            .map(drop)
+    }
+
+    /// Resolves a refusal after a lost answer.
+    pub(super) async fn settle(&self, node: &Node, answer: (Result<(), Error>, bool)) -> Result<(), Error> {
+        settle(node, &self.id, self.status, answer).await
+    }
 }
 
 /// Resolves a refusal after a lost answer.
-async fn settle<T>(
+async fn settle(
     node: &Node,
     id: &str,
     wanted: TaskStatus,
-    answer: (Result<T, Error>, bool),
+    answer: (Result<(), Error>, bool),
 ) -> Result<(), Error> {
     match answer {
-        (Ok(_), _) => Ok(()),
         (Err(error), true) if error.kind() == ErrorKind::Conflict => {
             let task = get_task(node, id).await?;
             if task.status == wanted { Ok(()) } else { Err(error) }
         }
-        (Err(error), _) => Err(error),
+        (answer, _) => answer,
     }
 }

@@ -1,9 +1,12 @@
 //! The claim of one task: made before its handler runs, or, where the daemon has handed the task to this process alone,
 //! beside it. A handler that is done at once never makes it: the end of a task claims it too. A claim that is sent runs to
-//! its answer in a task of its own, whatever becomes of who waits for it.
+//! its answer in a task of its own, whatever becomes of who waits for it, for as long as tasks are served.
+//!
+//! The daemon takes an end from anybody. So an end that is reported unclaimed is reported once: whoever repeats it after a
+//! loss may end the task of another, who has been given it since. It is claimed before that.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -13,15 +16,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     error::{Error, ErrorKind},
     node::Node,
-    serve::{calls, conversation::Conversation},
+    serve::{
+        calls::{self, End},
+        conversation::Conversation,
+    },
+    session::{Call, Failure},
 };
+
+mod standing;
+
+pub(super) use standing::Moment;
+use standing::{Due, Standing, leaves_alone};
 
 /// How long a handler of a task that is this process's alone runs before the task is claimed.
 const CLAIM_AFTER: Duration = Duration::from_millis(1);
-
-/// How long after it was handed over such a task may be begun, or ended, unclaimed. A process that was suspended may hold
-/// what the daemon has given to another since; both read the same clock, unless they are apart, and then it is claimed first.
-const BEGIN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The first pause before a claim beside a handler that could not be made is made again; doubles.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -29,56 +37,34 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest one.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Whether a task that was handed to this process alone at `since` may be begun at `now` before it is claimed.
-pub(super) fn may_begin(since: Option<SystemTime>, now: SystemTime) -> bool {
-    since.is_some_and(|since| match now.duration_since(since) {
-        Ok(passed) => passed <= BEGIN_WITHIN,
-        // Clocks are told in milliseconds.
-        Err(ahead) => ahead.duration() <= Duration::from_millis(1),
-    })
-}
-
-#[derive(Clone, Debug)]
-enum State {
-    /// Not made.
-    Open,
-    /// Sent.
-    UnderWay,
-    /// Made, or not needed any more.
-    Made,
-    /// The task's end is being reported, which claims it too.
-    Ending,
-    /// The task is another's, or has ended.
-    Refused(Error),
-    /// It could not be made; it may be later.
-    Failed(Error),
-}
-
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct Claim {
-    state: watch::Sender<State>,
-    exclusive_since: Mutex<Option<SystemTime>>,
+    standing: watch::Sender<Standing>,
     /// The handler has returned, or was aborted.
     over: CancellationToken,
-}
-
-impl Default for Claim {
-    fn default() -> Self {
-        Self {
-            state: watch::Sender::new(State::Open),
-            exclusive_since: Mutex::default(),
-            over: CancellationToken::new(),
-        }
-    }
+    /// No task is served any more: what is claimed from now on would be nobody's.
+    closed: CancellationToken,
 }
 
 impl Claim {
-    fn exclusive_since(&self) -> Option<SystemTime> {
-        *self
-            .exclusive_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Of a task that was handed to this process alone then, if at all, and served until `closed`.
+    pub(super) fn new(exclusive_since: Option<Moment>, closed: CancellationToken) -> Self {
+        Self {
+            standing: watch::Sender::new(Standing::new(exclusive_since)),
+            over: CancellationToken::new(),
+            closed,
+        }
+    }
+
+    /// Whether nobody else can have the task, so that it may be begun before it is claimed.
+    pub(super) fn is_alone(&self, node: &Node) -> bool {
+        self.standing.borrow().is_alone(now(node))
+    }
+
+    /// Others may have been given the task.
+    pub(super) fn share(&self) {
+        self.standing.send_modify(Standing::share);
     }
 
     /// Dropped when the handler is over: no claim is made beside it any more.
@@ -86,67 +72,65 @@ impl Claim {
         self.over.clone().drop_guard()
     }
 
-    fn settle(&self, answer: Result<(), Error>) {
-        self.state.send_if_modified(|state| {
-            let is_awaited = matches!(state, State::UnderWay);
-            if is_awaited {
-                *state = match answer {
-                    Ok(()) => State::Made,
-                    Err(error) if error.kind() == ErrorKind::Conflict => State::Refused(error),
-                    Err(error) => State::Failed(error),
-                };
+    /// What is to be known of the standing, once it is.
+    async fn when<T>(&self, known: impl Fn(&Standing) -> Option<T>) -> T {
+        let mut standing = self.standing.subscribe();
+        loop {
+            let now = known(&standing.borrow_and_update());
+            if let Some(now) = now {
+                return now;
             }
-            is_awaited
-        });
-    }
-
-    /// The state, once it is none that `wait` is for.
-    async fn once_not(&self, wait: impl Fn(&State) -> bool) -> State {
-        let mut state = self.state.subscribe();
-        match state.wait_for(|state| !wait(state)).await {
-            Ok(state) => state.clone(),
-            Err(_) => State::Made, // The sender is part of `self`.
+            if standing.changed().await.is_err() {
+                unreachable!("the sender is part of `self`");
+            }
         }
+    }
+}
+
+fn now(node: &Node) -> Moment {
+    Moment {
+        time: SystemTime::now(),
+        connection: node.session().connections(),
     }
 }
 
 /// Makes the claim, unless it is made.
 pub(super) async fn make(conversation: &Arc<Conversation>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
-    let is_due = claim.state.send_if_modified(|state| {
-        let is_due = matches!(state, State::Open | State::Failed(_));
-        if is_due {
-            *state = State::UnderWay;
-        }
-        is_due
+    let mut due = None;
+    claim
+        .standing
+        .send_modify(|standing| due = standing.begin(now(node)));
+    if let Some(due) = due {
+        send(conversation, node, id, due);
+    }
+    claim.when(Standing::answer).await
+}
+
+fn send(conversation: &Arc<Conversation>, node: &Node, id: &str, due: Due) {
+    let (conversation, node, id) = (Arc::clone(conversation), node.clone(), id.to_owned());
+    tokio::spawn(async move {
+        let claim = conversation.claim();
+        let (answer, in_doubt) = tokio::select! {
+            biased;
+            () = claim.closed.cancelled() => (Err(not_served(&id)), true),
+            answer = calls::claim(&node, &id, due.in_doubt) => answer,
+        };
+        claim
+            .standing
+            .send_modify(|standing| standing.settle(answer, in_doubt));
     });
-    if is_due {
-        let (conversation, node, id) = (Arc::clone(conversation), node.clone(), id.to_owned());
-        tokio::spawn(async move {
-            let answer = calls::claim(&node, &id).await;
-            conversation.claim().settle(answer);
-        });
-    }
-    match claim.once_not(|state| matches!(state, State::UnderWay)).await {
-        State::Refused(error) | State::Failed(error) => Err(error),
-        _ => Ok(()),
-    }
+}
+
+fn not_served(id: &str) -> Error {
+    let message = format!("task {id} was not claimed: tasks are not served any more");
+    Error::new(ErrorKind::Canceled, message)
 }
 
 /// Makes the claim of a task that is this process's alone beside its handler, in a moment, unless that is over by then; tells
 /// it if the task is another's.
-pub(super) fn make_beside(
-    conversation: &Arc<Conversation>,
-    node: &Node,
-    id: &str,
-    exclusive_since: Option<SystemTime>,
-) {
+pub(super) fn make_beside(conversation: &Arc<Conversation>, node: &Node, id: &str) {
     let (conversation, node, id) = (Arc::clone(conversation), node.clone(), id.to_owned());
-    *conversation
-        .claim()
-        .exclusive_since
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner) = exclusive_since;
     tokio::spawn(async move {
         tokio::select! {
             biased;
@@ -160,13 +144,8 @@ async fn make_in_a_moment(conversation: &Arc<Conversation>, node: &Node, id: &st
     tokio::time::sleep(CLAIM_AFTER).await;
     let mut pause = PAUSE;
     loop {
-        let claim = conversation.claim();
-        let state = claim.once_not(|state| matches!(state, State::Ending)).await;
-        if matches!(state, State::Made) {
+        let Err(error) = make_when_quiet(conversation, node, id).await else {
             return;
-        }
-        let Err(error) = make(conversation, node, id).await else {
-            continue; // Made, or an end is being reported.
         };
         tracing::debug!(task = id, %error, "the task was begun, and could not be claimed");
         if error.kind() == ErrorKind::Conflict {
@@ -178,66 +157,99 @@ async fn make_in_a_moment(conversation: &Arc<Conversation>, node: &Node, id: &st
     }
 }
 
-/// Allows the report of a task's end. An error: the task is another's, or the daemon does not know it.
-pub(super) async fn before_end<'a>(
-    conversation: &'a Arc<Conversation>,
-    node: &Node,
-    id: &str,
-) -> Result<Ending<'a>, Error> {
+/// As [`make`], while no end is reported.
+async fn make_when_quiet(conversation: &Arc<Conversation>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
-    let is_fresh = may_begin(claim.exclusive_since(), SystemTime::now());
-    let is_first = claim.state.send_if_modified(|state| {
-        let is_first = is_fresh && matches!(state, State::Open);
-        if is_first {
-            *state = State::Ending;
+    loop {
+        claim.when(|standing| standing.is_quiet().then_some(())).await;
+        let (mut is_quiet, mut due) = (false, None);
+        claim.standing.send_modify(|standing| {
+            is_quiet = standing.is_quiet();
+            due = standing.begin_beside(now(node));
+        });
+        if let Some(due) = due {
+            send(conversation, node, id, due);
         }
-        is_first
-    });
-    if !is_first && let Err(error) = make(conversation, node, id).await {
-        // Whatever else is the matter with it, nobody else has the task: that the daemon says first.
-        if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::TaskNotFound) {
-            return Err(error);
+        if is_quiet {
+            // What came of it while an end was reported is for who reports that.
+            let answer = |standing: &Standing| standing.is_quiet().then(|| standing.answer()).flatten();
+            return claim.when(answer).await;
         }
     }
-    Ok(Ending { claim })
+}
+
+/// Ends the task, unless it is another's, or the daemon does not know it.
+pub(super) async fn end<C: Call>(
+    conversation: &Arc<Conversation>,
+    node: &Node,
+    end: &End<C>,
+) -> Result<(), Error> {
+    let ending = Ending::begin(conversation.claim());
+    let answer = report(conversation, node, end).await;
+    end.settle(node, answer).await?;
+    ending.done();
+    Ok(())
+}
+
+/// Reports the end of a task: as often as it takes if that is claimed, else once between two claims. Also says whether a
+/// report may have taken effect unanswered.
+async fn report<C: Call>(
+    conversation: &Arc<Conversation>,
+    node: &Node,
+    end: &End<C>,
+) -> (Result<(), Error>, bool) {
+    let claim = conversation.claim();
+    let mut is_free = claim.standing.borrow().may_end_unclaimed(now(node));
+    let mut unanswered = false;
+    let mut backoff = node.session().backoff();
+    loop {
+        if !is_free {
+            match make(conversation, node, end.id()).await {
+                Ok(()) => {
+                    let (answer, again) = end.report(node).await;
+                    return (answer, unanswered || again);
+                }
+                // Whatever else is the matter with it, nobody else has the task.
+                Err(error) if leaves_alone(&error) => {}
+                Err(error) => return (Err(error), unanswered),
+            }
+        }
+        match end.report_once(node, || claim.is_alone(node)).await {
+            Ok(()) => return (Ok(()), unanswered),
+            Err(Failure::Answered(error)) => return (Err(error), unanswered),
+            Err(Failure::Lost(error)) => {
+                (is_free, unanswered) = (false, true);
+                if !backoff.pause().await {
+                    return (Err(error), unanswered);
+                }
+            }
+        }
+    }
 }
 
 /// The report of a task's end is under way. If it fails, or is given up, the task may still have to be claimed.
-pub(super) struct Ending<'a> {
+struct Ending<'a> {
     claim: &'a Claim,
+    ended: bool,
 }
 
-impl Ending<'_> {
+impl<'a> Ending<'a> {
+    fn begin(claim: &'a Claim) -> Self {
+        claim.standing.send_modify(Standing::begin_end);
+        Self { claim, ended: false }
+    }
+
     /// The task has ended.
-    pub(super) fn done(self) {
-        self.claim.state.send_replace(State::Made);
+    fn done(mut self) {
+        self.ended = true;
     }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.claim.state.send_if_modified(|state| {
-            let is_ours = matches!(state, State::Ending);
-            if is_ours {
-                *state = State::Open;
-            }
-            is_ours
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_handed_over_long_ago_or_by_another_clock_is_claimed_first() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let ago = |millis| Some(now - Duration::from_millis(millis));
-        assert!(may_begin(ago(0), now) && may_begin(ago(1000), now));
-        assert!(may_begin(Some(now + Duration::from_millis(1)), now));
-        assert!(!may_begin(ago(1001), now));
-        assert!(!may_begin(Some(now + Duration::from_millis(2)), now));
-        assert!(!may_begin(None, now));
+        let ended = self.ended;
+        self.claim
+            .standing
+            .send_modify(|standing| standing.finish_end(ended));
     }
 }

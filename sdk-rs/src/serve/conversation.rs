@@ -20,7 +20,7 @@ use crate::{
 /// How long the end of a task waits for the ends of artifacts that its handler dropped.
 const CLOSING_LIMIT: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Conversation {
     heard: Mutex<Heard>,
     arrived: Notify,
@@ -46,6 +46,15 @@ struct Heard {
 }
 
 impl Conversation {
+    pub(super) fn new(claim: Claim) -> Self {
+        Self {
+            heard: Mutex::default(),
+            arrived: Notify::new(),
+            cancelled: CancellationToken::new(),
+            claim,
+        }
+    }
+
     // A panic while the lock is held leaves the lists whole: each change is one push or insert.
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
@@ -187,7 +196,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_heard_once_and_the_question_never() {
         let (first, question, answer) = (Message::text("a"), Message::agent_text("?"), Message::text("b"));
-        let conversation = Conversation::default();
+        let conversation = Conversation::new(Claim::new(None, CancellationToken::new()));
         conversation.update(&task(v1::TaskStatus::Working, &[&first]));
         conversation.open_with(&task(v1::TaskStatus::Submitted, &[&first]));
         conversation.says(&question);

@@ -10,7 +10,7 @@ use crate::{
     handle::BoxStream,
     node::Node,
     serve::{board::Given, translate},
-    session::{Backoff, NodeClient},
+    session::{Backoff, Failure, NodeClient},
 };
 
 /// Something from the daemon.
@@ -27,19 +27,20 @@ pub(super) enum Handed {
 pub(super) fn incoming(node: Node, patience: Option<Duration>) -> BoxStream<Result<Handed, Error>> {
     Box::pin(stream! {
            let mut backoff = Backoff::new(patience);
-           let mut opened = false;
+           let (mut opened, mut lost) = (false, false);
            loop {
                let loss = match subscribe(&node).await {
                    Ok(mut events) => {
                        if opened {
                            yield Ok(Handed::Resumed);
                        }
-                       opened = true;
+                       (opened, lost) = (true, false);
+                       let connection = node.session().connections();
                        loop {
                            match events.message().await {
                                Ok(Some(answer)) => {
                                    backoff.reset();
-                                   if let Some(task) = translate(answer) {
+                                   if let Some(task) = translate(answer, connection) {
     yield Ok(Handed::Task(Box::new(task)));
                                    }
                                }
@@ -60,8 +61,11 @@ pub(super) fn incoming(node: Node, patience: Option<Duration>) -> BoxStream<Resu
                        return;
                    }
                };
-               yield Ok(Handed::Lost);
-               tracing::warn!(error = %loss, "no tasks come in; subscribing again");
+               if !lost {
+                   lost = true;
+                   yield Ok(Handed::Lost);
+                   tracing::warn!(error = %loss, "no tasks come in; subscribing again");
+               }
                if !backoff.pause().await {
                    yield Err(loss);
                    return;
@@ -70,9 +74,11 @@ pub(super) fn incoming(node: Node, patience: Option<Duration>) -> BoxStream<Resu
        })
 }
 
+/// Once: how long a lost daemon is waited for is not this call's to say.
 async fn subscribe(node: &Node) -> Result<tonic::Streaming<v1::SubscribeIncomingTasksResponse>, Error> {
     let rpc = |mut client: NodeClient, request| async move { client.subscribe_incoming_tasks(request).await };
     node.session()
-        .call(Subject::Node, v1::SubscribeIncomingTasksRequest {}, rpc)
+        .call_once(Subject::Node, v1::SubscribeIncomingTasksRequest {}, rpc)
         .await
+        .map_err(|(Failure::Lost(error) | Failure::Answered(error))| error)
 }

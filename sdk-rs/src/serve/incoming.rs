@@ -10,7 +10,13 @@ use crate::{
     message::{Artifact, Message, Role},
     node::Node,
     peer_id::PeerId,
-    serve::{calls, claim, conversation::Conversation, writer::ArtifactWriter},
+    serve::{
+        calls::{self, End},
+        claim,
+        conversation::Conversation,
+        writer::ArtifactWriter,
+    },
+    session::Call,
     task::{Task, TaskStatus},
 };
 
@@ -152,8 +158,7 @@ impl IncomingTask {
     /// Ends the task with its results.
     pub async fn complete(&self, artifacts: impl IntoIterator<Item = Artifact>) -> Result<(), Error> {
         let artifacts = artifacts.into_iter().collect();
-        self.end_by(calls::complete(&self.node, self.id(), artifacts, None))
-            .await
+        self.end_by(calls::complete(self.id(), artifacts, None)).await
     }
 
     /// Ends the task with its results and a closing message.
@@ -164,26 +169,22 @@ impl IncomingTask {
     ) -> Result<(), Error> {
         let message = self.by_agent(message.into());
         let artifacts = artifacts.into_iter().collect();
-        self.end_by(calls::complete(&self.node, self.id(), artifacts, Some(message)))
+        self.end_by(calls::complete(self.id(), artifacts, Some(message)))
             .await
     }
 
     /// Ends the task with an error that the sender sees.
     pub async fn fail(&self, reason: impl AsRef<str>) -> Result<(), Error> {
-        self.end_by(calls::fail(&self.node, self.id(), reason.as_ref()))
-            .await
+        self.end_by(calls::fail(self.id(), reason.as_ref())).await
     }
 
     async fn claim(&self) -> Result<(), Error> {
         claim::make(&self.conversation, &self.node, self.id()).await
     }
 
-    async fn end_by(&self, report: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    async fn end_by<C: Call>(&self, end: End<C>) -> Result<(), Error> {
         self.conversation.closed().await;
-        let reported = match claim::before_end(&self.conversation, &self.node, self.id()).await {
-            Ok(ending) => report.await.inspect(|()| ending.done()),
-            Err(error) => Err(error),
-        };
+        let reported = claim::end(&self.conversation, &self.node, &end).await;
         match &reported {
             Ok(()) => self.conversation.end(),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => self.conversation.lose(),

@@ -1,0 +1,344 @@
+//! Tests: what was begun unclaimed is lost, shared or taken by another, or nobody serves it any more.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use agentanycast_proto::v1::TaskStatus as Status;
+use tokio::sync::mpsc;
+use tonic::Code;
+
+use super::{serving_on, status_of};
+use crate::{
+    CancellationToken, ErrorKind, IncomingTask, Node,
+    fake::{Fake, Way, both_ways},
+    serve::{
+        Handler,
+        board::{Board, Given, Outcome},
+        calls,
+        claim::{self, Claim, Moment},
+        conversation::Conversation,
+        fail, run_one,
+    },
+    session::Failure,
+};
+
+both_ways! {
+    an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task
+    an_end_that_is_not_wanted_any_more_is_not_sent
+    a_claim_that_is_not_answered_allows_no_end
+    what_was_shared_before_it_began_is_claimed_first
+    what_came_on_another_connection_is_claimed_before_its_end
+    what_was_shared_while_it_ran_is_claimed_before_its_end
+    claims_end_with_the_serving
+    the_farewell_claims_first
+    a_task_that_has_failed_is_not_claimed
+    nothing_is_claimed_while_an_end_is_under_way
+    a_claim_that_got_no_answer_is_doubted_later_too
+}
+
+/// How a handler's report was answered.
+type Answers = mpsc::UnboundedReceiver<Option<ErrorKind>>;
+
+/// A handler that completes its task once for each gate, as soon as that opens.
+fn completing(gates: &[CancellationToken]) -> (impl Fn(IncomingTask) -> super::Running + use<>, Answers) {
+    let (answer, answers) = mpsc::unbounded_channel();
+    let gates: Vec<_> = gates.to_vec();
+    let handler = move |task: IncomingTask| {
+        let (answer, gates) = (answer.clone(), gates.clone());
+        let running: super::Running = Box::pin(async move {
+            for gate in gates {
+                gate.cancelled().await;
+                let ended = task.complete([]).await;
+                answer.send(ended.as_ref().err().map(crate::Error::kind))?;
+            }
+            Ok(())
+        });
+        running
+    };
+    (handler, answers)
+}
+
+fn open() -> CancellationToken {
+    let gate = CancellationToken::new();
+    gate.cancel();
+    gate
+}
+
+fn exclusive(way: Way) -> Fake {
+    let fake = Fake::start(way);
+    fake.state().exclusive_for = Some(Duration::ZERO);
+    fake
+}
+
+/// This moment, on the connection that there is.
+fn now(node: &Node) -> Moment {
+    Moment {
+        time: SystemTime::now(),
+        connection: node.session().connections(),
+    }
+}
+
+/// A task that was handed over just now, to this process alone.
+fn conversation(node: &Node) -> Arc<Conversation> {
+    let claim = Claim::new(Some(now(node)), CancellationToken::new());
+    Arc::new(Conversation::new(claim))
+}
+
+async fn an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task(way: Way) {
+    for (took_effect, is_taken, answer, calls) in [
+        (
+            false,
+            true,
+            Some(ErrorKind::Conflict),
+            &["complete", "update"][..],
+        ),
+        (false, false, None, &["complete", "update", "complete"]),
+        (true, false, None, &["complete", "update"]),
+    ] {
+        let mut fake = exclusive(way);
+        let (handler, mut answers) = completing(&[open()]);
+        serving_on(&fake, fake.node().await, handler).await;
+        if took_effect {
+            fake.state().unanswered.push("complete");
+        } else {
+            fake.state().lost.push("complete");
+        }
+        fake.put("t", Status::Submitted, Vec::new());
+        fake.until("the end", |state| state.calls == ["complete"]).await;
+        fake.stop();
+        if is_taken {
+            fake.state().taken.insert("t".to_owned());
+        }
+        fake.restart();
+        assert_eq!(answers.recv().await.unwrap(), answer);
+        assert_eq!(fake.state().calls, calls);
+        let ended = status_of(&fake, "t") == Status::Completed;
+        assert_ne!(ended, is_taken);
+    }
+}
+
+/// A way to the daemon had to be made first, which took too long.
+async fn an_end_that_is_not_wanted_any_more_is_not_sent(way: Way) {
+    let fake = Fake::start(way);
+    fake.put("t", Status::Submitted, Vec::new());
+    let end = calls::complete("t", Vec::new(), None);
+    let reported = end.report_once(&fake.node().await, || false).await;
+    assert!(matches!(reported, Err(Failure::Lost(_))));
+    assert!(fake.state().calls.is_empty());
+}
+
+/// Nobody knows whose the task is by then. It begins anew when it is handed over again.
+async fn a_claim_that_is_not_answered_allows_no_end(way: Way) {
+    for (code, kind) in [
+        (Code::Unavailable, ErrorKind::DaemonUnavailable),
+        (Code::DeadlineExceeded, ErrorKind::Timeout),
+    ] {
+        let fake = exclusive(way);
+        let gate = CancellationToken::new();
+        let (handler, mut answers) = completing(std::slice::from_ref(&gate));
+        let (begin, mut begun) = mpsc::unbounded_channel();
+        let node = fake.patient(Duration::from_millis(200)).await;
+        let serve = node.serve(move |task| {
+            let _ = begin.send(task.id().to_owned());
+            handler(task)
+        });
+        tokio::spawn(serve.concurrency(1).into_future());
+        fake.until("the subscription", |state| state.subscriptions == 1)
+            .await;
+        fake.state().claims_refused = Some(code);
+        fake.put("t", Status::Submitted, Vec::new());
+        fake.until("the claim", |state| !state.calls.is_empty()).await;
+        gate.cancel();
+        assert_eq!(answers.recv().await.unwrap(), Some(kind));
+        // It begins when the first one is let go.
+        fake.put("next", Status::Submitted, Vec::new());
+        for id in ["t", "next"] {
+            assert_eq!(begun.recv().await.unwrap(), id);
+        }
+        assert_eq!(status_of(&fake, "t"), Status::Submitted);
+        fake.state().claims_refused = None;
+        answers.recv().await.unwrap();
+        fake.put("t", Status::Submitted, Vec::new());
+        assert_eq!(answers.recv().await.unwrap(), None);
+        assert_eq!(begun.recv().await.unwrap(), "t");
+        assert_eq!(status_of(&fake, "t"), Status::Completed);
+    }
+}
+
+/// The subscription is lost while one task waits and the other's runner is about to start.
+async fn what_was_shared_before_it_began_is_claimed_first(way: Way) {
+    let fake = Fake::start(way);
+    let node = fake.node().await;
+    let mut board = Board::default();
+    for id in ["opened", "waiting"] {
+        fake.put(id, Status::Submitted, Vec::new());
+        board.take(Given {
+            task: fake.state().tasks[id].clone().into(),
+            sender_card: None,
+            exclusive_since: Some(now(&node)),
+        });
+    }
+    let opened = board.start_next().unwrap();
+    assert!(opened.1.claim().is_alone(&node));
+    board.share();
+    for (waiting, conversation) in [opened, board.start_next().unwrap()] {
+        fake.state().calls.clear();
+        let (complete, _answers) = completing(&[open()]);
+        let handler: Arc<Handler> = Arc::new(complete);
+        let outcome = run_one(node.clone(), handler, waiting, conversation).await;
+        assert_eq!(outcome, Outcome::Over);
+        assert_eq!(fake.state().calls, ["update", "complete"]);
+    }
+}
+
+/// The loss of the subscription is not known yet.
+async fn what_came_on_another_connection_is_claimed_before_its_end(way: Way) {
+    let mut fake = Fake::start(way);
+    let node = fake.node().await;
+    let conversation = conversation(&node);
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.restart();
+    node.info().await.unwrap();
+    let end = calls::complete("t", Vec::new(), None);
+    claim::end(&conversation, &node, &end).await.unwrap();
+    assert_eq!(fake.state().calls, ["update", "complete"]);
+}
+
+async fn what_was_shared_while_it_ran_is_claimed_before_its_end(way: Way) {
+    let fake = Fake::start(way);
+    let node = fake.node().await;
+    for (id, is_shared) in [("alone", false), ("shared", true), ("theirs", true)] {
+        fake.put(id, Status::Submitted, Vec::new());
+        fake.state().calls.clear();
+        if id == "theirs" {
+            fake.state().taken.insert(id.to_owned());
+        }
+        let conversation = conversation(&node);
+        if is_shared {
+            conversation.claim().share();
+        }
+        let ended = claim::end(&conversation, &node, &calls::complete(id, Vec::new(), None)).await;
+        let (kind, calls) = match id {
+            "alone" => (None, &["complete"][..]),
+            "shared" => (None, &["update", "complete"][..]),
+            _ => (Some(ErrorKind::Conflict), &["update"][..]),
+        };
+        assert_eq!(ended.err().map(|error| error.kind()), kind);
+        assert_eq!(fake.state().calls, calls);
+    }
+}
+
+/// A claim that succeeds after all would take the task away from who serves next.
+async fn claims_end_with_the_serving(way: Way) {
+    for gives_up in [true, false] {
+        let mut fake = Fake::start(way);
+        let node = fake.node().await;
+        let serve = || {
+            let (handler, _) = completing(&[open()]);
+            node.clone().serve(handler)
+        };
+        let patience = Duration::from_millis(if gives_up { 200 } else { 60_000 });
+        let served = tokio::spawn(serve().give_up_after(patience).into_future());
+        fake.until("the subscription", |state| state.subscriptions == 1)
+            .await;
+        fake.state().lost.push("update");
+        fake.put("t", Status::Submitted, Vec::new());
+        fake.until("the claim", |state| state.calls == ["update"]).await;
+        fake.stop();
+        if gives_up {
+            let error = served.await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DaemonUnavailable);
+        } else {
+            served.abort();
+            assert!(served.await.unwrap_err().is_cancelled());
+        }
+        fake.restart();
+        // Longer than the pauses of a claim that is made again by then.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(fake.state().calls, ["update"]);
+        let again = tokio::spawn(serve().into_future());
+        fake.until("the new subscription", |state| state.subscriptions == 2)
+            .await;
+        fake.put("t", Status::Submitted, Vec::new());
+        fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+            .await;
+        again.abort();
+    }
+}
+
+async fn the_farewell_claims_first(way: Way) {
+    let fake = exclusive(way);
+    fake.state().claims_refused = Some(Code::ResourceExhausted);
+    let stop = CancellationToken::new();
+    let serve = fake.node().await.serve(|_task| std::future::pending());
+    let served = tokio::spawn(serve.drain(Duration::ZERO).until(stop.clone()).into_future());
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls == ["update"]).await;
+    // Until the refusal has been read.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    fake.state().claims_refused = None;
+    stop.cancel();
+    served.await.unwrap().unwrap();
+    assert_eq!(fake.state().calls.last(), Some(&"fail"));
+    assert_eq!(status_of(&fake, "t"), Status::Failed);
+}
+
+async fn a_task_that_has_failed_is_not_claimed(way: Way) {
+    let fake = Fake::start(way);
+    let node = fake.node().await;
+    let conversation = conversation(&node);
+    fake.put("t", Status::Submitted, Vec::new());
+    assert_eq!(fail(&node, "t", &conversation, "x").await, Outcome::Over);
+    claim::make_beside(&conversation, &node, "t");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(fake.state().calls, ["fail"]);
+}
+
+/// The claim was refused for want of room, and would be made again beside the handler. The end has just taken effect.
+async fn nothing_is_claimed_while_an_end_is_under_way(way: Way) {
+    let mut fake = exclusive(way);
+    let gate = CancellationToken::new();
+    let (handler, mut answers) = completing(std::slice::from_ref(&gate));
+    serving_on(&fake, fake.node().await, handler).await;
+    fake.state().claims_refused = Some(Code::ResourceExhausted);
+    fake.state().unanswered.push("complete");
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls == ["update"]).await;
+    gate.cancel();
+    fake.until("the end", |state| state.calls.contains(&"complete"))
+        .await;
+    let so_far = fake.state().calls.clone();
+    fake.state().claims_refused = None;
+    // Longer than the pause before the claim is made again.
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert_eq!(fake.state().calls, so_far);
+    fake.restart();
+    assert_eq!(answers.recv().await.unwrap(), None);
+}
+
+/// The claim was given up. It had taken effect, and the daemon still believes in the connection that it came on.
+async fn a_claim_that_got_no_answer_is_doubted_later_too(way: Way) {
+    let mut fake = exclusive(way);
+    let gates = [CancellationToken::new(), CancellationToken::new()];
+    let (handler, mut answers) = completing(&gates);
+    let node = fake.patient(Duration::from_millis(200)).await;
+    serving_on(&fake, node, handler).await;
+    fake.state().unanswered.push("update");
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls == ["update"]).await;
+    fake.stop();
+    gates[0].cancel();
+    assert_eq!(answers.recv().await.unwrap(), Some(ErrorKind::DaemonUnavailable));
+    fake.state().taken.insert("t".to_owned());
+    fake.restart();
+    gates[1].cancel();
+    fake.until("a refused claim", |state| state.calls.len() >= 2)
+        .await;
+    fake.state().taken.clear();
+    assert_eq!(answers.recv().await.unwrap(), None);
+    assert_eq!(status_of(&fake, "t"), Status::Completed);
+}
