@@ -71,6 +71,8 @@ pub(crate) struct State {
     /// Claims are refused so, before they take effect.
     pub(crate) claims_refused: Option<Code>,
     pub(crate) calls: Vec<&'static str>,
+    /// Of each end that was reported, whether it said that it was not claimed.
+    pub(crate) unclaimed: Vec<bool>,
     /// Tasks that another agent has claimed.
     pub(crate) taken: HashSet<String>,
     /// Tasks that were claimed since the start.
@@ -415,7 +417,12 @@ impl NodeService for Service {
         &self,
         request: Request<v1::CompleteTaskRequest>,
     ) -> Answer<v1::CompleteTaskResponse> {
-        let id = request.into_inner().task_id;
+        let v1::CompleteTaskRequest {
+            task_id: id,
+            unclaimed,
+            ..
+        } = request.into_inner();
+        self.state.lock().unwrap().unclaimed.push(unclaimed);
         self.change("complete", &id, v1::TaskStatus::Completed, None)
             .await?;
         Ok(Response::new(v1::CompleteTaskResponse {}))
@@ -423,6 +430,7 @@ impl NodeService for Service {
 
     async fn fail_task(&self, request: Request<v1::FailTaskRequest>) -> Answer<v1::FailTaskResponse> {
         let request = request.into_inner();
+        self.state.lock().unwrap().unclaimed.push(request.unclaimed);
         let reason = crate::Message::agent_text(request.error_message).into();
         self.change("fail", &request.task_id, v1::TaskStatus::Failed, Some(reason))
             .await?;

@@ -290,7 +290,7 @@ async fn handle(
 
 /// Fails a task, unless it is another's.
 async fn fail(node: &Node, id: &str, conversation: &Arc<Conversation>, reason: &str) -> Outcome {
-    let Err(error) = claim::end(conversation, node, &calls::fail(id, reason)).await else {
+    let Err(error) = claim::end(conversation, node, calls::fail(id, reason)).await else {
         return Outcome::Over;
     };
     // If it is a conflict somebody else has it, or was quicker to end it.

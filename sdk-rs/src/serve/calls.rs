@@ -70,6 +70,24 @@ async fn change(
     (answer.map(drop), unanswered)
 }
 
+/// The request of an end.
+pub(super) trait Ends: Call {
+    /// Whether the daemon is to refuse it while another agent's claim stands.
+    fn set_unclaimed(&mut self, unclaimed: bool);
+}
+
+impl Ends for v1::CompleteTaskRequest {
+    fn set_unclaimed(&mut self, unclaimed: bool) {
+        self.unclaimed = unclaimed;
+    }
+}
+
+impl Ends for v1::FailTaskRequest {
+    fn set_unclaimed(&mut self, unclaimed: bool) {
+        self.unclaimed = unclaimed;
+    }
+}
+
 /// The end of a task, as it is reported.
 pub(super) struct End<C> {
     id: String,
@@ -109,13 +127,15 @@ pub(super) fn fail(id: &str, reason: &str) -> End<v1::FailTaskRequest> {
     }
 }
 
-impl<C: Call> End<C> {
+impl<C: Ends> End<C> {
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Reports it until it is answered; also says whether an earlier attempt may have taken effect unanswered.
-    pub(super) async fn report(&self, node: &Node) -> (Result<(), Error>, bool) {
+    /// Reports it, of a task that is claimed, until it is answered; also says whether an earlier attempt may have taken
+    /// effect unanswered.
+    pub(super) async fn report(&mut self, node: &Node) -> (Result<(), Error>, bool) {
+        self.request.set_unclaimed(false);
         let (answer, unanswered) = node
             .session()
             .task_call_knowing(Subject::Task, &self.request)
@@ -123,8 +143,13 @@ impl<C: Call> End<C> {
         (answer.map(drop), unanswered)
     }
 
-    /// Reports it once, if it is still `wanted` when there is a way to the daemon.
-    pub(super) async fn report_once(&self, node: &Node, wanted: impl Fn() -> bool) -> Result<(), Failure> {
+    /// Reports it once, of a task that is not claimed, if it is still `wanted` when there is a way to the daemon.
+    pub(super) async fn report_once(
+        &mut self,
+        node: &Node,
+        wanted: impl Fn() -> bool,
+    ) -> Result<(), Failure> {
+        self.request.set_unclaimed(true);
         let session = node.session();
         session
             .task_call_once(Subject::Task, &self.request, wanted)

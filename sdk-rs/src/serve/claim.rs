@@ -2,8 +2,9 @@
 //! beside it. A handler that is done at once never makes it: the end of a task claims it too. A claim that is sent runs to
 //! its answer in a task of its own, whatever becomes of who waits for it, for as long as tasks are served.
 //!
-//! The daemon takes an end from anybody. So an end that is reported unclaimed is reported once: whoever repeats it after a
-//! loss may end the task of another, who has been given it since. It is claimed before that.
+//! The daemon takes an end from anybody, unless it says that it is unclaimed and another agent's claim stands; older ones do
+//! not know that. So an end that is reported unclaimed says so, and is reported once: whoever repeats it after a loss may end
+//! the task of another, who has been given it since. It is claimed before that.
 
 use std::{
     sync::Arc,
@@ -17,10 +18,10 @@ use crate::{
     error::{Error, ErrorKind},
     node::Node,
     serve::{
-        calls::{self, End},
+        calls::{self, End, Ends},
         conversation::Conversation,
     },
-    session::{Call, Failure},
+    session::Failure,
 };
 
 mod standing;
@@ -179,13 +180,13 @@ async fn make_when_quiet(conversation: &Arc<Conversation>, node: &Node, id: &str
 }
 
 /// Ends the task, unless it is another's, or the daemon does not know it.
-pub(super) async fn end<C: Call>(
+pub(super) async fn end<C: Ends>(
     conversation: &Arc<Conversation>,
     node: &Node,
-    end: &End<C>,
+    mut end: End<C>,
 ) -> Result<(), Error> {
     let ending = Ending::begin(conversation.claim());
-    let answer = report(conversation, node, end).await;
+    let answer = report(conversation, node, &mut end).await;
     end.settle(node, answer).await?;
     ending.done();
     Ok(())
@@ -193,10 +194,10 @@ pub(super) async fn end<C: Call>(
 
 /// Reports the end of a task: as often as it takes if that is claimed, else once between two claims. Also says whether a
 /// report may have taken effect unanswered.
-async fn report<C: Call>(
+async fn report<C: Ends>(
     conversation: &Arc<Conversation>,
     node: &Node,
-    end: &End<C>,
+    end: &mut End<C>,
 ) -> (Result<(), Error>, bool) {
     let claim = conversation.claim();
     let mut is_free = claim.standing.borrow().may_end_unclaimed(now(node));

@@ -11,12 +11,11 @@ use crate::{
     node::Node,
     peer_id::PeerId,
     serve::{
-        calls::{self, End},
+        calls::{self, End, Ends},
         claim,
         conversation::Conversation,
         writer::ArtifactWriter,
     },
-    session::Call,
     task::{Task, TaskStatus},
 };
 
@@ -182,9 +181,9 @@ impl IncomingTask {
         claim::make(&self.conversation, &self.node, self.id()).await
     }
 
-    async fn end_by<C: Call>(&self, end: End<C>) -> Result<(), Error> {
+    async fn end_by<C: Ends>(&self, end: End<C>) -> Result<(), Error> {
         self.conversation.closed().await;
-        let reported = claim::end(&self.conversation, &self.node, &end).await;
+        let reported = claim::end(&self.conversation, &self.node, end).await;
         match &reported {
             Ok(()) => self.conversation.end(),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => self.conversation.lose(),

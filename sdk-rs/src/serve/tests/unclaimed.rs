@@ -114,6 +114,12 @@ async fn an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task(w
         fake.restart();
         assert_eq!(answers.recv().await.unwrap(), answer);
         assert_eq!(fake.state().calls, calls);
+        let unclaimed = if calls.len() == 3 {
+            &[true, false][..]
+        } else {
+            &[true]
+        };
+        assert_eq!(fake.state().unclaimed, unclaimed, "it says whether it is claimed");
         let ended = status_of(&fake, "t") == Status::Completed;
         assert_ne!(ended, is_taken);
     }
@@ -123,7 +129,7 @@ async fn an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task(w
 async fn an_end_that_is_not_wanted_any_more_is_not_sent(way: Way) {
     let fake = Fake::start(way);
     fake.put("t", Status::Submitted, Vec::new());
-    let end = calls::complete("t", Vec::new(), None);
+    let mut end = calls::complete("t", Vec::new(), None);
     let reported = end.report_once(&fake.node().await, || false).await;
     assert!(matches!(reported, Err(Failure::Lost(_))));
     assert!(fake.state().calls.is_empty());
@@ -202,7 +208,7 @@ async fn what_came_on_another_connection_is_claimed_before_its_end(way: Way) {
     fake.restart();
     node.info().await.unwrap();
     let end = calls::complete("t", Vec::new(), None);
-    claim::end(&conversation, &node, &end).await.unwrap();
+    claim::end(&conversation, &node, end).await.unwrap();
     assert_eq!(fake.state().calls, ["update", "complete"]);
 }
 
@@ -219,7 +225,7 @@ async fn what_was_shared_while_it_ran_is_claimed_before_its_end(way: Way) {
         if is_shared {
             conversation.claim().share();
         }
-        let ended = claim::end(&conversation, &node, &calls::complete(id, Vec::new(), None)).await;
+        let ended = claim::end(&conversation, &node, calls::complete(id, Vec::new(), None)).await;
         let (kind, calls) = match id {
             "alone" => (None, &["complete"][..]),
             "shared" => (None, &["update", "complete"][..]),
