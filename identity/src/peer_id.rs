@@ -3,6 +3,8 @@
 
 use std::{fmt, str::FromStr};
 
+use multihash::Multihash;
+
 /// A peer: the multihash of its public key. The text form is base58btc, `12D3KooW…` for Ed25519 keys
 /// (libp2p specification, peer ids).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +35,11 @@ impl PeerId {
 
     /// The binary form.
     pub fn to_bytes(self) -> Vec<u8> {
-        self.0.to_bytes()
+        let multihash: &Multihash<64> = self.0.as_ref();
+        let mut bytes = Vec::with_capacity(multihash.encoded_len());
+        // A vector takes whatever it is given.
+        let _ = multihash.write(&mut bytes);
+        bytes
     }
 }
 

@@ -232,13 +232,14 @@ impl Engine {
     }
 
     /// Sends a task, or a further message of one.
-    pub async fn send_task(&self, request: SendTask) -> Result<Task, EngineError> {
-        self.call(move |core, now| core.send_task(now, request)).await
+    pub async fn send_task(&self, request: Box<SendTask>) -> Result<Box<Task>, EngineError> {
+        self.call(move |core, now| core.send_task(now, *request).map(Box::new))
+            .await
     }
 
     /// A task whole.
-    pub async fn task(&self, id: String) -> Result<Task, EngineError> {
-        self.call(move |core, _| core.task(&id)).await
+    pub async fn task(&self, id: String) -> Result<Box<Task>, EngineError> {
+        self.call(move |core, _| core.task(&id).map(Box::new)).await
     }
 
     /// Where a task is.
@@ -268,8 +269,9 @@ impl Engine {
     }
 
     /// Cancels a task, from either side.
-    pub async fn cancel(&self, id: String) -> Result<Task, EngineError> {
-        self.call(move |core, now| core.cancel(now, &id)).await
+    pub async fn cancel(&self, id: String) -> Result<Box<Task>, EngineError> {
+        self.call(move |core, now| core.cancel(now, &id).map(Box::new))
+            .await
     }
 
     /// The task as it is now, and every change after that.
@@ -295,9 +297,9 @@ impl Engine {
     pub async fn wait(&self, id: String, until: Until) -> Result<Wait, EngineError> {
         self.call_with(move |core, _| {
             (
-                core.task_if_over(&id, until),
-                move |audience: &mut Audience, over: Option<Task>| match over {
-                    Some(task) => Ok(Wait::Over(Box::new(task))),
+                core.task_if_over(&id, until).map(|over| over.map(Box::new)),
+                move |audience: &mut Audience, over: Option<Box<Task>>| match over {
+                    Some(task) => Ok(Wait::Over(task)),
                     None => audience.subscribers.wait(&id, until).map(Wait::Open),
                 },
             )
@@ -471,7 +473,7 @@ impl Subscription {
             News::Change(change) => Some(change),
             News::Lost => {
                 let task = self.engine.task(self.task_id.clone()).await.ok()?;
-                Some(Arc::new(Change::standing(task)))
+                Some(Arc::new(Change::standing(*task)))
             }
         }
     }

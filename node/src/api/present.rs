@@ -47,15 +47,15 @@ impl Api {
             most / 2
         };
         answer.messages = shortened(&task.messages, room).messages;
-        self.with_results(task, answer, most).await
+        self.add_results(task, &mut answer, most).await;
+        answer
     }
 
-    async fn with_results(&self, task: &Task, mut answer: v1::Task, most: usize) -> v1::Task {
-        let room = room_beside(&answer, most);
+    async fn add_results(&self, task: &Task, answer: &mut v1::Task, most: usize) {
+        let room = room_beside(answer, most);
         answer.artifacts = self
             .artifacts(&task.id, task.results.iter().map(|result| &**result), room)
             .await;
-        answer
     }
 
     /// A task as it is handed over, with its sender's card, to an agent whose client takes `most` bytes. What that was told
@@ -80,7 +80,8 @@ impl Api {
             ));
         }
         answer.messages = shown.messages;
-        Ok(self.with_results(task, answer, most).await)
+        self.add_results(task, &mut answer, most).await;
+        Ok(answer)
     }
 
     /// A task without its messages and results, within `most` bytes.
@@ -124,7 +125,8 @@ impl Api {
                 Output::Whole(artifact) => artifact.clone(),
                 Output::Streamed(streamed) => {
                     let most = self.node.limits.max_artifact_bytes.min(room as u64);
-                    let whole = self.engine().streamed_artifact(task, streamed, most).await;
+                    // Boxed: a call that has none should not carry the room for it.
+                    let whole = Box::pin(self.engine().streamed_artifact(task, streamed, most)).await;
                     if whole.encoded_len() > room {
                         by_reference(task, &whole)
                     } else {

@@ -161,8 +161,13 @@ async fn run(api: Api, caller: Caller, work: Work) -> Done {
 async fn answer(api: &Api, caller: Caller, call: Call) -> Result<Answer, Status> {
     match call {
         Call::SendTask(request) => api.submit(request, caller.most).await.map(Answer::SendTask),
-        Call::GetTask(request) => api.read(request, caller.most).await.map(Answer::GetTask),
-        Call::CancelTask(request) => api.cancel(request, caller.most).await.map(Answer::CancelTask),
+        // Boxed: every call carries the room for the largest of them.
+        Call::GetTask(request) => Box::pin(api.read(request, caller.most))
+            .await
+            .map(Answer::GetTask),
+        Call::CancelTask(request) => Box::pin(api.cancel(request, caller.most))
+            .await
+            .map(Answer::CancelTask),
         Call::UpdateTaskStatus(request) => {
             let updated = api.update(request, caller.connection).await;
             updated.map(Answer::UpdateTaskStatus)
@@ -186,7 +191,7 @@ async fn wait(
     whole: Arc<Semaphore>,
 ) -> Result<(Answer, Option<Room>), Status> {
     let (task, room) = match api.wait(request.task_id.clone(), request.or_input).await? {
-        engine::Wait::Over(task) => (*task, Some(room)),
+        engine::Wait::Over(task) => (task, Some(room)),
         engine::Wait::Open(over) => {
             drop(room);
             let ended = over.await.map_err(|_| updates::stopping())?;
@@ -194,7 +199,10 @@ async fn wait(
             let room = whole.acquire_owned().await.ok();
             match ended {
                 Some(task) => (task, room),
-                None => return Ok((Answer::WaitTask(api.read(request, caller.most).await?), room)),
+                None => {
+                    let answer = Box::pin(api.read(request, caller.most)).await?;
+                    return Ok((Answer::WaitTask(answer), room));
+                }
             }
         }
     };

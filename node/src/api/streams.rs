@@ -84,7 +84,7 @@ pub(super) async fn read(
             if changes.next().await.is_none() {
                 Err(Status::unavailable("the daemon is stopping"))?;
             }
-            task = api.engine().task(task.id.clone()).await.map_err(|error| status_of(&error))?;
+            task = *api.engine().task(task.id.clone()).await.map_err(|error| status_of(&error))?;
         }
     })
 }

@@ -3,6 +3,7 @@
 //!
 //! `most` is the largest message that the caller takes, `connection` the gRPC connection that it is on.
 
+use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
     CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, FailTaskRequest,
     FailTaskResponse, GetTaskRequest, GetTaskResponse, SendTaskRequest, SendTaskResponse,
@@ -23,6 +24,38 @@ pub(super) fn is_further(request: &SendTaskRequest) -> bool {
     !request.task_id.is_empty() || request.metadata.contains_key("task_id")
 }
 
+/// Whom a task is for.
+enum Whom {
+    Peer(PeerId),
+    /// Anybody with it.
+    Skill(String),
+    Url(String),
+    /// The assignee of a task that there is.
+    WhereItIs,
+}
+
+/// What is sent, without whom it is for.
+fn read_request(request: SendTaskRequest) -> Result<SendTask, Status> {
+    let sealed_for = match request.sealed_for.as_str() {
+        "" => None,
+        text => Some(peer_of(text)?),
+    };
+    let message = request
+        .message
+        .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
+    Ok(SendTask {
+        sealed_for,
+        message,
+        metadata: request.metadata,
+        context_id: request.context_id,
+        task_id: request.task_id,
+        idempotency_key: request.idempotency_key,
+        note: request.note.map(notes::read),
+        group: group_of(&request.group)?,
+        ..SendTask::default()
+    })
+}
+
 impl Api {
     /// SendTask.
     pub(super) async fn submit(
@@ -30,99 +63,82 @@ impl Api {
         mut request: SendTaskRequest,
         most: usize,
     ) -> Result<SendTaskResponse, Status> {
-        let further = is_further(&request);
+        let (whom, brief) = (self.whom(&mut request)?, request.brief);
+        let mut sent = Box::new(read_request(request)?);
+        match whom {
+            Whom::Peer(peer) => sent.peer = Some(peer),
+            Whom::Url(url) => sent.url = url,
+            Whom::WhereItIs => {}
+            Whom::Skill(skill) => {
+                // Boxed, as what follows is where it is rare: a call that has none should not carry the room for it.
+                let before = Box::pin(self.find(skill, &mut sent)).await?;
+                if let Some(task) = before {
+                    return Ok(self.sent(&task, brief, most).await);
+                }
+            }
+        }
+        let task = self.engine().send_task(sent).await;
+        let task = task.map_err(|error| status_for_asker(&error))?;
+        Ok(self.sent(&task, brief, most).await)
+    }
+
+    /// Whom a task is for; takes that out of the request.
+    fn whom(&self, request: &mut SendTaskRequest) -> Result<Whom, Status> {
+        let further = is_further(request);
         if !request.sealed_for.is_empty() && !further && !matches!(request.target, Some(Target::Url(_))) {
             // The engine says the same, once an agent with the skill was looked for.
             return Err(Status::invalid_argument(SEALED_NEEDS_URL));
         }
-        let sealed_for = match request.sealed_for.as_str() {
-            "" => None,
-            text => Some(peer_of(text)?),
-        };
-        let mut others = None;
-        let target = request.target.take();
-        let mut url = String::new();
-        let (peer, skill) = match target {
-            Some(Target::PeerId(text)) => (Some(peer_of(&text)?), String::new()),
+        match request.target.take() {
+            Some(Target::PeerId(text)) => peer_of(&text).map(Whom::Peer),
             // An answer goes where its task is, whatever skill that was sent for.
-            Some(Target::SkillId(_)) | None if further => (None, String::new()),
+            Some(Target::SkillId(_)) | None if further => Ok(Whom::WhereItIs),
             Some(Target::SkillId(skill)) if skill.is_empty() => {
-                return Err(Status::invalid_argument("skill_id is empty"));
+                Err(Status::invalid_argument("skill_id is empty"))
             }
-            Some(Target::SkillId(skill)) if skill.len() > MAX_ID => {
-                return Err(Status::invalid_argument(format!(
-                    "skill_id has {} bytes, it may have {MAX_ID}",
-                    skill.len()
-                )));
-            }
-            Some(Target::SkillId(skill)) => {
-                // Whoever can do it now has nothing to do with a task that was sent before.
-                if let Some(task) = self.sent_before(&request).await? {
-                    return Ok(self.sent(&task, request.brief, most).await);
-                }
-                let mut candidates = self
-                    .anycast()
-                    .candidates(&skill)
-                    .await
-                    .map_err(|error| status_of_search(&error))?;
-                let first = candidates.remove(0);
-                others = Some(candidates);
-                (Some(first), skill)
-            }
-            Some(Target::Url(_)) if !self.node.limits.outbound => {
-                return Err(Status::failed_precondition(
-                    "this node calls no agents by URL; set bridge.outbound.enabled to true",
-                ));
-            }
-            Some(Target::Url(text)) if text.is_empty() => {
-                return Err(Status::invalid_argument("url is empty"));
-            }
-            Some(Target::Url(text)) => {
-                url = text;
-                (None, String::new())
-            }
-            None => {
-                return Err(Status::invalid_argument(
-                    "the task has no target: set peer_id, skill_id or url",
-                ));
-            }
-        };
-        let brief = request.brief;
-        let message = request
-            .message
-            .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
-        let sent = SendTask {
-            peer,
-            url,
-            others,
-            sealed_for,
-            message,
-            skill,
-            metadata: request.metadata,
-            context_id: request.context_id,
-            task_id: request.task_id,
-            idempotency_key: request.idempotency_key,
-            note: request.note.map(notes::read),
-            group: group_of(&request.group)?,
-        };
-        let task = self.engine().send_task(sent).await;
-        let task = task.map_err(|error| status_for_asker(&error))?;
-        Ok(self.sent(&task, brief, most).await)
+            Some(Target::SkillId(skill)) if skill.len() > MAX_ID => Err(Status::invalid_argument(format!(
+                "skill_id has {} bytes, it may have {MAX_ID}",
+                skill.len()
+            ))),
+            Some(Target::SkillId(skill)) => Ok(Whom::Skill(skill)),
+            Some(Target::Url(_)) if !self.node.limits.outbound => Err(Status::failed_precondition(
+                "this node calls no agents by URL; set bridge.outbound.enabled to true",
+            )),
+            Some(Target::Url(text)) if text.is_empty() => Err(Status::invalid_argument("url is empty")),
+            Some(Target::Url(text)) => Ok(Whom::Url(text)),
+            None => Err(Status::invalid_argument(
+                "the task has no target: set peer_id, skill_id or url",
+            )),
+        }
+    }
+
+    /// Names the peers that a task for a skill goes to; or gives the task that was sent with the same idempotency key.
+    async fn find(&self, skill: String, sent: &mut SendTask) -> Result<Option<Task>, Status> {
+        // Whoever can do it now has nothing to do with a task that was sent before.
+        if let Some(task) = self.sent_before(sent).await? {
+            return Ok(Some(task));
+        }
+        let candidates = self.anycast().candidates(&skill).await;
+        let mut candidates = candidates.map_err(|error| status_of_search(&error))?;
+        sent.peer = Some(candidates.remove(0));
+        sent.others = Some(candidates);
+        sent.skill = skill;
+        Ok(None)
     }
 
     async fn sent(&self, task: &Task, brief: bool, most: usize) -> SendTaskResponse {
         let task = if brief {
             self.present_head(task, most)
         } else {
-            self.present_task(task, most).await
+            Box::pin(self.present_task(task, most)).await
         };
         SendTaskResponse { task: Some(task) }
     }
 
     /// The task that was sent with the same idempotency key.
-    async fn sent_before(&self, request: &SendTaskRequest) -> Result<Option<Task>, Status> {
-        let in_metadata = request.metadata.get("idempotency_key");
-        let key = Some(&request.idempotency_key)
+    async fn sent_before(&self, sent: &SendTask) -> Result<Option<Task>, Status> {
+        let in_metadata = sent.metadata.get("idempotency_key");
+        let key = Some(&sent.idempotency_key)
             .filter(|key| !key.is_empty())
             .or(in_metadata);
         let Some(key) = key.cloned() else {

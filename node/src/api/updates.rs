@@ -48,10 +48,10 @@ pub(super) async fn end(api: Api, task_id: String, wait: Wait, most: usize) -> E
     let task = match wait {
         Wait::Over(task) => *task,
         Wait::Open(over) => match over.await.map_err(|_| stopping())? {
-            Some(task) => task,
+            Some(task) => *task,
             None => {
                 let whole = api.engine().task(task_id).await;
-                whole.map_err(|error| status_of(&error))?
+                *whole.map_err(|error| status_of(&error))?
             }
         },
     };

@@ -5,15 +5,17 @@
 //! written down. The one rule: a task is asked about once, before anything is kept of it. What belongs to a task that
 //! is here was allowed with it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::address::bare_url;
 use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
 use prost::Message as _;
 
 use super::{
     core::Core,
     lines,
+    originate::SendTask,
     table::unless_damaged,
     turn::{Effect, EngineError, Now},
 };
@@ -49,6 +51,8 @@ pub(super) struct Door {
 pub(super) struct Admitted {
     decision: Decision,
     caller: Option<String>,
+    /// To whom, for the audit log, which is no place for a token.
+    target: String,
 }
 
 impl From<Decision> for EngineError {
@@ -221,15 +225,13 @@ impl Core {
     pub(super) fn admit_own(
         &mut self,
         now: Now,
-        target: &str,
-        skill: &str,
-        labels: &BTreeMap<String, String>,
-        bytes: u64,
+        request: &SendTask,
     ) -> Result<Option<Admitted>, EngineError> {
         let Some(door) = &mut self.door else {
             return Ok(None);
         };
-        let caller = labels.get(CALLER);
+        let (skill, bytes) = (&request.skill, request.message.encoded_len() as u64);
+        let caller = request.metadata.get(CALLER);
         if let Some(name) = caller.filter(|name| name.len() > MAX_CALLER) {
             return Err(EngineError::Invalid(format!(
                 "the label {CALLER} has {} bytes, it may have {MAX_CALLER}",
@@ -242,6 +244,9 @@ impl Core {
         let admitted = Admitted {
             decision,
             caller: caller.cloned(),
+            target: request
+                .peer
+                .map_or_else(|| bare_url(&request.url), |peer| peer.to_string()),
         };
         if decision.outcome == Outcome::Allow {
             return Ok(Some(admitted));
@@ -251,34 +256,26 @@ impl Core {
         self.refusals.note(now.unix, None, false, "", &reason);
         let caller = admitted.caller.as_deref();
         lines::turned_away(caller, skill, &reason);
-        self.record_own(now, &admitted, target, skill, "", "");
+        self.record_own(now, &admitted, skill, "", "");
         Err(decision.into())
     }
 
     /// A task that was let in is here now: it is counted, and the decision written down.
-    pub(super) fn admitted_own(&mut self, now: Now, admitted: &Admitted, target: &str, task: &Task) {
+    pub(super) fn admitted_own(&mut self, now: Now, admitted: &Admitted, task: &Task) {
         let queue = task.role.peer().and_then(|peer| self.queues.get(&peer));
         let envelope = queue.and_then(|queue| queue.outbox.entries().next_back());
         let envelope = envelope.map_or_else(String::new, |entry| entry.id.clone());
-        self.record_own(now, admitted, target, &task.skill, &task.id, &envelope);
+        self.record_own(now, admitted, &task.skill, &task.id, &envelope);
         self.count(&task.id, admitted.caller.as_deref());
     }
 
-    fn record_own(
-        &mut self,
-        now: Now,
-        admitted: &Admitted,
-        target: &str,
-        skill: &str,
-        task: &str,
-        envelope: &str,
-    ) {
+    fn record_own(&mut self, now: Now, admitted: &Admitted, skill: &str, task: &str, envelope: &str) {
         let caller = admitted.caller.as_deref();
         self.record(|_| Entry {
             at: now.unix,
             decision: admitted.decision,
             source: caller.map_or_else(|| LOCAL.to_owned(), |name| format!("{HTTP}{name}")),
-            target: target.to_owned(),
+            target: admitted.target.clone(),
             skill: skill.to_owned(),
             task: task.to_owned(),
             sealed_task: String::new(),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use agentanycast_identity::PeerId;
-use agentanycast_program::address::bare_url;
 use agentanycast_proto::v1::{
     Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
@@ -185,17 +184,7 @@ impl Core {
         }
         let deadline = deadline_of(&request.metadata)?;
         self.room_for_task()?;
-        // Only the audit log has it, and that is no place for a token.
-        let target = request
-            .peer
-            .map_or_else(|| bare_url(&request.url), |peer| peer.to_string());
-        let admitted = self.admit_own(
-            now,
-            &target,
-            &request.skill,
-            &request.metadata,
-            request.message.encoded_len() as u64,
-        )?;
+        let admitted = self.admit_own(now, &request)?;
         let id = self.new_id();
         let context_id = if request.context_id.is_empty() {
             self.new_id()
@@ -242,7 +231,7 @@ impl Core {
         }
         self.put(Slot::new(task.clone()));
         if let Some(admitted) = admitted {
-            self.admitted_own(now, &admitted, &target, &task);
+            self.admitted_own(now, &admitted, &task);
         }
         self.begin_attempt(now, &task);
         self.tell_whoever_is_here(now, &task)?;
@@ -370,11 +359,9 @@ impl Core {
     }
 
     /// A task that has ended, if it is in memory and small.
-    pub(super) fn small_ended(&self, id: &str) -> Option<Task> {
-        self.tasks
-            .small(id)
-            .filter(|task| task.status.is_terminal())
-            .cloned()
+    pub(super) fn small_ended(&self, id: &str) -> Option<Box<Task>> {
+        let small = self.tasks.small(id).filter(|task| task.status.is_terminal());
+        small.cloned().map(Box::new)
     }
 
     /// Ends a task from this side and tells the other.

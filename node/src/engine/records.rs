@@ -16,7 +16,7 @@ use crate::{
 };
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message, OutsideStep};
-use prost::Message as _;
+use prost::{Message as _, encoding::WireType};
 
 use self::way::{SentRecord, WayRecord};
 
@@ -549,6 +549,18 @@ impl ResultRecord {
                 bytes
             }
             Output::Streamed(_) => Self::of(result).encode_to_vec(),
+        }
+    }
+
+    /// The record of a result as this field of another one, without a copy of its artifact in between.
+    pub(super) fn encode_as(field: u32, result: &Output, bytes: &mut Vec<u8>) {
+        match result {
+            Output::Whole(artifact) => {
+                prost::encoding::encode_key(field, WireType::LengthDelimited, bytes);
+                prost::encoding::encode_varint(Self::encoded_len_of(result) as u64, bytes);
+                prost::encoding::message::encode(WHOLE, artifact, bytes);
+            }
+            Output::Streamed(_) => prost::encoding::message::encode(field, &Self::of(result), bytes),
         }
     }
 

@@ -30,11 +30,11 @@ pub(super) struct News<'a> {
 }
 
 /// Writes a task that is, and stays, one record.
-pub(super) fn write_whole(number: u64, task: &Task, state: &StateRecord, batch: &mut Batch) {
+pub(super) fn write_whole(number: u64, task: &Task, head: HeadRecord, state: StateRecord, batch: &mut Batch) {
     let record = TaskRecord {
         id: task.id.clone(),
-        state: Some(state.clone()),
-        head: Some(HeadRecord::of(task)),
+        state: Some(state),
+        head: Some(head),
         ..TaskRecord::default()
     };
     let messages: usize = task
@@ -49,7 +49,7 @@ pub(super) fn write_whole(number: u64, task: &Task, state: &StateRecord, batch: 
         prost::encoding::message::encode(5, &**message, &mut bytes);
     }
     for result in &task.results {
-        prost::encoding::message::encode(6, &ResultRecord::of(result), &mut bytes);
+        ResultRecord::encode_as(6, result, &mut bytes);
     }
     batch.put(task_key(number), bytes);
 }
@@ -297,6 +297,10 @@ mod tests {
         for result in results {
             let record = ResultRecord::of(&result);
             assert_eq!(ResultRecord::encode_of(&result), records::encode(&record));
+            let (mut field, mut expected) = (Vec::new(), Vec::new());
+            ResultRecord::encode_as(6, &result, &mut field);
+            prost::encoding::message::encode(6, &record, &mut expected);
+            assert_eq!(field, expected);
             assert_eq!(ResultRecord::encoded_len_of(&result), record.encoded_len());
         }
     }

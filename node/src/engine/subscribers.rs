@@ -156,14 +156,14 @@ impl Until {
 
 /// What comes when a wait is over: the task, if it has ended and is small; else it has to be looked up. It fails when the
 /// daemon stops.
-pub type Over = oneshot::Receiver<Option<Task>>;
+pub type Over = oneshot::Receiver<Option<Box<Task>>>;
 
 /// Someone who is told of a task.
 enum Ear {
     /// Of every change.
     Line(Weak<Line>),
     /// Of the one with which the wait is over; None: that was told.
-    Wait(Until, Option<oneshot::Sender<Option<Task>>>),
+    Wait(Until, Option<oneshot::Sender<Option<Box<Task>>>>),
 }
 
 impl Ear {
@@ -175,7 +175,7 @@ impl Ear {
     }
 
     /// Tells a change; false: there is nobody to be told any more.
-    fn hear(&mut self, change: &Arc<Change>, bytes: usize, ended: &impl Fn() -> Option<Task>) -> bool {
+    fn hear(&mut self, change: &Arc<Change>, bytes: usize, ended: &impl Fn() -> Option<Box<Task>>) -> bool {
         match self {
             Self::Line(line) => line.upgrade().is_some_and(|line| {
                 line.push(bytes, change);
@@ -241,7 +241,7 @@ impl Subscribers {
 
     /// Tells a change to everyone who follows its task, and to those whose wait it ends. `ended` gives the task, if that has
     /// ended and is small.
-    pub(super) fn publish(&mut self, change: &Arc<Change>, ended: impl Fn() -> Option<Task>) {
+    pub(super) fn publish(&mut self, change: &Arc<Change>, ended: impl Fn() -> Option<Box<Task>>) {
         let Some(ears) = self.ears.get_mut(&change.task_id) else {
             return;
         };

@@ -100,10 +100,11 @@ pub(super) struct TaskTable {
     cache: LruCache<String, Box<Slot>>,
     cached_bytes: usize,
     index: HashMap<Arc<str>, Indexed>,
-    by_time: BTreeSet<ByTime>,
-    /// Of `by_time`, what gateways list.
+    /// Those that have not ended, by when they changed last.
+    unended: BTreeSet<ByTime>,
+    /// Of both, what gateways list.
     groups: HashMap<Group, BTreeSet<ByTime>>,
-    /// Of `by_time`, what has ended: the oldest go first.
+    /// Those that have ended, by when they did: the oldest go first.
     ended: BTreeSet<ByTime>,
     deadlines: BTreeSet<ByTime>,
     open: usize,
@@ -126,7 +127,7 @@ impl TaskTable {
             cache: LruCache::unbounded(),
             cached_bytes: 0,
             index: HashMap::new(),
-            by_time: BTreeSet::new(),
+            unended: BTreeSet::new(),
             groups: HashMap::new(),
             ended: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -214,18 +215,19 @@ impl TaskTable {
         group: Option<&Group>,
         before: Option<&(u64, String)>,
     ) -> impl Iterator<Item = (u64, &str)> {
-        let all = match group {
-            Some(group) => self.groups.get(group),
-            None => Some(&self.by_time),
+        let sets = match group {
+            Some(group) => [self.groups.get(group), None],
+            None => [Some(&self.unended), Some(&self.ended)],
         };
-        let range = all.map(|all| match before {
-            Some((at, id)) => all.range(..(*at, Arc::from(id.as_str()))),
-            None => all.range(..),
+        let newest = sets.map(|set| {
+            let range = set.map(|set| match before {
+                Some((at, id)) => set.range(..(*at, Arc::from(id.as_str()))),
+                None => set.range(..),
+            });
+            range.into_iter().flat_map(Iterator::rev)
         });
-        range
-            .into_iter()
-            .flat_map(Iterator::rev)
-            .map(|(at, id)| (*at, &**id))
+        let [unended, ended] = newest;
+        merged(unended, ended).map(|(at, id)| (*at, &**id))
     }
 
     /// Open tasks whose deadline has passed.
@@ -331,8 +333,9 @@ impl TaskTable {
         if is_new {
             self.next_number += 1;
             slot.number = Some(number);
-            slot.bytes += records::weight(&HeadRecord::of(task));
         }
+        let head = is_new.then(|| HeadRecord::of(task));
+        slot.bytes += head.as_ref().map_or(0, records::weight);
         for message in task.messages.iter().skip(slot.saved_messages) {
             slot.bytes += records::weight(&**message);
             slot.unfolded += weight::unfolded(message);
@@ -354,8 +357,11 @@ impl TaskTable {
         }
         let state = StateRecord::of(task, slot.bytes);
         let streamed: u64 = task.results.iter().map(|result| result.streamed_bytes()).sum();
-        if !slot.is_spread && slot.bytes.saturating_sub(streamed) <= shelf::WHOLE {
-            shelf::write_whole(number, task, &state, batch);
+        let is_whole = !slot.is_spread && slot.bytes.saturating_sub(streamed) <= shelf::WHOLE;
+        let known = indexed(&state, task.status, number, !is_whole);
+        if is_whole {
+            let head = head.unwrap_or_else(|| HeadRecord::of(task));
+            shelf::write_whole(number, task, head, state, batch);
         } else {
             let news = News {
                 task,
@@ -370,7 +376,6 @@ impl TaskTable {
         slot.saved_results.clone_from(&task.results);
         slot.commit = commit;
         slot.memory = slot.weigh();
-        let known = indexed(&state, slot.task.status, number, slot.is_spread);
         let before = self.set_index(&slot.task.id, known);
         self.keep(slot);
         before
@@ -429,7 +434,6 @@ impl TaskTable {
     fn set_index(&mut self, id: &str, new: Indexed) -> Option<Status> {
         let (kept, before) = self.unlink(id).unzip();
         let id = kept.unwrap_or_else(|| Arc::from(id));
-        self.by_time.insert((new.updated_at, Arc::clone(&id)));
         if let Some(group) = new.group {
             let of_group = self.groups.entry(group).or_default();
             of_group.insert((new.updated_at, Arc::clone(&id)));
@@ -441,6 +445,7 @@ impl TaskTable {
         if new.status.is_terminal() {
             self.ended.insert((new.updated_at, Arc::clone(&id)));
         } else {
+            self.unended.insert((new.updated_at, Arc::clone(&id)));
             self.open += 1;
             self.open_bytes += new.bytes;
             if let Some(peer) = new.peer.filter(|_| new.is_assignee) {
@@ -463,7 +468,6 @@ impl TaskTable {
     fn unlink(&mut self, id: &str) -> Option<(Arc<str>, Status)> {
         let (id, old) = self.index.remove_entry(id)?;
         let mut by_time = (old.updated_at, id);
-        self.by_time.remove(&by_time);
         if let Some(group) = old.group
             && let Some(of_group) = self.groups.get_mut(&group)
         {
@@ -479,6 +483,7 @@ impl TaskTable {
         if old.status.is_terminal() {
             self.ended.remove(&by_time);
         } else {
+            self.unended.remove(&by_time);
             self.open -= 1;
             self.open_bytes -= old.bytes;
             if let Some(peer) = old.peer.filter(|_| old.is_assignee)
@@ -530,6 +535,19 @@ impl Slot {
         let outside = outside.map_or(0, |outside| outside.place.len() + outside.trail.weight());
         TASK_OVERHEAD + outside + items + (self.bytes.saturating_sub(streamed) + self.unfolded) as usize
     }
+}
+
+/// Two runs from the newest to the oldest, as one.
+fn merged<'a>(
+    left: impl Iterator<Item = &'a ByTime>,
+    right: impl Iterator<Item = &'a ByTime>,
+) -> impl Iterator<Item = &'a ByTime> {
+    let (mut left, mut right) = (left.peekable(), right.peekable());
+    std::iter::from_fn(move || match (left.peek(), right.peek()) {
+        (Some(one), Some(other)) if other > one => right.next(),
+        (Some(_), _) => left.next(),
+        (None, _) => right.next(),
+    })
 }
 
 /// For whoever goes over many tasks: one that is damaged is left out, and stops nothing else.

@@ -230,7 +230,7 @@ async fn carry_out(
                 message: text("m", "do it"),
                 ..SendTask::default()
             };
-            engine.send_task(request).await.map(|task| {
+            engine.send_task(request.into()).await.map(|task| {
                 told(&task.id, Status::Submitted);
                 Answer::Accepted {
                     id: task.id,
@@ -421,7 +421,7 @@ proptest! {
             if store.has_failed() {
                 let failed = timeout(DEADLINE, node.engine.failed()).await;
                 assert!(failed.is_ok(), "the store has failed, and health does not say so");
-                let late = node.engine.send_task(SendTask::default()).await;
+                let late = node.engine.send_task(Box::default()).await;
                 assert!(matches!(late, Err(EngineError::Store(_))), "{late:?}");
             } else {
                 assert!(!answered.failed);
@@ -456,7 +456,7 @@ async fn a_receivers_store_fails(fault: Fault) {
             message: text("m", "do it"),
             ..SendTask::default()
         };
-        alice.engine.send_task(request).await.unwrap();
+        alice.engine.send_task(request.into()).await.unwrap();
         sent += 1;
         let acknowledged = sent - queued().await;
         let durable = bob.store.durable_tasks();
