@@ -197,13 +197,11 @@ async fn wait(
             let ended = over.await.map_err(|_| updates::stopping())?;
             // It fails when it is closed, which it never is.
             let room = whole.acquire_owned().await.ok();
-            match ended {
-                Some(task) => (task, room),
-                None => {
-                    let answer = Box::pin(api.read(request, caller.most)).await?;
-                    return Ok((Answer::WaitTask(answer), room));
-                }
-            }
+            let Some(task) = ended else {
+                let answer = Box::pin(api.read(request, caller.most)).await?;
+                return Ok((Answer::WaitTask(answer), room));
+            };
+            (task, room)
         }
     };
     let task = Some(api.present_task(&task, caller.most).await);

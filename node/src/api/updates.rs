@@ -46,14 +46,15 @@ pub(super) fn until(or_input: bool) -> Until {
 /// The end alone, or the halt, with the whole task.
 pub(super) async fn end(api: Api, task_id: String, wait: Wait, most: usize) -> Event {
     let task = match wait {
-        Wait::Over(task) => *task,
-        Wait::Open(over) => match over.await.map_err(|_| stopping())? {
-            Some(task) => *task,
-            None => {
+        Wait::Over(task) => task,
+        Wait::Open(over) => {
+            if let Some(task) = over.await.map_err(|_| stopping())? {
+                task
+            } else {
                 let whole = api.engine().task(task_id).await;
-                *whole.map_err(|error| status_of(&error))?
+                whole.map_err(|error| status_of(&error))?
             }
-        },
+        }
     };
     Ok(SubscribeTaskUpdatesResponse {
         task_id: task.id.clone(),
