@@ -124,9 +124,15 @@ impl Core {
         // Nobody else goes on with what it is in the middle of.
         let is_its_own = self.is_claimed_by(id, connection);
         match decline {
-            Decline::Goes(deliveries) if !is_its_own => Ok(self.hand_over(now, deliveries)?),
-            Decline::Goes(_) | Decline::Ends => Ok(self.fail_untakable(now, id, reason)?),
+            Decline::Over => {}
+            Decline::Stays if !is_its_own => {}
+            Decline::Again if !is_its_own => {
+                let deliveries = self.feed.offer_again(id);
+                self.hand_over(now, deliveries)?;
+            }
+            Decline::Stays | Decline::Again | Decline::Ends => self.fail_untakable(now, id, reason)?,
         }
+        Ok(())
     }
 
     /// Fails what was declined, and nobody has come to take for the grace time.
@@ -430,9 +436,9 @@ impl Core {
             Role::Outside => Err(EngineError::Denied(format!(
                 "task {id} was sent to an agent beyond this network; only that one may change it"
             ))),
-            _ if task.held && !task.status.is_terminal() => Err(EngineError::Precondition(format!(
-                "task {id} is held until its originator confirms that it is for this node"
-            ))),
+            // It is held until its originator confirms that it is for this node; an agent that knows of it was given it
+            // too early, or before it was offered back, and is given it again.
+            _ if task.held && !task.status.is_terminal() => Err(EngineError::NotFound(id.to_owned())),
             _ => Ok(task),
         }
     }

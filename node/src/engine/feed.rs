@@ -99,8 +99,12 @@ pub(super) enum Offered {
 /// What a listener's client that cannot take a task leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decline {
-    /// Somebody else has it or may come to have it; these are sent it now.
-    Goes(Vec<Delivery>),
+    /// It is not on offer any more, or has ended.
+    Over,
+    /// Somebody else has it, or may come to have it.
+    Stays,
+    /// Nobody has it, and somebody came while others had it: to be offered again.
+    Again,
     /// Nobody who listens can take it, and nobody else was ever sent it.
     Ends,
 }
@@ -159,7 +163,7 @@ impl Feed {
     }
 
     /// Offers again what is offered, to those who have not got it and to those who have.
-    fn offer_again(&mut self, task: &str) -> Vec<Delivery> {
+    pub(super) fn offer_again(&mut self, task: &str) -> Vec<Delivery> {
         let number = self.by_task.get(task);
         let Some(offer) = number.and_then(|number| self.offers.get(number)) else {
             return Vec::new();
@@ -229,16 +233,15 @@ impl Feed {
 
     /// A listener's client cannot take the task, for this reason.
     pub(super) fn decline(&mut self, id: ListenerId, task: &str, reason: &str, now: Duration) -> Decline {
-        let goes = Decline::Goes(Vec::new());
         let Some((&number, offer)) = self
             .by_task
             .get(task)
             .and_then(|number| Some((number, self.offers.get_mut(number)?)))
         else {
-            return goes;
+            return Decline::Over;
         };
         if offer.news {
-            return goes;
+            return Decline::Over;
         }
         offer.holders.retain(|holder| *holder != id);
         let is_held = !offer.holders.is_empty();
@@ -248,12 +251,16 @@ impl Feed {
             since: since.or(Some(now)).filter(|_| !is_held),
         });
         if is_held || self.listeners.values().any(|listener| listener.cursor < number) {
-            return goes;
+            return Decline::Stays;
         }
         if !offer.passed_over.is_empty() {
-            return Decline::Goes(self.offer_again(task));
+            return Decline::Again;
         }
-        if offer.untaken { Decline::Ends } else { goes }
+        if offer.untaken {
+            Decline::Ends
+        } else {
+            Decline::Stays
+        }
     }
 
     /// Tasks that nobody who listens can take, for `grace` or longer, and why; who was sent them before has not come again.
@@ -261,8 +268,11 @@ impl Feed {
         if self.listeners.is_empty() {
             return Vec::new();
         }
-        let offers = self.offers.values().filter(|offer| offer.holders.is_empty());
+        // One that has no room yet may take what it has not come to.
+        let behind = self.listeners.values().map(|listener| listener.cursor).min();
+        let offers = self.offers.range(..=behind.unwrap_or(0)).map(|(_, offer)| offer);
         offers
+            .filter(|offer| offer.holders.is_empty())
             .filter_map(|offer| Some((offer, offer.declined.as_ref()?)))
             .filter(|(_, declined)| {
                 declined

@@ -7,7 +7,10 @@
 //! the task of another, who has been given it since. It is claimed before that.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -215,11 +218,17 @@ async fn report<C: Ends>(
                 Err(error) => return (Err(error), unanswered),
             }
         }
-        match end.report_once(node, || claim.is_alone(node)).await {
+        let sent = AtomicBool::new(false);
+        let wanted = || {
+            let is_alone = claim.is_alone(node);
+            sent.fetch_or(is_alone, Ordering::Relaxed);
+            is_alone
+        };
+        match end.report_once(node, wanted).await {
             Ok(()) => return (Ok(()), unanswered),
             Err(Failure::Answered(error)) => return (Err(error), unanswered),
             Err(Failure::Lost(error)) => {
-                (is_free, unanswered) = (false, true);
+                (is_free, unanswered) = (false, unanswered || sent.into_inner());
                 if !backoff.pause().await {
                     return (Err(error), unanswered);
                 }

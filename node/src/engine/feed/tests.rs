@@ -151,7 +151,6 @@ impl Model {
             .readers
             .keys()
             .all(|reader| self.told.contains(&(*reader, task.to_owned(), at)));
-        let before = feed.by_task.get(task).copied();
         match feed.decline(id, task, "too large", NOW) {
             Decline::Ends => {
                 assert!(standing.untaken && standing.held.is_empty() && everybody_knows);
@@ -159,17 +158,17 @@ impl Model {
                 feed.withdraw(task);
                 Vec::new()
             }
-            Decline::Goes(deliveries) => {
+            Decline::Stays => {
                 let is_over = standing.untaken && standing.held.is_empty() && everybody_knows;
                 assert!(!is_over, "nobody who listens can take {task}");
-                if feed.by_task.get(task).copied() == before {
-                    assert_eq!(deliveries, []);
-                } else {
-                    assert!(standing.held.is_empty() && !everybody_knows);
-                    self.offer_again(task);
-                }
-                deliveries
+                Vec::new()
             }
+            Decline::Again => {
+                assert!(standing.held.is_empty() && !everybody_knows);
+                self.offer_again(task);
+                feed.offer_again(task)
+            }
+            Decline::Over => panic!("{task} is on offer"),
         }
     }
 
@@ -303,18 +302,20 @@ fn decline(feed: &mut Feed, listener: ListenerId, task: &str) -> Decline {
     feed.decline(listener, task, "too large", NOW)
 }
 
-const GOES: Decline = Decline::Goes(Vec::new());
-
 #[test]
 fn a_task_that_nobody_can_take_is_known_as_such() {
     let mut feed = Feed::new(NOW);
     feed.attach(1, NOW);
     feed.offer("a", Offered::New, 1);
-    assert_eq!(decline(&mut feed, 1, "unknown"), GOES);
+    assert_eq!(decline(&mut feed, 1, "unknown"), Decline::Over);
     assert_eq!(decline(&mut feed, 1, "a"), Decline::Ends);
     feed.attach(2, NOW);
     feed.offer("b", Offered::New, 1);
-    assert_eq!(decline(&mut feed, 1, "b"), GOES, "the second one has it");
+    assert_eq!(
+        decline(&mut feed, 1, "b"),
+        Decline::Stays,
+        "the second one has it"
+    );
     assert_eq!(decline(&mut feed, 2, "b"), Decline::Ends);
     // One that has no room yet may take it.
     for task in 0..CREDIT {
@@ -322,7 +323,7 @@ fn a_task_that_nobody_can_take_is_known_as_such() {
     }
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("c", Offered::New, 1), [shared(1, "c")]);
-    assert_eq!(decline(&mut feed, 1, "c"), GOES);
+    assert_eq!(decline(&mut feed, 1, "c"), Decline::Stays);
     assert!(
         feed.detach(2, NOW).contains(&shared(1, "c")),
         "only the first is left"
@@ -337,9 +338,26 @@ fn who_came_later_is_asked_too() {
     feed.attach(1, NOW);
     feed.offer("a", Offered::New, 1);
     assert_eq!(feed.attach(2, NOW), []);
-    let both = vec![shared(1, "a"), shared(2, "a")];
-    assert_eq!(decline(&mut feed, 1, "a"), Decline::Goes(both));
-    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Again);
+    assert_eq!(feed.offer_again("a"), [shared(1, "a"), shared(2, "a")]);
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Stays);
+    assert_eq!(decline(&mut feed, 2, "a"), Decline::Ends);
+}
+
+/// One that has no room for so long has not said that it cannot take the task.
+#[test]
+fn a_task_waits_for_who_has_not_come_to_it() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1, NOW);
+    feed.attach(2, NOW);
+    for task in 0..CREDIT {
+        feed.offer(&task.to_string(), Offered::New, 1);
+    }
+    feed.credit(1, CREDIT);
+    assert_eq!(feed.offer("a", Offered::New, 1), [shared(1, "a")]);
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Stays);
+    assert_eq!(feed.untakable(NOW * 1000, NOW), []);
+    assert_eq!(feed.credit(2, 1), [shared(2, "a")]);
     assert_eq!(decline(&mut feed, 2, "a"), Decline::Ends);
 }
 
@@ -350,9 +368,9 @@ fn a_task_that_somebody_had_waits_for_that_one() {
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     feed.offer("a", Offered::New, 1);
-    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Stays);
     assert_eq!(feed.detach(2, NOW * 10), [shared(1, "a")]);
-    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Stays);
     assert_eq!(feed.untakable(NOW * 13, NOW * 3), []);
     let over = [("a".to_owned(), "too large".to_owned())];
     assert_eq!(feed.untakable(NOW * 14, NOW * 3), over);
@@ -364,7 +382,7 @@ fn a_task_that_somebody_had_waits_for_that_one() {
     feed.detach(1, NOW * 20);
     assert_eq!(feed.untakable(NOW * 99, NOW * 3), []);
     assert_eq!(feed.attach(4, NOW * 99), [shared(4, "a")]);
-    assert_eq!(decline(&mut feed, 4, "a"), GOES);
+    assert_eq!(decline(&mut feed, 4, "a"), Decline::Stays);
     assert_eq!(feed.untakable(NOW * 102, NOW * 3), []);
     assert_eq!(feed.untakable(NOW * 103, NOW * 3), over);
 }
@@ -380,7 +398,7 @@ fn news_is_not_declined() {
     }
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("a", Offered::News, 1), [shared(1, "a")]);
-    assert_eq!(decline(&mut feed, 1, "a"), GOES);
+    assert_eq!(decline(&mut feed, 1, "a"), Decline::Over);
     assert_eq!(feed.credit(2, 1), [shared(2, "a")]);
 }
 

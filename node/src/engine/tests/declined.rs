@@ -5,7 +5,11 @@ use super::{
     lab::{A, B, C, Lab},
 };
 use crate::{
-    engine::{EngineError, feed::ListenerId, originate::SendTask},
+    engine::{
+        EngineError,
+        feed::{CREDIT_BYTES, ListenerId},
+        originate::SendTask,
+    },
     task::Status,
 };
 
@@ -144,6 +148,42 @@ fn an_answer_that_its_agent_cannot_take_fails_the_task() {
         lab.handed_over(B, &id).last(),
         Some(&Status::Failed),
         "all hear of it"
+    );
+}
+
+/// One that came while the answer waited to be read is owed nothing of it, and hears of what comes next.
+#[test]
+fn an_answer_that_its_agent_cannot_take_takes_nobodys_room() {
+    let mut lab = Lab::pair();
+    let small = lab.listen(B);
+    let id = asked(&mut lab);
+    let request = SendTask {
+        task_id: id.clone(),
+        message: text("m2", &"x".repeat(CREDIT_BYTES)),
+        ..SendTask::default()
+    };
+    lab.send(A, lab.id(B), request).unwrap();
+    let other = lab.listen(B);
+    decline(&mut lab, small, SMALL, &id);
+    assert_eq!(lab.status(A, &id), Status::Failed);
+    // What is read makes room for the news of the end, which is as large.
+    for listener in [small, other] {
+        let mut read = 0;
+        loop {
+            let given = lab.incoming.iter().filter(|(_, to, _)| *to == listener).count();
+            if given == read {
+                break;
+            }
+            let fresh = given - std::mem::replace(&mut read, given);
+            lab.call(B, |core, now| core.credit(now, listener, fresh))
+                .unwrap();
+        }
+    }
+    let next = lab.task();
+    assert_eq!(
+        lab.handed_over(B, &next),
+        [Status::Submitted; 2],
+        "who has read all has room"
     );
 }
 

@@ -144,7 +144,7 @@ fn a_task_that_is_held_is_nobodys() {
     lab.join(A, lab.id(B));
     let id = send(&mut lab);
     let early = lab.complete(B, &id, "early");
-    assert!(matches!(early, Err(EngineError::Precondition(_))), "{early:?}");
+    assert!(matches!(early, Err(EngineError::NotFound(_))), "{early:?}");
     lab.restart(B);
     lab.listen(B);
     assert!(lab.handed_over(B, &id).is_empty(), "also after a restart");
