@@ -190,7 +190,7 @@ pub(crate) enum PolicyCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PolicyFile {
-    /// The daemon's settings [default: ~/.agentanycast/config.toml]
+    /// The daemon's settings [default: config.toml in --home, else ~/.agentanycast/config.toml]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -10,7 +10,7 @@ use agentanycast::{AgentCard, ErrorKind, Node, NodeBuilder};
 use agentanycast_identity::{self as identity, Keypair};
 
 use crate::{
-    args::Global,
+    args::{Global, PolicyFile},
     failure::{Code, Failure},
 };
 
@@ -58,6 +58,15 @@ impl Context {
             Err(_) => self.home.clone(),
         };
         Ok(std::path::absolute(home)?)
+    }
+
+    /// The daemon's settings that were given, or those in the home that was given.
+    pub(crate) fn settings(&self, given: &PolicyFile) -> Result<Option<PathBuf>, Failure> {
+        if let Some(path) = &given.config {
+            return Ok(Some(path.clone()));
+        }
+        let of_home = self.directory()?.join("config.toml");
+        Ok(Some(of_home).filter(|path| self.home_given && path.is_file()))
     }
 
     /// The key file that was given, or the home's.

@@ -140,13 +140,13 @@ complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_s
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l source -d 'Who sends it: a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local; can be repeated for a peer with several names, a second key being one that it had before' -r
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l skill -d 'The skill it is for; tasks sent to a peer by name have none' -r
-complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l config -d 'The daemon\'s settings [default: ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l config -d 'The daemon\'s settings [default: config.toml in --home, else ~/.agentanycast/config.toml]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l vouched -d 'As if the peer had shown a credential of one of the trusted_issuers'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l config -d 'The daemon\'s settings [default: ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l config -d 'The daemon\'s settings [default: config.toml in --home, else ~/.agentanycast/config.toml]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l json -d 'Print JSON for scripts'
@@ -202,7 +202,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_s
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l issuer -d 'It has to be of this issuer, a DID' -r
-complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l config -d 'The daemon\'s settings [default: ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l config -d 'The daemon\'s settings [default: config.toml in --home, else ~/.agentanycast/config.toml]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l json -d 'Print JSON for scripts'

@@ -196,7 +196,7 @@ impl Health {
         let audit = self
             .audit
             .as_ref()
-            .and_then(|audit| audit.borrow().trouble.clone());
+            .and_then(|audit| audit.borrow().complaint().map(str::to_owned));
         rules.into_iter().chain(audit).collect()
     }
 
@@ -221,9 +221,11 @@ impl Health {
         let audit = async {
             let Some(audit) = &mut self.audit else { return };
             loop {
-                let is_well = audit.borrow_and_update().trouble.is_none();
+                let is_well = audit.borrow_and_update().complaint().is_none();
                 health.set_service_status(AUDIT, status(is_well)).await;
-                let changed = audit.wait_for(|state| state.trouble.is_none() != is_well).await;
+                let changed = audit
+                    .wait_for(|state| state.complaint().is_none() != is_well)
+                    .await;
                 if changed.is_err() {
                     return;
                 }

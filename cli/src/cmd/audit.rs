@@ -36,6 +36,7 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
     }
     let unchained = whole.lines - whole.chained;
     let begins = match &whole.first_prev {
+        _ if whole.lines == 0 => "there is no line".to_owned(),
         _ if whole.chained > 0 && unchained > 0 => {
             format!("behind {unchained} lines of before audit_chain was on, of which changes cannot be seen")
         }

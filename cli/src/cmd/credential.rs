@@ -85,7 +85,7 @@ async fn verify(context: &Context, args: VerifyArgs) -> Result<(), Failure> {
             grant.issuer
         )));
     }
-    let fetcher = Fetcher::new(&outbound(&args.file_of_settings)?).map_err(failed)?;
+    let fetcher = Fetcher::new(&outbound(context, &args.file_of_settings)?).map_err(failed)?;
     let keys = keys(&fetcher, &grant.issuer).await?;
     credential.check(&keys, now()).map_err(failed)?;
     if let Some(entry) = &grant.status {
@@ -156,9 +156,9 @@ fn subject(given: &str) -> Result<String, Failure> {
 }
 
 /// What the daemon's settings know of other hosts.
-fn outbound(file: &PolicyFile) -> Result<Outbound, Failure> {
+fn outbound(context: &Context, file: &PolicyFile) -> Result<Outbound, Failure> {
     let mut args = vec!["agentanycastd".into()];
-    if let Some(path) = &file.config {
+    if let Some(path) = context.settings(file)? {
         args.extend(["--config".into(), path.into()]);
     }
     match config::load_again(&args).1 {

@@ -43,7 +43,7 @@ fn check(
         config,
         rules,
         settings,
-    } = read(file)?;
+    } = read(context, file)?;
     if vouched {
         may_be_vouched_for(asked, &rules)?;
     }
@@ -98,7 +98,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
         config: Config { policy, .. },
         rules,
         settings,
-    } = read(file)?;
+    } = read(context, file)?;
     if context.json {
         let acl: Vec<Value> = policy
             .acl
@@ -187,12 +187,17 @@ struct Read {
     settings: Option<PathBuf>,
 }
 
-/// As a daemon would read them.
-fn read(file: &PolicyFile) -> Result<Read, Failure> {
+/// As a daemon would read them: those that were given, or of the home that was given.
+fn read(context: &Context, file: &PolicyFile) -> Result<Read, Failure> {
     let mut args: Vec<OsString> = vec!["agentanycastd".into()];
-    if let Some(path) = &file.config {
-        let path: &PathBuf = path;
-        args.extend(["--config".into(), path.into()]);
+    match context.settings(file)? {
+        Some(path) => args.extend(["--config".into(), path.into()]),
+        None if context.home_given => {
+            let home = context.home.display();
+            let text = format!("there is no {home}/config.toml; give the daemon's settings with --config");
+            return Err(Failure::usage(text));
+        }
+        None => {}
     }
     let (path, loaded) = config::load_again(&args);
     match loaded {

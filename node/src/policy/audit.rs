@@ -63,6 +63,15 @@ pub struct State {
     pub passed: u64,
     /// Why the log cannot be written.
     pub trouble: Option<String>,
+    /// Why it goes on in the file that was open, though it was asked to open it again.
+    pub unopened: Option<String>,
+}
+
+impl State {
+    /// What is wrong with the log, whether it can be written or not.
+    pub fn complaint(&self) -> Option<&str> {
+        self.trouble.as_deref().or(self.unopened.as_deref())
+    }
 }
 
 /// The log, for the engine. Dropping it writes what waits, if that can be written.
@@ -289,16 +298,17 @@ impl Writer {
             Ok(()) => {
                 tracing::info!(path = %self.file.path().display(), "the audit log was reopened");
                 if std::mem::take(&mut self.is_to_reopen) {
-                    self.tell.send_modify(|state| state.trouble = None);
+                    self.tell.send_modify(|state| state.unopened = None);
                 }
             }
             Err(error) => {
                 self.is_to_reopen = true;
                 let path = self.file.path().display();
-                self.say(
-                    format!("the audit log {path} cannot be opened again: {error}; it goes on in the file that was open"),
-                    0,
+                let said = format!(
+                    "the audit log {path} cannot be opened again: {error}; it goes on in the file that was open"
                 );
+                self.tell
+                    .send_if_modified(|state| say_once(&mut state.unopened, said));
             }
         }
     }
@@ -318,9 +328,9 @@ impl Writer {
 
     fn well(&mut self) {
         let lines = std::mem::take(&mut self.in_buffer);
-        let (sync, stays) = (self.sync, self.is_to_reopen);
+        let sync = self.sync;
         self.tell.send_if_modified(|state| {
-            let was_trouble = !stays && state.trouble.take().is_some();
+            let was_trouble = state.trouble.take().is_some();
             if was_trouble {
                 tracing::warn!("the audit log can be written again");
             }
@@ -334,21 +344,21 @@ impl Writer {
         let said = format!("the audit log {path} cannot be written: {error}");
         // What waits is waited for no longer; it is written all the same, when that is possible.
         let lines = std::mem::take(&mut self.in_buffer);
-        self.say(said, lines);
-    }
-
-    /// Says what is wrong, once, and that so many lines are not waited for.
-    fn say(&self, said: String, lines: u64) {
         self.tell.send_if_modified(|state| {
-            let is_new = state.trouble.as_ref() != Some(&said);
-            if is_new {
-                tracing::error!("{said}");
-                state.trouble = Some(said);
-            }
             state.passed += lines;
-            is_new || lines > 0
+            say_once(&mut state.trouble, said) || lines > 0
         });
     }
+}
+
+/// Logs what is wrong, and keeps it, unless that was said before.
+fn say_once(known: &mut Option<String>, said: String) -> bool {
+    let is_new = known.as_ref() != Some(&said);
+    if is_new {
+        tracing::error!("{said}");
+        *known = Some(said);
+    }
+    is_new
 }
 
 fn now() -> u64 {

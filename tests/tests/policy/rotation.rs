@@ -84,6 +84,23 @@ async fn tasks_that_wait_go_on_under_the_new_key() {
     assert_eq!(ended(&send(&at_alice, &bob).await).await.unwrap(), "echo: hello");
 }
 
+/// A node that knows nobody, and changes its key while it is away: whoever looks for it where it was finds it.
+#[tokio::test]
+async fn a_node_is_found_under_its_new_key_where_it_was() {
+    let mut bob = Daemon::builder().start().await;
+    let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
+    let at_alice = alice.node().await;
+    connected(&at_alice, &bob).await;
+    bob.stop().await;
+    let waits = send(&at_alice, &bob).await;
+    rotate(&bob);
+    let before = bob.peer_id().clone();
+    bob.restart().await;
+    assert_ne!(bob.peer_id(), &before);
+    let _agent = Agent::echo(&bob.node().await);
+    assert_eq!(completed(&waits).await.text_content(), "echo: hello");
+}
+
 #[tokio::test]
 async fn rules_for_the_old_key_let_the_new_one_in() {
     for settings in [

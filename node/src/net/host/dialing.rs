@@ -350,11 +350,29 @@ impl Host {
             self.redial_failed(&target, error);
             if let Target::Peer(peer) = target {
                 self.go_on(peer);
+                self.meet_whoever_is_there(error);
             }
         }
         if let Some(mut asked) = self.asked.remove(&connection) {
             asked.attempts.extend(attempts(error));
             self.try_next(asked);
+        }
+    }
+
+    /// Where a peer was, another one is: that may be the same node under a new key, which its card says, or else a stranger,
+    /// who is let go again like any other.
+    fn meet_whoever_is_there(&mut self, error: &swarm::DialError) {
+        let swarm::DialError::WrongPeerId { obtained, address } = error else {
+            return;
+        };
+        let (place, _) = split_peer(address.clone());
+        let opts = DialOpts::peer_id(*obtained)
+            .condition(PeerCondition::DisconnectedAndNotDialing)
+            .addresses(vec![place])
+            .allocate_new_port()
+            .build();
+        if let Err(error) = self.swarm.dial(opts) {
+            tracing::debug!(peer = %obtained, %error, "who is there instead is not dialled");
         }
     }
 
