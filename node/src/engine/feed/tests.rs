@@ -318,9 +318,7 @@ fn a_task_that_nobody_can_take_is_known_as_such() {
     );
     assert_eq!(decline(&mut feed, 2, "b"), Decline::Ends);
     // One that has no room yet may take it.
-    for task in 0..CREDIT {
-        feed.offer(&task.to_string(), Offered::New, 1);
-    }
+    fill(&mut feed);
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("c", Offered::New, 1), [shared(1, "c")]);
     assert_eq!(decline(&mut feed, 1, "c"), Decline::Stays);
@@ -350,9 +348,7 @@ fn a_task_waits_for_who_has_not_come_to_it() {
     let mut feed = Feed::new(NOW);
     feed.attach(1, NOW);
     feed.attach(2, NOW);
-    for task in 0..CREDIT {
-        feed.offer(&task.to_string(), Offered::New, 1);
-    }
+    fill(&mut feed);
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("a", Offered::New, 1), [shared(1, "a")]);
     assert_eq!(decline(&mut feed, 1, "a"), Decline::Stays);
@@ -393,13 +389,18 @@ fn news_is_not_declined() {
     let mut feed = Feed::new(NOW);
     feed.attach(1, NOW);
     feed.attach(2, NOW);
-    for task in 0..CREDIT {
-        feed.offer(&task.to_string(), Offered::New, 1);
-    }
+    fill(&mut feed);
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("a", Offered::News, 1), [shared(1, "a")]);
     assert_eq!(decline(&mut feed, 1, "a"), Decline::Over);
     assert_eq!(feed.credit(2, 1), [shared(2, "a")]);
+}
+
+/// Takes all the room of those who listen.
+fn fill(feed: &mut Feed) {
+    for task in 0..CREDIT {
+        feed.offer(&task.to_string(), Offered::New, 1);
+    }
 }
 
 fn shared(listener: ListenerId, task: &str) -> Delivery {
@@ -471,9 +472,7 @@ fn news_whose_hearer_left_is_forgotten() {
     let mut feed = Feed::new(NOW);
     feed.attach(1, NOW);
     feed.attach(2, NOW);
-    for task in 0..CREDIT {
-        feed.offer(&task.to_string(), Offered::New, 1);
-    }
+    fill(&mut feed);
     feed.credit(1, CREDIT);
     assert_eq!(feed.offer("t", Offered::News, 1), [shared(1, "t")]);
     assert_eq!(feed.attach(3, NOW), []);

@@ -3,6 +3,7 @@
 use super::{
     harness::{limits, text},
     lab::{A, B, C, Lab},
+    offered::handed_over,
 };
 use crate::{
     engine::{
@@ -75,19 +76,7 @@ fn a_task_that_one_agent_cannot_take_goes_to_another() {
 /// The same of agents elsewhere, when it was sent by skill.
 #[test]
 fn a_task_that_no_agent_here_can_take_goes_to_another_node() {
-    let mut lab = Lab::of(3, &limits());
-    let small = lab.listen(B);
-    lab.listen(C);
-    for node in [B, C] {
-        let (a, other) = (lab.id(A), lab.id(node));
-        lab.join(A, other);
-        lab.join(node, a);
-    }
-    let request = SendTask {
-        others: Some(vec![lab.id(C)]),
-        ..SendTask::default()
-    };
-    let id = lab.send(A, lab.id(B), request).unwrap().id;
+    let (mut lab, id, small) = handed_over();
     decline(&mut lab, small, SMALL, &id);
     assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
     lab.complete(C, &id, "done").unwrap();

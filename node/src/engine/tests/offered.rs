@@ -17,7 +17,7 @@ use crate::{
 
 /// Three nodes with an agent each at the second and the third, and a task from the first that the second has been given and
 /// its agent has not taken.
-fn handed_over() -> (Lab, String, ListenerId) {
+pub(super) fn handed_over() -> (Lab, String, ListenerId) {
     let mut lab = Lab::of(3, &limits());
     let agent = lab.listen(B);
     lab.listen(C);
