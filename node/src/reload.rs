@@ -60,6 +60,7 @@ pub(crate) struct Reload {
     looked_at: Option<Stamp>,
     /// The settings that are in force, and those that took effect at the start.
     policy: config::Policy,
+    others: Box<Config>,
     audit: Option<Reopen>,
     /// Why the rules are not what the file says.
     trouble: watch::Sender<Option<String>>,
@@ -80,6 +81,7 @@ impl Reload {
             looked_at: seen,
             file,
             policy: config.policy.clone(),
+            others: Box::new(without_policy(config.clone())),
             audit,
             trouble: watch::Sender::new(None),
         })
@@ -122,7 +124,15 @@ impl Reload {
         let trouble = match loaded {
             Ok(Loaded::Run { config, .. }) => match self.doubt(&config.policy, cause) {
                 Some(doubt) => Some(doubt),
-                None => self.put(engine, ear, config.policy).await.err(),
+                None => {
+                    let policy = config.policy.clone();
+                    if without_policy(*config) != *self.others {
+                        tracing::warn!(
+                            "settings besides [policy] have changed; they take effect at the next start"
+                        );
+                    }
+                    self.put(engine, ear, policy).await.err()
+                }
             },
             Ok(_) => return, // The process was not started to run.
             // A file that was named, and is not there: without it nothing of it can be meant.
@@ -235,7 +245,15 @@ impl Health {
     }
 }
 
-/// The settings that are not taken over while the daemon runs.
+/// The settings of which none is taken over while the daemon runs.
+fn without_policy(config: Config) -> Config {
+    Config {
+        policy: config::Policy::default(),
+        ..config
+    }
+}
+
+/// The settings of the policy that are not taken over while the daemon runs.
 fn at_start(policy: &config::Policy) -> (&Option<PathBuf>, bool, bool, bool) {
     let config::Policy {
         audit_log_path,

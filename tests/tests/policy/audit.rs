@@ -173,6 +173,34 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     assert!(broken.said.contains("line 3"), "{}", broken.said);
 }
 
+/// Where the log cannot be opened again, lines go on into the old file: that is told, and nobody is turned away.
+#[tokio::test]
+async fn a_log_that_cannot_be_opened_again_stops_nothing() {
+    let scene = Scene::new(|_, home| {
+        let place = home.path().join("logs");
+        fs::create_dir(&place).unwrap();
+        format!("[policy]\naudit_log_path = {:?}\n", place.join("audit.jsonl"))
+    })
+    .await;
+    scene.ask().await.unwrap();
+    let (place, away) = (
+        scene.guarded.home().path().join("logs"),
+        scene.guarded.home().path().join("away"),
+    );
+    fs::rename(&place, &away).unwrap();
+    kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+    is_serving(&scene.guarded, "audit", false).await;
+    scene.ask().await.unwrap();
+    eventually("the line is in the old file", || async {
+        let text = fs::read_to_string(away.join("audit.jsonl")).unwrap();
+        (text.lines().count() == 2).then_some(())
+    })
+    .await;
+    fs::create_dir(&place).unwrap();
+    is_serving(&scene.guarded, "audit", true).await;
+    scene.ask().await.unwrap();
+}
+
 /// The disk of the log is full: nobody new comes in, what runs goes on, and when there is room all is well.
 #[tokio::test]
 async fn a_full_disk_stops_new_tasks_and_nothing_else() {

@@ -107,3 +107,15 @@ async fn a_file_that_is_gone_from_its_usual_place_takes_no_rule_with_it() {
     kill_process(daemon.pid(), Signal::HUP).unwrap();
     is_serving(&daemon, "policy", true).await;
 }
+
+/// What a running daemon does not take over it says.
+#[tokio::test]
+async fn other_settings_wait_for_the_next_start() {
+    let scene = Scene::new(|_, _| String::new()).await;
+    let says_so = || scene.guarded.log_tail().contains("besides [policy] have changed");
+    scene.write(DENY);
+    eventually("the new rules hold", || async { scene.ask().await.err() }).await;
+    assert!(!says_so());
+    scene.write(&format!("log_level = \"debug\"\n{DENY}"));
+    eventually("it says so", || async { says_so().then_some(()) }).await;
+}
