@@ -122,18 +122,13 @@ impl Reload {
         let (file, loaded) = config::load_again(&self.args);
         self.file = file;
         let trouble = match loaded {
-            Ok(Loaded::Run { config, .. }) => match self.doubt(&config.policy, cause) {
-                Some(doubt) => Some(doubt),
-                None => {
-                    let policy = config.policy.clone();
-                    if without_policy(*config) != *self.others {
-                        tracing::warn!(
-                            "settings besides [policy] have changed; they take effect at the next start"
-                        );
-                    }
-                    self.put(engine, ear, policy).await.err()
+            Ok(Loaded::Run { config, .. }) => {
+                let doubt = self.doubt(&config.policy, cause);
+                match doubt {
+                    None => self.put(engine, ear, *config).await.err(),
+                    doubt => doubt,
                 }
-            },
+            }
             Ok(_) => return, // The process was not started to run.
             // A file that was named, and is not there: without it nothing of it can be meant.
             Err(error) if self.file.is_some() && self.seen.is_none() => Some(format!(
@@ -169,7 +164,11 @@ impl Reload {
         Some(format!("{file} {what}; send SIGHUP if that is meant"))
     }
 
-    async fn put(&mut self, engine: &Engine, ear: &Ear, policy: config::Policy) -> Result<(), String> {
+    async fn put(&mut self, engine: &Engine, ear: &Ear, config: Config) -> Result<(), String> {
+        let policy = config.policy.clone();
+        if without_policy(config) != *self.others {
+            tracing::warn!("settings besides [policy] have changed; they take effect at the next start");
+        }
         if at_start(&policy) != at_start(&self.policy) {
             tracing::warn!("settings of the audit log have changed; they take effect at the next start");
         }
