@@ -511,6 +511,8 @@ impl World {
         let forgetful = self.may_forget(at);
         let task = match answer {
             Ok(Given::Task(task)) => task,
+            // Who asked has forgotten it, or is gone: nobody hears the answer.
+            Err(EngineError::NotFound(_)) if self.nodes[at].agents[agent].job(life, id).is_none() => return,
             Err(EngineError::NotFound(_)) if self.forget_unclaimed(at, agent, life, id) => return,
             Err(EngineError::NotFound(_)) if forgetful => {
                 if let Some(job) = self.nodes[at].agents[agent].job(life, id) {
