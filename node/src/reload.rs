@@ -60,6 +60,7 @@ pub(crate) struct Reload {
     looked_at: Option<Stamp>,
     /// The settings that are in force, and those that took effect at the start.
     policy: config::Policy,
+    /// All settings but those of the policy, as they were at the start.
     others: Box<Config>,
     audit: Option<Reopen>,
     /// Why the rules are not what the file says.

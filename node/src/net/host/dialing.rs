@@ -366,26 +366,24 @@ impl Host {
             return;
         };
         let (place, _) = split_peer(address.clone());
-        let opts = DialOpts::peer_id(*obtained)
-            .condition(PeerCondition::DisconnectedAndNotDialing)
-            .addresses(vec![place])
-            .allocate_new_port()
-            .build();
-        if let Err(error) = self.swarm.dial(opts) {
-            tracing::debug!(peer = %obtained, %error, "who is there instead is not dialled");
-        }
+        self.dial_once((*obtained).into(), vec![place]);
     }
 
     /// Dials a peer that was found on the local network, once.
     pub(super) fn dial_found(&mut self, peer: PeerId) {
         let addresses = self.book.of(peer.into());
+        self.dial_once(peer, addresses);
+    }
+
+    /// Nobody waits for it.
+    fn dial_once(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) {
         let opts = DialOpts::peer_id(peer.into())
             .condition(PeerCondition::DisconnectedAndNotDialing)
             .addresses(addresses)
             .allocate_new_port()
             .build();
         if let Err(error) = self.swarm.dial(opts) {
-            tracing::debug!(%peer, %error, "peer found on the local network is not dialled");
+            tracing::debug!(%peer, %error, "a peer that was found is not dialled");
         }
     }
 }
