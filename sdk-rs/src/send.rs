@@ -183,7 +183,7 @@ impl TaskBuilder {
             (Some(Target::Peer(_) | Target::Url(_)) | None, true) => Subject::Target,
         };
         // An older daemon would not know the field, and send in the clear.
-        if !request.sealed_for.is_empty() && !node.info().await?.seals_tasks {
+        if !request.sealed_for.is_empty() && !Box::pin(node.info()).await?.seals_tasks {
             let text = "the daemon is too old to seal tasks; nothing was sent";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -35,7 +35,7 @@ mod tests;
 mod writer;
 
 use board::{Board, Given, Outcome, Waiting};
-use claim::Moment;
+use claim::{Begun, Moment};
 use conversation::Conversation;
 use feed::Handed;
 pub use incoming::{HandlerError, IncomingTask};
@@ -141,12 +141,14 @@ impl Serve {
         let mut board = Board::new(closed);
         let mut running: JoinSet<(String, Outcome)> = JoinSet::new();
         let mut syncing: JoinSet<()> = JoinSet::new();
+        let mut begun = Begun::new(self.node.clone());
         let mut stop_at: Option<Instant> = None;
         loop {
             while stop_at.is_none() && running.len() < self.concurrency {
                 let Some((waiting, conversation)) = board.start_next() else {
                     break;
                 };
+                begun.push(waiting.id.clone(), Arc::clone(&conversation));
                 let (node, handler) = (self.node.clone(), Arc::clone(&self.handler));
                 running.spawn(async move {
                     let id = waiting.id.clone();
@@ -169,9 +171,10 @@ impl Serve {
                     Err(error) => tracing::error!(%error, "a task's runner ended unexpectedly"),
                 },
                 Some(_) = syncing.join_next() => {}
+                () = begun.claim() => {}
                 handed = feed.next() => match handed {
                     Some(Ok(Handed::Task(handed))) => {
-                        if let Some(refused) = board.take(*handed) {
+                        if let Some(refused) = board.take(handed) {
                             let (node, conversation) = (self.node.clone(), board.refuse());
                             syncing.spawn(async move {
                                 fail(&node, &refused, &conversation, board::FULL).await;
@@ -236,14 +239,13 @@ async fn run_one(
     waiting: Waiting,
     conversation: Arc<Conversation>,
 ) -> Outcome {
-    let id = waiting.id.clone();
-    if conversation.claim().is_alone(&node) {
-        claim::make_beside(&conversation, &node, &id);
-    } else if let Err(error) = claim::make(&conversation, &node, &id).await {
-        tracing::debug!(task = id, %error, "the task was not claimed");
+    let _over = conversation.claim().until_over();
+    if !conversation.claim().is_alone(&node)
+        && let Err(error) = Box::pin(claim::make(&conversation, &node, &waiting.id)).await
+    {
+        tracing::debug!(task = waiting.id, %error, "the task was not claimed");
         return Outcome::after(&error);
     }
-    let _over = conversation.claim().until_over();
     handle(&node, &*handler, waiting, &conversation).await
 }
 
@@ -255,17 +257,15 @@ async fn handle(
     conversation: &Arc<Conversation>,
 ) -> Outcome {
     let id = waiting.id.clone();
-    let Given {
-        task, sender_card, ..
-    } = match whole(node, waiting).await {
-        Ok(whole) => whole,
+    let given = match whole(node, waiting).await {
+        Ok(given) => given,
         Err(error) => {
             let reason = format!("the agent could not read the task: {error}");
-            return fail(node, &id, conversation, &reason).await;
+            return Box::pin(fail(node, &id, conversation, &reason)).await;
         }
     };
-    conversation.open_with(&task);
-    let incoming = IncomingTask::new(node.clone(), task, sender_card, Arc::clone(conversation));
+    conversation.open_with(&given.task);
+    let incoming = IncomingTask::new(node.clone(), given, Arc::clone(conversation));
     let outcome = AssertUnwindSafe(async move { handler(incoming).await })
         .catch_unwind()
         .await;
@@ -285,7 +285,7 @@ async fn handle(
         return Outcome::Over;
     }
     tracing::warn!(task = id, reason, "the task fails");
-    fail(node, &id, conversation, &reason).await
+    Box::pin(fail(node, &id, conversation, &reason)).await
 }
 
 /// Fails a task, unless it is another's.
@@ -301,20 +301,24 @@ async fn fail(node: &Node, id: &str, conversation: &Arc<Conversation>, reason: &
 }
 
 /// The task with all it holds: what was kept while it waited, or else asked for now.
-async fn whole(node: &Node, waiting: Waiting) -> Result<Given, Error> {
-    if let Some(held) = waiting.held {
-        return Ok(*held);
+async fn whole(node: &Node, waiting: Waiting) -> Result<Box<Given>, Error> {
+    match waiting.held {
+        Some(held) => Ok(held),
+        None => Box::pin(asked_for(node, &waiting.id)).await,
     }
-    let task = get_task(node, &waiting.id).await?;
+}
+
+async fn asked_for(node: &Node, id: &str) -> Result<Box<Given>, Error> {
+    let task = get_task(node, id).await?;
     let card = match &task.originator {
         Some(peer) => node.card_of(peer).await.ok(),
         None => None,
     };
-    Ok(Given {
+    Ok(Box::new(Given {
         task,
         sender_card: card,
         exclusive_since: None,
-    })
+    }))
 }
 
 /// Brings an open task up to date after the connection was lost.

@@ -6,6 +6,7 @@
 //! stream is not for goes the unary way, and so does everything if the daemon is too old.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -199,7 +200,7 @@ impl Session {
         subject: Subject,
         request: &C,
     ) -> (Result<C::Answer, Error>, bool) {
-        let once = || self.once(subject, self.on_stream(request, || true));
+        let once = || self.task_call_once(subject, request, || true);
         self.repeat(once).await
     }
 
@@ -211,7 +212,9 @@ impl Session {
         request: &C,
         wanted: impl Fn() -> bool,
     ) -> Result<C::Answer, Failure> {
-        self.once(subject, self.on_stream(request, wanted)).await
+        // Pinned here, it is not held twice.
+        let call = pin!(self.on_stream(request, wanted));
+        self.once(subject, call).await
     }
 
     /// Waits for the end of a task and gives it whole, over restarts of the daemon; `None` if it has to be waited for
@@ -244,7 +247,7 @@ impl Session {
                 Failure::Answered(error) => return Err(error),
                 Failure::Lost(error) => {
                     tracing::debug!(task = task_id, %error, "the wait for a task broke off; waiting again");
-                    if !backoff.pause().await {
+                    if !Box::pin(backoff.pause()).await {
                         return Err(error);
                     }
                 }
@@ -255,7 +258,7 @@ impl Session {
     /// A wait may take for ever, but not because the daemon hangs: when nothing has come within the time of a call,
     /// the daemon is asked for the task once.
     async fn patiently<T>(&self, task_id: &str, wait: impl Future<Output = T>) -> Result<T, Error> {
-        let mut wait = std::pin::pin!(wait);
+        let mut wait = pin!(wait);
         if let Ok(answer) = tokio::time::timeout(self.limits.call_timeout, wait.as_mut()).await {
             return Ok(answer);
         }
@@ -263,7 +266,7 @@ impl Session {
             task_id: task_id.to_owned(),
             ..v1::GetTaskRequest::default()
         };
-        let asking = self.task_call(Subject::Task, request);
+        let asking = Box::pin(self.task_call(Subject::Task, request));
         tokio::select! {
             biased;
             answer = wait.as_mut() => return Ok(answer),
@@ -281,12 +284,15 @@ impl Session {
         if let Some(stream) = stream
             && !large
         {
-            match stream.call(request.clone()).await {
+            match stream.call(request).await {
                 Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => {}
                 answer => return answer,
             }
         }
-        request.clone().unary(self.client()).await.map_err(Miss::Refused)
+        // Rare, and large: it is not to be part of every call.
+        Box::pin(request.clone().unary(self.client()))
+            .await
+            .map_err(Miss::Refused)
     }
 
     /// Tries until there is an answer or the patience is over; also says whether an attempt may have taken effect
@@ -303,7 +309,7 @@ impl Session {
                 Err(Failure::Answered(error)) => return (Err(error), lost),
                 Err(Failure::Lost(error)) => {
                     lost = true;
-                    if !backoff.pause().await {
+                    if !Box::pin(backoff.pause()).await {
                         return (Err(error), lost);
                     }
                 }
@@ -427,6 +433,10 @@ impl Session {
         if set_on == NO_CARD || set_on == current {
             return;
         }
+        Box::pin(self.set_card_again(current)).await;
+    }
+
+    async fn set_card_again(&self, current: u64) {
         // Someone else is at it.
         let Ok(card) = self.card.try_lock() else { return };
         let mut client = self.client();

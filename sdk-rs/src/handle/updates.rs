@@ -66,6 +66,10 @@ pub(super) async fn end(node: &Node, task_id: &str, or_input: bool) -> Result<Ta
         // A daemon that does not know `or_input` waits for the end, which is over it too.
         return Ok(task.into());
     }
+    Box::pin(end_of_subscription(node, task_id, or_input)).await
+}
+
+async fn end_of_subscription(node: &Node, task_id: &str, or_input: bool) -> Result<Task, Error> {
     let is_over =
         |status: TaskStatus| status.is_terminal() || (or_input && status == TaskStatus::InputRequired);
     let mut backoff = node.session().backoff();

@@ -35,6 +35,7 @@ const MAX_HELD_BYTES: usize = 32 << 20;
 const MAX_REMEMBERED: usize = 10_000;
 
 /// A task that was handed over.
+#[derive(Debug)]
 pub(super) struct Given {
     pub(super) task: Task,
     pub(super) sender_card: Option<AgentCard>,
@@ -99,7 +100,7 @@ impl Board {
     }
 
     /// Takes what the daemon handed over. Returns the id of a task that has to be refused.
-    pub(super) fn take(&mut self, given: Given) -> Option<String> {
+    pub(super) fn take(&mut self, given: Box<Given>) -> Option<String> {
         let task = &given.task;
         if let Some(open) = self.open.get_mut(&task.id) {
             open.conversation.update(task);
@@ -121,7 +122,7 @@ impl Board {
         None
     }
 
-    fn enqueue(&mut self, given: Given) {
+    fn enqueue(&mut self, given: Box<Given>) {
         let id = given.task.id.clone();
         self.waiting_ids.insert(id.clone());
         // Measured only when tasks pile up: an empty queue always has room for one.
@@ -135,7 +136,7 @@ impl Board {
         self.held_bytes += size;
         self.waiting.push_back(Waiting {
             id,
-            held: held.then(|| Box::new(given)),
+            held: held.then_some(given),
             size,
         });
     }
@@ -221,17 +222,17 @@ impl Board {
 mod tests {
     use super::*;
 
-    fn given(id: &str, status: v1::TaskStatus) -> Given {
+    fn given(id: &str, status: v1::TaskStatus) -> Box<Given> {
         let task = v1::Task {
             task_id: id.to_owned(),
             status: status.into(),
             ..v1::Task::default()
         };
-        Given {
+        Box::new(Given {
             task: task.into(),
             sender_card: None,
             exclusive_since: None,
-        }
+        })
     }
 
     #[test]

@@ -172,7 +172,7 @@ async fn settle(
 ) -> Result<(), Error> {
     match answer {
         (Err(error), true) if error.kind() == ErrorKind::Conflict => {
-            let task = get_task(node, id).await?;
+            let task = Box::pin(get_task(node, id)).await?;
             if task.status == wanted { Ok(()) } else { Err(error) }
         }
         (answer, _) => answer,

@@ -8,14 +8,14 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
-use tokio::sync::watch;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::{Error, ErrorKind},
@@ -27,13 +27,12 @@ use crate::{
     session::Failure,
 };
 
+mod begun;
 mod standing;
 
+pub(super) use begun::Begun;
 pub(super) use standing::Moment;
 use standing::{Due, Standing, leaves_alone};
-
-/// How long a handler of a task that is this process's alone runs before the task is claimed.
-const CLAIM_AFTER: Duration = Duration::from_millis(1);
 
 /// The first pause before a claim beside a handler that could not be made is made again; doubles.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,9 +43,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct Claim {
-    standing: watch::Sender<Standing>,
-    /// The handler has returned, or was aborted.
-    over: CancellationToken,
+    standing: Mutex<Standing>,
+    /// Told of each change of it.
+    changed: Notify,
     /// No task is served any more: what is claimed from now on would be nobody's.
     closed: CancellationToken,
 }
@@ -55,39 +54,58 @@ impl Claim {
     /// Of a task that was handed to this process alone then, if at all, and served until `closed`.
     pub(super) fn new(exclusive_since: Option<Moment>, closed: CancellationToken) -> Self {
         Self {
-            standing: watch::Sender::new(Standing::new(exclusive_since)),
-            over: CancellationToken::new(),
+            standing: Mutex::new(Standing::new(exclusive_since)),
+            changed: Notify::new(),
             closed,
         }
     }
 
+    // Each change is one step of the state machine, which does not panic half-way.
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Standing) -> T) -> T {
+        let answer = change(&mut self.standing());
+        self.changed.notify_waiters();
+        answer
+    }
+
     /// Whether nobody else can have the task, so that it may be begun before it is claimed.
     pub(super) fn is_alone(&self, node: &Node) -> bool {
-        self.standing.borrow().is_alone(now(node))
+        self.standing().is_alone(now(node))
     }
 
     /// Others may have been given the task.
     pub(super) fn share(&self) {
-        self.standing.send_modify(Standing::share);
+        self.change(Standing::share);
     }
 
     /// Dropped when the handler is over: no claim is made beside it any more.
-    pub(super) fn until_over(&self) -> DropGuard {
-        self.over.clone().drop_guard()
+    pub(super) fn until_over(&self) -> UntilOver<'_> {
+        UntilOver(self)
     }
 
     /// What is to be known of the standing, once it is.
     async fn when<T>(&self, known: impl Fn(&Standing) -> Option<T>) -> T {
-        let mut standing = self.standing.subscribe();
         loop {
-            let now = known(&standing.borrow_and_update());
+            // Hears of what changes from here on.
+            let changed = self.changed.notified();
+            let now = known(&self.standing());
             if let Some(now) = now {
                 return now;
             }
-            if standing.changed().await.is_err() {
-                unreachable!("the sender is part of `self`");
-            }
+            changed.await;
         }
+    }
+}
+
+/// See [`Claim::until_over`].
+pub(super) struct UntilOver<'a>(&'a Claim);
+
+impl Drop for UntilOver<'_> {
+    fn drop(&mut self) {
+        self.0.change(Standing::finish);
     }
 }
 
@@ -101,10 +119,7 @@ fn now(node: &Node) -> Moment {
 /// Makes the claim, unless it is made.
 pub(super) async fn make(conversation: &Arc<Conversation>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
-    let mut due = None;
-    claim
-        .standing
-        .send_modify(|standing| due = standing.begin(now(node)));
+    let due = claim.change(|standing| standing.begin(now(node)));
     if let Some(due) = due {
         send(conversation, node, id, due);
     }
@@ -120,9 +135,7 @@ fn send(conversation: &Arc<Conversation>, node: &Node, id: &str, due: Due) {
             () = claim.closed.cancelled() => (Err(not_served(&id)), true),
             answer = calls::claim(&node, &id, due.in_doubt) => answer,
         };
-        claim
-            .standing
-            .send_modify(|standing| standing.settle(answer, in_doubt));
+        claim.change(|standing| standing.settle(answer, in_doubt));
     });
 }
 
@@ -131,21 +144,26 @@ fn not_served(id: &str) -> Error {
     Error::new(ErrorKind::Canceled, message)
 }
 
-/// Makes the claim of a task that is this process's alone beside its handler, in a moment, unless that is over by then; tells
-/// it if the task is another's.
+/// Makes the claim of a task that is this process's alone beside its handler, unless that is over; tells it if the task is
+/// another's. While an end is reported it waits for what comes of that.
 pub(super) fn make_beside(conversation: &Arc<Conversation>, node: &Node, id: &str) {
+    if conversation.claim().change(Standing::begin_beside) {
+        go_beside(conversation, node, id);
+    }
+}
+
+fn go_beside(conversation: &Arc<Conversation>, node: &Node, id: &str) {
     let (conversation, node, id) = (Arc::clone(conversation), node.clone(), id.to_owned());
     tokio::spawn(async move {
         tokio::select! {
             biased;
-            () = conversation.claim().over.cancelled() => {}
-            () = make_in_a_moment(&conversation, &node, &id) => {}
+            () = conversation.claim().when(|standing| standing.is_over().then_some(())) => {}
+            () = make_at_last(&conversation, &node, &id) => {}
         }
     });
 }
 
-async fn make_in_a_moment(conversation: &Arc<Conversation>, node: &Node, id: &str) {
-    tokio::time::sleep(CLAIM_AFTER).await;
+async fn make_at_last(conversation: &Arc<Conversation>, node: &Node, id: &str) {
     let mut pause = PAUSE;
     loop {
         let Err(error) = make_when_quiet(conversation, node, id).await else {
@@ -166,11 +184,8 @@ async fn make_when_quiet(conversation: &Arc<Conversation>, node: &Node, id: &str
     let claim = conversation.claim();
     loop {
         claim.when(|standing| standing.is_quiet().then_some(())).await;
-        let (mut is_quiet, mut due) = (false, None);
-        claim.standing.send_modify(|standing| {
-            is_quiet = standing.is_quiet();
-            due = standing.begin_beside(now(node));
-        });
+        let (is_quiet, due) =
+            claim.change(|standing| (standing.is_quiet(), standing.begin_quietly(now(node))));
         if let Some(due) = due {
             send(conversation, node, id, due);
         }
@@ -188,7 +203,7 @@ pub(super) async fn end<C: Ends>(
     node: &Node,
     mut end: End<C>,
 ) -> Result<(), Error> {
-    let ending = Ending::begin(conversation.claim());
+    let ending = Ending::begin(conversation, node, end.id());
     let answer = report(conversation, node, &mut end).await;
     end.settle(node, answer).await?;
     ending.done();
@@ -203,14 +218,14 @@ async fn report<C: Ends>(
     end: &mut End<C>,
 ) -> (Result<(), Error>, bool) {
     let claim = conversation.claim();
-    let mut is_free = claim.standing.borrow().may_end_unclaimed(now(node));
+    let mut is_free = claim.standing().may_end_unclaimed(now(node));
     let mut unanswered = false;
     let mut backoff = node.session().backoff();
     loop {
         if !is_free {
-            match make(conversation, node, end.id()).await {
+            match Box::pin(make(conversation, node, end.id())).await {
                 Ok(()) => {
-                    let (answer, again) = end.report(node).await;
+                    let (answer, again) = Box::pin(end.report(node)).await;
                     return (answer, unanswered || again);
                 }
                 // Whatever else is the matter with it, nobody else has the task.
@@ -229,7 +244,7 @@ async fn report<C: Ends>(
             Err(Failure::Answered(error)) => return (Err(error), unanswered),
             Err(Failure::Lost(error)) => {
                 (is_free, unanswered) = (false, unanswered || sent.into_inner());
-                if !backoff.pause().await {
+                if !Box::pin(backoff.pause()).await {
                     return (Err(error), unanswered);
                 }
             }
@@ -239,14 +254,21 @@ async fn report<C: Ends>(
 
 /// The report of a task's end is under way. If it fails, or is given up, the task may still have to be claimed.
 struct Ending<'a> {
-    claim: &'a Claim,
+    conversation: &'a Arc<Conversation>,
+    node: &'a Node,
+    id: String,
     ended: bool,
 }
 
 impl<'a> Ending<'a> {
-    fn begin(claim: &'a Claim) -> Self {
-        claim.standing.send_modify(Standing::begin_end);
-        Self { claim, ended: false }
+    fn begin(conversation: &'a Arc<Conversation>, node: &'a Node, id: &str) -> Self {
+        conversation.claim().change(Standing::begin_end);
+        Self {
+            conversation,
+            node,
+            id: id.to_owned(),
+            ended: false,
+        }
     }
 
     /// The task has ended.
@@ -257,9 +279,12 @@ impl<'a> Ending<'a> {
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        let ended = self.ended;
-        self.claim
-            .standing
-            .send_modify(|standing| standing.finish_end(ended));
+        let is_due = self
+            .conversation
+            .claim()
+            .change(|standing| standing.finish_end(self.ended));
+        if is_due && tokio::runtime::Handle::try_current().is_ok() {
+            go_beside(self.conversation, self.node, &self.id);
+        }
     }
 }

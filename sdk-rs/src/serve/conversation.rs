@@ -33,7 +33,8 @@ struct Heard {
     /// Of the messages that the handler knows, those it got and those it sent: how many have this id. Whoever sends
     /// them chooses it.
     known: HashMap<String, usize>,
-    all: Vec<Message>,
+    /// Those that the task did not have when the handler got it.
+    further: Vec<Message>,
     unread: VecDeque<Message>,
     /// The handler has got its task; what is heard before is part of that.
     opened: bool,
@@ -67,7 +68,6 @@ impl Conversation {
         for message in &task.messages {
             *heard.known.entry(message.id.clone()).or_default() += 1;
         }
-        heard.all.clone_from(&task.messages);
     }
 
     /// Takes the task in a later state.
@@ -91,7 +91,7 @@ impl Conversation {
             let known = heard.known.entry(message.id.clone()).or_default();
             if *met > *known {
                 *known = *met;
-                heard.all.push(message.clone());
+                heard.further.push(message.clone());
                 heard.unread.push_back(message.clone());
             }
         }
@@ -104,9 +104,9 @@ impl Conversation {
         *self.heard().known.entry(message.id.clone()).or_default() += 1;
     }
 
-    /// All messages that were heard, oldest first.
-    pub(super) fn messages(&self) -> Vec<Message> {
-        self.heard().all.clone()
+    /// What was heard since the handler got its task, oldest first.
+    pub(super) fn further(&self) -> Vec<Message> {
+        self.heard().further.clone()
     }
 
     /// The next further message; `None` when the task was canceled.
@@ -215,6 +215,6 @@ mod tests {
         assert_eq!(conversation.next().await.unwrap().text_content(), "c");
         conversation.update(&task(v1::TaskStatus::Canceled, &[]));
         assert!(conversation.next().await.is_none());
-        assert_eq!(conversation.messages().len(), 3);
+        assert_eq!(conversation.further().len(), 2);
     }
 }

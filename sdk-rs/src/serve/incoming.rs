@@ -11,6 +11,7 @@ use crate::{
     node::Node,
     peer_id::PeerId,
     serve::{
+        board::Given,
         calls::{self, End, Ends},
         claim,
         conversation::Conversation,
@@ -39,78 +40,73 @@ use crate::{
 #[derive(Debug)]
 pub struct IncomingTask {
     node: Node,
-    task: Task,
-    sender_card: Option<AgentCard>,
+    given: Box<Given>,
     conversation: Arc<Conversation>,
-    first: Message,
+    /// What is asked of a task without a message.
+    nothing: Message,
 }
 
 impl IncomingTask {
-    pub(super) fn new(
-        node: Node,
-        task: Task,
-        sender_card: Option<AgentCard>,
-        conversation: Arc<Conversation>,
-    ) -> Self {
-        let nothing = || Message {
+    pub(super) fn new(node: Node, given: Box<Given>, conversation: Arc<Conversation>) -> Self {
+        let nothing = Message {
             id: String::new(),
             role: Role::User,
             parts: Vec::new(),
             created_at: None,
         };
-        let first = task.messages.first().cloned().unwrap_or_else(nothing);
         Self {
             node,
-            task,
-            sender_card,
+            given,
             conversation,
-            first,
+            nothing,
         }
     }
 
     /// Names the task on both sides.
     pub fn id(&self) -> &str {
-        &self.task.id
+        &self.given.task.id
     }
 
     /// The conversation that it belongs to.
     pub fn context_id(&self) -> &str {
-        &self.task.context_id
+        &self.given.task.context_id
     }
 
     /// What is asked: the first message.
     pub fn message(&self) -> &Message {
-        &self.first
+        self.task().messages.first().unwrap_or(&self.nothing)
     }
 
     /// All that the sender has said so far, oldest first.
     pub fn messages(&self) -> Vec<Message> {
-        self.conversation.messages()
+        let mut messages = self.task().messages.clone();
+        messages.extend(self.conversation.further());
+        messages
     }
 
     /// The peer that asks; `None` if the daemon does not know.
     pub fn sender(&self) -> Option<&PeerId> {
-        self.task.originator.as_ref()
+        self.given.task.originator.as_ref()
     }
 
     /// The card of the agent that asks, if its daemon has sent one.
     pub fn sender_card(&self) -> Option<&AgentCard> {
-        self.sender_card.as_ref()
+        self.given.sender_card.as_ref()
     }
 
     /// The skill that is asked for; empty when the task was sent to this peer as such.
     pub fn skill(&self) -> &str {
-        &self.task.skill
+        &self.given.task.skill
     }
 
     /// What the sender attached.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        &self.task.metadata
+        &self.given.task.metadata
     }
 
     /// The task as it came in.
     pub fn task(&self) -> &Task {
-        &self.task
+        &self.given.task
     }
 
     /// Cancelled when the sender cancels the task, or the daemon ends it (a deadline, for one). The

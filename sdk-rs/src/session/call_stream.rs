@@ -45,7 +45,7 @@ pub(crate) enum Miss {
 /// The stream, from its opening until it breaks. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct CallStream {
-    queue: mpsc::Sender<SessionRequest>,
+    queue: mpsc::Sender<Box<SessionRequest>>,
     open: Arc<Open>,
     reader: AbortHandle,
 }
@@ -108,8 +108,12 @@ impl CallStream {
     }
 
     /// Makes a call. Dropping the future takes nothing back.
-    pub(crate) async fn call<C: Call>(&self, request: C) -> Result<C::Answer, Miss> {
-        let answer = self.begin(request.pack()).await?.answer().await?;
+    pub(crate) async fn call<C: Call>(&self, request: &C) -> Result<C::Answer, Miss> {
+        let answer = self
+            .begin(to_send(request.clone().pack()))
+            .await?
+            .answer()
+            .await?;
         answer.and_then(C::unpack).ok_or_else(answered_otherwise)
     }
 
@@ -119,8 +123,8 @@ impl CallStream {
         let Some(_room) = self.room_for_wait() else {
             return Ok(None);
         };
-        let call = Packed::WaitTask(request);
-        let mut wait = Wait(self.begin(call).await?);
+        let request = to_send(Packed::WaitTask(request));
+        let mut wait = Wait(self.begin(request).await?);
         match wait.0.answer().await? {
             Some(PackedAnswer::WaitTask(answer)) => match answer.task {
                 Some(task) => Ok(Some(task)),
@@ -130,7 +134,7 @@ impl CallStream {
         }
     }
 
-    async fn begin(&self, call: Packed) -> Result<Begun<'_>, Miss> {
+    async fn begin(&self, mut request: Box<SessionRequest>) -> Result<Begun<'_>, Miss> {
         // Numbers have to rise along the queue, so they are drawn where nothing waits any more.
         let place = self.queue.reserve().await.map_err(|_| Miss::Broken)?;
         let (caller, answer) = oneshot::channel();
@@ -141,10 +145,8 @@ impl CallStream {
         calls.last += 1;
         let id = calls.last;
         calls.callers.insert(id, caller);
-        place.send(SessionRequest {
-            call_id: id,
-            call: Some(call),
-        });
+        request.call_id = id;
+        place.send(request);
         drop(calls);
         Ok(Begun {
             stream: self,
@@ -218,7 +220,7 @@ impl Drop for Wait<'_> {
 
 /// What the connection sends.
 struct Outgoing {
-    requests: mpsc::Receiver<SessionRequest>,
+    requests: mpsc::Receiver<Box<SessionRequest>>,
     open: Arc<Open>,
 }
 
@@ -230,17 +232,24 @@ impl Stream for Outgoing {
         if next.is_pending()
             && let Some(id) = self.open.lock().unwanted.pop()
         {
-            return Poll::Ready(Some(cancel(id)));
+            return Poll::Ready(Some(*cancel(id)));
         }
-        next
+        next.map(|request| request.map(|request| *request))
     }
 }
 
-fn cancel(call_id: u64) -> SessionRequest {
-    SessionRequest {
-        call_id,
-        call: Some(Packed::CancelCall(CancelCall {})),
-    }
+fn cancel(call_id: u64) -> Box<SessionRequest> {
+    let mut request = to_send(Packed::CancelCall(CancelCall {}));
+    request.call_id = call_id;
+    request
+}
+
+/// By itself, so that it is not moved with each of the futures around it. Its number is drawn when it is sent.
+fn to_send(call: Packed) -> Box<SessionRequest> {
+    Box::new(SessionRequest {
+        call_id: 0,
+        call: Some(call),
+    })
 }
 
 /// Hands the answers out. However it ends, also with its runtime, the callers hear of it.

@@ -52,7 +52,7 @@ impl CurrentStream {
             Known::None { .. } => return Ok(None),
             Known::Nothing => {}
         }
-        let opened = tokio::time::timeout(limit, self.open()).await;
+        let opened = Box::pin(tokio::time::timeout(limit, self.open())).await;
         opened.unwrap_or_else(|_| {
             Err(Miss::Refused(Status::deadline_exceeded(
                 "the daemon did not answer in time",

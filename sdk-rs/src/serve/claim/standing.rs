@@ -41,6 +41,10 @@ pub(super) struct Standing {
     ends: usize,
     /// A claim got no answer: a refusal may be about that one.
     in_doubt: bool,
+    /// A claim is to be made beside the handler, when it is known that none of these ends has ended the task.
+    owed: bool,
+    /// The handler has returned, or was aborted.
+    over: bool,
 }
 
 /// A claim that has to be sent now.
@@ -57,6 +61,8 @@ impl Standing {
             alone_since: exclusive_since,
             ends: 0,
             in_doubt: false,
+            owed: false,
+            over: false,
         }
     }
 
@@ -88,9 +94,17 @@ impl Standing {
         })
     }
 
+    /// Whether the claim is to be made beside the handler now. While an end is reported it is not: it is then when that has
+    /// failed.
+    pub(super) fn begin_beside(&mut self) -> bool {
+        let is_needed = !self.over && !matches!(self.phase, Phase::Made | Phase::Refused(_));
+        self.owed = is_needed && self.ends > 0;
+        is_needed && self.ends == 0
+    }
+
     /// As [`Standing::begin`], for a claim that nobody waits for. While an end is reported it is not due: it would be
     /// refused when the end has just taken effect.
-    pub(super) fn begin_beside(&mut self, now: Moment) -> Option<Due> {
+    pub(super) fn begin_quietly(&mut self, now: Moment) -> Option<Due> {
         if self.ends > 0 { None } else { self.begin(now) }
     }
 
@@ -136,12 +150,23 @@ impl Standing {
         self.ends += 1;
     }
 
-    /// Its report is over, or was given up. If the task has not `ended` it may still have to be claimed.
-    pub(super) fn finish_end(&mut self, ended: bool) {
+    /// Its report is over, or was given up. If the task has not `ended` it may still have to be claimed: whether that is to be
+    /// done beside the handler now.
+    pub(super) fn finish_end(&mut self, ended: bool) -> bool {
         self.ends -= 1;
         if ended {
             self.phase = Phase::Made;
         }
+        self.owed && self.ends == 0 && self.begin_beside()
+    }
+
+    /// The handler has returned, or was aborted.
+    pub(super) fn finish(&mut self) {
+        self.over = true;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
     }
 }
 
@@ -263,11 +288,38 @@ mod tests {
         standing.settle(error(ErrorKind::LimitExceeded), false);
         standing.begin_end();
         standing.begin_end();
-        assert_eq!(standing.begin_beside(NOW), None);
+        assert_eq!(standing.begin_quietly(NOW), None);
         standing.finish_end(false);
-        assert_eq!(standing.begin_beside(NOW), None);
+        assert_eq!(standing.begin_quietly(NOW), None);
         standing.finish_end(false);
-        assert!(standing.is_quiet() && standing.begin_beside(NOW).is_some());
+        assert!(standing.is_quiet() && standing.begin_quietly(NOW).is_some());
+    }
+
+    #[test]
+    fn a_claim_beside_the_handler_waits_for_what_comes_of_the_end() {
+        for (ended, over) in [(false, false), (true, false), (false, true)] {
+            let mut standing = Standing::new(Some(NOW));
+            standing.begin_end();
+            standing.begin_end();
+            assert!(!standing.begin_beside());
+            assert!(!standing.finish_end(false));
+            if over {
+                standing.finish();
+            }
+            assert_eq!(standing.finish_end(ended), !ended && !over);
+            assert_eq!(standing.begin_beside(), !ended && !over);
+            standing.begin_end();
+            standing.finish();
+            assert!(!standing.finish_end(false));
+        }
+    }
+
+    #[test]
+    fn no_claim_is_owed_twice() {
+        let mut standing = Standing::new(Some(NOW));
+        assert!(standing.begin_beside());
+        standing.begin_end();
+        assert!(!standing.finish_end(false));
     }
 
     #[test]
@@ -278,6 +330,6 @@ mod tests {
         standing.finish_end(true);
         standing.settle(error(ErrorKind::Conflict), false);
         assert!(standing.answer().unwrap().is_ok());
-        assert_eq!(standing.begin_beside(NOW), None);
+        assert_eq!(standing.begin_quietly(NOW), None);
     }
 }

@@ -35,6 +35,7 @@ both_ways! {
     the_farewell_claims_first
     a_task_that_has_failed_is_not_claimed
     nothing_is_claimed_while_an_end_is_under_way
+    an_end_that_was_given_up_is_followed_by_the_claim
     a_claim_that_got_no_answer_is_doubted_later_too
 }
 
@@ -180,11 +181,11 @@ async fn what_was_shared_before_it_began_is_claimed_first(way: Way) {
     let mut board = Board::default();
     for id in ["opened", "waiting"] {
         fake.put(id, Status::Submitted, Vec::new());
-        board.take(Given {
+        board.take(Box::new(Given {
             task: fake.state().tasks[id].clone().into(),
             sender_card: None,
             exclusive_since: Some(now(&node)),
-        });
+        }));
     }
     let opened = board.start_next().unwrap();
     assert!(opened.1.claim().is_alone(&node));
@@ -324,6 +325,21 @@ async fn nothing_is_claimed_while_an_end_is_under_way(way: Way) {
     assert_eq!(fake.state().calls, so_far);
     fake.restart();
     assert_eq!(answers.recv().await.unwrap(), None);
+}
+
+/// The end took longer than the moment after which a task is claimed, and its handler goes on.
+async fn an_end_that_was_given_up_is_followed_by_the_claim(way: Way) {
+    let fake = exclusive(way);
+    fake.state().unanswered.push("complete");
+    let given_up = |task: IncomingTask| async move {
+        let ended = tokio::time::timeout(Duration::from_millis(200), task.complete([])).await;
+        assert!(ended.is_err());
+        std::future::pending().await
+    };
+    serving_on(&fake, fake.node().await, given_up).await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.calls == ["complete", "update"])
+        .await;
 }
 
 /// The claim was given up. It had taken effect, and the daemon still believes in the connection that it came on.
