@@ -32,7 +32,7 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Global {
-    /// Directory of the daemon's key, socket, data and log [default: ~/.agentanycast]
+    /// Directory of the daemon's key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
     /// Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home's
@@ -190,7 +190,7 @@ pub(crate) enum PolicyCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PolicyFile {
-    /// The daemon's settings [default: config.toml in --home, else ~/.agentanycast/config.toml]
+    /// The daemon's settings [default: config.toml in --home if it is there, else ~/.agentanycast/config.toml]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -20,6 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Where a user's daemon lives.
 const DEFAULT_HOME: &str = "~/.agentanycast";
 
+/// The daemon's settings inside a home.
+const CONFIG_FILE: &str = "config.toml";
+
+/// Names the daemon's settings where no flag does.
+pub(crate) const CONFIG_VARIABLE: &str = "AGENTANYCAST_CONFIG";
+
 #[derive(Debug)]
 pub(crate) struct Context {
     /// As given; the default home otherwise.
@@ -60,13 +66,23 @@ impl Context {
         Ok(std::path::absolute(home)?)
     }
 
-    /// The daemon's settings that were given, or those in the home that was given.
+    /// The daemon's settings that were given, or those of the home.
     pub(crate) fn settings(&self, given: &PolicyFile) -> Result<Option<PathBuf>, Failure> {
-        if let Some(path) = &given.config {
-            return Ok(Some(path.clone()));
+        match &given.config {
+            Some(path) => Ok(Some(path.clone())),
+            None => self.settings_of_home(),
         }
-        let of_home = self.directory()?.join("config.toml");
-        Ok(Some(of_home).filter(|path| self.home_given && path.is_file()))
+    }
+
+    /// The settings in the home that was given; `None` if there are none, or the environment names others: then it is the
+    /// daemon's own rule that counts.
+    pub(crate) fn settings_of_home(&self) -> Result<Option<PathBuf>, Failure> {
+        let elsewhere = std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
+        if elsewhere || !self.home_given {
+            return Ok(None);
+        }
+        // A link that leads nowhere is there, too: its daemon does not start without the rules.
+        Ok(Some(self.directory()?.join(CONFIG_FILE)).filter(|path| path.symlink_metadata().is_ok()))
     }
 
     /// The key file that was given, or the home's.

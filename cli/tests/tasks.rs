@@ -206,3 +206,33 @@ fn an_agent_that_answers_by_a_message_alone_is_heard() {
     assert!(text.contains("hi.bin"), "{text}");
     assert_eq!(std::fs::read(home.path().join("out/hi.bin")).unwrap(), b"hi");
 }
+
+/// The rules in a home are those of the daemon that is started with it, however that is done, and those that are asked about.
+#[test]
+fn a_home_has_the_settings_of_its_daemon() {
+    const RULES: &str = "[[policy.acl]]\nsource = 'local'\nallow = false\n";
+    let (own, shared) = ("home/config.toml", ".agentanycast/config.toml");
+    for (file, start) in [(own, "daemon"), (own, "demo"), (shared, "daemon")] {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let rules = root.join(file);
+        std::fs::create_dir_all(rules.parent().unwrap()).unwrap();
+        std::fs::write(&rules, RULES).unwrap();
+        // What a home says for itself wins.
+        if file == own {
+            std::fs::create_dir_all(root.join(".agentanycast")).unwrap();
+            std::fs::write(root.join(shared), "").unwrap();
+        }
+        let _running = match start {
+            "daemon" => Running::daemon(root),
+            demo => Running::start(root, &[demo]),
+        };
+        let (text, code) = run(root, &["send", NOBODY, "hello", "--timeout", "5s"]);
+        assert_eq!(code, Some(1), "{start} {file}: {text}");
+        assert!(text.contains("acl 1"), "{start} {file}: {text}");
+        let check = ["policy", "check", "--source", "local"];
+        let answer = document(root, &check);
+        assert_eq!(answer["decision"], "deny", "{answer}");
+        assert_eq!(answer["settings"], rules.to_str().unwrap(), "{answer}");
+    }
+}

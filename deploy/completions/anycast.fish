@@ -24,7 +24,7 @@ function __fish_anycast_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c anycast -n "__fish_anycast_needs_command" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_needs_command" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_needs_command" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_needs_command" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -52,7 +52,7 @@ complete -c anycast -n "__fish_anycast_needs_command" -f -a "unseal" -d 'Open a 
 complete -c anycast -n "__fish_anycast_needs_command" -f -a "daemon" -d 'Run the daemon in the foreground; takes the options of agentanycastd'
 complete -c anycast -n "__fish_anycast_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l name -d 'Name on the echo agent\'s card' -r
-complete -c anycast -n "__fish_anycast_using_subcommand demo" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand demo" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l pair -d 'Start two daemons and two agents in temporary homes and send a task between them'
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l json -d 'Print JSON for scripts'
@@ -61,32 +61,32 @@ complete -c anycast -n "__fish_anycast_using_subcommand send" -l seal-for -d 'Wi
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l timeout -d 'Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l output -d 'Write artifacts that are not text into this directory' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l meta -d 'Attach a label, such as priority=low; can be repeated' -r
-complete -c anycast -n "__fish_anycast_using_subcommand send" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l skill -d 'TARGET is a skill: any agent that has it'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l url -d 'TARGET is the URL of an A2A agent outside the network, which the daemon calls'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l stream -d 'Print artifacts as they come (with --json: one JSON object per line)'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand status" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand status" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand status" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand status" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand status" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand peers" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand peers" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand peers" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand peers" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand peers" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand discover" -l tag -d 'Only agents whose skill has this tag, such as lang=de; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand discover" -l limit -d 'At most this many, 1 to 1000' -r
-complete -c anycast -n "__fish_anycast_using_subcommand discover" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand discover" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand discover" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand discover" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand discover" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand relays" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand relays" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand relays" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand relays" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand relays" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand card" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand card" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand card" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand card" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand card" -s h -l help -d 'Print help'
@@ -98,40 +98,40 @@ failed\t''
 canceled\t''
 rejected\t''"
 complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l limit -d 'At most this many; 0 = all' -r
-complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand tasks" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l timeout -d 'Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever' -r
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l output -d 'Write artifacts that are not text into this directory' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand task" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l wait -d 'Wait for its end first, and end as `anycast send` does'
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand task" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand trace" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand trace" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand trace" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand trace" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand trace" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand top" -l interval -d 'Time between two looks, such as 500ms or 2s' -r
-complete -c anycast -n "__fish_anycast_using_subcommand top" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand top" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand top" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand top" -l once -d 'Show it once and end'
 complete -c anycast -n "__fish_anycast_using_subcommand top" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand top" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand cancel" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand cancel" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand cancel" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand cancel" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand cancel" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand id" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand id" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand id" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand id" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand id" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand mcp" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand mcp" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand mcp" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand mcp" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand mcp" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -s h -l help -d 'Print help'
@@ -140,47 +140,47 @@ complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_s
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and not __fish_seen_subcommand_from check show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l source -d 'Who sends it: a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local; can be repeated for a peer with several names, a second key being one that it had before' -r
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l skill -d 'The skill it is for; tasks sent to a peer by name have none' -r
-complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l config -d 'The daemon\'s settings [default: config.toml in --home, else ~/.agentanycast/config.toml]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l config -d 'The daemon\'s settings [default: config.toml in --home if it is there, else ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l vouched -d 'As if the peer had shown a credential of one of the trusted_issuers'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l config -d 'The daemon\'s settings [default: config.toml in --home, else ~/.agentanycast/config.toml]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l config -d 'The daemon\'s settings [default: config.toml in --home if it is there, else ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from help" -f -a "check" -d 'Say what would become of a task, and which rule decides; exit code 1 if it would be denied'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show the rules in their order'
 complete -c anycast -n "__fish_anycast_using_subcommand policy; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -f -a "verify" -d 'Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_seen_subcommand_from verify help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l before -d 'A last hash that was shown before: its line has to be there still, or the files go on behind it' -r
-complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from help" -f -a "verify" -d 'Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c anycast -n "__fish_anycast_using_subcommand key; and not __fish_seen_subcommand_from rotate help" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand key; and not __fish_seen_subcommand_from rotate help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand key; and not __fish_seen_subcommand_from rotate help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand key; and not __fish_seen_subcommand_from rotate help" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand key; and not __fish_seen_subcommand_from rotate help" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand key; and not __fish_seen_subcommand_from rotate help" -f -a "rotate" -d 'Make a new key, and a statement by both keys that it follows; the daemon must not run. Peers and registries take the new one for the old one for 30 days'
 complete -c anycast -n "__fish_anycast_using_subcommand key; and not __fish_seen_subcommand_from rotate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from rotate" -l key -d 'The key file [default: the home\'s]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from rotate" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from rotate" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from rotate" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from rotate" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from rotate" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from help" -f -a "rotate" -d 'Make a new key, and a statement by both keys that it follows; the daemon must not run. Peers and registries take the new one for the old one for 30 days'
 complete -c anycast -n "__fish_anycast_using_subcommand key; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c anycast -n "__fish_anycast_using_subcommand credential; and not __fish_seen_subcommand_from issue verify status-list help" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand credential; and not __fish_seen_subcommand_from issue verify status-list help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and not __fish_seen_subcommand_from issue verify status-list help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and not __fish_seen_subcommand_from issue verify status-list help" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and not __fish_seen_subcommand_from issue verify status-list help" -s h -l help -d 'Print help'
@@ -197,13 +197,13 @@ complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_s
 Ed25519Signature2020\t''"
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -l status-list -d 'The https URL of the list that says whether it was taken back' -r
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -l status-index -d 'Its entry in that list, 0 to 131071' -r
-complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from issue" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l issuer -d 'It has to be of this issuer, a DID' -r
-complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l config -d 'The daemon\'s settings [default: config.toml in --home, else ~/.agentanycast/config.toml]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l config -d 'The daemon\'s settings [default: config.toml in --home if it is there, else ~/.agentanycast/config.toml]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
@@ -212,7 +212,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_s
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -l days -d 'How many days it counts' -r
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -l key -d 'The issuer\'s key file [default: the home\'s]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -l issuer -d 'The issuer\'s did:web [default: the did:key of the key]' -r
-complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from status-list" -s h -l help -d 'Print help'
@@ -222,17 +222,17 @@ complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_s
 complete -c anycast -n "__fish_anycast_using_subcommand credential; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -l for -d 'Who can open it: peer id or did:key' -r
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -l key -d 'Whose box it is: a key file [default: the home\'s]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand seal" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand seal" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand seal" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l from -d 'The other end of the box: peer id or did:key' -r
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l key -d 'Who opens it: a key file, such as the one from before a change of keys [default: the home\'s]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand unseal" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand daemon" -l home -d 'Directory of the daemon\'s key, socket, data and log [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand daemon" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand daemon" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand daemon" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help" -f -a "demo" -d 'Run an echo agent, or a whole exchange between two daemons'

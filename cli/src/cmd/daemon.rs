@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    context::{Context, own_program},
+    context::{CONFIG_VARIABLE, Context, own_program},
     failure::{Code, Failure},
 };
 
@@ -31,8 +31,11 @@ pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
 
 /// Only returns when it fails.
 fn restart_with_home(context: &Context, arguments: &[OsString]) -> Failure {
-    let home = match context.directory() {
-        Ok(home) => home,
+    let found = context
+        .directory()
+        .and_then(|home| Ok((home, context.settings_of_home()?)));
+    let (home, settings) = match found {
+        Ok(found) => found,
         Err(failure) => return failure,
     };
     let program = match own_program() {
@@ -47,6 +50,7 @@ fn restart_with_home(context: &Context, arguments: &[OsString]) -> Failure {
         .env(KEY_PATH, home.join("key"))
         .env(GRPC_LISTEN, socket)
         .env(STORE_PATH, home.join("data"))
+        .envs(settings.map(|path| (CONFIG_VARIABLE, path)))
         .exec();
     Failure::new(Code::General, "Io", format!("cannot start the daemon: {error}"))
 }

@@ -190,14 +190,8 @@ struct Read {
 /// As a daemon would read them: those that were given, or of the home that was given.
 fn read(context: &Context, file: &PolicyFile) -> Result<Read, Failure> {
     let mut args: Vec<OsString> = vec!["agentanycastd".into()];
-    match context.settings(file)? {
-        Some(path) => args.extend(["--config".into(), path.into()]),
-        None if context.home_given => {
-            let home = context.home.display();
-            let text = format!("there is no {home}/config.toml; give the daemon's settings with --config");
-            return Err(Failure::usage(text));
-        }
-        None => {}
+    if let Some(path) = context.settings(file)? {
+        args.extend(["--config".into(), path.into()]);
     }
     let (path, loaded) = config::load_again(&args);
     match loaded {

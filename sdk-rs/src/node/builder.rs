@@ -23,6 +23,12 @@ const DEFAULT_HOME: &str = "~/.agentanycast";
 /// The socket inside a home.
 const SOCKET: &str = "daemon.sock";
 
+/// The daemon's settings inside a home.
+const CONFIG_FILE: &str = "config.toml";
+
+/// Names the daemon's settings where no argument does.
+const CONFIG_VARIABLE: &str = "AGENTANYCAST_CONFIG";
+
 /// Names the daemon's program where no path is given.
 const DAEMON_VARIABLE: &str = "AGENTANYCAST_DAEMON";
 
@@ -223,12 +229,21 @@ impl NodeBuilder {
         arguments.extend(self.arguments.iter().cloned());
         let mut environment = self.environment.clone();
         environment.push(("AGENTANYCAST_STORE_PATH".into(), home.join("data").into()));
+        environment.extend(self.settings_of(&home));
         Ok(Launch {
             program,
             arguments,
             environment,
             home,
         })
+    }
+
+    /// The variable that names the settings in the home, if there are some and nothing names others. An argument wins over it.
+    fn settings_of(&self, home: &Path) -> Option<(OsString, OsString)> {
+        let inherited = std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
+        let is_named = inherited || self.environment.iter().any(|(name, _)| name == CONFIG_VARIABLE);
+        let path = home.join(CONFIG_FILE);
+        (!is_named && path.symlink_metadata().is_ok()).then(|| (CONFIG_VARIABLE.into(), path.into()))
     }
 }
 

@@ -65,16 +65,6 @@ fn a_check_says_what_would_happen_and_why() {
         );
         assert_eq!(code, Some(i32::from(decision == "deny")), "{source} {skill}");
     }
-    // The settings in a home are those of its daemon.
-    let in_home = |home: &std::path::Path| {
-        let args = ["policy", "check", "--source", "local", "--home"].map(OsString::from);
-        anycast([args.to_vec(), vec![home.into()]].concat())
-    };
-    let denied = in_home(home.path());
-    assert_eq!(denied.status.code(), Some(1), "{}", denied.said);
-    let elsewhere = Home::new();
-    let unknown = in_home(elsewhere.path());
-    assert_eq!(unknown.status.code(), Some(2), "{}", unknown.said);
     let (_, alice) = check("http:alice", "echo");
     assert_eq!(alice["limits"]["max_in_flight"], 3);
     assert_eq!(alice["limits"]["rps"], 5.0);
