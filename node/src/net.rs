@@ -19,6 +19,7 @@ mod host;
 mod inbound;
 mod jitter;
 mod listen;
+mod meetings;
 mod nat;
 mod probe;
 mod reach;
@@ -31,6 +32,8 @@ mod transport;
 mod turns;
 mod upgrade;
 mod writer;
+
+use std::time::Duration;
 
 use agentanycast_identity::PeerId;
 use bytes::Bytes;
@@ -123,6 +126,8 @@ pub struct Limits {
     pub memory_fraction: f64,
     /// Peers that are redialled at once.
     pub wanted_peers: usize,
+    /// How long whoever is where a wanted peer was has to show that it is that one under a new key.
+    pub stranger_patience: Duration,
 }
 
 impl Default for Limits {
@@ -141,6 +146,7 @@ impl Default for Limits {
             bytes_total: 512 << 20,
             memory_fraction: 0.9,
             wanted_peers: 4096,
+            stranger_patience: Duration::from_secs(30),
         }
     }
 }

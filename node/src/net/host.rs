@@ -5,6 +5,7 @@
 mod dht;
 mod dialing;
 mod events;
+mod meetings;
 mod moves;
 mod reach;
 mod unresolved;
@@ -38,6 +39,7 @@ use super::{
     feed::{Feed, Notice},
     handle::{Command, Handle, Shared},
     inbound, listen,
+    meetings::Meetings,
     nat::Views,
     reservation::Reservations,
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
@@ -86,6 +88,7 @@ pub(super) struct Host {
     retries: HashSet<ConnectionId>,
     /// Circuits that were made only to look for a direct way, by when they are closed.
     second_circuits: VecDeque<(Instant, PeerId, ConnectionId)>,
+    meetings: Meetings,
     reservations: Reservations,
     views: Views,
     /// Relays that were dialled over the other transport too, to be seen from there.
@@ -144,6 +147,7 @@ impl Host {
             upgrades: Upgrades::default(),
             retries: HashSet::new(),
             second_circuits: VecDeque::new(),
+            meetings: Meetings::new(config.limits.stranger_patience),
             reservations: Reservations::default(),
             views: Views::default(),
             sounded: HashSet::new(),
@@ -249,7 +253,10 @@ impl Host {
                     Ok(room) => self.tell(room),
                     Err(_) => break None,
                 },
-                Some((peer, card)) = self.cards.recv() => self.feed.card(peer, card),
+                Some((peer, card)) = self.cards.recv() => {
+                    self.on_card(peer, &card);
+                    self.feed.card(peer, card);
+                }
                 Some(stream) = self.inbound.recv() => self.accept(stream),
                 event = self.swarm.select_next_some() => self.on_swarm_event(event),
                 () = timer => self.on_timer(),
@@ -330,7 +337,7 @@ impl Host {
     fn next_timer(&self) -> Instant {
         let redial = self.dialer.next_at().filter(|_| self.may_redial() > 0);
         let place = self.reservations.next_at(Instant::now());
-        [redial, self.next_upgrade(), place]
+        [redial, self.next_upgrade(), self.meetings.next_at(), place]
             .into_iter()
             .flatten()
             .fold(self.sweep_at, Instant::min)
@@ -341,6 +348,7 @@ impl Host {
         self.redial(now);
         self.reserve(now);
         self.upgrade(now);
+        self.let_strangers_go(now);
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
             self.budgets.sweep();

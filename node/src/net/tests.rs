@@ -12,6 +12,7 @@ use super::*;
 
 mod dht;
 mod dialing;
+mod meetings;
 mod places;
 mod relayed;
 

@@ -25,7 +25,7 @@ use crate::net::{
     roster::PeerSnapshot,
 };
 
-/// Redials at once; the rest of the outbound share is for callers who wait.
+/// Redials at once, with the dials that follow from them; the rest of the outbound share is for callers who wait.
 const MAX_REDIALS: usize = 16;
 
 /// Longest text of an address that a caller gives, in bytes; a relayed one with a DNS name is under 300.
@@ -137,7 +137,7 @@ impl Host {
 
     /// How many more redials may begin.
     pub(super) fn may_redial(&self) -> usize {
-        MAX_REDIALS.saturating_sub(self.redials.len())
+        MAX_REDIALS.saturating_sub(self.redials.len() + self.meetings.dials())
     }
 
     /// Begins the redials whose time has come.
@@ -232,6 +232,7 @@ impl Host {
         addresses: &[String],
         reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
     ) {
+        self.meetings.asked_for(peer);
         let answer = if peer == self.shared.local {
             Some(Err(DialError::Self_))
         } else {
@@ -327,6 +328,7 @@ impl Host {
             self.dialer.attached(&target, peer, now);
             self.reach_changed |= self.reservations.reached(&target);
         }
+        self.meetings.stands(connection, now);
         self.dialer.connected(peer, now);
         let asked = self
             .asked
@@ -350,7 +352,7 @@ impl Host {
             self.redial_failed(&target, error);
             if let Target::Peer(peer) = target {
                 self.go_on(peer);
-                self.meet_whoever_is_there(error);
+                self.meet_whoever_is_there(peer, error);
             }
         }
         if let Some(mut asked) = self.asked.remove(&connection) {
@@ -359,32 +361,25 @@ impl Host {
         }
     }
 
-    /// Where a peer was, another one is: that may be the same node under a new key, which its card says, or else a stranger,
-    /// who is let go again like any other.
-    fn meet_whoever_is_there(&mut self, error: &swarm::DialError) {
-        let swarm::DialError::WrongPeerId { obtained, address } = error else {
-            return;
-        };
-        let (place, _) = split_peer(address.clone());
-        self.dial_once((*obtained).into(), vec![place]);
-    }
-
     /// Dials a peer that was found on the local network, once.
     pub(super) fn dial_found(&mut self, peer: PeerId) {
         let addresses = self.book.of(peer.into());
         self.dial_once(peer, addresses);
     }
 
-    /// Nobody waits for it.
-    fn dial_once(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) {
+    /// Nobody waits for it. Returns the connection that it becomes, if it has begun.
+    pub(super) fn dial_once(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) -> Option<ConnectionId> {
         let opts = DialOpts::peer_id(peer.into())
             .condition(PeerCondition::DisconnectedAndNotDialing)
             .addresses(addresses)
             .allocate_new_port()
             .build();
-        if let Err(error) = self.swarm.dial(opts) {
+        let connection = opts.connection_id();
+        let begun = self.swarm.dial(opts);
+        if let Err(error) = &begun {
             tracing::debug!(%peer, %error, "a peer that was found is not dialled");
         }
+        begun.is_ok().then_some(connection)
     }
 }
 

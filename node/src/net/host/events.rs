@@ -50,6 +50,7 @@ impl Host {
             } => {
                 self.soundings.remove(&connection_id);
                 self.retries.remove(&connection_id);
+                self.meetings.ended(connection_id);
                 self.not_reached(connection_id, &error);
             }
             SwarmEvent::IncomingConnectionError {
@@ -203,6 +204,7 @@ impl Host {
 
     fn on_closed(&mut self, peer: PeerId, id: ConnectionId) {
         self.soundings.remove(&id);
+        self.meetings.ended(id);
         // Sums up the roster first: its lock must not be held when the next call takes it.
         let last = self.shared.roster_mut().closed(peer, id);
         if last {

@@ -99,7 +99,8 @@ async fn lying_relay(port: u16) -> Multiaddr {
     address
 }
 
-/// The peer at the other end of a circuit has to have the key that was asked for, whatever the relay makes of that.
+/// The peer at the other end of a circuit has to have the key that was asked for, whatever the relay makes of that; and a
+/// relay leads to nobody under a new key, so whoever is there is not met.
 #[tokio::test]
 async fn a_relay_that_leads_to_somebody_else_gets_nobody_to_talk_to_him() {
     let mut other = Node::start(config(&[TCP])).await;
@@ -119,6 +120,22 @@ async fn a_relay_that_leads_to_somebody_else_gets_nobody_to_talk_to_him() {
         .await;
     assert!(refused.is_err(), "{refused:?}");
     assert!(!a.handle.is_connected(wanted) && !a.handle.is_connected(other.peer()));
+    // Nor by itself, again and again.
+    a.handle.learn(vec![(wanted, vec![circuit.to_string()])]).await;
+    a.handle.set_wanted(wanted, true);
+    let looked_for = async {
+        loop {
+            let way = a.handle.way_to(wanted).await;
+            if way.failures >= 2 {
+                break way.last_error;
+            }
+            assert!(!a.handle.is_connected(other.peer()));
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let why = timeout(DEADLINE, looked_for).await.unwrap();
+    assert!(why.contains("another peer is there"), "{why}");
+    a.handle.set_wanted(wanted, false);
     // Asked for the one that it leads to, it is as good as any.
     let peer = other.peer();
     let reached = a.handle.dial(peer, vec![format!("{circuit}/p2p/{peer}")]).await;

@@ -162,7 +162,8 @@ async fn what_is_changed_on_the_way_is_noticed_and_sent_again() {
     );
 }
 
-/// As a hostile relay, name server or router can: the address leads to somebody else.
+/// As a hostile name server or router can: the address leads to somebody else. He is connected to, since he may be the one who
+/// is looked for under a new key, and gets what is for him and no more.
 #[tokio::test]
 async fn who_stands_in_anothers_place_gets_nothing() {
     let mut bob = Daemon::builder().listen(["/ip4/127.0.0.1/tcp/0"]).start().await;
@@ -176,6 +177,7 @@ async fn who_stands_in_anothers_place_gets_nothing() {
         .start()
         .await;
     let node = alice.node().await;
+    connected(&node, &mallory).await;
     let handle = node
         .send_task(Target::Peer(bob.peer_id().clone()), MARK)
         .await
@@ -187,7 +189,11 @@ async fn who_stands_in_anothers_place_gets_nothing() {
     })
     .await;
     assert_eq!(handle.snapshot().await.unwrap().status, TaskStatus::Submitted);
-    assert!(theirs.tasks(&TaskFilter::default()).await.unwrap().is_empty());
+    let own = Target::Peer(mallory.peer_id().clone());
+    let own = node.send_task(own, "for whoever is there").await.unwrap();
+    within("the task ends", own.wait()).await.unwrap();
+    let came = theirs.tasks(&TaskFilter::default()).await.unwrap();
+    assert_eq!(came.len(), 1, "what was for bob did not come: {came:?}");
     drop((agent, theirs));
     let mut mallory = mallory;
     mallory.stop().await;
