@@ -30,6 +30,7 @@ use tonic::Status;
 use crate::{
     anycast::{Anycast, SearchError},
     engine::{Engine, EngineError},
+    health::Health,
     net,
 };
 
@@ -53,6 +54,7 @@ struct Node {
     limits: Limits,
     /// Where decisions are written down, if they are.
     audit_log: Option<PathBuf>,
+    health: Health,
 }
 
 /// What the operator set that calls depend on.
@@ -66,12 +68,13 @@ pub struct Limits {
 
 impl Api {
     /// The service of a running node.
-    pub fn new(
+    pub(crate) fn new(
         engine: Engine,
         net: net::Handle,
         anycast: Anycast,
         limits: Limits,
         audit_log: Option<PathBuf>,
+        health: Health,
     ) -> Self {
         let started_at = SystemTime::now();
         Self {
@@ -82,6 +85,7 @@ impl Api {
                 started_at,
                 limits,
                 audit_log,
+                health,
             }),
         }
     }

@@ -18,9 +18,10 @@ use crate::{
     bridge::LocalGateway,
     config::{self, Config},
     engine::Engine,
+    health::Health,
     names, net, outbound,
     policy::audit::Audit,
-    reload::{Health, Reload},
+    reload::Reload,
     telemetry::{self, Counted, Face},
 };
 use fronts::Fronts;
@@ -121,6 +122,7 @@ impl Node {
         let health = Health {
             policy: reload.trouble(),
             audit: audit_state,
+            store: config.store_path.clone(),
         };
         let shown = names::own::names(&config.identity, &config.key_path, me)?;
         let rules = parts::read_rules(&config.policy)?;
@@ -173,6 +175,7 @@ impl Node {
             anycast,
             parts::limits_of(config),
             audit_log,
+            health.clone(),
         );
         let outbound_stop = CancellationToken::new();
         let outbound = outbound::start(

@@ -9,6 +9,7 @@ pub mod delivery;
 pub mod engine;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+mod health;
 pub mod names;
 pub mod net;
 mod outbound;

@@ -18,24 +18,15 @@ use tokio::{
     sync::watch,
 };
 
-use tonic_health::{ServingStatus, server::HealthReporter};
-
 use crate::{
     config::{self, Config, Loaded, TrustMode},
     engine::Engine,
     names::Ear,
-    policy::{
-        Rules,
-        audit::{self, Reopen},
-    },
+    policy::{Rules, audit::Reopen},
 };
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
-const POLICY: &str = "policy";
-const AUDIT: &str = "audit";
 
 /// Why the file is read again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,62 +177,6 @@ impl Reload {
         );
         self.policy = policy;
         Ok(())
-    }
-}
-
-/// How the policy is doing.
-#[derive(Clone)]
-pub(crate) struct Health {
-    /// Why the rules are not what the file says.
-    pub(crate) policy: watch::Receiver<Option<String>>,
-    /// How the audit log is doing, if there is one.
-    pub(crate) audit: Option<watch::Receiver<audit::State>>,
-}
-
-impl Health {
-    /// What does not work as the settings say.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let rules = self.policy.borrow().clone();
-        let rules = rules.map(|why| format!("the settings cannot be used, and the old rules stay: {why}"));
-        let audit = self
-            .audit
-            .as_ref()
-            .and_then(|audit| audit.borrow().complaint().map(str::to_owned));
-        rules.into_iter().chain(audit).collect()
-    }
-
-    /// Tells it, until nobody knows any more.
-    pub(crate) async fn tell(&mut self, health: &HealthReporter) {
-        let status = |is_well| {
-            if is_well {
-                ServingStatus::Serving
-            } else {
-                ServingStatus::NotServing
-            }
-        };
-        let policy = async {
-            loop {
-                let is_well = self.policy.borrow_and_update().is_none();
-                health.set_service_status(POLICY, status(is_well)).await;
-                if self.policy.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let audit = async {
-            let Some(audit) = &mut self.audit else { return };
-            loop {
-                let is_well = audit.borrow_and_update().complaint().is_none();
-                health.set_service_status(AUDIT, status(is_well)).await;
-                let changed = audit
-                    .wait_for(|state| state.complaint().is_none() != is_well)
-                    .await;
-                if changed.is_err() {
-                    return;
-                }
-            }
-        };
-        tokio::join!(policy, audit);
     }
 }
 

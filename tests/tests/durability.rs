@@ -20,6 +20,7 @@ use agentanycast_proto::v1;
 use agentanycast_tests::{
     Daemon, Pair, Transport,
     agent::Agent,
+    command::asked,
     ending::completed,
     eventually,
     pair::connected,
@@ -362,13 +363,21 @@ async fn a_damaged_store_is_put_aside() {
     std::fs::write(database.with_file_name("conf"), b"and this its configuration").unwrap();
     daemon.restart().await;
     assert_eq!(daemon.peer_id(), &id);
-    let aside = std::fs::read_dir(daemon.home().path())
+    let aside: Vec<_> = std::fs::read_dir(&data)
         .unwrap()
-        .chain(std::fs::read_dir(&data).unwrap());
-    let names: Vec<String> = aside
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains("data.corrupt-"))
         .collect();
-    assert!(names.iter().any(|name| name.contains(".corrupt-")), "{names:?}");
+    let [aside] = aside.as_slice() else {
+        panic!("{aside:?}");
+    };
+    // It is told until somebody has looked into it.
+    let place = aside.to_str().unwrap();
+    let problems = || async { asked(&daemon, &["status"]).await["problems"].clone() };
+    let told = problems().await;
+    assert!(told[0].as_str().unwrap_or_default().contains(place), "{told}");
+    std::fs::remove_dir_all(aside).unwrap();
+    assert_eq!(problems().await, serde_json::json!([]));
 }
 
 /// The file of this name somewhere below.

@@ -15,8 +15,10 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         None => "not known yet",
     };
     // Of a daemon that is too old to say it is not known, and nothing is said.
-    let failure = node.activity(0).await.map(|activity| activity.store_failure);
-    let failure = failure.unwrap_or_default();
+    let activity = node.activity(0).await;
+    let (failure, problems) = activity
+        .map(|activity| (activity.store_failure, activity.problems))
+        .unwrap_or_default();
     if context.json {
         let document = json!({
             "peer_id": peer,
@@ -28,6 +30,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             "connected_peers": info.connected_peers,
             "started_at": json::time(info.started_at),
             "store_failure": (!failure.is_empty()).then_some(&failure),
+            "problems": problems,
         });
         return Ok(output::json(&document)?);
     }
@@ -41,6 +44,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         ("peers", info.connected_peers.to_string()),
         ("reachable", reachable.to_owned()),
     ])?;
+    for problem in problems {
+        output::fields(&[("degraded ", output::flat(&problem))])?;
+    }
     for address in info.listen_addresses {
         output::fields(&[("listens  ", address)])?;
     }

@@ -95,6 +95,7 @@ impl DiagnosticsService for Api {
             started_at: Some(self.node.started_at.into()),
             now: Some(SystemTime::now().into()),
             store_failure: self.engine().failure().unwrap_or_default(),
+            problems: self.node.health.problems(),
             log: logging::newest(wanted.min(LOG_LINES)),
             ..GetActivityResponse::default()
         };

@@ -17,7 +17,7 @@ use tower::util::MapResponseLayer;
 use crate::{
     api::{Api, auth::Gate, listen::GrpcListener, too_large},
     engine::Engine,
-    reload::Health,
+    health::Health,
 };
 
 /// What a client may send on one HTTP/2 stream ahead of what is read of it, in bytes: eight chunks, which

@@ -25,6 +25,7 @@ use std::{
 
 use bytes::Bytes;
 
+pub use self::opening::moved_aside;
 use self::{
     base::{Base, Found},
     checkpoint::{Checkpoints, Full},

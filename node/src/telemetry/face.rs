@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::figures::{EngineFigures, Figures, NetFigures, Peers};
-use crate::{anycast::Anycast, config, engine::Engine, net, reload::Health};
+use crate::{anycast::Anycast, config, engine::Engine, health::Health, net};
 
 /// How long the engine may take to answer before it counts as stuck.
 const ANSWER: Duration = Duration::from_secs(5);

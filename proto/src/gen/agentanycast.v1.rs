@@ -5794,6 +5794,9 @@ pub struct GetActivityResponse {
     /// Oldest first.
     #[prost(string, repeated, tag = "13")]
     pub log: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What does not work as the settings say, a line each, as /health tells it; tasks go on.
+    #[prost(string, repeated, tag = "14")]
+    pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusCount {

@@ -20,6 +20,8 @@ pub struct Activity {
     pub now: Option<SystemTime>,
     /// Why its store has failed; empty while it works.
     pub store_failure: String,
+    /// What does not work as its settings say; tasks go on. Older daemons say nothing.
+    pub problems: Vec<String>,
     /// An agent listens for tasks.
     pub agent_listens: bool,
     /// Tasks by state.
@@ -97,6 +99,7 @@ impl From<v1::GetActivityResponse> for Activity {
             started_at: to_system_time(answer.started_at),
             now: to_system_time(answer.now),
             store_failure: answer.store_failure,
+            problems: answer.problems,
             agent_listens: answer.agent_listens,
             tasks: answer.tasks.into_iter().map(Into::into).collect(),
             queued: answer.queued,

@@ -1,6 +1,6 @@
 //! Rules that change while the daemon runs: by SIGHUP, by the file, and not by a file that is wrong.
 
-use agentanycast_tests::{Builder, daemon::Home, eventually};
+use agentanycast_tests::{Builder, command::asked, daemon::Home, eventually};
 use rustix::process::{Signal, kill_process};
 
 use crate::scene::{Scene, figure, is_serving, rejected};
@@ -55,6 +55,9 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
         .await;
         is_serving(&scene.guarded, "policy", false).await;
         assert_eq!(figure(&scene.guarded, "agentanycast_problems").await, 1);
+        let status = asked(&scene.guarded, &["status"]).await;
+        let told = status["problems"][0].as_str().unwrap_or_default();
+        assert!(told.contains(named), "{status}");
         rejected(scene.ask().await);
     }
     scene.write("[[policy.acl]]\nallow = true\n");

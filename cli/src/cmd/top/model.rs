@@ -25,6 +25,8 @@ pub(crate) struct View {
     pub(crate) agent_listens: bool,
     /// Empty while the store works.
     pub(crate) store_failure: String,
+    /// What does not work as the settings say.
+    pub(crate) problems: Vec<String>,
     pub(crate) nat: String,
     pub(crate) tasks: Vec<Row>,
     /// Envelopes: waiting for turn or peer, to be acknowledged, after all retries.
@@ -102,6 +104,7 @@ impl View {
             up: since(*started_at).unwrap_or_default(),
             agent_listens: now.activity.agent_listens,
             store_failure: now.activity.store_failure.clone(),
+            problems: now.activity.problems.clone(),
             nat: now.network.nat.to_string(),
             tasks: rows(before, now),
             queue: [now.activity.queued, now.activity.sent, now.activity.parked],
@@ -148,6 +151,7 @@ impl View {
             "up_seconds": self.up.as_secs(),
             "agent_listens": self.agent_listens,
             "store_failure": self.store_failure,
+            "problems": self.problems,
             "nat": self.nat,
             "tasks": tasks.collect::<Vec<_>>(),
             "queue": {"queued": self.queue[0], "sent": self.queue[1], "parked": self.queue[2]},

@@ -23,7 +23,11 @@ const GOOD: Style = Style::new().fg(Color::Green);
 
 /// Draws a view.
 pub(crate) fn draw(view: &View, area: Rect, buffer: &mut Buffer) {
-    let failure = wrapped(&flat(&view.store_failure), area.width);
+    let mut failure = wrapped(&flat(&view.store_failure), area.width);
+    for problem in &view.problems {
+        failure.extend(wrapped(&flat(&format!("degraded: {problem}")), area.width));
+    }
+    failure.truncate(FAILURE_ROWS);
     let [head, failed, upper, peers, refusals, log] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(failure.len() as u16),
@@ -188,9 +192,10 @@ fn refusal_line(refusal: &Refused) -> Line<'static> {
 }
 
 /// The end of a peer id: they all begin alike.
+/// The end of an id; words stay as they are.
 fn short(id: &str) -> String {
     let count = id.chars().count();
-    if count <= 14 {
+    if count <= 14 || id.contains(' ') {
         return id.to_owned();
     }
     let end: String = id.chars().skip(count - 13).collect();

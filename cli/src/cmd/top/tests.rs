@@ -37,6 +37,7 @@ fn look(begin: Instant, seconds: u64, completed: u64) -> Look {
         started_at: at(0),
         now: at(7_200 + seconds),
         store_failure: String::new(),
+        problems: Vec::new(),
         agent_listens: true,
         tasks: vec![
             count(TaskStatus::Submitted, 3, 3),
@@ -130,6 +131,28 @@ fn all_of_it_is_on_a_small_terminal() {
         "the newest line is the last one:\n{text}"
     );
     assert!(!text.contains('\u{1b}'), "nothing drives the terminal");
+}
+
+#[test]
+fn what_does_not_work_as_it_should_stands_at_the_top() {
+    let mut degraded = look(Instant::now(), 0, 0);
+    degraded.activity.problems = vec!["the audit log cannot be opened again".to_owned(), "x".repeat(400)];
+    let view = View::new(None, &degraded);
+    let rows = shown(&view, 80, 24);
+    assert_eq!(
+        rows[1].trim_end(),
+        "degraded: the audit log cannot be opened again"
+    );
+    assert!(rows[2].starts_with("degraded:"), "{}", rows[2]);
+    assert!(
+        rows[5].starts_with(" tasks"),
+        "what is said is bounded: {}",
+        rows[5]
+    );
+    assert_eq!(
+        view.document()["problems"][0],
+        "the audit log cannot be opened again"
+    );
 }
 
 #[test]

@@ -253,13 +253,25 @@ fn move_aside(directory: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
+/// The first part of the names of those places.
+const ASIDE: &str = "data.corrupt-";
+
+/// The places in the directory of a store to which damaged ones were moved, in the order of their names.
+pub fn moved_aside(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let aside = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(ASIDE));
+    let mut places: Vec<PathBuf> = aside.map(|entry| entry.path()).collect();
+    places.sort_unstable();
+    places
+}
+
 /// `data.corrupt-<time>`, numbered when two are moved within a second.
 fn free_name(directory: &Path) -> PathBuf {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let plain = directory.join(format!("data.corrupt-{seconds}"));
-    let numbered = (1..u64::MAX).map(|number| directory.join(format!("data.corrupt-{seconds}-{number}")));
+    let plain = directory.join(format!("{ASIDE}{seconds}"));
+    let numbered = (1..u64::MAX).map(|number| directory.join(format!("{ASIDE}{seconds}-{number}")));
     let mut names = std::iter::once(plain.clone()).chain(numbered);
     names.find(|name| !name.exists()).unwrap_or(plain)
 }

@@ -1,0 +1,78 @@
+//! How the daemon is doing besides its work: whether the rules are those of the file, whether decisions can be written down,
+//! whether a store was lost. Told by gRPC health, `/health`, and `anycast status`.
+
+use std::path::PathBuf;
+
+use tokio::sync::watch;
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use crate::{policy::audit, store::disk};
+
+/// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
+const POLICY: &str = "policy";
+const AUDIT: &str = "audit";
+
+/// See the module's text.
+#[derive(Clone)]
+pub(crate) struct Health {
+    /// Why the rules are not what the file says.
+    pub(crate) policy: watch::Receiver<Option<String>>,
+    /// How the audit log is doing, if there is one.
+    pub(crate) audit: Option<watch::Receiver<audit::State>>,
+    /// Where the store is.
+    pub(crate) store: PathBuf,
+}
+
+impl Health {
+    /// What does not work as it should, a line each; tasks go on.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let rules = self.policy.borrow().clone();
+        let rules = rules.map(|why| format!("the settings cannot be used, and the old rules stay: {why}"));
+        let audit = self
+            .audit
+            .as_ref()
+            .and_then(|audit| audit.borrow().complaint().map(str::to_owned));
+        let lost = disk::moved_aside(&self.store).into_iter().map(|place| {
+            format!(
+                "a damaged store was moved to {}, and what was in it is not known here; take out of it what can be saved, \
+                 then remove it",
+                place.display()
+            )
+        });
+        rules.into_iter().chain(audit).chain(lost).collect()
+    }
+
+    /// Tells it, until nobody knows any more.
+    pub(crate) async fn tell(&mut self, health: &HealthReporter) {
+        let status = |is_well| {
+            if is_well {
+                ServingStatus::Serving
+            } else {
+                ServingStatus::NotServing
+            }
+        };
+        let policy = async {
+            loop {
+                let is_well = self.policy.borrow_and_update().is_none();
+                health.set_service_status(POLICY, status(is_well)).await;
+                if self.policy.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let audit = async {
+            let Some(audit) = &mut self.audit else { return };
+            loop {
+                let is_well = audit.borrow_and_update().complaint().is_none();
+                health.set_service_status(AUDIT, status(is_well)).await;
+                let changed = audit
+                    .wait_for(|state| state.complaint().is_none() != is_well)
+                    .await;
+                if changed.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::join!(policy, audit);
+    }
+}
