@@ -51,6 +51,8 @@ fn usage_errors_end_with_2() {
     anycast(&["send", "x", "y", "--skill", "--url"]).code(2);
     anycast(&["send", "x", "y", "--timeout", "soon"]).code(2);
     anycast(&["demo", "--pair", "--home", "/nowhere"]).code(2);
+    // Whose rules they are would not be known.
+    anycast(&["policy", "show", "--daemon", "unix:///nowhere"]).code(2);
     anycast(&["task"]).code(2);
     anycast(&["task", "x", "--timeout", "5s"]).code(2);
     anycast(&["cancel", ""]).code(2);

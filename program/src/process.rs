@@ -40,19 +40,26 @@ pub fn main<C, E: Display>(
                 ExitCode::FAILURE
             }
         },
-        Ok(Loaded::PrintConfig(text) | Loaded::Version(text) | Loaded::Help(text)) => {
-            let printed = writeln!(io::stdout(), "{}", text.trim_end());
-            if printed.is_ok() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
+        Ok(Loaded::PrintConfig { text, refused }) => {
+            let printed = print(&text);
+            refused.map_or(printed, |error| refuse(program, &error))
         }
-        Err(error) => {
-            complain(program, &error);
-            ExitCode::from(EXIT_CODE)
-        }
+        Ok(Loaded::Version(text) | Loaded::Help(text)) => print(&text),
+        Err(error) => refuse(program, &error),
     }
+}
+
+fn print(text: &str) -> ExitCode {
+    if writeln!(io::stdout(), "{}", text.trim_end()).is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn refuse(program: &str, error: &ConfigError) -> ExitCode {
+    complain(program, error);
+    ExitCode::from(EXIT_CODE)
 }
 
 /// Sets up what a run needs of its process: the log, panics in it, descriptors.

@@ -243,7 +243,12 @@ pub enum Loaded<C> {
         sources: Sources,
     },
     /// To print this text, every setting with its source, and end.
-    PrintConfig(String),
+    PrintConfig {
+        /// The settings.
+        text: String,
+        /// Why the program would not start with them.
+        refused: Option<ConfigError>,
+    },
     /// To print this text, the version, and end.
     Version(String),
     /// To print this text, the usage, and end.
@@ -306,7 +311,10 @@ pub fn load<C>(
     }
     (program.settle)(&mut config, &mut sources);
     if flags.print_config {
-        return Ok(Loaded::PrintConfig(show::text(program.keys, &config, &sources)));
+        return Ok(Loaded::PrintConfig {
+            text: show::text(program.keys, &config, &sources),
+            refused: (program.check)(&config, &sources).err(),
+        });
     }
     (program.check)(&config, &sources)?;
     Ok(Loaded::Run {

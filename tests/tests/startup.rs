@@ -80,6 +80,11 @@ async fn mistakes_in_the_file_and_the_environment_are_named() {
     let file = |toml: &str| Daemon::builder().config(toml);
     refused("unknown key", &file("colour = 1\n").run_to_end().await, "colour");
     refused(
+        "unknown table",
+        &file("[mertics]\nenabled = true\n").run_to_end().await,
+        "[metrics]",
+    );
+    refused(
         "bad type",
         &file("\nlog_level = 3\n").run_to_end().await,
         "config.toml:2",
@@ -126,6 +131,20 @@ async fn the_configuration_is_shown_with_its_sources() {
         line("enable_mdns").contains("false") && line("enable_mdns").contains("AGENTANYCAST_ENABLE_MDNS")
     );
     assert!(line("log_format").contains("default"));
+    // Shown, and refused: so a file can be checked before a restart.
+    let wrong = Daemon::builder()
+        .config("retry_delays = []\n")
+        .args(["--print-config"]);
+    let output = wrong.run_to_end().await;
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("retry_delays"),
+        "shown"
+    );
+    let (code, text) = said(&output);
+    assert!(
+        code == Some(2) && text.contains("retry_delays"),
+        "{code:?}: {text}"
+    );
     let version = Daemon::builder().args(["--version"]).run_to_end().await;
     assert!(
         version.status.success() && String::from_utf8_lossy(&version.stdout).starts_with("agentanycastd ")

@@ -189,6 +189,11 @@ struct Read {
 
 /// As a daemon would read them: those that were given, or of the home that was given.
 fn read(context: &Context, file: &PolicyFile) -> Result<Read, Failure> {
+    if context.daemon_given() && file.config.is_none() {
+        let text =
+            "rules are read from a file, and none is asked of --daemon; give that daemon's with --config";
+        return Err(Failure::usage(text));
+    }
     let mut args: Vec<OsString> = vec!["agentanycastd".into()];
     if let Some(path) = context.settings(file)? {
         args.extend(["--config".into(), path.into()]);

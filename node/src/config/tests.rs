@@ -67,7 +67,7 @@ impl Given {
 
     fn printed(&self) -> String {
         match self.load() {
-            Ok(Loaded::PrintConfig(text)) => text,
+            Ok(Loaded::PrintConfig { text, .. }) => text,
             other => panic!("{self:?}: {other:?}"),
         }
     }

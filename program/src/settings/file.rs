@@ -99,7 +99,12 @@ impl<C: 'static> Walk<'_, C> {
                     self.table(&inside, table)?;
                 }
                 _ => {
-                    let suggestion = nearest(&name, self.names()).map(ToOwned::to_owned);
+                    let suggestion = if matches!(value.get_ref(), DeValue::Table(_)) {
+                        let tables = self.names().filter_map(|name| Some(name.rsplit_once('.')?.0));
+                        nearest(&name, tables).map(|table| format!("[{table}]"))
+                    } else {
+                        nearest(&name, self.names()).map(ToOwned::to_owned)
+                    };
                     return Err(ConfigError::UnknownKey {
                         key: name.escape_debug().to_string(),
                         origin,

@@ -74,7 +74,8 @@ pub fn command<C>(program: &Program<C>) -> Command {
         .about(program.about)
         .after_help(format!(
             "Every setting can also stand in the file, and many in the environment as {}…; \
-             --print-config shows them all. Flags may be written with one dash.",
+             --print-config shows them all. Flags may be written with one dash.\n\n\
+             Exit codes: 0 stopped by a signal, 1 could not start or a part of it broke, 2 a bad setting, named in one line.",
             program.prefix
         ))
         .args_override_self(true)

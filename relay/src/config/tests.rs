@@ -107,7 +107,7 @@ fn every_setting_is_read_from_every_layer() {
             (&["--print-config", "--config=/relay.toml"], &[], "/relay.toml:1"),
         ];
         for (args, env, origin) in ways {
-            let Ok(Loaded::PrintConfig(text)) = loaded(args, env, &file) else {
+            let Ok(Loaded::PrintConfig { text, .. }) = loaded(args, env, &file) else {
                 panic!("{args:?}")
             };
             let line = text
