@@ -42,6 +42,7 @@ mod shell;
 mod spans;
 mod subscribers;
 mod succession;
+mod successors;
 mod table;
 mod tally;
 mod trace;

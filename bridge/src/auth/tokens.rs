@@ -2,7 +2,7 @@
 //!
 //! The rule: a token is compared in constant time.
 
-use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+use std::{fs::File, io::Read as _, os::unix::fs::MetadataExt as _, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail, ensure};
 use subtle::ConstantTimeEq as _;
@@ -21,6 +21,9 @@ const MOST: usize = 1024;
 
 /// Largest file, in bytes: as many callers with room for comments.
 const FILE_BYTES: u64 = 4 << 20;
+
+/// The bit of a file's mode by which users beside its owner and group read it.
+const READ_BY_OTHERS: u32 = 0o004;
 
 /// The tokens.
 pub struct Tokens(Vec<Caller>);
@@ -44,7 +47,12 @@ impl Tokens {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(FILE_BYTES + 1).read_to_string(&mut text));
+        let read = File::open(path).and_then(|file| {
+            if file.metadata()?.mode() & READ_BY_OTHERS != 0 {
+                tracing::warn!("every user of this machine can read the tokens file {shown}; chmod o-r it");
+            }
+            file.take(FILE_BYTES + 1).read_to_string(&mut text)
+        });
         read.with_context(|| format!("tokens file {shown}"))?;
         ensure!(
             text.len() as u64 <= FILE_BYTES,

@@ -77,6 +77,7 @@ impl Core {
         self.fail_abandoned(now)?;
         self.fail_declined(now)?;
         self.collect(now)?;
+        self.successors.expire(now.unix, &mut self.turn.batch);
         self.forget_silent_peers(now)
     }
 

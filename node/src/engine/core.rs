@@ -35,6 +35,9 @@ use crate::{
 /// Largest envelope, in bytes: one frame (docs/protocol.md, "Frames").
 pub const MAX_ENVELOPE: usize = 16 << 20;
 
+/// Contradictions between peers that have been told.
+const RIVALS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
 /// Peers whose past envelopes are remembered in memory; the rest is on disk. More than turns can wait for the
 /// barrier, so that what is dropped from memory is on disk already.
 const SEEN_PEERS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -71,7 +74,9 @@ pub struct Core {
     /// Peers of whom it is not known yet what they prove.
     pub(super) open: HashSet<PeerId>,
     /// Who came after peers that have changed their keys.
-    pub(super) successors: LruCache<PeerId, PeerId>,
+    pub(super) successors: super::successors::Successors,
+    /// Peers that said that they came after one that another has followed; told once each.
+    pub(super) rivals: LruCache<(PeerId, PeerId), ()>,
     /// Old and new peers, where what waits for the old one is still to be moved.
     pub(super) heirs: Vec<(PeerId, PeerId)>,
     /// Peers that were settled since somebody asked, and whether the last frame waits for that.
@@ -138,7 +143,8 @@ impl Core {
             refused_tasks: super::refused_tasks::RefusedTasks::default(),
             door: None,
             open: HashSet::new(),
-            successors: LruCache::unbounded(),
+            successors: super::successors::Successors::load(&*store)?,
+            rivals: LruCache::new(RIVALS),
             heirs: Vec::new(),
             settled: Vec::new(),
             doubted: false,

@@ -40,6 +40,7 @@ pub(super) mod tag {
     pub(crate) const ADDRESSES: u8 = b'x';
     pub(crate) const LISTEN: u8 = b'L';
     pub(crate) const NOTE: u8 = b'n';
+    pub(crate) const SUCCESSOR: u8 = b'r';
 }
 
 /// `tag ‖ length ‖ name`.

@@ -21,9 +21,6 @@ use crate::{
     task::Role,
 };
 
-/// Peers whose successors are remembered.
-const MOST: usize = 65_536;
-
 /// Bytes, and number, of envelopes that go from one queue to another in one turn.
 const PORTION: usize = 8 << 20;
 const PORTION_LONG: usize = 1024;
@@ -31,15 +28,7 @@ const PORTION_LONG: usize = 1024;
 impl Core {
     /// Who `peer` is now: itself, or who came after it.
     pub fn successor(&self, peer: PeerId) -> PeerId {
-        // Each link was made once, towards a peer that had no successor then; a circle ends at its bound.
-        let mut last = peer;
-        for _ in 0..8 {
-            match self.successors.peek(&last) {
-                Some(next) => last = *next,
-                None => break,
-            }
-        }
-        last
+        self.successors.last(peer)
     }
 
     /// Who a peer was before and until when, in Unix milliseconds, the latest first: as both keys say on the card that it
@@ -54,8 +43,8 @@ impl Core {
         let rotations: Vec<Rotation> = said.filter_map(|bytes| Rotation::read(bytes).ok()).collect();
         let chain = rotation::chain(peer, &rotations, now.unix).into_iter();
         let is_its_own = |rotation: &&Rotation| {
-            let known = self.successors.peek(&rotation.old());
-            known.is_none_or(|known| *known == rotation.new_id())
+            let old = rotation.old();
+            self.successors.next(old).is_none() || self.successor(old) == peer
         };
         // What comes after a key that is another one's is that one's too.
         let chain = chain.take_while(is_its_own);
@@ -70,20 +59,18 @@ impl Core {
         if old == self.me || new == self.me || self.successor(new) == old {
             return Ok(false);
         }
-        match self.successors.get(&old) {
-            Some(known) if *known == new => {}
+        match self.successors.next(old) {
+            // Perhaps over others in between.
+            Some(_) if self.successor(old) == new => {}
             Some(known) => {
-                tracing::warn!(%old, %known, %new, "two peers say that they are one peer now; the first one stays it");
+                if self.rivals.put((old, new), ()).is_none() {
+                    tracing::warn!(%old, %known, %new, "two peers say that they are one peer now; the first one stays it");
+                }
                 return Ok(false);
             }
-            None => {
-                tracing::info!(%old, %new, "a peer has changed its key");
-                if self.successors.len() >= MOST {
-                    self.successors.pop_lru();
-                }
-                self.successors.put(old, new);
-            }
+            None => tracing::info!(%old, %new, "a peer has changed its key"),
         }
+        self.successors.follow(now.unix, old, new, &mut self.turn.batch);
         self.inherit_marks(old, new)?;
         self.inherit_tasks(old, new)?;
         if !self.heirs.contains(&(old, new)) {

@@ -137,6 +137,58 @@ async fn rules_for_the_old_key_let_the_new_one_in() {
     }
 }
 
+/// Each change is followed by a node that is up for all of them, and that is remembered when it is restarted: whoever has kept
+/// a key that was changed comes first then, and is nobody all the same.
+#[tokio::test]
+async fn what_was_followed_is_remembered() {
+    let home = Home::new();
+    let first = agentanycast_identity::load_or_create(&home.path().join("key")).unwrap();
+    let settings = format!(
+        "[policy]\ntrust = \"pinned\"\ntrusted_peers = [\"{}\"]\n",
+        agentanycast_identity::peer_id(&first)
+    );
+    let mut guarded = Builder::new(Home::new()).config(&settings).start().await;
+    let mut agent = Agent::echo(&guarded.node().await);
+    let mut owner = Builder::new(home).bootstrap(guarded.tcp()).start().await;
+    let mut stolen = Vec::new();
+    for _ in 0..3 {
+        let node = owner.node().await;
+        connected(&node, &guarded).await;
+        assert_eq!(ended(&send(&node, &guarded).await).await.unwrap(), "echo: hello");
+        let key = owner.home().path().join("key");
+        stolen = [&key, &agentanycast_identity::rotations_path(&key)]
+            .map(|path| std::fs::read(path).unwrap_or_default())
+            .to_vec();
+        again(&mut owner).await;
+    }
+    let node = owner.node().await;
+    connected(&node, &guarded).await;
+    assert_eq!(ended(&send(&node, &guarded).await).await.unwrap(), "echo: hello");
+    let log = guarded.log_tail();
+    assert!(!log.contains("two peers say"), "{log}");
+    owner.stop().await;
+    drop(agent);
+    guarded.stop().await;
+    guarded.restart().await;
+    agent = Agent::echo(&guarded.node().await);
+
+    let home = Home::new();
+    let key = home.path().join("key");
+    agentanycast_identity::load_or_create(&key).unwrap();
+    std::fs::write(&key, &stolen[0]).unwrap();
+    std::fs::write(agentanycast_identity::rotations_path(&key), &stolen[1]).unwrap();
+    let mut thief = Builder::new(home).bootstrap(guarded.tcp()).start().await;
+    again(&mut thief).await;
+    let at_thief = thief.node().await;
+    connected(&at_thief, &guarded).await;
+    rejected(ended(&send(&at_thief, &guarded).await).await);
+    owner.restart().await;
+    let node = owner.node().await;
+    connected(&node, &guarded).await;
+    assert_eq!(ended(&send(&node, &guarded).await).await.unwrap(), "echo: hello");
+    drop(agent);
+}
+
 /// The key of a daemon that runs is not changed under it.
 #[tokio::test]
 async fn a_running_daemon_keeps_its_key() {

@@ -158,6 +158,61 @@ fn who_a_peer_was_before_can_be_told() {
     assert_eq!(found.former, [(second, now - 5), (first, now - 9)]);
 }
 
+/// Whether rules for the oldest key let this peer in that says so.
+fn is_let_in(
+    lab: &mut Lab,
+    peer: agentanycast_identity::PeerId,
+    former: &[agentanycast_identity::PeerId],
+) -> bool {
+    let standing = Standing {
+        former: former.to_vec(),
+        ..Standing::default()
+    };
+    lab.call(A, |core, now| Ok(core.set_standing(now, peer, standing)?))
+        .unwrap();
+    let id = format!("task-{}-{peer}", lab.now.mono.as_nanos());
+    lab.join(A, peer);
+    lab.deliver(A, peer, &plain(&id, send_task(&id)));
+    lab.acks_of(&id).last().unwrap().0 == AckOutcome::Accepted
+}
+
+/// A peer that is up sees each change, and is told of all that were before; one that was restarted sees the last one.
+#[test]
+fn a_chain_of_changes_is_followed_as_it_comes_and_over_restarts() {
+    let [first, second, third, fourth, thief] = [1, 2, 3, 4, 5].map(|n| peer(n + 20));
+    let mut lab = Lab::new();
+    lab.listen(A);
+    let only_first = crate::config::Policy {
+        acl: vec![crate::config::AclRule {
+            source: first.to_string(),
+            skill: "*".to_owned(),
+            allow: true,
+        }],
+        ..crate::config::Policy::default()
+    };
+    let guard = |lab: &mut Lab| {
+        let rules = crate::policy::Rules::read(&only_first).unwrap();
+        lab.call(A, |core, _| Ok(core.set_rules(rules, false)?)).unwrap();
+    };
+    guard(&mut lab);
+    assert!(is_let_in(&mut lab, first, &[]));
+    assert!(is_let_in(&mut lab, second, &[first]));
+    assert!(is_let_in(&mut lab, third, &[second, first]));
+    for restarts in [false, true] {
+        if restarts {
+            lab.restart(A);
+            guard(&mut lab);
+        }
+        // Whoever has a retired key comes first, and gets nothing: neither by the last one that was followed nor by an older one.
+        for stolen in [&[second, first][..], &[first]] {
+            assert!(!is_let_in(&mut lab, thief, stolen), "{restarts}");
+        }
+        assert!(is_let_in(&mut lab, third, &[second, first]), "{restarts}");
+    }
+    assert!(is_let_in(&mut lab, fourth, &[third, second, first]));
+    assert_eq!(lab.nodes[A].core.successor(first), fourth);
+}
+
 /// What went to the old key may be there, also if it expires under the new one.
 #[test]
 fn how_often_something_was_sent_is_known_after_it_moved() {

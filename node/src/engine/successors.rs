@@ -1,0 +1,181 @@
+//! Which peers were followed by which: kept over restarts, so that whoever has a retired key cannot lead its name elsewhere
+//! once we have followed its owner.
+//!
+//! A change is kept for as long as its statement may count, and longer while the new key is seen. The one that was seen longest
+//! ago goes when there are too many.
+
+use std::num::NonZeroUsize;
+
+use agentanycast_identity::{PeerId, rotation::HONOURED_FOR};
+use lru::LruCache;
+
+use super::records::{self, tag};
+use crate::store::{self, Batch, Store, StoreError};
+
+/// Peers whose successors are remembered, some 150 bytes each.
+const MOST: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+
+/// Milliseconds for which a change is kept after the new key was seen.
+const KEPT_MS: u64 = HONOURED_FOR.as_millis() as u64;
+
+/// How much later its end has to be before it is written down again, in milliseconds.
+const STEP_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Links that are followed from one key to the last one.
+const LINKS: usize = 8;
+
+/// Who followed, and how long that is kept, in Unix milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Followed {
+    new: PeerId,
+    until: u64,
+}
+
+/// See the module's text. By old peer, the one that was seen longest ago first to go.
+#[derive(Debug)]
+pub(super) struct Successors(LruCache<PeerId, Followed>);
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct SuccessorRecord {
+    #[prost(bytes = "vec", tag = "1")]
+    new: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    until: u64,
+}
+
+impl Successors {
+    /// As the store has them.
+    pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        let mut kept = Vec::new();
+        store::for_each(store, &[tag::SUCCESSOR], |key, value| {
+            let old = records::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
+            let record: Option<SuccessorRecord> = records::decode(value);
+            if let (Some(old), Some(record)) = (old, record)
+                && let Ok(new) = PeerId::from_bytes(&record.new)
+            {
+                let until = record.until;
+                kept.push((old, Followed { new, until }));
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        kept.sort_unstable_by_key(|(_, followed)| followed.until);
+        let mut all = LruCache::new(MOST);
+        for (old, followed) in kept {
+            all.put(old, followed);
+        }
+        Ok(Self(all))
+    }
+
+    /// Who came after it, if anybody did.
+    pub(super) fn next(&self, peer: PeerId) -> Option<PeerId> {
+        self.0.peek(&peer).map(|followed| followed.new)
+    }
+
+    /// Who it is now: itself, or the last one that came after it.
+    pub(super) fn last(&self, peer: PeerId) -> PeerId {
+        // Each link was made once, towards a peer that had no successor then; a circle ends at its bound.
+        let mut last = peer;
+        for _ in 0..LINKS {
+            match self.next(last) {
+                Some(next) => last = next,
+                None => break,
+            }
+        }
+        last
+    }
+
+    /// `new` came after `old`, or was seen again, at this time in Unix milliseconds. Nobody else did.
+    pub(super) fn follow(&mut self, now: u64, old: PeerId, new: PeerId, batch: &mut Batch) {
+        let until = now.saturating_add(KEPT_MS);
+        match self.0.get_mut(&old) {
+            Some(known) if until < known.until.saturating_add(STEP_MS) => return,
+            Some(known) => known.until = until,
+            None => {
+                if let Some((gone, _)) = self.0.push(old, Followed { new, until }) {
+                    batch.delete(key(gone));
+                }
+            }
+        }
+        let new = self.next(old).unwrap_or(new);
+        let record = SuccessorRecord {
+            new: new.to_bytes(),
+            until,
+        };
+        batch.put(key(old), records::encode(&record));
+    }
+
+    /// Forgets what is not kept any longer at this time in Unix milliseconds.
+    pub(super) fn expire(&mut self, now: u64, batch: &mut Batch) {
+        let over = self.0.iter().filter(|(_, followed)| followed.until <= now);
+        let over: Vec<PeerId> = over.map(|(old, _)| *old).collect();
+        for old in over {
+            self.0.pop(&old);
+            batch.delete(key(old));
+        }
+    }
+}
+
+fn key(old: PeerId) -> Vec<u8> {
+    records::key(tag::SUCCESSOR, &old.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    fn peer(number: u8) -> PeerId {
+        let key = agentanycast_identity::Keypair::ed25519_from_bytes([number; 32]).unwrap();
+        agentanycast_identity::peer_id(&key)
+    }
+
+    proptest! {
+        /// A restart at any moment changes nothing, and what is kept is what a simple list keeps.
+        #[test]
+        fn it_is_as_a_list_over_restarts(
+            steps in proptest::collection::vec((0u8..6, 6u8..9, 0u64..10, any::<bool>(), any::<bool>()), 1..60),
+        ) {
+            let store = MemoryStore::default();
+            let mut successors = Successors::load(&store).unwrap();
+            let mut model: BTreeMap<PeerId, (PeerId, u64)> = BTreeMap::new();
+            let mut now = 1_700_000_000_000;
+            for (old, new, days, expires, restarts) in steps {
+                now += days * STEP_MS;
+                let (old, new) = (peer(old + 1), peer(new + 1));
+                let mut batch = Batch::default();
+                if successors.next(old).is_none_or(|known| known == new) {
+                    successors.follow(now, old, new, &mut batch);
+                    let until = now + KEPT_MS;
+                    let known = model.entry(old).or_insert((new, until));
+                    if until >= known.1 + STEP_MS {
+                        known.1 = until;
+                    }
+                }
+                if expires {
+                    successors.expire(now, &mut batch);
+                    model.retain(|_, (_, until)| *until > now);
+                }
+                store.apply(batch).unwrap();
+                if restarts {
+                    successors = Successors::load(&store).unwrap();
+                }
+                for old in 1..7 {
+                    prop_assert_eq!(successors.next(peer(old)), model.get(&peer(old)).map(|known| known.0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_circle_ends() {
+        let mut successors = Successors::load(&MemoryStore::default()).unwrap();
+        let mut batch = Batch::default();
+        successors.follow(0, peer(1), peer(2), &mut batch);
+        successors.follow(0, peer(2), peer(1), &mut batch);
+        assert!([peer(1), peer(2)].contains(&successors.last(peer(1))));
+    }
+}
