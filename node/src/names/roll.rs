@@ -43,6 +43,10 @@ const MAX_WAITING: usize = 512;
 const NEW_EACH: usize = 16;
 const MINUTE: Duration = Duration::from_mins(1);
 
+/// How often a source is asked anew, at most, when a peer says that it has a name which the source has said is another's: it
+/// may have changed its key.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// How long answers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
@@ -103,6 +107,8 @@ pub(super) struct Failure {
 #[derive(Debug)]
 struct Known {
     claims: Claims,
+    /// When it has shown its card.
+    shown_at: Duration,
     /// What the engine was told last, and whether that was all that these claims prove.
     believed: Standing,
     is_settled: bool,
@@ -119,6 +125,10 @@ struct Entry {
     is_asked: bool,
     /// It has answered, be it that there is nothing.
     has_answered: bool,
+    /// When it has answered last, or not.
+    heard_at: Duration,
+    /// When it was last asked since somebody said what it did not.
+    anew_at: Option<Duration>,
     /// When it is to be asked again.
     until: Duration,
     /// How long what it said counts without that.
@@ -173,6 +183,7 @@ impl Roll {
         // Whoever shows a card is told, also if it is the same as before: somebody may wait.
         let known = Known {
             claims,
+            shown_at: now.mono,
             believed,
             is_settled: false,
             look_at: None,
@@ -208,6 +219,7 @@ impl Roll {
         };
         entry.is_asked = false;
         entry.has_answered = true;
+        entry.heard_at = now.mono;
         let before = entry.said.as_ref().map_or(0, Said::bytes);
         match said {
             Ok(said) => {
@@ -346,8 +358,12 @@ impl Roll {
         let Some(known) = self.peers.peek(&peer) else {
             return;
         };
+        let waits = !known.is_settled;
         for source in known.claims.sources(&self.asks) {
             if self.sources.get(&source).is_some() {
+                if waits && self.may_be_outdated(now, peer, &source) {
+                    self.ask_anew(now, peer, &source);
+                }
                 continue;
             }
             let may = self.peers.peek_mut(&peer).is_some_and(|known| known.may_ask(now));
@@ -356,6 +372,16 @@ impl Roll {
             } else {
                 self.refuse(now, &source);
             }
+        }
+    }
+
+    /// What the source has said stays until it says something else; who waits for what it proves waits for that.
+    fn ask_anew(&mut self, now: Now, peer: PeerId, source: &Source) {
+        if self.peers.peek_mut(&peer).is_some_and(|known| known.may_ask(now)) {
+            let entry = self.entry(source);
+            entry.has_answered = false;
+            entry.anew_at = Some(now.mono);
+            self.ask(now, source);
         }
     }
 

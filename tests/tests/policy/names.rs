@@ -2,6 +2,7 @@
 //! once it is proven, from the first task on, and as long as it is.
 
 use std::{
+    ffi::OsString,
     fs,
     path::PathBuf,
     time::{Duration, SystemTime},
@@ -14,7 +15,7 @@ use agentanycast_identity::{
     did_key_of, document_of, peer_id,
 };
 use agentanycast_tests::{
-    Builder, Daemon, agent::Agent, daemon::Home, eventually, http::Client, pair::connected,
+    Builder, Daemon, agent::Agent, command::anycast, daemon::Home, eventually, http::Client, pair::connected,
 };
 
 use crate::{
@@ -151,6 +152,28 @@ async fn a_name_ends_with_its_document_and_comes_back_with_it() {
     web.put(DOCUMENT, page(&did, me));
     eventually("the name counts again", || async { scene.ask().await.ok() }).await;
     assert_eq!(id(&scene.asker), me);
+}
+
+/// The document is right at once, and what was believed of it before does not turn the new key away.
+#[tokio::test]
+async fn a_node_that_has_changed_its_key_keeps_its_name() {
+    let web = Web::start().await;
+    let did = web.did("");
+    let asker = named(&did).await;
+    web.put(DOCUMENT, page(&did, id(&asker)));
+    let mut scene = Scene::new(asker, &(allows(&did) + &web.known())).await;
+    assert_eq!(scene.ask().await.unwrap(), "echo: hello");
+    scene.asker.stop().await;
+    let home = scene.asker.home().path().as_os_str().to_owned();
+    let rotated = anycast([OsString::from("--home"), home, "key".into(), "rotate".into()]);
+    assert!(rotated.status.success(), "{}", rotated.said);
+    let key = agentanycast_identity::load_or_create(&scene.asker.home().path().join("key")).unwrap();
+    web.put(DOCUMENT, page(&did, peer_id(&key)));
+    scene.asker.restart().await;
+    assert_eq!(id(&scene.asker), peer_id(&key));
+    scene.node = scene.asker.node().await;
+    connected(&scene.node, &scene.guarded).await;
+    assert_eq!(scene.ask().await.unwrap(), "echo: hello");
 }
 
 /// A card makes nobody connect to hosts behind it.

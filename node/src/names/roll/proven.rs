@@ -7,7 +7,7 @@ use agentanycast_identity::{
     rotation::former,
 };
 
-use super::{Roll, Said, Source};
+use super::{AGAIN, Roll, Said, Source};
 use crate::{engine::Now, policy::Standing};
 
 impl Roll {
@@ -51,6 +51,28 @@ impl Roll {
             standing.vouched |= is_subject && self.holds(now, credential);
         }
         Some((standing, look_at))
+    }
+
+    /// Whether a source had said that a name is another's before this peer has shown that it is its own, and may be asked whether
+    /// that is still so.
+    pub(super) fn may_be_outdated(&self, now: Now, peer: PeerId, source: &Source) -> bool {
+        let (Some(known), Some(entry)) = (self.peers.peek(&peer), self.sources.peek(source)) else {
+            return false;
+        };
+        let claims = &known.claims;
+        let denies = match (source, &entry.said) {
+            (Source::Web(did), Some(Said::Document(document))) => {
+                claims.web.as_ref() == Some(did) && !document.names(peer)
+            }
+            (Source::Dns(did), Some(Said::Peers(peers))) => {
+                claims.dns.as_ref() == Some(did) && !peers.contains(&peer)
+            }
+            _ => false,
+        };
+        let is_time = entry
+            .anew_at
+            .is_none_or(|before| now.mono.saturating_sub(before) >= AGAIN);
+        denies && !entry.is_asked && entry.heard_at < known.shown_at && is_time
     }
 
     /// Whether a credential counts, by its issuer, its time and its status.

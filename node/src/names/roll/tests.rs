@@ -106,6 +106,42 @@ fn a_name_counts_once_its_document_has_the_key_and_is_asked_for_once() {
     assert_eq!(asked(&mut roll), []);
 }
 
+/// A node has changed its key, and its document is right at once.
+#[test]
+fn a_document_without_the_key_of_one_who_says_it_is_its_own_is_asked_for_anew() {
+    let mut roll = roll(names());
+    roll.claim(at(0), peer(1), web(1, WEB));
+    roll.verdicts(at(0));
+    asked(&mut roll);
+    roll.heard(at(1), &source(WEB), Ok(document(WEB, 1)));
+    assert_eq!(told(&mut roll, at(1)), proven(1));
+    for again in [2, 3] {
+        roll.claim(at(again), peer(2), web(2, WEB));
+        assert!(told(&mut roll, at(again)).is_empty() && roll.is_open(peer(2)));
+    }
+    assert_eq!(asked(&mut roll), [source(WEB)]);
+    // What was proven of others stays meanwhile, and they are told when they come.
+    roll.claim(at(4), peer(1), web(1, WEB));
+    assert!(told(&mut roll, at(4)).is_empty());
+    roll.heard(at(5), &source(WEB), Ok(document(WEB, 2)));
+    let told_now = told(&mut roll, at(5));
+    assert_eq!(told_now[&peer(2)], [WEB]);
+    assert!(told_now[&peer(1)].is_empty());
+    assert!(!roll.is_open(peer(1)) && !roll.is_open(peer(2)));
+    // Whoever says so again and again does not make this node ask again and again.
+    roll.claim(at(11), peer(3), web(3, WEB));
+    assert_eq!(told(&mut roll, at(11)), nothing(3));
+    assert_eq!(asked(&mut roll), []);
+    roll.claim(at(30), peer(3), web(3, WEB));
+    assert!(told(&mut roll, at(30)).is_empty());
+    assert_eq!(asked(&mut roll), [source(WEB)]);
+    roll.heard(at(31), &source(WEB), Err(failure(true)));
+    assert_eq!(told(&mut roll, at(31)), nothing(3));
+    assert!(!roll.is_open(peer(3)));
+    roll.claim(at(32), peer(2), web(2, WEB));
+    assert_eq!(told(&mut roll, at(32)), proven(2), "out of reach is no denial");
+}
+
 #[test]
 fn it_is_asked_again_in_time_and_ends_with_its_document() {
     let mut roll = roll(names());
