@@ -187,6 +187,14 @@ impl Credential {
     /// See [`CredentialError`].
     pub fn check(&self, keys: &Keys, now_ms: u64) -> Result<(), CredentialError> {
         proof::check(&self.document, &self.grant.issuer, keys, now_ms)?;
+        self.check_time(now_ms)
+    }
+
+    /// Whether it counts at this time, in milliseconds since 1970, if its issuer has signed it.
+    ///
+    /// # Errors
+    /// See [`CredentialError`].
+    pub fn check_time(&self, now_ms: u64) -> Result<(), CredentialError> {
         is_its_time(&self.grant, now_ms)
     }
 }

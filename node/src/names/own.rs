@@ -12,7 +12,7 @@ use std::{
 
 use agentanycast_identity::{
     PeerId,
-    credential::{Credential, MAX_CREDENTIAL},
+    credential::{Credential, CredentialError, MAX_CREDENTIAL, issuer_keys},
     did_key_of,
     rotation::Rotation,
 };
@@ -44,8 +44,7 @@ pub fn names(config: &Identity, key: &Path, me: PeerId) -> anyhow::Result<Names>
 
 /// The changes that led to this key and count now, the latest first.
 fn rotations(key: &Path) -> anyhow::Result<Vec<Rotation>> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = now.as_millis() as u64;
+    let now = now();
     let all = agentanycast_identity::rotations(key)?;
     Ok(all.into_iter().filter(|rotation| rotation.counts(now)).collect())
 }
@@ -61,7 +60,30 @@ fn credential(path: &Path, called: &[String]) -> anyhow::Result<String> {
         "credential {shown} is about {subject}, not about this node ({})",
         called.first().map_or("", String::as_str)
     );
+    if let Err(error) = convinces(&credential) {
+        tracing::warn!(
+            credential = %shown, %error,
+            "a credential of this node convinces nobody now; take it out of the settings, or ask its issuer for another one"
+        );
+    }
     String::from_utf8(bytes).with_context(|| format!("credential {shown}"))
+}
+
+/// Whether others could believe it now, as far as that can be said without asking anybody: the keys of an issuer that is no
+/// did:key are elsewhere.
+fn convinces(credential: &Credential) -> Result<(), CredentialError> {
+    let keys = issuer_keys(&credential.grant().issuer, None);
+    if keys.is_empty() {
+        credential.check_time(now())
+    } else {
+        credential.check(&keys, now())
+    }
+}
+
+/// The time, in milliseconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_millis() as u64
 }
 
 /// A file of at most so many bytes.

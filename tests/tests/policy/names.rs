@@ -330,3 +330,39 @@ async fn a_credential_of_a_trusted_issuer_vouches_for_its_subject() {
         "{said}"
     );
 }
+
+/// Whoever would not be believed is told at the start, and starts.
+#[tokio::test]
+async fn a_credential_of_ones_own_that_convinces_nobody_is_told() {
+    let issuer = Keypair::generate_ed25519();
+    let grant = |from_ms, until_ms| {
+        let issuer = did_key_of(peer_id(&issuer)).unwrap();
+        move |subject| Grant {
+            id: String::new(),
+            issuer,
+            subject,
+            capabilities: vec!["echo".to_owned()],
+            from_ms,
+            until_ms: Some(until_ms),
+            status: None,
+        }
+    };
+    let hour = 3_600_000;
+    for (from, until, changed, why) in [
+        (now() - hour, now() + hour, false, None),
+        (now() - hour, now() - 1, false, Some("expired")),
+        (now() + hour, now() + 2 * hour, false, Some("counts from")),
+        (now() - hour, now() + hour, true, Some("signature does not hold")),
+    ] {
+        let (spec, path) = with_credential(grant(from, until), &issuer, Suite::EddsaJcs2022);
+        if changed {
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, text.replace("\"echo\"", "\"admin\"")).unwrap();
+        }
+        let log = spec.start().await.log_tail();
+        let told = log.lines().find(|line| line.contains("convinces nobody now"));
+        let said =
+            |why: &str| told.is_some_and(|line| line.contains(why) && line.contains(path.to_str().unwrap()));
+        assert!(why.map_or(told.is_none(), said), "{why:?}: {log}");
+    }
+}
