@@ -49,8 +49,10 @@ pub(crate) struct Reload {
     /// The file that was read, and the one at the last look.
     seen: Option<Stamp>,
     looked_at: Option<Stamp>,
-    /// The settings that are in force, and those that took effect at the start.
+    /// The settings that are in force.
     policy: config::Policy,
+    /// Those of the audit log, as they were at the start.
+    audit_settings: config::Policy,
     /// All settings but those of the policy, as they were at the start.
     others: Box<Config>,
     audit: Option<Reopen>,
@@ -73,6 +75,7 @@ impl Reload {
             looked_at: seen,
             file,
             policy: config.policy.clone(),
+            audit_settings: of_audit(&config.policy),
             others: Box::new(without_policy(config.clone())),
             audit,
             trouble: watch::Sender::new(None),
@@ -161,7 +164,7 @@ impl Reload {
         if without_policy(config) != *self.others {
             tracing::warn!("settings besides [policy] have changed; they take effect at the next start");
         }
-        if at_start(&policy) != at_start(&self.policy) {
+        if of_audit(&policy) != self.audit_settings {
             tracing::warn!("settings of the audit log have changed; they take effect at the next start");
         }
         let rules =
@@ -188,16 +191,15 @@ fn without_policy(config: Config) -> Config {
     }
 }
 
-/// The settings of the policy that are not taken over while the daemon runs.
-fn at_start(policy: &config::Policy) -> (&Option<PathBuf>, bool, bool, bool) {
-    let config::Policy {
-        audit_log_path,
-        audit_chain,
-        audit_sync,
-        audit_required,
-        ..
-    } = policy;
-    (audit_log_path, *audit_chain, *audit_sync, *audit_required)
+/// The settings of the policy of which none is taken over while the daemon runs.
+fn of_audit(policy: &config::Policy) -> config::Policy {
+    config::Policy {
+        audit_log_path: policy.audit_log_path.clone(),
+        audit_chain: policy.audit_chain,
+        audit_sync: policy.audit_sync,
+        audit_required: policy.audit_required,
+        ..config::Policy::default()
+    }
 }
 
 /// Says so when the rules hardly mean what they say: no other node or not even this node's own agent may send anything,

@@ -129,6 +129,7 @@ impl Audit {
             tell,
             buffer: Vec::new(),
             in_buffer: 0,
+            is_unsynced: false,
             is_to_reopen: false,
         };
         let thread = std::thread::Builder::new()
@@ -209,8 +210,13 @@ impl Reopen {
 
 impl Drop for Audit {
     fn drop(&mut self) {
+        let Some(lines) = self.lines.take() else { return };
+        let untold = self.lost > 0 && lines.try_send(Order::Lost(self.lost)).is_err();
         self.shared.closing.store(true, Ordering::Release);
-        if let Some(lines) = self.lines.take() {
+        if untold {
+            // There is room as soon as something is written; where nothing can be, its thread ends.
+            let _ = lines.send(Order::Lost(self.lost));
+        } else {
             let _ = lines.try_send(Order::Wake);
         }
         if let Some(thread) = self.thread.take() {
@@ -230,6 +236,8 @@ struct Writer {
     buffer: Vec<u8>,
     /// How many there are.
     in_buffer: u64,
+    /// What was written may not be on the disk.
+    is_unsynced: bool,
     /// What is at the path could not be opened: it is tried again.
     is_to_reopen: bool,
 }
@@ -239,10 +247,16 @@ impl Writer {
         loop {
             let closing = self.wait();
             let is_all = self.gather();
-            if self.shared.reopen.swap(false, Ordering::AcqRel) || self.is_to_reopen {
-                self.reopen();
+            let is_asked = self.shared.reopen.swap(false, Ordering::AcqRel) || self.is_to_reopen;
+            let failure = if is_asked || (!self.buffer.is_empty() && self.file.is_deleted()) {
+                self.reopen().err()
+            } else {
+                None
+            };
+            match failure.filter(|_| self.file.is_deleted()) {
+                Some(error) => self.trouble(&format!("it was deleted, and no other can be opened: {error}")),
+                None => self.write(),
             }
-            self.write();
             let failed = !self.buffer.is_empty();
             if closing && (is_all || failed) {
                 if failed {
@@ -262,7 +276,7 @@ impl Writer {
         }
         if !self.buffer.is_empty() {
             std::thread::sleep(TRY_AGAIN);
-        } else if self.is_to_reopen {
+        } else if self.is_to_reopen || self.is_unsynced {
             if let Ok(order) = self.orders.recv_timeout(TRY_AGAIN) {
                 self.take(&order);
             }
@@ -293,12 +307,17 @@ impl Writer {
         self.shared.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn reopen(&mut self) {
-        match self.file.reopen() {
+    fn reopen(&mut self) -> io::Result<()> {
+        let done = self.file.reopen();
+        match &done {
             Ok(()) => {
                 tracing::info!(path = %self.file.path().display(), "the audit log was reopened");
                 if std::mem::take(&mut self.is_to_reopen) {
                     self.tell.send_modify(|state| state.unopened = None);
+                }
+                // What waits carries the chain on; else nobody else could.
+                if self.buffer.is_empty() && self.chain.is_begun() && self.file.is_empty() {
+                    self.chain.write_continued(now(), &mut self.buffer);
                 }
             }
             Err(error) => {
@@ -311,18 +330,24 @@ impl Writer {
                     .send_if_modified(|state| say_once(&mut state.unopened, said));
             }
         }
+        done
     }
 
     fn write(&mut self) {
-        if self.buffer.is_empty() {
-            return;
+        let mut done = Ok(());
+        if !self.buffer.is_empty() {
+            let written;
+            (written, done) = self.file.append(&self.buffer);
+            self.buffer.drain(..written);
+            self.is_unsynced |= self.sync && written > 0;
         }
-        let (written, done) = self.file.append(&self.buffer);
-        self.buffer.drain(..written);
-        let done = done.and_then(|()| if self.sync { self.file.sync() } else { Ok(()) });
+        if done.is_ok() && self.is_unsynced {
+            done = self.file.sync();
+            self.is_unsynced = done.is_err();
+        }
         match done {
             Ok(()) => self.well(),
-            Err(error) => self.trouble(&error),
+            Err(error) => self.trouble(&error.to_string()),
         }
     }
 
@@ -339,9 +364,9 @@ impl Writer {
         });
     }
 
-    fn trouble(&mut self, error: &io::Error) {
+    fn trouble(&mut self, why: &str) {
         let path = self.file.path().display();
-        let said = format!("the audit log {path} cannot be written: {error}");
+        let said = format!("the audit log {path} cannot be written: {why}");
         // What waits is waited for no longer; it is written all the same, when that is possible.
         let lines = std::mem::take(&mut self.in_buffer);
         self.tell.send_if_modified(|state| {

@@ -136,9 +136,14 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     let old = log.with_extension("jsonl.1");
     fs::rename(&log, &old).unwrap();
     kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
-    eventually("the log is reopened", || async { log.exists().then_some(()) }).await;
+    // The chain is in the new file before anything is decided, for whoever starts next.
+    assert_eq!(lines(&scene.guarded, 1).await[0]["decision"], "continued");
+    scene.guarded.stop().await;
+    scene.guarded.restart().await;
+    let own = scene.guarded.node().await;
+    let _agent = Agent::echo(&own);
     scene.ask().await.unwrap();
-    lines(&scene.guarded, 1).await;
+    lines(&scene.guarded, 2).await;
 
     let verify = |files: &[&std::path::Path]| {
         let mut args = vec!["audit".into(), "verify".into()];
@@ -148,7 +153,7 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     let whole = verify(&[&old, &log]);
     assert!(whole.status.success(), "{}", whole.said);
     assert!(
-        whole.said.contains("lines      5") && whole.said.contains("chained    5"),
+        whole.said.contains("lines      6") && whole.said.contains("chained    6"),
         "{}",
         whole.said
     );
@@ -196,9 +201,46 @@ async fn a_log_that_cannot_be_opened_again_stops_nothing() {
         (text.lines().count() == 2).then_some(())
     })
     .await;
+    let problems = scene.guarded.metrics().get("/health").await.body["problems"].to_string();
+    assert!(problems.contains("cannot be opened again"), "{problems}");
     fs::create_dir(&place).unwrap();
     is_serving(&scene.guarded, "audit", true).await;
     scene.ask().await.unwrap();
+    eventually("the line is in the new file", || async {
+        let text = fs::read_to_string(place.join("audit.jsonl")).unwrap();
+        (text.lines().count() == 1).then_some(())
+    })
+    .await;
+    let old = fs::read_to_string(away.join("audit.jsonl")).unwrap();
+    assert_eq!(old.lines().count(), 2);
+}
+
+/// The file that was open is deleted, and no other can be made: no line would ever be read.
+#[tokio::test]
+async fn a_log_that_was_deleted_for_good_shuts_the_door() {
+    let scene = Scene::new(|_, home| {
+        let place = home.path().join("logs");
+        fs::create_dir(&place).unwrap();
+        format!("[policy]\naudit_log_path = {:?}\n", place.join("audit.jsonl"))
+    })
+    .await;
+    scene.ask().await.unwrap();
+    let place = scene.guarded.home().path().join("logs");
+    fs::remove_dir_all(&place).unwrap();
+    // The first one finds out.
+    scene.ask().await.unwrap();
+    is_serving(&scene.guarded, "audit", false).await;
+    let reason = eventually("the door is shut", || async { scene.ask().await.err() }).await;
+    assert!(rejected(Err(reason)).contains("audit log"));
+    fs::create_dir(&place).unwrap();
+    is_serving(&scene.guarded, "audit", true).await;
+    eventually("the door is open", || async { scene.ask().await.ok() }).await;
+    eventually("the lines that were kept are there", || async {
+        let text = fs::read_to_string(place.join("audit.jsonl")).unwrap();
+        let has = |decision: &str| text.contains(&format!("\"decision\":\"{decision}\""));
+        (has("allow") && has("deny")).then_some(())
+    })
+    .await;
 }
 
 /// The disk of the log is full: nobody new comes in, what runs goes on, and when there is room all is well.

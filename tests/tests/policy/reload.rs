@@ -122,3 +122,23 @@ async fn other_settings_wait_for_the_next_start() {
     scene.write(&format!("log_level = \"debug\"\n{DENY}"));
     eventually("it says so", || async { says_so().then_some(()) }).await;
 }
+
+/// Whether the settings of the audit log are in force, not whether they have changed since they were last read.
+#[tokio::test]
+async fn settings_of_the_audit_log_wait_for_the_next_start() {
+    let scene = Scene::new(|_, _| String::new()).await;
+    let log = || scene.guarded.log_tail();
+    let warnings = || log().matches("settings of the audit log have changed").count();
+    let reads = || log().matches("the policy was read again").count();
+    let other = format!(
+        "[policy]\naudit_log_path = {:?}\n",
+        scene.guarded.home().path().join("audit.jsonl")
+    );
+    // Others, still others, and those of the start.
+    for (read, (settings, warned)) in [(&*other, 1), (&other, 2), ("", 2)].into_iter().enumerate() {
+        scene.write(settings);
+        kill_process(scene.guarded.pid(), Signal::HUP).unwrap();
+        eventually("it is read", || async { (reads() > read).then_some(()) }).await;
+        assert_eq!((reads(), warnings()), (read + 1, warned), "{}", log());
+    }
+}

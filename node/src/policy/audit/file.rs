@@ -3,11 +3,13 @@
 //! The rule: it ends with a whole line whenever nobody is writing. What a crash has cut off is removed at the start.
 
 use std::{
-    fs::{File, OpenOptions, Permissions, TryLockError},
+    fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
+
+use rustix::fs::OFlags;
 
 use super::line::{Chain, hash};
 
@@ -24,13 +26,13 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the log, and tells where its chain stands.
+    /// Opens the log, and tells where its chain stands. A device that is named at the start is meant.
     pub(super) fn open(path: &Path, chained: bool) -> io::Result<(Self, Chain)> {
-        let mut log = Self {
-            file: open(path)?,
+        let (file, last) = open(path, true)?;
+        let log = Self {
+            file,
             path: path.to_owned(),
         };
-        let last = log.mend()?;
         let chain = chained.then(|| last.as_deref().map_or([0; 32], hash));
         Ok((log, Chain(chain)))
     }
@@ -39,19 +41,32 @@ impl LogFile {
         &self.path
     }
 
-    /// Opens what is at the path now; the chain goes on.
+    /// Opens what is at the path now; the chain goes on. When that fails, what was open stays so, and locked.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
-        // It may be the same file, and is locked by this very process then.
-        let _ = self.file.unlock();
-        let opened = open(&self.path);
-        match opened {
-            Ok(file) => self.file = file,
-            Err(error) => {
-                let _ = self.file.try_lock();
-                return Err(error);
-            }
+        // The same file is locked by this very process.
+        if self.is_at_path()? {
+            return take_over(&self.file, &self.path).map(drop);
         }
-        self.mend().map(drop)
+        (self.file, _) = open(&self.path, false)?;
+        Ok(())
+    }
+
+    /// Whether it is a file that has no name any more: nobody would read what is added.
+    pub(super) fn is_deleted(&self) -> bool {
+        let about = self.file.metadata();
+        about.is_ok_and(|about| about.is_file() && about.nlink() == 0)
+    }
+
+    /// Whether nothing is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        let about = self.file.metadata();
+        about.is_ok_and(|about| about.is_file() && about.len() == 0)
+    }
+
+    /// Whether what is open is what is at the path.
+    fn is_at_path(&self) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        Ok(fs::metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())))
     }
 
     /// Adds lines; how many bytes of them stay there, which are whole lines, and why the rest does not.
@@ -94,46 +109,6 @@ impl LogFile {
             done => done,
         }
     }
-
-    /// Removes what was cut off at the end, and gives the last line.
-    fn mend(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let about = self.file.metadata()?;
-        if !about.is_file() || about.len() == 0 {
-            return Ok(None);
-        }
-        let begin = about.len().saturating_sub(2 * MAX_LINE);
-        let mut end = Vec::new();
-        self.file.seek(SeekFrom::Start(begin))?;
-        (&self.file).take(2 * MAX_LINE).read_to_end(&mut end)?;
-        let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if whole == 0 && begin > 0 {
-            let text = format!(
-                "{} ends with a line of more than 1 MiB: it is no audit log",
-                self.path.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
-        let last = end[..whole].strip_suffix(b"\n").map(|lines| {
-            let from = lines
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |at| at + 1);
-            &lines[from..]
-        });
-        if !is_begun_line(&end[whole..]) || last.is_some_and(|line| !line.starts_with(BEGIN)) {
-            let text = format!(
-                "{} is no audit log: its last line is none; give another path",
-                self.path.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
-        if whole < end.len() {
-            let bytes = end.len() - whole;
-            tracing::warn!(path = %self.path.display(), bytes, "the last line of the audit log was cut off; it is removed");
-            self.file.set_len(begin + whole as u64)?;
-        }
-        Ok(last.map(<[u8]>::to_vec))
-    }
 }
 
 /// How every line begins; see `line.rs`.
@@ -145,17 +120,24 @@ fn is_begun_line(begun: &[u8]) -> bool {
     begun[..known] == BEGIN[..known]
 }
 
-fn open(path: &Path) -> io::Result<File> {
+/// Opens the log at `path` for this process alone, and gives its last line.
+fn open(path: &Path, may_be_device: bool) -> io::Result<(File, Option<Vec<u8>>)> {
+    // A socket cannot be opened at all, and some devices act on it.
+    if let Ok(about) = fs::metadata(path) {
+        check(&about, path, may_be_device)?;
+    }
     let file = OpenOptions::new()
         .create(true)
         .append(true)
         .read(true)
         .mode(MODE)
+        // A pipe may have come meanwhile: nobody waits for its other end.
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
     let about = file.metadata()?;
-    // Somebody may have made it before, for everybody to read.
-    if about.is_file() && about.permissions().mode() & 0o777 != MODE {
-        file.set_permissions(Permissions::from_mode(MODE))?;
+    check(&about, path, may_be_device)?;
+    if !about.is_file() {
+        tracing::warn!(path = %path.display(), "the audit log is a device: what it does with the lines is its own affair");
     }
     // Two writers would tear the chain. Where files cannot be locked, nobody looks after that.
     if about.is_file()
@@ -164,5 +146,70 @@ fn open(path: &Path) -> io::Result<File> {
         let text = format!("{} is written by another process", path.display());
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
     }
-    Ok(file)
+    let last = take_over(&file, path)?;
+    Ok((file, last))
+}
+
+/// Whether a log may be what is at `path`.
+fn check(about: &Metadata, path: &Path, may_be_device: bool) -> io::Result<()> {
+    let kind = about.file_type();
+    if kind.is_file() || may_be_device && kind.is_char_device() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is no regular file, as an audit log has to be; give another path",
+        path.display()
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+/// Makes a file that is a log, or empty, one that can be added to, by its user alone; gives its last line.
+fn take_over(file: &File, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let last = mend(file, path)?;
+    let about = file.metadata()?;
+    // Somebody may have made it before, for everybody to read.
+    if about.is_file() && about.permissions().mode() & 0o777 != MODE {
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    Ok(last)
+}
+
+/// Removes what was cut off at the end, and gives the last line.
+fn mend(mut file: &File, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() == 0 {
+        return Ok(None);
+    }
+    let begin = about.len().saturating_sub(2 * MAX_LINE);
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(begin))?;
+    file.take(2 * MAX_LINE).read_to_end(&mut end)?;
+    let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    if whole == 0 && begin > 0 {
+        let text = format!(
+            "{} ends with a line of more than 1 MiB: it is no audit log",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    let last = end[..whole].strip_suffix(b"\n").map(|lines| {
+        let from = lines
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        &lines[from..]
+    });
+    if !is_begun_line(&end[whole..]) || last.is_some_and(|line| !line.starts_with(BEGIN)) {
+        let text = format!(
+            "{} is no audit log: its last line is none; give another path",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    if whole < end.len() {
+        let bytes = end.len() - whole;
+        tracing::warn!(path = %path.display(), bytes, "the last line of the audit log was cut off; it is removed");
+        file.set_len(begin + whole as u64)?;
+    }
+    Ok(last.map(<[u8]>::to_vec))
 }

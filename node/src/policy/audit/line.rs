@@ -64,12 +64,13 @@ struct Written<'a> {
     prev: Option<String>,
 }
 
-/// What is written in place of decisions that could not be.
+/// What is written besides decisions.
 #[derive(Serialize)]
-struct Lost {
+struct Remark {
     time: String,
     decision: &'static str,
-    count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prev: Option<String>,
 }
@@ -104,13 +105,27 @@ impl Chain {
 
     /// Adds that so many decisions were not written.
     pub fn write_lost(&mut self, at: u64, count: u64, lines: &mut Vec<u8>) {
-        let lost = Lost {
+        self.write_remark(at, "lost", Some(count), lines);
+    }
+
+    /// Adds a line to a new file that has the end of the chain in the one before, for whoever goes on with it.
+    pub fn write_continued(&mut self, at: u64, lines: &mut Vec<u8>) {
+        self.write_remark(at, "continued", None, lines);
+    }
+
+    /// Whether there is a line before the next one that it is tied to.
+    pub fn is_begun(&self) -> bool {
+        self.0.is_some_and(|last| last != [0; 32])
+    }
+
+    fn write_remark(&mut self, at: u64, decision: &'static str, count: Option<u64>, lines: &mut Vec<u8>) {
+        let remark = Remark {
             time: time(at),
-            decision: "lost",
+            decision,
             count,
             prev: self.0.as_ref().map(hex),
         };
-        self.push(&lost, lines);
+        self.push(&remark, lines);
     }
 
     fn push(&mut self, line: &impl Serialize, lines: &mut Vec<u8>) {

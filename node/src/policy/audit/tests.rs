@@ -3,10 +3,12 @@
 use std::{
     fs::{self, OpenOptions},
     io::Write as _,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
     path::Path,
     time::{Duration, Instant},
 };
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{
     line::{Entry, Transport},
@@ -43,17 +45,25 @@ fn entry(task: &str) -> Entry {
     }
 }
 
-/// The tasks in a log that is whole.
-fn tasks(path: &Path) -> Vec<String> {
+/// The lines of a log that is whole.
+fn lines(path: &Path) -> Vec<serde_json::Value> {
     let text = fs::read(path).unwrap();
     verify(&*text, None, None).unwrap();
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+/// The tasks in a log that is whole.
+fn tasks(path: &Path) -> Vec<String> {
+    let lines = lines(path);
     lines
-        .map(|line| {
-            let line: serde_json::Value = serde_json::from_slice(line).unwrap();
-            line["task"].as_str().unwrap().to_owned()
-        })
+        .iter()
+        .filter_map(|line| Some(line["task"].as_str()?.to_owned()))
         .collect()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 fn wait(what: &str, condition: impl Fn() -> bool) {
@@ -79,7 +89,7 @@ fn lines_are_written_in_order_and_the_chain_goes_on_after_a_restart() {
     }
     let expected: Vec<String> = (0..300).map(|n| format!("{}-{}", n / 100, n % 100)).collect();
     assert_eq!(tasks(&path), expected);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(mode(&path), 0o600);
 }
 
 #[test]
@@ -98,7 +108,7 @@ fn a_log_that_others_could_read_is_closed_to_them_and_a_cut_line_is_removed() {
     audit.submit(entry("two"));
     drop(audit);
     assert_eq!(tasks(&path), ["one", "two"]);
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(mode(&path), 0o600);
 }
 
 #[test]
@@ -113,9 +123,10 @@ fn a_file_that_is_no_log_is_left_as_it_is() {
         b"{\"a\":1}",
     ] {
         fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let refused = Audit::start(&settings(&path)).map(drop).unwrap_err();
         assert!(refused.to_string().contains("is no audit log"), "{refused}");
-        assert_eq!(fs::read(&path).unwrap(), bytes);
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (bytes.to_vec(), 0o644));
     }
 }
 
@@ -164,6 +175,78 @@ fn a_log_that_cannot_be_reopened_is_told_and_opened_when_it_can_be() {
     drop(audit);
     assert_eq!(tasks(&away.join("audit.jsonl")), ["one"]);
     assert_eq!(tasks(&path), ["two"]);
+}
+
+/// What lies at the path when the log is to be opened again, and is none, is no place for lines.
+#[test]
+fn a_file_that_is_no_log_is_not_taken_when_the_log_is_reopened() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, old) = (home.path().join("audit.jsonl"), home.path().join("audit.jsonl.1"));
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    audit.submit(entry("one"));
+    wait("it is written", || audit.passed(1));
+    fs::rename(&path, &old).unwrap();
+    let foreign = "a list\nof names\n";
+    fs::write(&path, foreign).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    audit.reopener().unwrap().reopen();
+    let state = audit.state();
+    let unopened = || state.borrow().unopened.clone();
+    wait("it is told", || unopened().is_some());
+    let trouble = unopened().unwrap();
+    assert!(trouble.contains("is no audit log"), "{trouble}");
+    for (number, task) in ["two", "three"].into_iter().enumerate() {
+        audit.submit(entry(task));
+        wait("it is written", || audit.passed(2 + number as u64));
+    }
+    assert_eq!(audit.trouble(), None);
+    assert_eq!(
+        (fs::read_to_string(&path).unwrap(), mode(&path)),
+        (foreign.to_owned(), 0o644)
+    );
+    assert_eq!(tasks(&old), ["one", "two", "three"]);
+    let second = Audit::start(&settings(&old)).map(drop).unwrap_err();
+    assert!(second.to_string().contains("another process"), "{second}");
+    fs::remove_file(&path).unwrap();
+    wait("it is opened by its retry", || unopened().is_none());
+    audit.submit(entry("four"));
+    drop(audit);
+    assert_eq!((tasks(&path), tasks(&old).len()), (vec!["four".to_owned()], 3));
+}
+
+/// What is no regular file may keep nothing, or keep the log waiting for ever.
+#[test]
+fn only_a_regular_file_is_taken_when_the_log_is_reopened() {
+    let pipe = |path: &Path| mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let device = |path: &Path| std::os::unix::fs::symlink("/dev/null", path).unwrap();
+    let socket = |path: &Path| drop(UnixListener::bind(path).unwrap());
+    let directory = |path: &Path| fs::create_dir(path).unwrap();
+    let places: [(&dyn Fn(&Path), bool); 4] = [
+        (&pipe, false),
+        (&device, true),
+        (&socket, false),
+        (&directory, false),
+    ];
+    for (place, may_be_named) in places {
+        let home = tempfile::tempdir().unwrap();
+        let (path, old) = (home.path().join("audit.jsonl"), home.path().join("audit.jsonl.1"));
+        let mut audit = Audit::start(&settings(&path)).unwrap();
+        fs::rename(&path, &old).unwrap();
+        place(&path);
+        audit.reopener().unwrap().reopen();
+        let state = audit.state();
+        wait("it is told", || state.borrow().unopened.is_some());
+        let why = state.borrow().unopened.clone().unwrap();
+        assert!(why.contains("is no regular file"), "{why}");
+        audit.submit(entry("one"));
+        drop(audit);
+        assert_eq!(tasks(&old), ["one"]);
+        // A device that is named at the start is meant.
+        let started = Audit::start(&settings(&path)).map(drop);
+        assert_eq!(started.is_ok(), may_be_named);
+        let told = started.map_or_else(|error| error.to_string(), |()| why);
+        assert!(told.contains("is no regular file"), "{told}");
+    }
 }
 
 #[test]
