@@ -205,6 +205,9 @@ pub(crate) enum AuditCommand {
         /// A last hash that was shown before: its line has to be there still, or the files go on behind it
         #[arg(long, value_name = "HASH")]
         before: Option<String>,
+        /// It is an error if there is no line, or one without the hash of the one before
+        #[arg(long)]
+        chained: bool,
     },
 }
 

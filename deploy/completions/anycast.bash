@@ -328,7 +328,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__audit__subcmd__verify)
-            opts="-h --before --home --daemon --json --help"
+            opts="-h --before --chained --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

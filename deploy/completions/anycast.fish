@@ -163,6 +163,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand audit; and not __fish_se
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l before -d 'A last hash that was shown before: its line has to be there still, or the files go on behind it' -r
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l chained -d 'It is an error if there is no line, or one without the hash of the one before'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand audit; and __fish_seen_subcommand_from help" -f -a "verify" -d 'Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was'

@@ -13,7 +13,11 @@ use crate::{
 };
 
 pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failure> {
-    let AuditCommand::Verify { files, before: kept } = command;
+    let AuditCommand::Verify {
+        files,
+        before: kept,
+        chained,
+    } = command;
     let mut whole: Option<Verified> = None;
     for path in &files {
         let read = one(path, whole.as_ref(), kept.as_deref())?;
@@ -23,6 +27,13 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
     if let Some(kept) = kept.filter(|_| !whole.has_kept) {
         let text = format!(
             "no line has the hash {kept}, nor goes on behind it: the log was cut off or emptied, or it is another one"
+        );
+        return Err(Failure::new(Code::General, "Audit", text));
+    }
+    if chained && (whole.lines == 0 || whole.chained < whole.lines) {
+        let text = format!(
+            "{} of {} lines are chained: what was changed in the others cannot be seen",
+            whole.chained, whole.lines
         );
         return Err(Failure::new(Code::General, "Audit", text));
     }

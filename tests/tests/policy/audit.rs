@@ -150,6 +150,12 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
         args.extend(files.iter().map(|file| file.as_os_str().to_owned()));
         anycast(args)
     };
+    let strictly = |files: &[&std::path::Path]| {
+        let mut args = vec!["audit".into(), "verify".into(), "--chained".into()];
+        args.extend(files.iter().map(|file| file.as_os_str().to_owned()));
+        anycast(args)
+    };
+    assert!(strictly(&[&old, &log]).status.success());
     let whole = verify(&[&old, &log]);
     assert!(whole.status.success(), "{}", whole.said);
     assert!(
@@ -169,6 +175,9 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
         let broken = verify(&[&old, &log]);
         assert_eq!(broken.status.code(), Some(1), "{}", broken.said);
         assert!(broken.said.contains("line 1: its prev is"), "{}", broken.said);
+        // By itself only whoever asks for a chain is told.
+        assert!(verify(&[&old]).status.success());
+        assert_eq!(strictly(&[&old]).status.code(), Some(1));
     }
     let mut edited: Vec<String> = text.lines().map(str::to_owned).collect();
     edited[1] = edited[1].replace("\"allow\"", "\"deny\"");
