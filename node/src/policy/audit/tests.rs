@@ -221,7 +221,8 @@ fn only_a_regular_file_is_taken_when_the_log_is_reopened() {
     let device = |path: &Path| std::os::unix::fs::symlink("/dev/null", path).unwrap();
     let socket = |path: &Path| drop(UnixListener::bind(path).unwrap());
     let directory = |path: &Path| fs::create_dir(path).unwrap();
-    let places: [(&dyn Fn(&Path), bool); 4] = [
+    type Make<'a> = &'a dyn Fn(&Path);
+    let places: [(Make<'_>, bool); 4] = [
         (&pipe, false),
         (&device, true),
         (&socket, false),
