@@ -121,7 +121,11 @@ impl Keeper {
                 peer,
                 standing,
                 is_settled,
+                unproven,
             } = verdict;
+            for why in unproven {
+                tracing::info!(%peer, why, "what a peer says of itself does not count");
+            }
             tracing::debug!(%peer, ?standing, "what is proven of a peer");
             let told = self.engine.call(move |core, now| {
                 core.set_standing(now, peer, standing)?;

@@ -94,6 +94,8 @@ pub(super) struct Verdict {
     pub(super) standing: Standing,
     /// Everything that was claimed has been looked up.
     pub(super) is_settled: bool,
+    /// What it claims and does not count, and why, if that is news.
+    pub(super) unproven: Vec<String>,
 }
 
 /// That a source says nothing.
@@ -112,6 +114,8 @@ struct Known {
     /// What the engine was told last, and whether that was all that these claims prove.
     believed: Standing,
     is_settled: bool,
+    /// What was told last of what does not count.
+    unproven: Vec<String>,
     /// A credential begins or ends to count then, in milliseconds since 1970.
     look_at: Option<u64>,
     /// New sources since that moment.
@@ -179,12 +183,15 @@ impl Roll {
             return; // Nothing was said, and nothing believed before.
         }
         let asked = known.map_or((now.mono, 0), |known| known.asked);
-        let believed = known.map(|known| known.believed.clone()).unwrap_or_default();
+        let (believed, unproven) = known
+            .map(|known| (known.believed.clone(), known.unproven.clone()))
+            .unwrap_or_default();
         // Whoever shows a card is told, also if it is the same as before: somebody may wait.
         let known = Known {
             claims,
             shown_at: now.mono,
             believed,
+            unproven,
             is_settled: false,
             look_at: None,
             asked,
@@ -309,6 +316,7 @@ impl Roll {
             peer,
             standing: Standing::default(),
             is_settled: true,
+            unproven: Vec::new(),
         };
         let mut verdicts: Vec<Verdict> = self.forgotten.drain(..).map(nothing).collect();
         for peer in std::mem::take(&mut self.dirty) {
@@ -317,6 +325,11 @@ impl Roll {
                 continue;
             };
             let is_settled = self.is_answered(peer);
+            let unproven = if is_settled {
+                self.unproven(now, peer)
+            } else {
+                Vec::new()
+            };
             let Some(known) = self.peers.peek_mut(&peer) else {
                 continue;
             };
@@ -330,10 +343,15 @@ impl Roll {
             known.is_settled = is_settled;
             if is_news {
                 known.believed.clone_from(&standing);
+                let is_said = !is_settled || known.unproven == unproven;
+                if !is_said {
+                    known.unproven.clone_from(&unproven);
+                }
                 verdicts.push(Verdict {
                     peer,
                     standing,
                     is_settled,
+                    unproven: if is_said { Vec::new() } else { unproven },
                 });
             }
             if known.claims == Claims::default() {

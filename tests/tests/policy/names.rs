@@ -124,6 +124,11 @@ async fn a_name_that_is_not_proven_lets_nobody_in() {
         let scene = Scene::new(named(&did).await, &settings).await;
         let reason = rejected(scene.ask().await);
         assert!(reason.contains("no rule allows it"), "{page:?}: {reason}");
+        let log = scene.guarded.log_tail();
+        let told = log
+            .lines()
+            .any(|line| line.contains("does not count") && line.contains(&did));
+        assert!(told, "{page:?}: {log}");
         assert!(web.asked() > 0);
     }
     let asker = named(&did).await;
@@ -315,6 +320,8 @@ async fn a_credential_of_a_trusted_issuer_vouches_for_its_subject() {
             assert_eq!(outcome.unwrap(), "echo: hello");
         } else {
             assert!(rejected(outcome).contains("peers that it knows only"));
+            let log = scene.guarded.log_tail();
+            assert_eq!(log.contains("was taken back"), status.is_some(), "{log}");
         }
     }
     // Without any, and with another one's.

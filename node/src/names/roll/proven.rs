@@ -10,6 +10,9 @@ use agentanycast_identity::{
 use super::{AGAIN, Roll, Said, Source};
 use crate::{engine::Now, policy::Standing};
 
+/// Longest reason, in characters.
+const MAX_REASON: usize = 300;
+
 impl Roll {
     /// What is proven of a peer by the answers that are there, and when that changes by itself.
     pub(super) fn standing(&self, now: Now, peer: PeerId) -> Option<(Standing, Option<u64>)> {
@@ -48,7 +51,7 @@ impl Roll {
             let names = std::iter::once(peer).chain(standing.former.iter().copied());
             let is_subject = names.filter_map(did_key_of).any(|name| name == grant.subject)
                 || standing.names.contains(&grant.subject);
-            standing.vouched |= is_subject && self.holds(now, credential);
+            standing.vouched |= is_subject && self.check(now, credential).is_ok();
         }
         Some((standing, look_at))
     }
@@ -75,18 +78,60 @@ impl Roll {
         denies && !entry.is_asked && entry.heard_at < known.shown_at && is_time
     }
 
-    /// Whether a credential counts, by its issuer, its time and its status.
-    fn holds(&self, now: Now, credential: &Credential) -> bool {
-        let grant = credential.grant();
-        let keys = issuer_keys(&grant.issuer, self.document(&grant.issuer));
-        if credential.check(&keys, now.unix).is_err() {
-            return false;
-        }
-        let Some(entry) = &grant.status else { return true };
-        let Some(Said::List(list)) = self.said(&Source::List(entry.list.clone())) else {
-            return false;
+    /// What a peer says of itself and does not count, with the reasons.
+    pub(super) fn unproven(&self, now: Now, peer: PeerId) -> Vec<String> {
+        let Some(claims) = self.peers.peek(&peer).map(|known| &known.claims) else {
+            return Vec::new();
         };
-        StatusList::read(list, &grant.issuer, &keys, now.unix).is_ok_and(|list| list.check(entry).is_ok())
+        let mut unproven = Vec::new();
+        if self.asks.names {
+            let web = claims
+                .web
+                .as_ref()
+                .map(|did| (did.to_string(), Source::Web(did.clone())));
+            let dns = claims
+                .dns
+                .as_ref()
+                .map(|did| (did.to_string(), Source::Dns(did.clone())));
+            for (did, source) in web.into_iter().chain(dns) {
+                let why = match self.said(&source) {
+                    Some(Said::Document(document)) if document.names(peer) => continue,
+                    Some(Said::Peers(peers)) if peers.contains(&peer) => continue,
+                    Some(_) => "what is published for it does not have the key of this peer",
+                    None => "what is published for it cannot be had",
+                };
+                unproven.push(format!("{did}: {why}"));
+            }
+        }
+        for credential in claims.credentials_by(&self.asks) {
+            if let Err(why) = self.check(now, credential) {
+                unproven.push(format!("the credential of {}: {why}", credential.grant().issuer));
+            }
+        }
+        unproven
+            .iter_mut()
+            .for_each(|text| *text = text.chars().take(MAX_REASON).collect());
+        unproven
+    }
+
+    /// Whether a credential counts, by its issuer, its time and its status; else why not.
+    fn check(&self, now: Now, credential: &Credential) -> Result<(), String> {
+        let grant = credential.grant();
+        let document = self.document(&grant.issuer);
+        let keys = issuer_keys(&grant.issuer, document);
+        if keys.is_empty() && document.is_none() {
+            return Err("the document of its issuer cannot be had".to_owned());
+        }
+        credential
+            .check(&keys, now.unix)
+            .map_err(|error| error.to_string())?;
+        let Some(entry) = &grant.status else { return Ok(()) };
+        let Some(Said::List(list)) = self.said(&Source::List(entry.list.clone())) else {
+            return Err("its status list cannot be had".to_owned());
+        };
+        StatusList::read(list, &grant.issuer, &keys, now.unix)
+            .and_then(|list| list.check(entry))
+            .map_err(|error| error.to_string())
     }
 
     fn document(&self, did: &str) -> Option<&Document> {

@@ -142,6 +142,34 @@ fn a_document_without_the_key_of_one_who_says_it_is_its_own_is_asked_for_anew() 
     assert_eq!(told(&mut roll, at(32)), proven(2), "out of reach is no denial");
 }
 
+/// Whoever looks into the log finds why somebody was not let in, once.
+#[test]
+fn what_does_not_count_is_told_with_the_reason_and_once() {
+    let said = |answer: Result<Said, Failure>| {
+        let mut roll = roll(names());
+        roll.claim(at(0), peer(1), web(1, WEB));
+        assert!(roll.verdicts(at(0)).iter().all(|told| told.unproven.is_empty()));
+        asked(&mut roll);
+        roll.heard(at(1), &source(WEB), answer);
+        let told = roll.verdicts(at(1)).remove(0).unproven.join("; ");
+        roll.claim(at(2), peer(1), web(1, WEB));
+        roll.verdicts(at(2));
+        for source in asked(&mut roll) {
+            roll.heard(at(3), &source, Ok(document(WEB, 2)));
+        }
+        let again = roll.verdicts(at(3));
+        (told, again.iter().all(|told| told.unproven.is_empty()))
+    };
+    assert_eq!(said(Ok(document(WEB, 1))).0, "");
+    let (told, is_quiet) = said(Ok(document(WEB, 2)));
+    assert!(
+        told.starts_with(WEB) && told.contains("does not have the key"),
+        "{told}"
+    );
+    assert!(is_quiet);
+    assert!(said(Err(failure(true))).0.contains("cannot be had"));
+}
+
 #[test]
 fn it_is_asked_again_in_time_and_ends_with_its_document() {
     let mut roll = roll(names());
