@@ -77,7 +77,9 @@ impl Core {
         self.fail_abandoned(now)?;
         self.fail_declined(now)?;
         self.collect(now)?;
-        self.successors.expire(now.unix, &mut self.turn.batch);
+        let connected = &self.connected;
+        self.successors
+            .expire(now.unix, |peer| connected.contains(&peer), &mut self.turn.batch);
         self.forget_silent_peers(now)
     }
 

@@ -1,8 +1,8 @@
 //! Which peers were followed by which: kept over restarts, so that whoever has a retired key cannot lead its name elsewhere
 //! once we have followed its owner.
 //!
-//! A change is kept for as long as its statement may count, and longer while the new key is seen. The one that was seen longest
-//! ago goes when there are too many.
+//! A change is kept for as long as its statement may count, and for as long after the new key was there. The one that was seen
+//! longest ago goes when there are too many.
 
 use std::num::NonZeroUsize;
 
@@ -21,7 +21,7 @@ const KEPT_MS: u64 = HONOURED_FOR.as_millis() as u64;
 /// How much later its end has to be before it is written down again, in milliseconds.
 const STEP_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Links that are followed from one key to the last one.
+/// Links that are followed from one key to the last one, and those that lead to one.
 const LINKS: usize = 8;
 
 /// Who followed, and how long that is kept, in Unix milliseconds.
@@ -91,6 +91,7 @@ impl Successors {
             Some(known) if until < known.until.saturating_add(STEP_MS) => return,
             Some(known) => known.until = until,
             None => {
+                self.make_room(new, batch);
                 if let Some((gone, _)) = self.0.push(old, Followed { new, until }) {
                     batch.delete(key(gone));
                 }
@@ -104,8 +105,25 @@ impl Successors {
         batch.put(key(old), records::encode(&record));
     }
 
-    /// Forgets what is not kept any longer at this time in Unix milliseconds.
-    pub(super) fn expire(&mut self, now: u64, batch: &mut Batch) {
+    /// Nobody takes the places of others with many former keys.
+    fn make_room(&mut self, new: PeerId, batch: &mut Batch) {
+        let own = self.0.iter().filter(|(_, followed)| followed.new == new);
+        let own: Vec<(u64, PeerId)> = own.map(|(old, followed)| (followed.until, *old)).collect();
+        if own.len() >= LINKS
+            && let Some((_, oldest)) = own.into_iter().min_by_key(|(until, _)| *until)
+        {
+            self.0.pop(&oldest);
+            batch.delete(key(oldest));
+        }
+    }
+
+    /// Forgets what is not kept any longer at this time in Unix milliseconds. What leads to a peer that is there is kept on.
+    pub(super) fn expire(&mut self, now: u64, is_there: impl Fn(PeerId) -> bool, batch: &mut Batch) {
+        let seen = self.0.iter().filter(|(old, _)| is_there(self.last(**old)));
+        let seen: Vec<(PeerId, PeerId)> = seen.map(|(old, followed)| (*old, followed.new)).collect();
+        for (old, new) in seen {
+            self.follow(now, old, new, batch);
+        }
         let over = self.0.iter().filter(|(_, followed)| followed.until <= now);
         let over: Vec<PeerId> = over.map(|(old, _)| *old).collect();
         for old in over {
@@ -156,7 +174,7 @@ mod tests {
                     }
                 }
                 if expires {
-                    successors.expire(now, &mut batch);
+                    successors.expire(now, |_| false, &mut batch);
                     model.retain(|_, (_, until)| *until > now);
                 }
                 store.apply(batch).unwrap();
@@ -168,6 +186,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_leads_to_a_peer_that_is_there_is_kept() {
+        for is_there in [true, false] {
+            let store = MemoryStore::default();
+            let mut successors = Successors::load(&store).unwrap();
+            let mut batch = Batch::default();
+            successors.follow(0, peer(1), peer(2), &mut batch);
+            successors.follow(0, peer(2), peer(3), &mut batch);
+            for day in 1..100 {
+                successors.expire(day * STEP_MS, |seen| is_there && seen == peer(3), &mut batch);
+            }
+            let last = if is_there { peer(3) } else { peer(1) };
+            assert_eq!(successors.last(peer(1)), last);
+            store.apply(batch).unwrap();
+            assert_eq!(Successors::load(&store).unwrap().last(peer(1)), last);
+        }
+    }
+
+    #[test]
+    fn one_peer_has_a_few_places() {
+        let mut successors = Successors::load(&MemoryStore::default()).unwrap();
+        let mut batch = Batch::default();
+        successors.follow(0, peer(200), peer(201), &mut batch);
+        for old in 1..100 {
+            successors.follow(u64::from(old), peer(old), peer(101), &mut batch);
+        }
+        assert_eq!(successors.0.len(), LINKS + 1);
+        assert_eq!(successors.next(peer(200)), Some(peer(201)));
+        assert_eq!(successors.next(peer(99)), Some(peer(101)));
     }
 
     #[test]

@@ -379,7 +379,7 @@ impl Roll {
         let waits = !known.is_settled;
         for source in known.claims.sources(&self.asks) {
             if self.sources.get(&source).is_some() {
-                if waits && self.may_be_outdated(now, peer, &source) {
+                if waits && self.may_be_outdated(peer, &source) {
                     self.ask_anew(now, peer, &source);
                 }
                 continue;
@@ -395,6 +395,14 @@ impl Roll {
 
     /// What the source has said stays until it says something else; who waits for what it proves waits for that.
     fn ask_anew(&mut self, now: Now, peer: PeerId, source: &Source) {
+        let entry = self.entry(source);
+        if let Some(before) = entry.anew_at
+            && now.mono.saturating_sub(before) < AGAIN
+        {
+            // Nobody waits for it, and it is asked all the same when that is over.
+            entry.until = entry.until.min(before + AGAIN);
+            return;
+        }
         if self.peers.peek_mut(&peer).is_some_and(|known| known.may_ask(now)) {
             let entry = self.entry(source);
             entry.has_answered = false;

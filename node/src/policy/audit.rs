@@ -129,7 +129,6 @@ impl Audit {
             tell,
             buffer: Vec::new(),
             in_buffer: 0,
-            is_unsynced: false,
             is_to_reopen: false,
         };
         let thread = std::thread::Builder::new()
@@ -236,8 +235,6 @@ struct Writer {
     buffer: Vec<u8>,
     /// How many there are.
     in_buffer: u64,
-    /// What was written may not be on the disk.
-    is_unsynced: bool,
     /// What is at the path could not be opened: it is tried again.
     is_to_reopen: bool,
 }
@@ -276,7 +273,7 @@ impl Writer {
         }
         if !self.buffer.is_empty() {
             std::thread::sleep(TRY_AGAIN);
-        } else if self.is_to_reopen || self.is_unsynced {
+        } else if self.is_to_reopen {
             if let Ok(order) = self.orders.recv_timeout(TRY_AGAIN) {
                 self.take(&order);
             }
@@ -334,17 +331,15 @@ impl Writer {
     }
 
     fn write(&mut self) {
-        let mut done = Ok(());
-        if !self.buffer.is_empty() {
-            let written;
-            (written, done) = self.file.append(&self.buffer);
-            self.buffer.drain(..written);
-            self.is_unsynced |= self.sync && written > 0;
-        }
-        if done.is_ok() && self.is_unsynced {
+        let (mut written, mut done) = self.file.append(&self.buffer);
+        if done.is_ok() && self.sync && written > 0 {
             done = self.file.sync();
-            self.is_unsynced = done.is_err();
+            // The system tells once that it could not write, and gives up what that was: it is written anew.
+            if done.is_err() && self.file.take_back(written) {
+                written = 0;
+            }
         }
+        self.buffer.drain(..written);
         match done {
             Ok(()) => self.well(),
             Err(error) => self.trouble(&error.to_string()),

@@ -191,8 +191,7 @@ fn refusal_line(refusal: &Refused) -> Line<'static> {
     ])
 }
 
-/// The end of a peer id: they all begin alike.
-/// The end of an id; words stay as they are.
+/// The end of an id, since peer ids all begin alike; words stay as they are.
 fn short(id: &str) -> String {
     let count = id.chars().count();
     if count <= 14 || id.contains(' ') {

@@ -7,7 +7,7 @@ use agentanycast_identity::{
     rotation::former,
 };
 
-use super::{AGAIN, Roll, Said, Source};
+use super::{Roll, Said, Source};
 use crate::{engine::Now, policy::Standing};
 
 /// Longest reason, in characters.
@@ -56,9 +56,8 @@ impl Roll {
         Some((standing, look_at))
     }
 
-    /// Whether a source had said that a name is another's before this peer has shown that it is its own, and may be asked whether
-    /// that is still so.
-    pub(super) fn may_be_outdated(&self, now: Now, peer: PeerId, source: &Source) -> bool {
+    /// Whether a source had said that a name is another's before this peer has shown that it is its own.
+    pub(super) fn may_be_outdated(&self, peer: PeerId, source: &Source) -> bool {
         let (Some(known), Some(entry)) = (self.peers.peek(&peer), self.sources.peek(source)) else {
             return false;
         };
@@ -72,10 +71,7 @@ impl Roll {
             }
             _ => false,
         };
-        let is_time = entry
-            .anew_at
-            .is_none_or(|before| now.mono.saturating_sub(before) >= AGAIN);
-        denies && !entry.is_asked && entry.heard_at < known.shown_at && is_time
+        denies && !entry.is_asked && entry.heard_at < known.shown_at
     }
 
     /// What a peer says of itself and does not count, with the reasons.

@@ -89,22 +89,25 @@ impl LogFile {
             .iter()
             .rposition(|byte| *byte == b'\n')
             .map_or(0, |at| at + 1);
-        let begun = (written - whole) as u64;
-        let is_back = self
-            .file
-            .metadata()
-            .and_then(|about| self.file.set_len(about.len().saturating_sub(begun)));
-        // What cannot be taken back, as in a pipe, stands, and its rest follows.
-        if begun == 0 || is_back.is_ok() {
+        let begun = written - whole;
+        // What cannot be taken back, as from a device, stands, and its rest follows.
+        if begun == 0 || self.take_back(begun) {
             whole
         } else {
             written
         }
     }
 
+    /// Removes so many bytes at the end; whether that could be done.
+    pub(super) fn take_back(&mut self, bytes: usize) -> bool {
+        let about = self.file.metadata();
+        let is_back = about.and_then(|about| self.file.set_len(about.len().saturating_sub(bytes as u64)));
+        is_back.is_ok()
+    }
+
     pub(super) fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
-            // A pipe or a device: there is nothing to sync.
+            // A device: there is nothing to sync.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             done => done,
         }
