@@ -44,8 +44,8 @@ const NEW_EACH: usize = 16;
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// How often a source is asked anew, at most, when a peer says that it has a name which the source has said is another's: it
-/// may have changed its key.
-const AGAIN: Duration = Duration::from_secs(10);
+/// may have changed its key. Less than the tasks of such a peer wait for.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// How long answers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -399,14 +399,13 @@ impl Roll {
         if let Some(before) = entry.anew_at
             && now.mono.saturating_sub(before) < AGAIN
         {
-            // Nobody waits for it, and it is asked all the same when that is over.
+            // It is asked when that is over, and waited for.
+            entry.has_answered = false;
             entry.until = entry.until.min(before + AGAIN);
             return;
         }
         if self.peers.peek_mut(&peer).is_some_and(|known| known.may_ask(now)) {
-            let entry = self.entry(source);
-            entry.has_answered = false;
-            entry.anew_at = Some(now.mono);
+            self.entry(source).has_answered = false;
             self.ask(now, source);
         }
     }
@@ -430,6 +429,9 @@ impl Roll {
         let entry = self.entry(source);
         if !entry.is_asked {
             entry.is_asked = true;
+            if entry.said.is_some() && !entry.has_answered {
+                entry.anew_at = Some(now.mono);
+            }
             self.waiting.push_back(source.clone());
         }
     }

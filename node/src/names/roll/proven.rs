@@ -48,10 +48,8 @@ impl Roll {
             let grant = credential.grant();
             sooner(grant.from_ms);
             grant.until_ms.iter().for_each(|until| sooner(*until));
-            let names = std::iter::once(peer).chain(standing.former.iter().copied());
-            let is_subject = names.filter_map(did_key_of).any(|name| name == grant.subject)
-                || standing.names.contains(&grant.subject);
-            standing.vouched |= is_subject && self.check(now, credential).is_ok();
+            standing.vouched |=
+                is_called(peer, &standing, &grant.subject) && self.check(now, credential).is_ok();
         }
         Some((standing, look_at))
     }
@@ -76,9 +74,10 @@ impl Roll {
 
     /// What a peer says of itself and does not count, with the reasons.
     pub(super) fn unproven(&self, now: Now, peer: PeerId) -> Vec<String> {
-        let Some(claims) = self.peers.peek(&peer).map(|known| &known.claims) else {
+        let (Some(known), Some((standing, _))) = (self.peers.peek(&peer), self.standing(now, peer)) else {
             return Vec::new();
         };
+        let claims = &known.claims;
         let mut unproven = Vec::new();
         if self.asks.names {
             let web = claims
@@ -100,14 +99,16 @@ impl Roll {
             }
         }
         for credential in claims.credentials_by(&self.asks) {
-            if let Err(why) = self.check(now, credential) {
-                unproven.push(format!("the credential of {}: {why}", credential.grant().issuer));
-            }
+            let grant = credential.grant();
+            let why = match self.check(now, credential) {
+                Err(why) => why,
+                Ok(()) if is_called(peer, &standing, &grant.subject) => continue,
+                Ok(()) => format!("it is about {}, which is not proven", grant.subject),
+            };
+            unproven.push(format!("the credential of {}: {why}", grant.issuer));
         }
-        unproven
-            .iter_mut()
-            .for_each(|text| *text = text.chars().take(MAX_REASON).collect());
-        unproven
+        let short = |text: String| text.chars().take(MAX_REASON).collect();
+        unproven.into_iter().map(short).collect()
     }
 
     /// Whether a credential counts, by its issuer, its time and its status; else why not.
@@ -140,6 +141,12 @@ impl Roll {
     fn said(&self, source: &Source) -> Option<&Said> {
         self.sources.peek(source)?.said.as_ref()
     }
+}
+
+/// Whether this is a name of a peer of whom so much is proven.
+fn is_called(peer: PeerId, standing: &Standing, name: &String) -> bool {
+    let mut keys = std::iter::once(peer).chain(standing.former.iter().copied());
+    keys.any(|key| did_key_of(key).as_ref() == Some(name)) || standing.names.contains(name)
 }
 
 /// Whether something counted before and does not now.
