@@ -116,6 +116,13 @@ impl Audit {
     /// # Errors
     /// When the file cannot be opened, or the thread not be started.
     pub fn start(settings: &Settings) -> io::Result<Self> {
+        let (mut audit, writer) = Self::open(settings)?;
+        audit.spawn(writer)?;
+        Ok(audit)
+    }
+
+    /// Opens the log; nobody writes it yet.
+    fn open(settings: &Settings) -> io::Result<(Self, Writer)> {
         let (file, chain) = LogFile::open(&settings.path, settings.chain)?;
         let (lines, orders) = sync_channel(WAITING);
         let (tell, state) = watch::channel(State::default());
@@ -131,18 +138,22 @@ impl Audit {
             in_buffer: 0,
             is_to_reopen: false,
         };
-        let thread = std::thread::Builder::new()
-            .name("audit".into())
-            .spawn(move || writer.run())?;
-        Ok(Self {
+        let audit = Self {
             lines: Some(lines),
             shared,
             state,
             sync: settings.sync,
             submitted: 0,
             lost: 0,
-            thread: Some(thread),
-        })
+            thread: None,
+        };
+        Ok((audit, writer))
+    }
+
+    fn spawn(&mut self, writer: Writer) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name("audit".into());
+        self.thread = Some(thread.spawn(move || writer.run())?);
+        Ok(())
     }
 
     /// Hands a line over.
@@ -273,7 +284,7 @@ impl Writer {
         }
         if !self.buffer.is_empty() {
             std::thread::sleep(TRY_AGAIN);
-        } else if self.is_to_reopen {
+        } else if self.is_to_reopen || self.is_in_trouble() {
             if let Ok(order) = self.orders.recv_timeout(TRY_AGAIN) {
                 self.take(&order);
             }
@@ -330,16 +341,28 @@ impl Writer {
         done
     }
 
+    /// Writes what waits. In trouble also when nothing does: what was written may still have to be synced.
     fn write(&mut self) {
-        let (mut written, mut done) = self.file.append(&self.buffer);
-        if done.is_ok() && self.sync && written > 0 {
-            done = self.file.sync();
-            // The system tells once that it could not write, and gives up what that was: it is written anew.
-            if done.is_err() && self.file.take_back(written) {
-                written = 0;
-            }
+        let (written, done) = self.file.append(&self.buffer);
+        if let Err(error) = done {
+            self.buffer.drain(..written);
+            self.trouble(&error.to_string());
+            return;
         }
-        self.buffer.drain(..written);
+        let done = if self.sync && (written > 0 || self.is_in_trouble()) {
+            self.file.sync()
+        } else {
+            Ok(())
+        };
+        self.synced(written, done);
+    }
+
+    /// What was written is on the disk, or waits again.
+    fn synced(&mut self, written: usize, done: io::Result<()>) {
+        // The system tells once that it could not write, and gives up what that was: it is written anew.
+        if done.is_ok() || !self.file.take_back(written) {
+            self.buffer.drain(..written);
+        }
         match done {
             Ok(()) => self.well(),
             Err(error) => self.trouble(&error.to_string()),
@@ -357,6 +380,10 @@ impl Writer {
             state.passed += lines;
             was_trouble || (sync && lines > 0)
         });
+    }
+
+    fn is_in_trouble(&self) -> bool {
+        self.tell.borrow().trouble.is_some()
     }
 
     fn trouble(&mut self, why: &str) {

@@ -301,6 +301,38 @@ fn what_could_not_be_written_is_written_later() {
     assert_eq!(tasks(&path), ["one", "two", "three"]);
 }
 
+/// A log of which the disk did not take the line that was written last.
+fn unsynced(path: &Path) -> (Audit, Writer) {
+    let (mut audit, mut writer) = Audit::open(&settings(path)).unwrap();
+    audit.submit(entry("one"));
+    assert!(writer.gather());
+    let (written, done) = writer.file.append(&writer.buffer);
+    done.unwrap();
+    writer.synced(written, Err(io::Error::other("the disk failed")));
+    assert!(audit.passed(1) && audit.trouble().unwrap().contains("the disk failed"));
+    (audit, writer)
+}
+
+#[test]
+fn what_could_not_be_synced_is_written_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    let (mut audit, writer) = unsynced(&path);
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    audit.spawn(writer).unwrap();
+    wait("it is well again", || audit.trouble().is_none());
+    assert_eq!(tasks(&path), ["one"]);
+}
+
+/// From a device nothing can be taken back. It is synced again, whether or not another line comes.
+#[test]
+fn what_could_not_be_synced_nor_taken_back_is_synced_later() {
+    let (mut audit, writer) = unsynced(Path::new("/dev/null"));
+    assert!(writer.buffer.is_empty());
+    audit.spawn(writer).unwrap();
+    wait("it is well again", || audit.trouble().is_none());
+}
+
 #[test]
 fn a_log_that_cannot_be_opened_is_an_error() {
     let home = tempfile::tempdir().unwrap();
