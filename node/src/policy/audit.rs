@@ -82,7 +82,6 @@ pub struct Audit {
     state: watch::Receiver<State>,
     sync: bool,
     submitted: u64,
-    lost: u64,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -97,6 +96,8 @@ pub struct Reopen {
 struct Shared {
     /// Lines that are no longer in the channel.
     taken: AtomicU64,
+    /// Decisions that could not even wait, and of which no line tells yet.
+    lost: AtomicU64,
     reopen: AtomicBool,
     closing: AtomicBool,
 }
@@ -104,8 +105,6 @@ struct Shared {
 #[derive(Debug)]
 enum Order {
     Line(Box<Entry>),
-    /// So many decisions could not even wait.
-    Lost(u64),
     /// Look at what is asked besides.
     Wake,
 }
@@ -144,7 +143,6 @@ impl Audit {
             state,
             sync: settings.sync,
             submitted: 0,
-            lost: 0,
             thread: None,
         };
         Ok((audit, writer))
@@ -159,13 +157,10 @@ impl Audit {
     /// Hands a line over.
     pub fn submit(&mut self, entry: Entry) {
         let Some(lines) = &self.lines else { return };
-        if self.lost > 0 && lines.try_send(Order::Lost(self.lost)).is_ok() {
-            self.lost = 0;
+        if lines.try_send(Order::Line(Box::new(entry))).is_ok() {
             self.submitted += 1;
-        }
-        match lines.try_send(Order::Line(Box::new(entry))) {
-            Ok(()) => self.submitted += 1,
-            Err(_) => self.lost += 1,
+        } else {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -220,13 +215,8 @@ impl Reopen {
 
 impl Drop for Audit {
     fn drop(&mut self) {
-        let Some(lines) = self.lines.take() else { return };
-        let untold = self.lost > 0 && lines.try_send(Order::Lost(self.lost)).is_err();
         self.shared.closing.store(true, Ordering::Release);
-        if untold {
-            // There is room as soon as something is written; where nothing can be, its thread ends.
-            let _ = lines.send(Order::Lost(self.lost));
-        } else {
+        if let Some(lines) = self.lines.take() {
             let _ = lines.try_send(Order::Wake);
         }
         if let Some(thread) = self.thread.take() {
@@ -297,22 +287,28 @@ impl Writer {
     /// What has come meanwhile is written together; true when that is all.
     fn gather(&mut self) -> bool {
         while self.buffer.len() < AT_ONCE {
-            match self.orders.try_recv() {
-                Ok(order) => self.take(&order),
-                Err(_) => return true,
-            }
+            let Ok(order) = self.orders.try_recv() else {
+                self.tell_lost();
+                return true;
+            };
+            self.take(&order);
         }
         false
     }
 
     fn take(&mut self, order: &Order) {
-        match order {
-            Order::Line(entry) => self.chain.write(entry, &mut self.buffer),
-            Order::Lost(count) => self.chain.write_lost(now(), *count, &mut self.buffer),
-            Order::Wake => return,
-        }
+        let Order::Line(entry) = order else { return };
+        self.chain.write(entry, &mut self.buffer);
         self.in_buffer += 1;
         self.shared.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Behind all that found room a line says how many decisions did not. It is none itself: nobody waits for it.
+    fn tell_lost(&mut self) {
+        let count = self.shared.lost.swap(0, Ordering::Relaxed);
+        if count > 0 {
+            self.chain.write_lost(now(), count, &mut self.buffer);
+        }
     }
 
     fn reopen(&mut self) -> io::Result<()> {

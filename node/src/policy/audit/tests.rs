@@ -280,7 +280,7 @@ fn a_full_disk_is_told_and_holds_nobody_up() {
     for number in 0..2 * WAITING {
         audit.submit(entry(&number.to_string()));
     }
-    assert!(audit.lost > 0);
+    assert!(audit.shared.lost.load(Ordering::Relaxed) > 0);
 }
 
 /// A disk that is full for a while: nothing is lost, nothing is doubled, and no line is torn.
@@ -331,6 +331,32 @@ fn what_could_not_be_synced_nor_taken_back_is_synced_later() {
     assert!(writer.buffer.is_empty());
     audit.spawn(writer).unwrap();
     wait("it is well again", || audit.trouble().is_none());
+}
+
+/// What found no place to wait is counted in the log when there is room, whether or not anything is decided then.
+#[test]
+fn what_was_lost_is_said_when_there_is_room() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    for number in 0..2 * WAITING {
+        audit.submit(entry(&number.to_string()));
+    }
+    assert!(audit.trouble().is_some());
+    fs::remove_file(&path).unwrap();
+    audit.reopener().unwrap().reopen();
+    wait("it is well again", || audit.trouble().is_none());
+    let is_said = || fs::read_to_string(&path).is_ok_and(|text| text.contains("\"decision\":\"lost\""));
+    wait("it is said", is_said);
+    let awaited = audit.awaited();
+    wait("only decisions are awaited", || audit.passed(awaited));
+    drop(audit);
+    let (lines, tasks) = (lines(&path), tasks(&path).len());
+    let lost = lines.last().unwrap()["count"].as_u64().unwrap();
+    assert_eq!(tasks as u64 + lost, 2 * WAITING as u64);
+    assert_eq!(lines.len(), tasks + 1, "it is said once");
+    assert_eq!(awaited, tasks as u64);
 }
 
 #[test]
