@@ -246,14 +246,14 @@ impl Writer {
             let closing = self.wait();
             let is_all = self.gather();
             let is_asked = self.shared.reopen.swap(false, Ordering::AcqRel) || self.is_to_reopen;
-            let failure = if is_asked || (!self.buffer.is_empty() && self.file.is_deleted()) {
-                self.reopen().err()
+            let is_deleted = (is_asked || !self.buffer.is_empty()) && self.file.is_deleted();
+            let can_write = if is_asked || is_deleted {
+                self.reopen(is_deleted)
             } else {
-                None
+                true
             };
-            match failure.filter(|_| self.file.is_deleted()) {
-                Some(error) => self.trouble(&format!("it was deleted, and no other can be opened: {error}")),
-                None => self.write(),
+            if can_write {
+                self.write();
             }
             let failed = !self.buffer.is_empty();
             if closing && (is_all || failed) {
@@ -311,30 +311,48 @@ impl Writer {
         }
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
-        let done = self.file.reopen();
-        match &done {
+    /// Opens what is at the path; whether there is a file to write to.
+    fn reopen(&mut self, is_deleted: bool) -> bool {
+        match self.file.reopen() {
             Ok(()) => {
-                tracing::info!(path = %self.file.path().display(), "the audit log was reopened");
-                if std::mem::take(&mut self.is_to_reopen) {
-                    self.tell.send_modify(|state| state.unopened = None);
-                }
-                // What waits carries the chain on; else nobody else could.
-                if self.buffer.is_empty() && self.chain.is_begun() && self.file.is_empty() {
-                    self.chain.write_continued(now(), &mut self.buffer);
-                }
+                self.reopened(is_deleted);
+                true
             }
             Err(error) => {
-                self.is_to_reopen = true;
-                let path = self.file.path().display();
-                let said = format!(
-                    "the audit log {path} cannot be opened again: {error}; it goes on in the file that was open"
-                );
-                self.tell
-                    .send_if_modified(|state| say_once(&mut state.unopened, said));
+                self.unopened(&error, is_deleted);
+                !is_deleted
             }
         }
-        done
+    }
+
+    fn reopened(&mut self, was_deleted: bool) {
+        let path = self.file.path().display();
+        if was_deleted {
+            tracing::warn!(%path, "the audit log was deleted; it goes on in a new file");
+        } else {
+            tracing::info!(%path, "the audit log was reopened");
+        }
+        if std::mem::take(&mut self.is_to_reopen) {
+            self.tell.send_modify(|state| state.unopened = None);
+        }
+        // What waits carries the chain on; else nobody else could.
+        if self.buffer.is_empty() && self.chain.is_begun() && self.file.is_empty() {
+            self.chain.write_continued(now(), &mut self.buffer);
+        }
+    }
+
+    fn unopened(&mut self, error: &io::Error, is_deleted: bool) {
+        self.is_to_reopen = true;
+        if is_deleted {
+            self.trouble(&format!("it was deleted, and no other can be opened: {error}"));
+            return;
+        }
+        let path = self.file.path().display();
+        let said = format!(
+            "the audit log {path} cannot be opened again: {error}; it goes on in the file that was open"
+        );
+        self.tell
+            .send_if_modified(|state| say_once(&mut state.unopened, said));
     }
 
     /// Writes what waits. In trouble also when nothing does: what was written may still have to be synced.

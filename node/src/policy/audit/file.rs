@@ -51,10 +51,12 @@ impl LogFile {
         Ok(())
     }
 
-    /// Whether it is a file that has no name any more: nobody would read what is added.
+    /// Whether it is a file that has no name any more: nobody would read what is added. There are file systems that
+    /// count no names.
     pub(super) fn is_deleted(&self) -> bool {
         let about = self.file.metadata();
         about.is_ok_and(|about| about.is_file() && about.nlink() == 0)
+            && !self.is_at_path().unwrap_or_default()
     }
 
     /// Whether nothing is in it.

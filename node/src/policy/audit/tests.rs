@@ -250,6 +250,143 @@ fn only_a_regular_file_is_taken_when_the_log_is_reopened() {
     }
 }
 
+/// Lines in a file that has no name any more nobody would read.
+#[test]
+fn a_log_that_was_deleted_goes_on_in_a_new_file() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    audit.submit(entry("one"));
+    wait("it is written", || audit.passed(1));
+    let first = verify(&*fs::read(&path).unwrap(), None, None).unwrap();
+    fs::remove_file(&path).unwrap();
+    audit.submit(entry("two"));
+    wait("it is written", || audit.passed(2));
+    assert_eq!((tasks(&path), mode(&path)), (vec!["two".to_owned()], 0o600));
+    let second = verify(&*fs::read(&path).unwrap(), Some(&first), None).unwrap();
+    assert_eq!(second.first_prev, first.last);
+    assert_eq!(
+        *audit.state().borrow(),
+        State {
+            passed: 2,
+            ..State::default()
+        }
+    );
+}
+
+/// Rotation has moved it away, no new file could be made, and then the old one is deleted: there is no log.
+#[test]
+fn a_log_that_was_deleted_and_cannot_be_made_again_cannot_be_written() {
+    let home = tempfile::tempdir().unwrap();
+    let (place, away) = (home.path().join("log"), home.path().join("away"));
+    fs::create_dir(&place).unwrap();
+    let path = place.join("audit.jsonl");
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    audit.submit(entry("one"));
+    wait("it is written", || audit.passed(1));
+    let first = verify(&*fs::read(&path).unwrap(), None, None).unwrap();
+    fs::rename(&place, &away).unwrap();
+    audit.reopener().unwrap().reopen();
+    let state = audit.state();
+    wait("it is told", || state.borrow().unopened.is_some());
+    assert_eq!(audit.trouble(), None);
+    fs::remove_file(away.join("audit.jsonl")).unwrap();
+    wait("that is told before there is a line", || {
+        audit.trouble().is_some()
+    });
+    let trouble = audit.trouble().unwrap();
+    assert!(trouble.contains("cannot be written: it was deleted"), "{trouble}");
+    assert_eq!(state.borrow().complaint(), Some(&*trouble));
+    audit.submit(entry("two"));
+    wait("nobody waits for it", || audit.passed(2));
+    assert!(audit.trouble().is_some());
+    fs::create_dir(&place).unwrap();
+    wait("it is well again", || state.borrow().complaint().is_none());
+    audit.submit(entry("three"));
+    drop(audit);
+    assert_eq!(tasks(&path), ["two", "three"]);
+    let second = verify(&*fs::read(&path).unwrap(), Some(&first), None).unwrap();
+    assert_eq!(second.first_prev, first.last);
+}
+
+/// Without SIGHUP: that it goes on in the file that was open would not be so.
+#[test]
+fn of_a_log_that_was_deleted_nothing_else_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let place = home.path().join("log");
+    fs::create_dir(&place).unwrap();
+    let mut audit = Audit::start(&settings(&place.join("audit.jsonl"))).unwrap();
+    fs::remove_dir_all(&place).unwrap();
+    audit.submit(entry("one"));
+    wait("it is told", || audit.trouble().is_some());
+    assert_eq!(audit.state().borrow().unopened, None);
+}
+
+/// The chain is in the new file before anything is decided: who starts next finds it there.
+#[test]
+fn a_chain_goes_on_over_a_rotation_and_a_restart_before_the_next_line() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |number: u8| home.path().join(format!("audit.jsonl.{number}"));
+    let path = home.path().join("audit.jsonl");
+    let rotate = |audit: &Audit, number| {
+        fs::rename(&path, at(number)).unwrap();
+        audit.reopener().unwrap().reopen();
+        wait("a new one is there", || path.exists());
+    };
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    rotate(&audit, 1);
+    assert_eq!(fs::read(&path).unwrap(), b"", "there is no chain yet");
+    audit.submit(entry("one"));
+    wait("it is written", || audit.passed(1));
+    rotate(&audit, 2);
+    wait("it goes on", || lines(&path).len() == 1);
+    rotate(&audit, 3);
+    wait("it goes on", || lines(&path).len() == 1);
+    drop(audit);
+    let mut audit = Audit::start(&settings(&path)).unwrap();
+    audit.submit(entry("two"));
+    let awaited = audit.awaited();
+    wait("only decisions are awaited", || audit.passed(awaited));
+    drop(audit);
+    let words = |path: &Path| -> Vec<String> {
+        let lines = lines(path);
+        let words = lines
+            .iter()
+            .map(|line| line["decision"].as_str().unwrap().to_owned());
+        words.collect()
+    };
+    assert_eq!(
+        (words(&at(2)), words(&at(3))),
+        (vec!["allow".to_owned()], vec!["continued".to_owned()])
+    );
+    assert_eq!(words(&path), ["continued", "allow"]);
+    let mut whole = verify(&*fs::read(at(2)).unwrap(), None, None).unwrap();
+    for path in [&at(3), &path] {
+        let next = verify(&*fs::read(path).unwrap(), Some(&whole), None).unwrap();
+        whole = whole.then(next);
+    }
+    assert_eq!((whole.lines, whole.chained), (4, 4));
+}
+
+/// Where lines are not chained, nothing has to go on.
+#[test]
+fn a_new_file_without_a_chain_is_empty() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    let plain = Settings {
+        chain: false,
+        ..settings(&path)
+    };
+    let mut audit = Audit::start(&plain).unwrap();
+    audit.submit(entry("one"));
+    wait("it is written", || audit.passed(1));
+    fs::rename(&path, home.path().join("old")).unwrap();
+    audit.reopener().unwrap().reopen();
+    wait("a new one is there", || path.exists());
+    drop(audit);
+    assert_eq!(fs::read(&path).unwrap(), b"");
+}
+
 #[test]
 fn a_log_has_one_writer() {
     let home = tempfile::tempdir().unwrap();
