@@ -121,6 +121,8 @@ pub enum By {
     Unknown,
     /// That the peer's key is not pinned.
     NotPinned,
+    /// That this key came after the peer's, as both have signed.
+    Replaced(PeerId),
     /// A bound of the source.
     Limit(Full),
     /// That the audit log cannot be written.
@@ -135,6 +137,7 @@ impl fmt::Display for By {
             Self::NoMatch => f.write_str("acl default"),
             Self::Unknown => f.write_str("trust known"),
             Self::NotPinned => f.write_str("trust pinned"),
+            Self::Replaced(_) => f.write_str("key replaced"),
             Self::Limit(Full::Rate(rps)) => write!(f, "rate_limit rps {rps}"),
             Self::Limit(Full::InFlight(most)) => write!(f, "rate_limit max_in_flight {most}"),
             Self::Limit(Full::Bytes(most) | Full::Large(most)) => write!(f, "rate_limit max_bytes {most}"),
@@ -152,6 +155,7 @@ impl By {
             Self::NoMatch => "not allowed by this node's policy (no rule allows it)".to_owned(),
             Self::Unknown => "this node takes tasks of peers that it knows only".to_owned(),
             Self::NotPinned => "this node takes tasks of pinned peers only".to_owned(),
+            Self::Replaced(new) => format!("this key was replaced by that of {new}; send it from there"),
             Self::Limit(Full::Rate(rps)) => {
                 format!("more than {rps} tasks a second, the limit of one source here; send it again later")
             }
@@ -192,6 +196,30 @@ pub struct Asker<'a> {
 }
 
 impl Rules {
+    /// The keys that are written down one by one.
+    pub fn named_keys(&self) -> HashSet<PeerId> {
+        let patterns = self.patterns().filter(|pattern| pattern.is_literal());
+        let mut keys: HashSet<PeerId> = patterns
+            .filter_map(|one| read::peer_named(one.as_str()))
+            .collect();
+        if let Trust::Pinned(pinned) = &self.trust {
+            keys.extend(pinned);
+        }
+        keys
+    }
+
+    /// Everything that sources are held against.
+    fn patterns(&self) -> impl Iterator<Item = &Glob> {
+        let overrides = self.limits.overrides.iter().map(|one| &one.source);
+        let members = self.acl.groups.iter().flat_map(|group| &group.members);
+        let sources = self.acl.rules.iter().map(|rule| &rule.source);
+        self.trusted()
+            .iter()
+            .chain(overrides)
+            .chain(members)
+            .chain(sources)
+    }
+
     /// Whether everything is allowed to everybody.
     pub fn is_open(&self) -> bool {
         self.trust == Trust::Open && self.acl.rules.is_empty() && self.limits.is_none()
@@ -199,17 +227,9 @@ impl Rules {
 
     /// What has to be proven of peers for these rules.
     pub fn asks(&self) -> Asks {
-        let overrides = self.limits.overrides.iter().map(|one| &one.source);
-        let members = self.acl.groups.iter().flat_map(|group| &group.members);
-        let sources = self.acl.rules.iter().map(|rule| &rule.source);
-        let mut patterns = self
-            .trusted()
-            .iter()
-            .chain(overrides)
-            .chain(members)
-            .chain(sources);
+        let is_of_name = |pattern: &Glob| pattern.may_begin("did:web:") || pattern.may_begin("did:dns:");
         Asks {
-            names: patterns.any(|pattern| pattern.may_begin("did:web:") || pattern.may_begin("did:dns:")),
+            names: self.patterns().any(is_of_name),
             issuers: match &self.trust {
                 Trust::Known(_) => self.issuers.clone(),
                 _ => Vec::new(),

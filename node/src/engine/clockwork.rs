@@ -25,6 +25,9 @@ use crate::{
 /// How often expiry and collection are looked after.
 const COLLECTION: Duration = Duration::from_secs(1);
 
+/// How often it is looked which peers that have changed their keys are there; it takes days until that matters.
+const SUCCESSION: Duration = Duration::from_mins(1);
+
 /// Tasks removed per turn: bounds the time that one takes. What is left goes in the next one, a tick later,
 /// so that 2 000 a second can go: more than come.
 const COLLECTED: usize = 200;
@@ -77,9 +80,12 @@ impl Core {
         self.fail_abandoned(now)?;
         self.fail_declined(now)?;
         self.collect(now)?;
-        let connected = &self.connected;
-        self.successors
-            .expire(now.unix, |peer| connected.contains(&peer), &mut self.turn.batch);
+        if now.mono.saturating_sub(self.last_look_at_successors) >= SUCCESSION {
+            self.last_look_at_successors = now.mono;
+            let connected = &self.connected;
+            self.successors
+                .expire(now.unix, |peer| connected.contains(&peer), &mut self.turn.batch);
+        }
         self.forget_silent_peers(now)
     }
 

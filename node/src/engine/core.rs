@@ -85,6 +85,7 @@ pub struct Core {
     /// What the frame that is looked at came over, where that is known.
     pub(super) incoming_road: Option<Road>,
     pub(super) last_collection: Duration,
+    pub(super) last_look_at_successors: Duration,
     /// The last collection had to leave some for the next turn.
     pub(super) more_to_collect: bool,
     pub(super) marks: super::marks::Sweep,
@@ -150,6 +151,7 @@ impl Core {
             doubted: false,
             incoming_road: None,
             last_collection: now.mono,
+            last_look_at_successors: now.mono,
             more_to_collect: false,
             marks: super::marks::Sweep::new(now.mono),
             last_asked: now.mono,

@@ -72,6 +72,7 @@ impl Core {
     /// decision is to be written down.
     pub fn set_rules(&mut self, rules: Rules, audited: bool) -> Result<(), StoreError> {
         let counts = rules.limits.count_tasks();
+        self.successors.name(rules.named_keys());
         match &mut self.door {
             None if rules.is_open() && !audited => return Ok(()),
             None => self.door = Some(Box::new(Door::new(rules, audited))),
@@ -170,31 +171,40 @@ impl Core {
         peer: PeerId,
         inbound: &Inbound,
     ) -> Result<(), EngineError> {
-        let (Some(door), Payload::SendTask(send)) = (&mut self.door, &inbound.payload) else {
+        let Payload::SendTask(send) = &inbound.payload else {
             return Ok(());
         };
         // What belongs to a task that is here, or was, is none of the policy's.
         if send.further || self.tasks.indexed(&send.task_id).is_some() {
             return Ok(());
         }
-        let (tasks, bytes) = self.tasks.open_from(peer);
-        let has = Usage {
-            tasks: tasks as u64,
-            bytes,
+        let Some(decision) = self.decide_on(now, peer, send) else {
+            return Ok(());
         };
-        let decision = door.decide(
-            now,
-            Source::Peer(peer),
-            &send.target_skill_id,
-            has,
-            bytes_of(send),
-        );
         self.record_inbound(now, peer, decision, send, &inbound.id);
         if decision.outcome == Outcome::Allow {
             return Ok(());
         }
         self.tally.turned_away(&decision);
         Err(decision.into())
+    }
+
+    /// Without rules there is nothing to decide, but for a key that is nobody's any more: whoever has it may be anybody.
+    fn decide_on(&mut self, now: Now, peer: PeerId, send: &SendTaskPayload) -> Option<Decision> {
+        if let Some(new) = self.successors.next(peer) {
+            return Some(Decision {
+                outcome: Outcome::Deny,
+                by: By::Replaced(new),
+            });
+        }
+        let door = self.door.as_mut()?;
+        let (tasks, bytes) = self.tasks.open_from(peer);
+        let has = Usage {
+            tasks: tasks as u64,
+            bytes,
+        };
+        let skill = &send.target_skill_id;
+        Some(door.decide(now, Source::Peer(peer), skill, has, bytes_of(send)))
     }
 
     fn record_inbound(

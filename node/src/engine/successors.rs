@@ -2,9 +2,9 @@
 //! once we have followed its owner.
 //!
 //! A change is kept for as long as its statement may count, and for as long after the new key was there. The one that was seen
-//! longest ago goes when there are too many.
+//! longest ago goes when there are too many, and those that begin with a key that the rules name go last.
 
-use std::num::NonZeroUsize;
+use std::collections::HashSet;
 
 use agentanycast_identity::{PeerId, rotation::HONOURED_FOR};
 use lru::LruCache;
@@ -13,7 +13,7 @@ use super::records::{self, tag};
 use crate::store::{self, Batch, Store, StoreError};
 
 /// Peers whose successors are remembered, some 150 bytes each.
-const MOST: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+const MOST: usize = 65_536;
 
 /// Milliseconds for which a change is kept after the new key was seen.
 const KEPT_MS: u64 = HONOURED_FOR.as_millis() as u64;
@@ -31,9 +31,15 @@ struct Followed {
     until: u64,
 }
 
-/// See the module's text. By old peer, the one that was seen longest ago first to go.
+/// See the module's text.
 #[derive(Debug)]
-pub(super) struct Successors(LruCache<PeerId, Followed>);
+pub(super) struct Successors {
+    /// By old peer, in the order in which they were seen last.
+    links: LruCache<PeerId, Followed>,
+    /// Keys that the rules name.
+    named: HashSet<PeerId>,
+    most: usize,
+}
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct SuccessorRecord {
@@ -59,16 +65,25 @@ impl Successors {
             Ok::<(), StoreError>(())
         })?;
         kept.sort_unstable_by_key(|(_, followed)| followed.until);
-        let mut all = LruCache::new(MOST);
+        let mut links = LruCache::unbounded();
         for (old, followed) in kept {
-            all.put(old, followed);
+            links.put(old, followed);
         }
-        Ok(Self(all))
+        Ok(Self {
+            links,
+            named: HashSet::new(),
+            most: MOST,
+        })
+    }
+
+    /// The rules name these keys from now on.
+    pub(super) fn name(&mut self, keys: HashSet<PeerId>) {
+        self.named = keys;
     }
 
     /// Who came after it, if anybody did.
     pub(super) fn next(&self, peer: PeerId) -> Option<PeerId> {
-        self.0.peek(&peer).map(|followed| followed.new)
+        self.links.peek(&peer).map(|followed| followed.new)
     }
 
     /// Who it is now: itself, or the last one that came after it.
@@ -87,14 +102,12 @@ impl Successors {
     /// `new` came after `old`, or was seen again, at this time in Unix milliseconds. Nobody else did.
     pub(super) fn follow(&mut self, now: u64, old: PeerId, new: PeerId, batch: &mut Batch) {
         let until = now.saturating_add(KEPT_MS);
-        match self.0.get_mut(&old) {
+        match self.links.get_mut(&old) {
             Some(known) if until < known.until.saturating_add(STEP_MS) => return,
             Some(known) => known.until = until,
             None => {
                 self.make_room(new, batch);
-                if let Some((gone, _)) = self.0.push(old, Followed { new, until }) {
-                    batch.delete(key(gone));
-                }
+                self.links.put(old, Followed { new, until });
             }
         }
         let new = self.next(old).unwrap_or(new);
@@ -105,30 +118,56 @@ impl Successors {
         batch.put(key(old), records::encode(&record));
     }
 
-    /// Nobody takes the places of others with many former keys.
+    /// One more may come. Nobody takes the places of others with many former keys.
     fn make_room(&mut self, new: PeerId, batch: &mut Batch) {
-        let own = self.0.iter().filter(|(_, followed)| followed.new == new);
+        while self.links.len() >= self.most {
+            let needed = self.needed();
+            let mut oldest_first = self.links.iter().rev().map(|(old, _)| *old);
+            let oldest = oldest_first.find(|old| !needed.contains(old));
+            let Some(gone) = oldest.or_else(|| self.links.peek_lru().map(|(old, _)| *old)) else {
+                break;
+            };
+            self.forget(gone, batch);
+        }
+        let own = self.links.iter().filter(|(_, followed)| followed.new == new);
         let own: Vec<(u64, PeerId)> = own.map(|(old, followed)| (followed.until, *old)).collect();
         if own.len() >= LINKS
             && let Some((_, oldest)) = own.into_iter().min_by_key(|(until, _)| *until)
         {
-            self.0.pop(&oldest);
-            batch.delete(key(oldest));
+            self.forget(oldest, batch);
         }
+    }
+
+    /// The changes that lead on from a key that the rules name.
+    fn needed(&self) -> HashSet<PeerId> {
+        let mut needed = HashSet::new();
+        for name in &self.named {
+            let mut last = *name;
+            for _ in 0..LINKS {
+                let Some(next) = self.next(last) else { break };
+                needed.insert(last);
+                last = next;
+            }
+        }
+        needed
+    }
+
+    fn forget(&mut self, old: PeerId, batch: &mut Batch) {
+        self.links.pop(&old);
+        batch.delete(key(old));
     }
 
     /// Forgets what is not kept any longer at this time in Unix milliseconds. What leads to a peer that is there is kept on.
     pub(super) fn expire(&mut self, now: u64, is_there: impl Fn(PeerId) -> bool, batch: &mut Batch) {
-        let seen = self.0.iter().filter(|(old, _)| is_there(self.last(**old)));
+        let seen = self.links.iter().filter(|(old, _)| is_there(self.last(**old)));
         let seen: Vec<(PeerId, PeerId)> = seen.map(|(old, followed)| (*old, followed.new)).collect();
         for (old, new) in seen {
             self.follow(now, old, new, batch);
         }
-        let over = self.0.iter().filter(|(_, followed)| followed.until <= now);
+        let over = self.links.iter().filter(|(_, followed)| followed.until <= now);
         let over: Vec<PeerId> = over.map(|(old, _)| *old).collect();
         for old in over {
-            self.0.pop(&old);
-            batch.delete(key(old));
+            self.forget(old, batch);
         }
     }
 }
@@ -214,9 +253,35 @@ mod tests {
         for old in 1..100 {
             successors.follow(u64::from(old), peer(old), peer(101), &mut batch);
         }
-        assert_eq!(successors.0.len(), LINKS + 1);
+        assert_eq!(successors.links.len(), LINKS + 1);
         assert_eq!(successors.next(peer(200)), Some(peer(201)));
         assert_eq!(successors.next(peer(99)), Some(peer(101)));
+    }
+
+    /// Whoever makes many keys pushes out what was followed long ago, but not what the rules need.
+    #[test]
+    fn what_begins_with_a_key_that_rules_name_goes_last() {
+        let store = MemoryStore::default();
+        let mut successors = Successors::load(&store).unwrap();
+        successors.most = 10;
+        successors.name(HashSet::from([peer(1)]));
+        let mut batch = Batch::default();
+        for (old, new) in [(1, 2), (2, 3), (101, 102), (102, 103)] {
+            successors.follow(u64::from(old), peer(old), peer(new), &mut batch);
+        }
+        for old in 10..90 {
+            successors.follow(u64::from(old) * 10, peer(old), peer(old + 100), &mut batch);
+        }
+        store.apply(batch).unwrap();
+        let stored = Successors::load(&store).unwrap();
+        for kept in [&successors, &stored] {
+            assert_eq!(kept.links.len(), 10);
+            assert_eq!((kept.last(peer(1)), kept.last(peer(101))), (peer(3), peer(101)));
+        }
+        // Without such rules the oldest one goes.
+        successors.name(HashSet::new());
+        successors.follow(10_000, peer(5), peer(6), &mut Batch::default());
+        assert_eq!(successors.last(peer(1)), peer(1));
     }
 
     #[test]

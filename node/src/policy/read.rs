@@ -208,7 +208,7 @@ impl FromStr for Name {
 const MIN_PEER_ID: usize = 34;
 
 /// The peer that a text names by its key.
-fn peer_named(text: &str) -> Option<PeerId> {
+pub(super) fn peer_named(text: &str) -> Option<PeerId> {
     let peer: Option<PeerId> = text.parse().ok().or_else(|| peer_of_did_key(text));
     peer.filter(|peer| peer.to_bytes().len() >= MIN_PEER_ID)
 }

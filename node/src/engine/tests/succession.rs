@@ -71,6 +71,31 @@ fn what_was_the_old_peers_is_the_new_ones() {
     assert_eq!(lab.view(A, "theirs").role, Role::Assignee(new));
 }
 
+/// Whoever still has the old key has what everybody could have who has found it: without rules too, and after a restart.
+#[test]
+fn a_key_that_was_replaced_begins_no_tasks() {
+    let (old, new) = (stranger(), peer(8));
+    let mut lab = Lab::new();
+    lab.listen(A);
+    lab.join(A, old);
+    lab.deliver(A, old, &plain("before", send_task("before")));
+    lab.call(A, |core, now| Ok(core.set_standing(now, new, was(old))?))
+        .unwrap();
+    for id in ["at once", "restarted"] {
+        lab.join(A, old);
+        lab.deliver(A, old, &plain(id, send_task(id)));
+        let (outcome, reason) = lab.acks_of(id).pop().unwrap();
+        assert_eq!(outcome, AckOutcome::Rejected);
+        assert!(reason.contains("this key was replaced by that of") && reason.contains(&new.to_string()));
+        assert!(lab.nodes[A].core.tasks.indexed(id).is_none());
+        lab.restart(A);
+    }
+    lab.join(A, new);
+    lab.deliver(A, new, &plain("new", send_task("new")));
+    assert_eq!(lab.acks_of("new").last().unwrap().0, AckOutcome::Accepted);
+    assert_eq!(lab.view(A, "before").role, Role::Assignee(new));
+}
+
 /// More than is moved in one turn keeps its order too, also with what is sent meanwhile.
 #[test]
 fn a_long_queue_is_moved_in_its_order() {
