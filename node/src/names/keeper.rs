@@ -121,9 +121,10 @@ impl Keeper {
                 peer,
                 standing,
                 is_settled,
-                unproven,
+                news,
+                ..
             } = verdict;
-            for why in unproven {
+            for why in news {
                 tracing::info!(%peer, why, "what a peer says of itself does not count");
             }
             tracing::debug!(%peer, ?standing, "what is proven of a peer");
