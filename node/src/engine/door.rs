@@ -5,7 +5,7 @@
 //! written down. The one rule: a task is asked about once, before anything is kept of it. What belongs to a task that
 //! is here was allowed with it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_program::address::bare_url;
@@ -18,6 +18,7 @@ use super::{
     originate::SendTask,
     table::unless_damaged,
     turn::{Effect, EngineError, Now},
+    unproven::{LATE, Unproven},
 };
 use crate::{
     delivery::inbox::Inbound,
@@ -38,6 +39,8 @@ const CALLER: &str = "a2a.caller";
 /// The policy, and what it has to be told.
 pub(super) struct Door {
     policy: Policy,
+    /// What peers say of themselves and does not count.
+    unproven: Unproven,
     /// Whether decisions are written down.
     is_audited: bool,
     /// They cannot be, and have to.
@@ -104,6 +107,19 @@ impl Core {
         Ok(())
     }
 
+    /// What a peer says of itself and does not count from now on, and why: for whoever asks why it was denied.
+    pub fn set_unproven(&mut self, peer: PeerId, reasons: Vec<String>) {
+        if let Some(door) = &mut self.door {
+            door.unproven.set(peer, reasons);
+        }
+    }
+
+    /// The same of a peer whose task was just not let in; that the log cannot be written has nothing to do with it.
+    pub(super) fn unproven_of(&mut self, peer: PeerId) -> Arc<[String]> {
+        let door = self.door.as_mut().filter(|door| !door.is_blocked);
+        door.map(|door| door.unproven.of(peer)).unwrap_or_default()
+    }
+
     /// A peer has come that may prove something: until [`Core::settle`] nothing is denied to it for good.
     pub(super) fn await_names(&mut self, peer: PeerId) {
         self.open.insert(peer);
@@ -118,6 +134,12 @@ impl Core {
     pub fn settle(&mut self, peer: PeerId) {
         self.open.remove(&peer);
         self.settled.push(peer);
+    }
+
+    /// The peer's tasks do not wait any longer for what it says of itself.
+    pub(super) fn settle_late(&mut self, peer: PeerId) {
+        self.set_unproven(peer, vec![LATE.to_owned()]);
+        self.settle(peer);
     }
 
     /// Peers that were settled since this was last called.
@@ -357,6 +379,7 @@ impl Door {
     fn new(rules: Rules, is_audited: bool) -> Self {
         Self {
             policy: Policy::new(rules),
+            unproven: Unproven::default(),
             is_audited,
             is_blocked: false,
             own: HashMap::new(),

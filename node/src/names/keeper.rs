@@ -121,8 +121,8 @@ impl Keeper {
                 peer,
                 standing,
                 is_settled,
+                unproven,
                 news,
-                ..
             } = verdict;
             for why in news {
                 tracing::info!(%peer, why, "what a peer says of itself does not count");
@@ -131,6 +131,7 @@ impl Keeper {
             let told = self.engine.call(move |core, now| {
                 core.set_standing(now, peer, standing)?;
                 if is_settled {
+                    core.set_unproven(peer, unproven);
                     core.settle(peer);
                 }
                 Ok(())

@@ -6,7 +6,7 @@ use agentanycast::{Hop, PeerId, Road, Role, Sent, Side, Task, Trace};
 use serde_json::Value;
 
 use super::{
-    explain::{name, stage},
+    explain::{name, stage, uncounted},
     outside,
 };
 
@@ -218,10 +218,11 @@ fn refused(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
             count => format!("; {count} times, and this was the last"),
         };
         let what = format!(
-            "refused here, sent by {} as its task {}: {}{often}",
+            "refused here, sent by {} as its task {}: {}{often}{}",
             name(refusal.peer.as_ref()),
             refusal.task_id,
-            refusal.reason
+            refusal.reason,
+            uncounted(refusal)
         );
         step(refusal.at, "refused", what)
     })
