@@ -227,10 +227,13 @@ impl Core {
         send: &SendTaskPayload,
         envelope: &str,
     ) {
+        let audited = self.door.as_mut().filter(|door| door.is_audited);
+        let seen_as = audited.and_then(|door| door.policy.seen_as(peer, decision.by));
         self.record(|me| Entry {
             at: now.unix,
             decision,
             source: peer.to_string(),
+            seen_as,
             target: me.to_string(),
             skill: send.target_skill_id.clone(),
             task: send.task_id.clone(),
@@ -297,6 +300,7 @@ impl Core {
             at: now.unix,
             decision: admitted.decision,
             source: caller.map_or_else(|| LOCAL.to_owned(), |name| format!("{HTTP}{name}")),
+            seen_as: None,
             target: admitted.target.clone(),
             skill: skill.to_owned(),
             task: task.to_owned(),

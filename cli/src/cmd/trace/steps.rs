@@ -236,6 +236,9 @@ fn decisions(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
         let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
         let at: jiff::Timestamp = line["time"].as_str()?.parse().ok()?;
         let (decision, source, rule) = (text("decision"), text("source"), text("rule"));
+        let seen_as = line["as"]
+            .as_str()
+            .map_or_else(String::new, |name| format!(", seen as {name}"));
         let (kind, done) = match decision.as_str() {
             "allow" => ("allowed", "allowed"),
             "rate_limit" => ("limited", "refused by a limit"),
@@ -244,7 +247,7 @@ fn decisions(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
         Some(step(
             Some(at.into()),
             kind,
-            format!("{done} by this node's policy ({rule}), asked by {source}"),
+            format!("{done} by this node's policy ({rule}), asked by {source}{seen_as}"),
         ))
     })
 }

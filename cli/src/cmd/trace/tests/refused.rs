@@ -86,6 +86,21 @@ fn what_only_the_audit_log_knows_is_said() {
 }
 
 #[test]
+fn as_whom_a_source_was_seen_is_said() {
+    let said = |audit| {
+        let trace = Trace {
+            audit,
+            ..trace(Side::Unknown, None)
+        };
+        steps(&trace).pop().unwrap().what
+    };
+    assert!(said(audit("allow")).ends_with(OTHER));
+    let mut seen = audit("allow").unwrap();
+    seen.lines[0].insert_str(1, "\"as\":\"did:web:a\",");
+    assert!(said(Some(seen)).ends_with(", seen as did:web:a"));
+}
+
+#[test]
 fn a_task_that_was_refused_here_is_told() {
     let refusal = |reason: &str| Refusal {
         at: at(5),
