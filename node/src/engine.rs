@@ -47,6 +47,7 @@ mod table;
 mod tally;
 mod trace;
 mod turn;
+mod unproven;
 mod unsaid;
 mod weight;
 pub mod wire;

@@ -317,6 +317,33 @@ impl Rules {
         (Decision { outcome, by }, bounds)
     }
 
+    /// As whom a peer was seen by what decided, if not by its key: the name that it has proven, or the key that it had before,
+    /// by which the rule or the override was its own, or else by which it was trusted.
+    pub fn seen_as(&self, asker: Asker<'_>, by: By) -> Option<String> {
+        let key = asker.keys.first()?;
+        let own = [Some(key.to_string()), did_key_of(*key)];
+        let by_name = |patterns: &[Glob]| {
+            let is_meant = |name: &&&str| any_matches(patterns, &self.acl.with_groups(&[**name]));
+            let name = asker.names.iter().find(is_meant)?.to_string();
+            Some(name).filter(|name| own.iter().flatten().all(|own| own != name))
+        };
+        let decided = match by {
+            By::Rule(number) => self.acl.rules.get(number - 1).map(|rule| &rule.source),
+            By::Limit(_) => self.limits.meant(&self.acl.with_groups(asker.names)),
+            _ => None,
+        };
+        let trusted = || match &self.trust {
+            Trust::Open => None,
+            Trust::Known(patterns) => by_name(patterns),
+            Trust::Pinned(peers) => {
+                let pinned = asker.keys.iter().find(|key| peers.contains(key))?;
+                (pinned != key).then(|| pinned.to_string())
+            }
+        };
+        let decided = decided.and_then(|pattern| by_name(std::slice::from_ref(pattern)));
+        decided.or_else(trusted)
+    }
+
     /// Whether this source could be told otherwise once more names of it are proven: it is denied now, a rule before the
     /// one that decides says the opposite, or an override before the one that counts has other limits.
     pub fn may_turn(&self, asker: Asker<'_>, skill: &str) -> bool {
@@ -399,6 +426,11 @@ impl Policy {
     /// Whether the decision on a peer could become another one when more is known of it, whatever it has here.
     pub fn may_turn(&mut self, peer: PeerId, skill: &str) -> bool {
         self.ask_of(peer, |rules, asker| rules.may_turn(asker, skill))
+    }
+
+    /// [`Rules::seen_as`] of a peer, with what is known of it.
+    pub fn seen_as(&mut self, peer: PeerId, by: By) -> Option<String> {
+        self.ask_of(peer, |rules, asker| rules.seen_as(asker, by))
     }
 
     /// Whether a source that has so much here may send a task for this skill, whose message has `bytes`; `now` is since any

@@ -184,6 +184,7 @@ fn refusal(refusal: &Refusal) -> Value {
         "task_id": refusal.task_id,
         "reason": refusal.reason,
         "count": refusal.count,
+        "unproven": refusal.unproven,
     })
 }
 

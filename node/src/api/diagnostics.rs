@@ -165,6 +165,7 @@ fn refusal(refusal: engine::Refusal) -> Refusal {
         task_id: refusal.task,
         reason: refusal.reason,
         count: refusal.count,
+        unproven: refusal.unproven.to_vec(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! written down. The one rule: a task is asked about once, before anything is kept of it. What belongs to a task that
 //! is here was allowed with it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_program::address::bare_url;
@@ -18,6 +18,7 @@ use super::{
     originate::SendTask,
     table::unless_damaged,
     turn::{Effect, EngineError, Now},
+    unproven::{LATE, Unproven},
 };
 use crate::{
     delivery::inbox::Inbound,
@@ -38,6 +39,8 @@ const CALLER: &str = "a2a.caller";
 /// The policy, and what it has to be told.
 pub(super) struct Door {
     policy: Policy,
+    /// What peers say of themselves and does not count.
+    unproven: Unproven,
     /// Whether decisions are written down.
     is_audited: bool,
     /// They cannot be, and have to.
@@ -105,6 +108,19 @@ impl Core {
         Ok(())
     }
 
+    /// What a peer says of itself and does not count from now on, and why: for whoever asks why it was denied.
+    pub fn set_unproven(&mut self, peer: PeerId, reasons: Vec<String>) {
+        if let Some(door) = &mut self.door {
+            door.unproven.set(peer, reasons);
+        }
+    }
+
+    /// The same of a peer whose task was just not let in; that the log cannot be written has nothing to do with it.
+    pub(super) fn unproven_of(&mut self, peer: PeerId) -> Arc<[String]> {
+        let door = self.door.as_mut().filter(|door| !door.is_blocked);
+        door.map(|door| door.unproven.of(peer)).unwrap_or_default()
+    }
+
     /// A peer has come that may prove something: until [`Core::settle`] nothing is denied to it for good.
     pub(super) fn await_names(&mut self, peer: PeerId) {
         self.open.insert(peer);
@@ -119,6 +135,12 @@ impl Core {
     pub fn settle(&mut self, peer: PeerId) {
         self.open.remove(&peer);
         self.settled.push(peer);
+    }
+
+    /// The peer's tasks do not wait any longer for what it says of itself.
+    pub(super) fn settle_late(&mut self, peer: PeerId) {
+        self.set_unproven(peer, vec![LATE.to_owned()]);
+        self.settle(peer);
     }
 
     /// Peers that were settled since this was last called.
@@ -215,10 +237,13 @@ impl Core {
         send: &SendTaskPayload,
         envelope: &str,
     ) {
+        let audited = self.door.as_mut().filter(|door| door.is_audited);
+        let seen_as = audited.and_then(|door| door.policy.seen_as(peer, decision.by));
         self.record(|me| Entry {
             at: now.unix,
             decision,
             source: peer.to_string(),
+            seen_as,
             target: me.to_string(),
             skill: send.target_skill_id.clone(),
             task: send.task_id.clone(),
@@ -285,6 +310,7 @@ impl Core {
             at: now.unix,
             decision: admitted.decision,
             source: caller.map_or_else(|| LOCAL.to_owned(), |name| format!("{HTTP}{name}")),
+            seen_as: None,
             target: admitted.target.clone(),
             skill: skill.to_owned(),
             task: task.to_owned(),
@@ -367,6 +393,7 @@ impl Door {
     fn new(rules: Rules, is_audited: bool) -> Self {
         Self {
             policy: Policy::new(rules),
+            unproven: Unproven::default(),
             is_audited,
             is_blocked: false,
             own: HashMap::new(),

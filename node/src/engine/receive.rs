@@ -128,9 +128,14 @@ impl Core {
             task: task.clone(),
             sealed_task: sealed_task.clone(),
             sends_task,
+            unproven: Arc::default(),
         };
         if let Err(error) = admitted {
-            return self.turn_away(now, peer, refused(id), &error.to_string());
+            let refused = Refused {
+                unproven: self.unproven_of(peer),
+                ..refused(id)
+            };
+            return self.turn_away(now, peer, refused, &error.to_string());
         }
         let mut held = false;
         let refusal = match self.apply(now, peer, Trace::new(&trace_parent, &trace_state), payload) {

@@ -2,7 +2,7 @@
 //!
 //! The rule: a bounded list, and what is repeated is counted, so that a flood of one kind does not hide the others.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use agentanycast_identity::PeerId;
 
@@ -27,6 +27,8 @@ pub struct Refusal {
     pub reason: String,
     /// How often.
     pub count: u64,
+    /// Of a task that the policy refused: what its peer said of itself and did not count, and why.
+    pub unproven: Arc<[String]>,
 }
 
 /// See the module's text.
@@ -59,6 +61,7 @@ impl Refusals {
                 task: task.to_owned(),
                 reason: reason.to_owned(),
                 count: 1,
+                unproven: Arc::default(),
             },
         };
         self.kept.push_front(refusal);

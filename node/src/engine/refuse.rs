@@ -2,10 +2,12 @@
 //! and answered; a deployed originator, which does not read the outcome, is told by a status update too.
 //! The one rule: refusing costs less than what was refused, and a bounded amount in all.
 
+use std::sync::Arc;
+
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{TaskStatusUpdatePayload, a2a_envelope::Payload};
 
-use super::{core::Core, trace::Trace, turn::Now};
+use super::{core::Core, refusals::Refusal, trace::Trace, turn::Now};
 use crate::{
     delivery::{dedup::MAX_REASON, inbox::Unfolded, outbox::Kind},
     store::StoreError,
@@ -32,6 +34,8 @@ pub(super) struct Refused {
     pub(super) sealed_task: String,
     /// It was to begin that task, or to add a message to it.
     pub(super) sends_task: bool,
+    /// What the peer said of itself and did not count, if that may have decided.
+    pub(super) unproven: Arc<[String]>,
 }
 
 impl Core {
@@ -54,6 +58,7 @@ impl Core {
             sends_task: sends_task.is_some(),
             task: sends_task.unwrap_or_default(),
             sealed_task: String::new(),
+            unproven: Arc::default(),
         };
         self.refuse(now, peer, refused, &reason)
     }
@@ -86,11 +91,20 @@ impl Core {
             task,
             sealed_task,
             sends_task,
+            unproven,
         } = refused;
         self.refusals.note(now.unix, Some(peer), false, &task, reason);
         if sends_task && self.tasks.indexed(&task).is_none() {
-            self.refused_tasks
-                .note(now.unix, peer, &task, &sealed_task, reason);
+            let refusal = Refusal {
+                at: now.unix,
+                peer: Some(peer),
+                by_peer: false,
+                task: task.clone(),
+                reason: reason.to_owned(),
+                count: 1,
+                unproven,
+            };
+            self.refused_tasks.note(&sealed_task, refusal);
         }
         self.log_refused(peer, &task, &id, reason);
         self.seen(peer)?.refuse(&id, reason);

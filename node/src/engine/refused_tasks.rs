@@ -4,11 +4,9 @@
 
 use std::collections::VecDeque;
 
-use agentanycast_identity::PeerId;
-
 use super::refusals::Refusal;
 
-/// Tasks that are kept: with the longest ids and reasons some 1 MiB.
+/// Tasks that are kept: with the longest ids and reasons some 1 MiB, and of what was said of their peers 4 MiB.
 const KEPT: usize = 1000;
 
 /// See the module's text.
@@ -20,18 +18,11 @@ pub(super) struct RefusedTasks {
 
 impl RefusedTasks {
     /// Notes one.
-    pub(super) fn note(&mut self, at: u64, peer: PeerId, task: &str, sealed_task: &str, reason: &str) {
-        let known = |(_, kept): &(String, Refusal)| kept.peer == Some(peer) && kept.task == task;
+    pub(super) fn note(&mut self, sealed_task: &str, mut refusal: Refusal) {
+        let known = |(_, kept): &(String, Refusal)| kept.peer == refusal.peer && kept.task == refusal.task;
         let before = self.kept.iter().position(known);
         let before = before.and_then(|place| self.kept.remove(place));
-        let refusal = Refusal {
-            at,
-            peer: Some(peer),
-            by_peer: false,
-            task: task.to_owned(),
-            reason: reason.to_owned(),
-            count: before.map_or(0, |(_, before)| before.count) + 1,
-        };
+        refusal.count += before.map_or(0, |(_, before)| before.count);
         self.kept.push_front((sealed_task.to_owned(), refusal));
         self.kept.truncate(KEPT);
     }
@@ -45,7 +36,9 @@ impl RefusedTasks {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_identity::{Keypair, peer_id};
+    use std::sync::Arc;
+
+    use agentanycast_identity::{Keypair, PeerId, peer_id};
 
     use super::*;
 
@@ -53,12 +46,24 @@ mod tests {
         peer_id(&Keypair::ed25519_from_bytes([seed; 32]).unwrap())
     }
 
+    fn refusal(at: u64, peer: PeerId, task: &str, reason: &str) -> Refusal {
+        Refusal {
+            at,
+            peer: Some(peer),
+            by_peer: false,
+            task: task.to_owned(),
+            reason: reason.to_owned(),
+            count: 1,
+            unproven: Arc::default(),
+        }
+    }
+
     #[test]
     fn the_newest_are_found_by_either_id() {
         let mut refused = RefusedTasks::default();
-        refused.note(1, peer(1), "own", "sender's", "no");
-        refused.note(2, peer(2), "other", "sender's", "not either");
-        refused.note(3, peer(1), "own", "sender's", "no!");
+        refused.note("sender's", refusal(1, peer(1), "own", "no"));
+        refused.note("sender's", refusal(2, peer(2), "other", "not either"));
+        refused.note("sender's", refusal(3, peer(1), "own", "no!"));
         let about = |id| {
             let found = refused.about(id).map(|kept| (kept.at, &*kept.reason, kept.count));
             found.collect::<Vec<_>>()
@@ -72,7 +77,7 @@ mod tests {
     fn a_flood_is_bounded() {
         let mut refused = RefusedTasks::default();
         for number in 0..2 * KEPT {
-            refused.note(number as u64, peer(1), &number.to_string(), "", "no");
+            refused.note("", refusal(number as u64, peer(1), &number.to_string(), "no"));
         }
         assert_eq!(refused.kept.len(), KEPT);
         assert!(refused.about("0").next().is_none() && refused.about("1999").next().is_some());

@@ -270,7 +270,7 @@ impl Shell {
         let done = self.core.tick(now);
         self.note(done);
         for late in self.lobby.due(now.mono) {
-            self.core.settle(late);
+            self.core.settle_late(late);
         }
         self.release_settled();
     }

@@ -122,14 +122,16 @@ impl Keeper {
                 standing,
                 is_settled,
                 unproven,
+                news,
             } = verdict;
-            for why in unproven {
+            for why in news {
                 tracing::info!(%peer, why, "what a peer says of itself does not count");
             }
             tracing::debug!(%peer, ?standing, "what is proven of a peer");
             let told = self.engine.call(move |core, now| {
                 core.set_standing(now, peer, standing)?;
                 if is_settled {
+                    core.set_unproven(peer, unproven);
                     core.settle(peer);
                 }
                 Ok(())

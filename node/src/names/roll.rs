@@ -94,8 +94,10 @@ pub(super) struct Verdict {
     pub(super) standing: Standing,
     /// Everything that was claimed has been looked up.
     pub(super) is_settled: bool,
-    /// What it claims and does not count, and why, if that is news.
+    /// What it claims and does not count, and why, once that is settled.
     pub(super) unproven: Vec<String>,
+    /// Those of them that were not told before.
+    pub(super) news: Vec<String>,
 }
 
 /// That a source says nothing.
@@ -317,6 +319,7 @@ impl Roll {
             standing: Standing::default(),
             is_settled: true,
             unproven: Vec::new(),
+            news: Vec::new(),
         };
         let mut verdicts: Vec<Verdict> = self.forgotten.drain(..).map(nothing).collect();
         for peer in std::mem::take(&mut self.dirty) {
@@ -334,26 +337,7 @@ impl Roll {
                 continue;
             };
             known.look_at = look_at;
-            // Before everything is answered only what does not count any more is told.
-            let is_news = if is_settled {
-                !known.is_settled || known.believed != standing
-            } else {
-                has_lost(&known.believed, &standing)
-            };
-            known.is_settled = is_settled;
-            if is_news {
-                known.believed.clone_from(&standing);
-                let is_said = !is_settled || known.unproven == unproven;
-                if !is_said {
-                    known.unproven.clone_from(&unproven);
-                }
-                verdicts.push(Verdict {
-                    peer,
-                    standing,
-                    is_settled,
-                    unproven: if is_said { Vec::new() } else { unproven },
-                });
-            }
+            verdicts.extend(known.verdict(peer, standing, is_settled, unproven));
             if known.claims == Claims::default() {
                 self.peers.pop(&peer);
             }
@@ -446,6 +430,40 @@ impl Roll {
 }
 
 impl Known {
+    /// What the engine is to be told, if anything. A reason is news once: nobody is told again of one that stays.
+    fn verdict(
+        &mut self,
+        peer: PeerId,
+        standing: Standing,
+        is_settled: bool,
+        unproven: Vec<String>,
+    ) -> Option<Verdict> {
+        // Before everything is answered only what does not count any more is told.
+        let is_news = if is_settled {
+            !self.is_settled || self.believed != standing || self.unproven != unproven
+        } else {
+            has_lost(&self.believed, &standing)
+        };
+        self.is_settled = is_settled;
+        if !is_news {
+            return None;
+        }
+        self.believed.clone_from(&standing);
+        let mut news = Vec::new();
+        if is_settled {
+            let is_new = |why: &&String| !self.unproven.contains(why);
+            news.extend(unproven.iter().filter(is_new).cloned());
+            self.unproven.clone_from(&unproven);
+        }
+        Some(Verdict {
+            peer,
+            standing,
+            is_settled,
+            unproven,
+            news,
+        })
+    }
+
     fn may_ask(&mut self, now: Now) -> bool {
         if now.mono.saturating_sub(self.asked.0) >= MINUTE {
             self.asked = (now.mono, 0);

@@ -98,10 +98,19 @@ impl Limits {
                 .any(|one| counts(one.in_flight.unwrap_or(0), one.bytes.unwrap_or(0)))
     }
 
+    /// The source of the override for these names.
+    pub fn meant(&self, names: &[&str]) -> Option<&Glob> {
+        self.override_of(names).map(|one| &one.source)
+    }
+
+    fn override_of(&self, names: &[&str]) -> Option<&Override> {
+        let is_meant = |one: &&Override| names.iter().any(|name| one.source.matches(name));
+        self.overrides.iter().find(is_meant)
+    }
+
     /// Those of a source with these names.
     pub fn of(&self, names: &[&str]) -> Bounds {
-        let is_meant = |one: &&Override| names.iter().any(|name| one.source.matches(name));
-        let Some(found) = self.overrides.iter().find(is_meant) else {
+        let Some(found) = self.override_of(names) else {
             return self.default;
         };
         Bounds {

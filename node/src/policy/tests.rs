@@ -127,6 +127,88 @@ fn trust_is_asked_first_and_of_peers_only() {
     assert!(allows(&mut pinned, Source::Local, "x"));
 }
 
+/// Whoever reads the audit log sees by which name a source was let in, or not.
+#[test]
+fn who_was_not_seen_by_its_key_is_named() {
+    let (own, former) = (peer(1).to_string(), peer(2).to_string());
+    let own_did = did_key_of(peer(1)).unwrap();
+    let web = "did:web:a.example";
+    let standing = || Standing {
+        names: vec![web.to_owned()],
+        vouched: false,
+        former: vec![peer(2)],
+    };
+    let seen = |settings: &config::Policy| {
+        let mut policy = policy(settings);
+        policy.set_standing(peer(1), standing());
+        let by = ask(&mut policy, Source::Peer(peer(1)), "x").by;
+        assert_eq!(policy.seen_as(peer(3), by), None, "nothing is proven of it");
+        (by.to_string(), policy.seen_as(peer(1), by))
+    };
+    let by_rule = |source: &str, allow| {
+        seen(&config::Policy {
+            acl: vec![rule("http:x", "*", true), rule(source, "*", allow)],
+            groups: Groups(BTreeMap::from([("g".to_owned(), vec![web.to_owned()])])),
+            ..config::Policy::default()
+        })
+    };
+    for (source, name) in [
+        ("*", None),
+        (own.as_str(), None),
+        (own_did.as_str(), None),
+        (former.as_str(), Some(former.as_str())),
+        ("did:web:*", Some(web)),
+        ("g", Some(web)),
+    ] {
+        for allow in [true, false] {
+            assert_eq!(
+                by_rule(source, allow),
+                ("acl 2".to_owned(), name.map(str::to_owned)),
+                "{source}"
+            );
+        }
+    }
+    assert_eq!(
+        by_rule("did:web:b.example", true),
+        ("acl default".to_owned(), None)
+    );
+    let trusted = |trust, peer: &str, acl| {
+        seen(&config::Policy {
+            trust,
+            trusted_peers: vec![peer.to_owned()],
+            acl,
+            ..config::Policy::default()
+        })
+        .1
+    };
+    for (trust, peer, name) in [
+        (TrustMode::Known, web, Some(web)),
+        (TrustMode::Known, &own, None),
+        (TrustMode::Pinned, &former, Some(former.as_str())),
+        (TrustMode::Pinned, &own, None),
+    ] {
+        assert_eq!(trusted(trust, peer, vec![]).as_deref(), name);
+        assert_eq!(trusted(trust, peer, vec![rule("*", "*", true)]).as_deref(), name);
+    }
+    assert_eq!(
+        trusted(TrustMode::Known, web, vec![rule(&former, "*", true)]),
+        Some(former.clone())
+    );
+    let limited = config::RateOverride {
+        source: web.to_owned(),
+        rps: Some(1.0),
+        max_in_flight: None,
+        max_bytes: None,
+    };
+    let mut limited = policy(&config::Policy {
+        overrides: vec![limited],
+        ..config::Policy::default()
+    });
+    limited.set_standing(peer(1), standing());
+    let by = By::Limit(Full::Rate(1.0));
+    assert_eq!(limited.seen_as(peer(1), by).as_deref(), Some(web));
+}
+
 proptest! {
     /// Whatever is proven later: what was decided without waiting for it stands.
     #[test]

@@ -5840,6 +5840,10 @@ pub struct Refusal {
     pub reason: ::prost::alloc::string::String,
     #[prost(uint64, tag = "6")]
     pub count: u64,
+    /// Additive. In TraceTaskResponse, of a task that the policy here refused: what the peer said of itself and did not count
+    /// then, and why: names and credentials, at most 10 with 400 bytes each. The peer is told nothing of it.
+    #[prost(string, repeated, tag = "7")]
+    pub unproven: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -79,6 +79,8 @@ pub struct Refusal {
     pub reason: String,
     /// How often.
     pub count: u64,
+    /// In a trace, of a task that the policy here refused: what the peer said of itself and did not count, and why.
+    pub unproven: Vec<String>,
 }
 
 impl Node {
@@ -142,6 +144,7 @@ impl From<v1::Refusal> for Refusal {
             task_id: refusal.task_id,
             reason: refusal.reason,
             count: refusal.count,
+            unproven: refusal.unproven,
         }
     }
 }

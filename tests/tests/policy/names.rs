@@ -15,11 +15,17 @@ use agentanycast_identity::{
     did_key_of, document_of, peer_id,
 };
 use agentanycast_tests::{
-    Builder, Daemon, agent::Agent, command::anycast, daemon::Home, eventually, http::Client, pair::connected,
+    Builder, Daemon,
+    agent::Agent,
+    command::{anycast, asked, told},
+    daemon::Home,
+    eventually,
+    http::Client,
+    pair::connected,
 };
 
 use crate::{
-    scene::{ended, rejected, send},
+    scene::{audit_log, ended, rejected, send},
     web::{Names, Page, Web},
 };
 
@@ -137,6 +143,35 @@ async fn a_name_that_is_not_proven_lets_nobody_in() {
         Scene::new(asker, &settings).await.ask().await.unwrap(),
         "echo: hello"
     );
+}
+
+/// The trace at the node that denied a task says what its sender said of itself in vain; the sender is not told.
+#[tokio::test]
+async fn who_asks_why_a_task_was_denied_sees_which_name_did_not_count() {
+    let web = Web::start().await;
+    let did = web.did("");
+    web.put(DOCUMENT, page(&did, peer_id(&Keypair::generate_ed25519())));
+    let why = format!("{did}: what is published for it does not have the key of this peer");
+    let log = Home::new();
+    let audited = format!("[policy]\naudit_log_path = \"{}\"\n", audit_log(&log).display());
+    for (audit, verdict) in [("", "refused"), (&*audited, "denied")] {
+        let settings = format!("{audit}{}{}", allows(&did), web.known());
+        let scene = Scene::new(named(&did).await, &settings).await;
+        let handle = send(&scene.node, &scene.guarded).await;
+        let reason = rejected(ended(&handle).await);
+        assert_eq!(reason, "not allowed by this node's policy (no rule allows it)");
+        let trace = asked(&scene.guarded, &["trace", handle.id()]).await;
+        assert_eq!(trace["verdict"], verdict, "{trace}");
+        assert_eq!(
+            trace["refusals"][0]["unproven"],
+            serde_json::json!([why]),
+            "{trace}"
+        );
+        let shown = told(&scene.guarded, &["trace", handle.id()]).await.said;
+        assert!(shown.contains(&why), "{shown}");
+        let there = told(&scene.asker, &["trace", handle.id()]).await.said;
+        assert!(there.contains(&reason) && !there.contains(&did), "{there}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use agentanycast_tests::{
     pair::connected,
 };
 
-use crate::scene::{ended, rejected, send};
+use crate::scene::{audited, ended, lines, rejected, send};
 
 fn rotate(daemon: &Daemon) {
     let home = daemon.home().path().as_os_str().to_owned();
@@ -108,14 +108,25 @@ async fn rules_for_the_old_key_let_the_new_one_in() {
         "[policy]\ntrust = \"pinned\"\ntrusted_peers = [\"ID\"]\n",
     ] {
         let mut asker = Daemon::builder().start().await;
-        let settings = settings.replace("ID", asker.peer_id().as_ref());
+        let was = asker.peer_id().to_string();
+        let home = Home::new();
+        let audit = audited(&home);
+        let settings = if settings.starts_with("[policy]") {
+            settings.replace("ID", &was) + &audit
+        } else {
+            format!("[policy]\n{audit}{}", settings.replace("ID", &was))
+        };
         again(&mut asker).await;
-        let guarded = Builder::new(Home::new()).bootstrap(asker.tcp()).config(&settings);
+        let guarded = Builder::new(home).bootstrap(asker.tcp()).config(&settings);
         let guarded = guarded.start().await;
         let _agent = Agent::echo(&guarded.node().await);
         let node = asker.node().await;
         connected(&node, &guarded).await;
         assert_eq!(ended(&send(&node, &guarded).await).await.unwrap(), "echo: hello");
+        // As whom it came is in the audit log.
+        let line = lines(&guarded, 1).await.remove(0);
+        assert_eq!(line["source"], asker.peer_id().as_ref());
+        assert_eq!(line["as"], was, "{line}");
         // Another node that shows the same statement, or one that the old key has not signed, is nobody.
         let statement = agentanycast_identity::rotations_path(&asker.home().path().join("key"));
         for stolen in [true, false] {

@@ -58,6 +58,7 @@ fn look(begin: Instant, seconds: u64, completed: u64) -> Look {
             task_id: "t".to_owned(),
             reason: "not allowed by this node's policy (acl 2)".to_owned(),
             count: 7,
+            unproven: Vec::new(),
         }],
         log: (0..30).map(|line| format!("line\u{1b}[2J {line}")).collect(),
     };

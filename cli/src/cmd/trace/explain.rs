@@ -72,11 +72,19 @@ fn denied_here(trace: &Trace) -> Answer {
             ),
         ),
         _ => {
+            let of = |refusal: &&Refusal| refusal.peer.as_ref().is_some_and(|peer| peer.as_ref() == source);
+            let uncounted = trace.refusals.iter().find(of).map(uncounted).unwrap_or_default();
             let check = format!(
-                "if it should be allowed, change the rules; `anycast policy check --source {source} --skill '{skill}'` says what they do"
+                "if it should be allowed, {}; `anycast policy check --source {source} --skill '{skill}'` says what they do",
+                if uncounted.is_empty() {
+                    "change the rules"
+                } else {
+                    "put right what did not count, or change the rules"
+                }
             );
-            let says =
-                format!("this node's policy denied it to {source} ({rule}), so it was never kept here");
+            let says = format!(
+                "this node's policy denied it to {source} ({rule}), so it was never kept here{uncounted}"
+            );
             answer("denied", says, Some(&check))
         }
     }
@@ -90,9 +98,20 @@ fn refused_here(refusal: &Refusal) -> Answer {
         .unwrap_or("if it should be taken: `anycast policy check` says what the rules do, and the reason what else was in the way");
     answer(
         "refused",
-        format!("this node did not take it from {whom}, so it was never kept here: {reason}"),
+        format!(
+            "this node did not take it from {whom}, so it was never kept here: {reason}{}",
+            uncounted(refusal)
+        ),
         Some(advice),
     )
+}
+
+/// What the sender said of itself and did not count here; empty: nothing, or it had nothing to do with it.
+pub(super) fn uncounted(refusal: &Refusal) -> String {
+    match &*refusal.unproven.join("; ") {
+        "" => String::new(),
+        reasons => format!("; what it said of itself and did not count: {reasons}"),
+    }
 }
 
 /// It was sent from here to another node.

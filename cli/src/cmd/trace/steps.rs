@@ -6,7 +6,7 @@ use agentanycast::{Hop, PeerId, Road, Role, Sent, Side, Task, Trace};
 use serde_json::Value;
 
 use super::{
-    explain::{name, stage},
+    explain::{name, stage, uncounted},
     outside,
 };
 
@@ -218,10 +218,11 @@ fn refused(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
             count => format!("; {count} times, and this was the last"),
         };
         let what = format!(
-            "refused here, sent by {} as its task {}: {}{often}",
+            "refused here, sent by {} as its task {}: {}{often}{}",
             name(refusal.peer.as_ref()),
             refusal.task_id,
-            refusal.reason
+            refusal.reason,
+            uncounted(refusal)
         );
         step(refusal.at, "refused", what)
     })
@@ -235,6 +236,9 @@ fn decisions(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
         let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
         let at: jiff::Timestamp = line["time"].as_str()?.parse().ok()?;
         let (decision, source, rule) = (text("decision"), text("source"), text("rule"));
+        let seen_as = line["as"]
+            .as_str()
+            .map_or_else(String::new, |name| format!(", seen as {name}"));
         let (kind, done) = match decision.as_str() {
             "allow" => ("allowed", "allowed"),
             "rate_limit" => ("limited", "refused by a limit"),
@@ -243,7 +247,7 @@ fn decisions(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
         Some(step(
             Some(at.into()),
             kind,
-            format!("{done} by this node's policy ({rule}), asked by {source}"),
+            format!("{done} by this node's policy ({rule}), asked by {source}{seen_as}"),
         ))
     })
 }

@@ -288,11 +288,18 @@ fn what_was_refused_is_found_by_the_id_that_it_has_where_it_was_sealed() {
     };
     let rules = crate::policy::Rules::read(&nobody).unwrap();
     lab.call(B, |core, _| Ok(core.set_rules(rules, true)?)).unwrap();
+    let sender = lab.id(A);
+    lab.nodes[B].core.settle_late(sender);
     let denied = first(&lab);
-    assert!(refused(&mut lab, denied).contains("acl 1"));
+    assert_eq!(
+        refused(&mut lab, denied),
+        "not allowed by this node's policy (acl 1)",
+        "and nothing else is told"
+    );
 
     let found = lab.nodes[B].core.refused_tasks(TASK);
     let reasons: Vec<&str> = found.iter().map(|refusal| refusal.reason.as_str()).collect();
+    assert_eq!(*found[0].unproven, [crate::engine::unproven::LATE.to_owned()]);
     assert_eq!(found.len(), 3, "{reasons:?}");
     for (reason, part) in reasons
         .iter()

@@ -155,17 +155,20 @@ fn what_does_not_count_is_told_with_the_reason_and_once() {
     let said = |answer: Result<Said, Failure>| {
         let mut roll = roll(names());
         roll.claim(at(0), peer(1), web(1, WEB));
-        assert!(roll.verdicts(at(0)).iter().all(|told| told.unproven.is_empty()));
+        assert!(roll.verdicts(at(0)).iter().all(|told| told.news.is_empty()));
         asked(&mut roll);
         roll.heard(at(1), &source(WEB), answer);
-        let told = roll.verdicts(at(1)).remove(0).unproven.join("; ");
+        let verdict = roll.verdicts(at(1)).remove(0);
+        assert_eq!(verdict.news, verdict.unproven);
+        let told = verdict.news.join("; ");
         roll.claim(at(2), peer(1), web(1, WEB));
         roll.verdicts(at(2));
         for source in asked(&mut roll) {
             roll.heard(at(3), &source, Ok(document(WEB, 2)));
         }
         let again = roll.verdicts(at(3));
-        (told, again.iter().all(|told| told.unproven.is_empty()))
+        assert!(again.iter().all(|again| again.unproven == verdict.unproven));
+        (told, again.iter().all(|told| told.news.is_empty()))
     };
     assert_eq!(said(Ok(document(WEB, 1))).0, "");
     let (told, is_quiet) = said(Ok(document(WEB, 2)));
@@ -175,6 +178,36 @@ fn what_does_not_count_is_told_with_the_reason_and_once() {
     );
     assert!(is_quiet);
     assert!(said(Err(failure(true))).0.contains("cannot be had"));
+}
+
+/// Whatever a server makes of its answers: a reason is told when it is another one, so at most once for each answer.
+#[test]
+fn another_reason_is_told_when_it_changes_and_once_for_each_answer() {
+    let mut roll = roll(names());
+    roll.claim(at(0), peer(1), web(1, WEB));
+    let mut now = 0;
+    let mut next = |said: Result<Said, Failure>| {
+        now += 400;
+        roll.tick(at(now), |_| true);
+        roll.verdicts(at(now));
+        assert_eq!(asked(&mut roll), [source(WEB)]);
+        roll.heard(at(now), &source(WEB), said);
+        let told = roll.verdicts(at(now));
+        for second in 1..20 {
+            roll.tick(at(now + second), |_| true);
+            assert_eq!(roll.verdicts(at(now + second)), [], "nothing was asked since");
+        }
+        let news = |told: Verdict| {
+            assert_eq!(told.unproven.len(), 1);
+            told.news
+        };
+        told.into_iter().flat_map(news).collect::<Vec<_>>().join("; ")
+    };
+    assert!(next(Ok(document(WEB, 2))).contains("does not have the key"));
+    assert!(next(Err(failure(false))).contains("cannot be had"));
+    assert_eq!(next(Err(failure(true))), "", "as before");
+    assert!(next(Ok(document(WEB, 3))).contains("does not have the key"));
+    assert_eq!(next(Ok(document(WEB, 4))), "");
 }
 
 #[test]

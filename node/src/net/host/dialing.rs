@@ -336,6 +336,10 @@ impl Host {
             .map(|(_, asked)| asked);
         let held_back = self.held_back.extract_if(.., |(_, asked)| asked.peer == peer);
         let waiting: Vec<_> = asked.chain(held_back.map(|(_, asked)| asked)).collect();
+        if !waiting.is_empty() {
+            // This may be the only connection that they get, and one of a meeting that was still being dialled when they asked.
+            self.meetings.asked_for(peer);
+        }
         for asked in waiting {
             let snapshot = self.shared.roster().snapshot(peer);
             let _ = asked.reply.send(snapshot.ok_or(DialError::Unreachable {

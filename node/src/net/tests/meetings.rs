@@ -9,7 +9,10 @@ use std::{
 };
 
 use agentanycast_identity::rotation::Rotation;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+};
 
 use super::{super::meetings::MAX_STRANGERS, *};
 
@@ -80,6 +83,22 @@ async fn place_that_falls_silent(port: u16, silent: &Arc<AtomicUsize>) -> String
         }
     });
     at
+}
+
+/// A place where a key answers once; of the second who comes it is told, and he is let through when that is said.
+async fn place_that_waits(port: u16) -> (String, oneshot::Receiver<()>, oneshot::Sender<()>) {
+    let (at, listener) = place().await;
+    let (comes, came) = oneshot::channel();
+    let (open, opened) = oneshot::channel();
+    tokio::spawn(async move {
+        lead(listener.accept().await.unwrap().0, port);
+        let (second, _) = listener.accept().await.unwrap();
+        comes.send(()).unwrap();
+        opened.await.unwrap();
+        lead(second, port);
+        std::future::pending::<()>().await;
+    });
+    (at, came, open)
 }
 
 async fn wants(node: &Node, wanted: PeerId, places: Vec<String>) {
@@ -160,4 +179,33 @@ async fn a_stranger_is_let_go_and_the_wanted_one_under_a_new_key_stays() {
     .await;
     let stays = a.handle.peer(renewed.peer()).map(|peer| peer.connected_at);
     assert_eq!(stays, Some(since), "it was met before");
+}
+
+/// Somebody here dials a peer himself while it is being met elsewhere: he is told that it is connected, and keeps it.
+#[tokio::test]
+async fn who_is_asked_for_while_being_met_is_no_stranger() {
+    let [met, other] = [
+        Node::start(config(&[TCP])).await,
+        Node::start(config(&[TCP])).await,
+    ];
+    let mut hasty = config(&[TCP]);
+    hasty.limits.stranger_patience = Duration::from_secs(3);
+    let a = Node::start(hasty).await;
+    let (at, came, open) = place_that_waits(port_of(&met)).await;
+    wants(&a, somebody(), vec![at]).await;
+    timeout(DEADLINE, came).await.unwrap().unwrap();
+    // Nobody answers there.
+    let (nowhere, silent) = place().await;
+    let handle = a.handle.clone();
+    let peer = met.peer();
+    let dialled = tokio::spawn(async move { handle.dial(peer, vec![nowhere]).await });
+    let _waits = timeout(DEADLINE, silent.accept()).await.unwrap().unwrap();
+    open.send(()).unwrap();
+    let connected = timeout(DEADLINE, dialled).await.unwrap().unwrap().unwrap();
+    // Whoever is met after that is let go when he has had his time.
+    wants(&a, somebody(), other.handle.listen_addrs()).await;
+    until("another one is met", || a.handle.is_connected(other.peer())).await;
+    until("he is let go", || !a.handle.is_connected(other.peer())).await;
+    let stays = a.handle.peer(met.peer()).map(|peer| peer.connected_at);
+    assert_eq!(stays, Some(connected.connected_at));
 }

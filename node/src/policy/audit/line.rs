@@ -30,6 +30,8 @@ pub struct Entry {
     pub decision: Decision,
     /// Who asked: a peer id, `http:CALLER` or `local`.
     pub source: String,
+    /// As whom it was seen by what decided, if not by that: a name that it has proven, or a key that it had before.
+    pub seen_as: Option<String>,
     /// Whose agent was asked: a peer id.
     pub target: String,
     /// The skill.
@@ -60,6 +62,8 @@ struct Written<'a> {
     rule: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    seen_as: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prev: Option<String>,
 }
@@ -97,6 +101,7 @@ impl Chain {
             envelope: &entry.envelope,
             transport: entry.transport,
             rule: by.to_string(),
+            seen_as: entry.seen_as.as_deref(),
             reason: (outcome != Outcome::Allow).then(|| by.reason()),
             prev: self.0.as_ref().map(hex),
         };

@@ -36,6 +36,7 @@ fn entry(task: &str) -> Entry {
             by: By::NoRules,
         },
         source: "local".into(),
+        seen_as: None,
         target: String::new(),
         skill: String::new(),
         task: task.into(),

@@ -201,6 +201,7 @@ mod tests {
                 by: By::Rule(2),
             },
             source: "12D3".into(),
+            seen_as: None,
             target: "12D4".into(),
             skill: "echo".into(),
             task: task.into(),
@@ -228,6 +229,22 @@ mod tests {
             "{\"time\":\"2027-01-15T08:00:00.120Z\",\"decision\":\"deny\",\"source\":\"12D3\",\"target\":\"12D4\",\
              \"skill\":\"echo\",\"task\":\"a\\n\\\"b\",\"envelope\":\"e\",\"transport\":\"p2p\",\"rule\":\"acl 2\",\
              \"reason\":\"not allowed by this node's policy (acl 2)\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_line_says_as_whom_its_source_was_seen() {
+        let mut lines = Vec::new();
+        let seen = Entry {
+            seen_as: Some("did:web:a".to_owned()),
+            ..entry(0, "a")
+        };
+        Chain(Some([0; 32])).write(&seen, &mut lines);
+        assert_eq!(verify(&*lines, None, None).unwrap().chained, 1);
+        let line = String::from_utf8(lines).unwrap();
+        assert!(
+            line.contains("(acl 2)\",\"as\":\"did:web:a\",\"prev\":\"00"),
+            "{line}"
         );
     }
 

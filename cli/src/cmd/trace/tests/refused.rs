@@ -86,6 +86,21 @@ fn what_only_the_audit_log_knows_is_said() {
 }
 
 #[test]
+fn as_whom_a_source_was_seen_is_said() {
+    let said = |audit| {
+        let trace = Trace {
+            audit,
+            ..trace(Side::Unknown, None)
+        };
+        steps(&trace).pop().unwrap().what
+    };
+    assert!(said(audit("allow")).ends_with(OTHER));
+    let mut seen = audit("allow").unwrap();
+    seen.lines[0].insert_str(1, "\"as\":\"did:web:a\",");
+    assert!(said(Some(seen)).ends_with(", seen as did:web:a"));
+}
+
+#[test]
 fn a_task_that_was_refused_here_is_told() {
     let refusal = |reason: &str| Refusal {
         at: at(5),
@@ -94,6 +109,7 @@ fn a_task_that_was_refused_here_is_told() {
         task_id: "t9".to_owned(),
         reason: reason.to_owned(),
         count: 2,
+        unproven: Vec::new(),
     };
     let closed = "the message is not taken: the box cannot be opened";
     for (decision, reason, verdict, says, advice) in [
@@ -139,4 +155,46 @@ fn a_task_that_was_refused_here_is_told() {
             )
         );
     }
+}
+
+/// Whoever runs the node sees as whom the sender was not seen.
+#[test]
+fn what_did_not_count_of_the_sender_is_told() {
+    let refusal = |peer: &str, unproven: &[&str]| Refusal {
+        at: at(5),
+        peer: id(peer),
+        by_peer: false,
+        task_id: "t9".to_owned(),
+        reason: "not allowed (acl 2)".to_owned(),
+        count: 1,
+        unproven: unproven.iter().map(ToString::to_string).collect(),
+    };
+    let why = "did:web:a.example: what is published for it cannot be had";
+    for decision in ["", "deny"] {
+        let trace = |refusals| Trace {
+            audit: audit(decision).filter(|_| !decision.is_empty()),
+            refusals,
+            ..trace(Side::Unknown, None)
+        };
+        let told = trace(vec![refusal(OTHER, &[why, "the credential of did:key:z: no"])]);
+        let answer = explain(&told);
+        let all = format!("did not count: {why}; the credential of did:key:z: no");
+        assert!(answer.says.ends_with(&all), "{answer:?}");
+        if decision.is_empty() {
+            assert!(steps(&told).pop().unwrap().what.contains(&all));
+        } else {
+            assert!(answer.advice.unwrap().contains("put right what did not count"));
+        }
+        let plain = explain(&trace(vec![refusal(OTHER, &[])]));
+        assert!(!plain.says.contains("count"), "{plain:?}");
+    }
+    // What another one said under the same id has nothing to do with it.
+    let others = Trace {
+        audit: audit("deny"),
+        refusals: vec![refusal(ME, &[why])],
+        ..trace(Side::Unknown, None)
+    };
+    let answer = explain(&others);
+    assert!(!answer.says.contains(why), "{answer:?}");
+    assert_eq!(super::super::refusal(&others.refusals[0])["unproven"][0], why);
 }
