@@ -177,6 +177,8 @@ const NOT_ALLOWED: &str = r#"
     [[policy.acl]];allow = true;[[policy.acl]];allow = 'maybe' | policy.acl | "maybe" | config.toml:3            | true or false
     [policy.groups];Ops = ['*']         | policy.groups         | "Ops"         | config.toml:1       | a-z
     [policy.groups];ops = ['bob']       | policy.groups         | "bob"         | config.toml:1       | a peer id
+    [policy.groups];eve = ['local'];ops = ['eve'] | policy.groups | "eve"       | config.toml:1       | pattern of those with *; a group is no member of another
+    [policy.groups];eve = ['local'];ops = ['ev*'] | policy.groups | "ev*"       | config.toml:1       | a group is no member of another
     [policy.groups];ops = 'bob'         | policy.groups         | "bob"         | config.toml:1       | a list
     --did-web=did:web:Example.org       | identity.did_web      | "did:web:Example.org" | flag --did-web | small letters
     $DID_WEB=did:web:127.0.0.1          | identity.did_web      | "did:web:127.0.0.1" | environment AGENTANYCAST_DID_WEB | HOST
