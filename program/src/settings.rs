@@ -292,16 +292,7 @@ pub fn load<C>(
     let mut config = (program.defaults)(home);
     let mut sources = Sources::default();
     for Entry { key, raw, origin } in entries {
-        (key.set)(&mut config, &raw, home).map_err(|refusal| ConfigError::BadValue {
-            key: key.name.to_owned(),
-            value: if key.secret {
-                show::STARS.to_owned()
-            } else {
-                quoted(&refusal.value)
-            },
-            origin: origin.clone().at(refusal.line),
-            allowed: refusal.allowed,
-        })?;
+        (key.set)(&mut config, &raw, home).map_err(|refusal| refused(key, &origin, refusal))?;
         if let Raw::List(items) = &raw {
             sources
                 .lines
@@ -321,6 +312,29 @@ pub fn load<C>(
         config: Box::new(config),
         sources,
     })
+}
+
+/// Why a value is not taken.
+fn refused<C>(key: &Key<C>, origin: &Source, refusal: Refusal) -> ConfigError {
+    let origin = origin.clone().at(refusal.line);
+    if let Some(unknown) = refusal.unknown {
+        return ConfigError::UnknownKey {
+            key: format!("{}.{}", key.name, unknown.name.escape_debug()),
+            origin,
+            suggestion: unknown.meant.map(|meant| format!("{}.{meant}", key.name)),
+            allowed: Some(refusal.allowed),
+        };
+    }
+    ConfigError::BadValue {
+        key: key.name.to_owned(),
+        value: if key.secret {
+            show::STARS.to_owned()
+        } else {
+            quoted(&refusal.value)
+        },
+        origin,
+        allowed: refusal.allowed,
+    }
 }
 
 /// [`load`] with the arguments, environment, files and home directory of this process.

@@ -75,7 +75,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// No setting has that name.
-    #[error("unknown key {key} ({origin}){}", did_you_mean(.suggestion.as_ref()))]
+    #[error("unknown key {key} ({origin}){}", meant_or_allowed(.suggestion.as_ref(), .allowed.as_ref()))]
     UnknownKey {
         /// The key with its tables.
         key: String,
@@ -83,6 +83,8 @@ pub enum ConfigError {
         origin: Source,
         /// The key that was perhaps meant.
         suggestion: Option<String>,
+        /// What the table is like, if it is the value of a setting.
+        allowed: Option<String>,
     },
     /// A variable of the environment that is no setting, and is called almost like one.
     #[error("environment {name} is not known; did you mean {meant}?")]
@@ -154,6 +156,14 @@ fn did_you_mean(suggestion: Option<&String>) -> String {
     suggestion
         .map(|name| format!("; did you mean {name}?"))
         .unwrap_or_default()
+}
+
+/// What is like a key, or else what there can be.
+fn meant_or_allowed(suggestion: Option<&String>, allowed: Option<&String>) -> String {
+    match allowed {
+        Some(allowed) if suggestion.is_none() => format!("; it stands in what must be {allowed}"),
+        _ => did_you_mean(suggestion),
+    }
 }
 
 /// Where a setting stands that has no flag.
