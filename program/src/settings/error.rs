@@ -94,6 +94,16 @@ pub enum ConfigError {
         /// The variable that was perhaps meant.
         meant: String,
     },
+    /// A setting of that name is there, and has no variable.
+    #[error("environment {name}: {key} has no variable; {}", without_variable(.flag.as_ref()))]
+    NoVariable {
+        /// The variable as given.
+        name: String,
+        /// Its name in the configuration file.
+        key: &'static str,
+        /// The flag that sets it.
+        flag: Option<String>,
+    },
     /// A value of the wrong type or out of bounds.
     #[error("{key}: {value} ({origin}) is not allowed; it must be {allowed}")]
     BadValue {
@@ -174,6 +184,14 @@ fn instead(variable: Option<&String>, key: &str) -> String {
     }
 }
 
+/// Where a setting stands that has no variable.
+fn without_variable(flag: Option<&String>) -> String {
+    match flag {
+        Some(flag) => format!("give {flag}, or set it in the file of --config"),
+        None => "set it in the file of --config".to_owned(),
+    }
+}
+
 /// The known name that is most like a mistyped one, if any is like it at all.
 pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Above this, people see the likeness too.
@@ -187,9 +205,13 @@ pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> 
 
 /// The known name of which a name is a slip of the keyboard, if it is of one: a letter or two too many, too few, wrong or
 /// in the wrong order.
-pub(super) fn misspelt<'a>(given: &str, mut known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn misspelt<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const SLIPS: usize = 2;
-    known.find(|name| strsim::osa_distance(given, name) <= SLIPS)
+    known
+        .map(|name| (strsim::osa_distance(given, name), name))
+        .filter(|(slips, _)| *slips <= SLIPS)
+        .min_by_key(|(slips, _)| *slips)
+        .map(|(_, name)| name)
 }
 
 /// A value as an error shows it: quoted, on one line, not endless.

@@ -198,6 +198,37 @@ fn unknown_keys_of_entries() {
     }
 }
 
+/// Those of the relay, the bridge and the SDKs may stand in the same environment.
+#[test]
+fn the_variables_of_other_programs_are_nobodys_mistake() {
+    let own = KEYS.iter().filter_map(|key| key.variable).chain(["CONFIG"]);
+    let of_others = [
+        "RELAY_CONFIG",
+        "RELAY_KEY",
+        "BRIDGE_DAEMON",
+        "BRIDGE_CONFIG",
+        "BRIDGE_LOG_LEVEL",
+        "RELAY",
+        "HOME",
+        "DAEMON",
+        "DAEMON_PATH",
+        "SKIP_DOWNLOAD",
+        "REVISION",
+        "REQUIRE_LAB",
+        "TEST_PYTHON",
+    ];
+    for name in own.chain(of_others) {
+        let name = OsString::from(format!("{ENVIRONMENT_PREFIX}{name}"));
+        assert_eq!(settings::unknown_variables(&PROGRAM, std::iter::once(name)), []);
+    }
+    let policy = OsString::from("AGENTANYCAST_TRUSTED_PEERS");
+    let unknown = settings::unknown_variables(&PROGRAM, std::iter::once(policy));
+    assert_eq!(
+        unknown[0].near.as_deref(),
+        Some("policy.trusted_peers in the configuration file")
+    );
+}
+
 /// What is given | the setting | the value as shown | where it came from | what is allowed.
 #[rustfmt::skip] // A table.
 const NOT_ALLOWED: &str = r#"
