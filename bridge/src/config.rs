@@ -104,11 +104,12 @@ pub struct Settings {
 pub type Loaded = settings::Loaded<Config>;
 
 /// The bridge to its settings.
-static PROGRAM: Program<Config> = Program {
+pub(crate) static PROGRAM: Program<Config> = Program {
     name: "agentanycast-bridge",
     version: env!("CARGO_PKG_VERSION"),
     about: "The AgentAnycast bridge: any HTTP A2A client reaches any agent of the mesh",
     prefix: ENVIRONMENT_PREFIX,
+    foreign: &[],
     file: None,
     keys: keys::KEYS,
     defaults: Config::defaults,

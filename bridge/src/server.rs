@@ -64,6 +64,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn run_process(config: Config) -> anyhow::Result<()> {
     process::begin(PROGRAM, config.log_level, config.log_format);
+    process::warn_of_variables(&config::PROGRAM);
     // One thread, as the daemon has (docs/design.md, "The bridge in figures").
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::process::{Command, Output};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Output, Stdio},
+};
 
 fn bridge(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_agentanycast-bridge"))
@@ -35,4 +38,22 @@ fn a_wrong_word_is_one_line_and_exit_code_2() {
         said.starts_with("agentanycast-bridge: ") && said.lines().count() == 1,
         "{said}"
     );
+}
+
+/// It is told at once, also while no daemon is there.
+#[test]
+fn a_variable_that_is_no_setting_is_warned_of() {
+    let mut bridge = Command::new(env!("CARGO_BIN_EXE_agentanycast-bridge"))
+        .env_clear()
+        .env("AGENTANYCAST_BRIDGE_IMAGE", "x")
+        .args(["--daemon", "unix:///nowhere/daemon.sock"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(bridge.stderr.take().unwrap()).lines();
+    let said: Vec<String> = lines.map_while(Result::ok).take(1).collect();
+    bridge.kill().unwrap();
+    bridge.wait().unwrap();
+    let named = said[0].contains("AGENTANYCAST_BRIDGE_IMAGE") && said[0].contains("no setting");
+    assert!(named, "{said:?}");
 }

@@ -106,3 +106,46 @@ fn a_mistake_is_named() {
     let none = said(&anycast(home.path(), &["credential", "verify", none.to_str().unwrap()]).code(1));
     assert!(none.contains("no AgentCapabilityCredential"), "{none}");
 }
+
+/// Rules, trusted issuers and nodes compare names as they are written.
+#[test]
+fn a_name_with_capitals_is_refused_with_the_one_that_was_meant() {
+    let home = tempfile::tempdir().unwrap();
+    agentanycast_identity::load_or_create(&home.path().join("key")).unwrap();
+    let issue = |subject: &str, issuer: &str| {
+        let arguments = ["credential", "issue", "--subject", subject, "--issuer", issuer];
+        anycast(home.path(), &arguments)
+    };
+    for (wrong, meant) in [
+        ("did:web:Foo.example", "did:web:foo.example"),
+        ("DID:web:foo.example", "did:web:foo.example"),
+        ("did:web:Foo.example%3a8443:A", "did:web:foo.example%3A8443:A"),
+        ("did:dns:Foo.example", "did:dns:foo.example"),
+    ] {
+        let by = said(&issue(SUBJECT, wrong).code(2));
+        assert!(by.contains(&format!("--issuer: {wrong:?}")), "{by}");
+        assert!(
+            by.contains(&format!("it must be {meant}, in small letters")),
+            "{by}"
+        );
+        let about = said(&issue(wrong, "did:web:a.example").code(2));
+        assert!(about.contains(&format!("--subject: {wrong:?}")), "{about}");
+        assert!(
+            about.contains(&format!("it must be {meant}, in small letters")),
+            "{about}"
+        );
+        assert_eq!(
+            json(&issue(meant, "did:web:a.example").success())["credentialSubject"]["id"],
+            meant
+        );
+    }
+    let list = ["credential", "status-list", "--url", "https://a.example/1"];
+    let by = said(
+        &anycast(
+            home.path(),
+            &[list.as_slice(), &["--issuer", "did:web:A.example"]].concat(),
+        )
+        .code(2),
+    );
+    assert!(by.contains("did:web:a.example, in small letters"), "{by}");
+}

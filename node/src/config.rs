@@ -323,12 +323,27 @@ words! {
 /// What the command line asks for.
 pub type Loaded = settings::Loaded<Config>;
 
+/// Variables of others: the relay and the bridge, the SDKs, the MCP server and the installers beside them, builds and tests.
+const FOREIGN: [&str; 10] = [
+    "RELAY_",
+    "BRIDGE_",
+    "RELAY",
+    "HOME",
+    "DAEMON",
+    "DAEMON_PATH",
+    "SKIP_DOWNLOAD",
+    "REVISION",
+    "REQUIRE_LAB",
+    "TEST_",
+];
+
 /// The node to its settings.
 pub(crate) static PROGRAM: Program<Config> = Program {
     name: "agentanycastd",
     version: env!("CARGO_PKG_VERSION"),
     about: "The AgentAnycast node: connects the agents on this machine to agents elsewhere",
     prefix: ENVIRONMENT_PREFIX,
+    foreign: &FOREIGN,
     file: Some("~/.agentanycast/config.toml"),
     keys: KEYS,
     defaults: Config::defaults,

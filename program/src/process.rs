@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     logging,
-    settings::{ConfigError, EXIT_CODE, Loaded, LogFormat, LogLevel},
+    settings::{ConfigError, EXIT_CODE, Loaded, LogFormat, LogLevel, Program, unknown_variables},
 };
 
 /// File descriptors a daemon asks for: connections, streams and files take one each.
@@ -69,6 +69,26 @@ pub fn begin(program: &str, level: LogLevel, format: LogFormat) {
     }
     logging::log_panics();
     raise_descriptor_limit();
+}
+
+/// Warns of each variable of the environment that is meant for the program by its name, and is no setting of it.
+pub fn warn_of_variables<C>(program: &Program<C>) {
+    for unknown in unknown_variables(program, std::env::vars_os().map(|(name, _)| name)) {
+        let variable = unknown.name;
+        if let Some(near) = unknown.near {
+            tracing::warn!(
+                variable,
+                near,
+                "this variable is no setting, and nothing is done with it; what is near to it is perhaps meant"
+            );
+        } else {
+            tracing::warn!(
+                variable,
+                "this variable is no setting, and nothing is done with it; set what is meant in the configuration file \
+                 (--print-config shows all settings)"
+            );
+        }
+    }
 }
 
 /// Runs to the end, and waits only briefly for threads that are left.

@@ -3,6 +3,7 @@
 //! PURE: the arguments, the environment and the file come in as arguments of [`load`]. A daemon gives its table
 //! of settings ([`Key`]) and its checks in a [`Program`]; the layers are the same for all of them.
 
+mod environment;
 mod error;
 mod file;
 mod flags;
@@ -11,6 +12,7 @@ mod value;
 
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
+pub use environment::{UnknownVariable, unknown_variables};
 pub use error::{ConfigError, Source, quoted};
 pub use file::read_file;
 pub use flags::command;
@@ -35,6 +37,8 @@ pub struct Program<C: 'static> {
     pub about: &'static str,
     /// What all its environment variables begin with.
     pub prefix: &'static str,
+    /// What variables of other programs are called behind that; with `_` at its end, what they begin with.
+    pub foreign: &'static [&'static str],
     /// Where its file is unless `--config` says otherwise; there it may be missing. None: only where that says.
     pub file: Option<&'static str>,
     /// Every setting.
@@ -286,22 +290,13 @@ pub fn load<C>(
         home,
         read_file,
     )?;
-    entries.extend(environment(program, &env));
+    entries.extend(environment::layer(program, &env));
     entries.extend(flags.entries);
 
     let mut config = (program.defaults)(home);
     let mut sources = Sources::default();
     for Entry { key, raw, origin } in entries {
-        (key.set)(&mut config, &raw, home).map_err(|refusal| ConfigError::BadValue {
-            key: key.name.to_owned(),
-            value: if key.secret {
-                show::STARS.to_owned()
-            } else {
-                quoted(&refusal.value)
-            },
-            origin: origin.clone().at(refusal.line),
-            allowed: refusal.allowed,
-        })?;
+        (key.set)(&mut config, &raw, home).map_err(|refusal| refused(key, &origin, refusal))?;
         if let Raw::List(items) = &raw {
             sources
                 .lines
@@ -323,12 +318,35 @@ pub fn load<C>(
     })
 }
 
+/// Why a value is not taken.
+fn refused<C>(key: &Key<C>, origin: &Source, refusal: Refusal) -> ConfigError {
+    let origin = origin.clone().at(refusal.line);
+    if let Some(unknown) = refusal.unknown {
+        return ConfigError::UnknownKey {
+            key: format!("{}.{}", key.name, unknown.name.escape_debug()),
+            origin,
+            suggestion: unknown.meant.map(|meant| format!("{}.{meant}", key.name)),
+            allowed: Some(refusal.allowed),
+        };
+    }
+    ConfigError::BadValue {
+        key: key.name.to_owned(),
+        value: if key.secret {
+            show::STARS.to_owned()
+        } else {
+            quoted(&refusal.value)
+        },
+        origin,
+        allowed: refusal.allowed,
+    }
+}
+
 /// [`load`] with the arguments, environment, files and home directory of this process.
 pub fn load_from_process<C>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
 ) -> Result<Loaded<C>, ConfigError> {
-    check_names(program, std::env::vars_os().map(|(name, _)| name))?;
+    environment::check(program, std::env::vars_os().map(|(name, _)| name))?;
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     load(
         program,
@@ -337,37 +355,4 @@ pub fn load_from_process<C>(
         read_file,
         std::env::home_dir().as_deref(),
     )
-}
-
-/// Refuses a variable that is called almost like a setting's. Others that begin alike may be another program's.
-fn check_names<C>(program: &Program<C>, names: impl Iterator<Item = OsString>) -> Result<(), ConfigError> {
-    let known = || program.keys.iter().filter_map(|key| key.variable).chain([FILE]);
-    for name in names {
-        let Some(given) = name.to_str().and_then(|name| name.strip_prefix(program.prefix)) else {
-            continue;
-        };
-        if known().any(|name| name == given) {
-            continue;
-        }
-        if let Some(meant) = error::misspelt(given, known()) {
-            return Err(ConfigError::UnknownVariable {
-                name: format!("{}{}", program.prefix, given.escape_debug()),
-                meant: format!("{}{meant}", program.prefix),
-            });
-        }
-    }
-    Ok(())
-}
-
-fn environment<C>(program: &Program<C>, env: impl Fn(&str) -> Option<String>) -> Vec<Entry<C>> {
-    let entry = |key: &'static Key<C>| {
-        let name = format!("{}{}", program.prefix, key.variable?);
-        let value = env(&name).filter(|value| !value.is_empty())?;
-        Some(Entry {
-            key,
-            raw: Raw::Word(value),
-            origin: Source::Environment(name),
-        })
-    };
-    program.keys.iter().filter_map(entry).collect()
 }

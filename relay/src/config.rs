@@ -110,11 +110,12 @@ pub struct Config {
 pub type Loaded = settings::Loaded<Config>;
 
 /// The relay to its settings.
-static PROGRAM: Program<Config> = Program {
+pub(crate) static PROGRAM: Program<Config> = Program {
     name: "agentanycast-relay",
     version: env!("CARGO_PKG_VERSION"),
     about: "The AgentAnycast relay: makes agents behind NAT reachable, and finds them by skill",
     prefix: ENVIRONMENT_PREFIX,
+    foreign: &[],
     file: None,
     keys: keys::KEYS,
     defaults: Config::defaults,

@@ -58,6 +58,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn run_process(config: Config) -> anyhow::Result<()> {
     process::begin(PROGRAM, config.log_level, config.log_format);
+    process::warn_of_variables(&config::PROGRAM);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     process::block_on(runtime, run(config))
 }

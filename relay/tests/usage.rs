@@ -69,6 +69,18 @@ fn a_variable_that_is_called_almost_like_a_setting_is_told() {
     assert!(with("AGENTANYCAST_RELAY_IMAGE").status.success());
 }
 
+/// It starts, and fails at its key.
+#[test]
+fn a_variable_that_is_no_setting_is_warned_of() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agentanycast-relay"));
+    command.env_clear().env("AGENTANYCAST_RELAY_IMAGE", "x");
+    let output = command.args(["--key", "/"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let warned = |line: &&str| line.contains("AGENTANYCAST_RELAY_IMAGE") && line.contains("no setting");
+    assert_eq!(said.lines().filter(warned).count(), 1, "{said}");
+}
+
 #[test]
 fn a_negative_number_is_a_value() {
     let output = relay(&["--max-reservations", "-1"]);

@@ -95,6 +95,12 @@ async fn mistakes_in_the_file_and_the_environment_are_named() {
         &env.run_to_end().await,
         "AGENTANYCAST_ENABLE_MDNS",
     );
+    let no_variable = Daemon::builder().env("AGENTANYCAST_POLICY_TRUST", "pinned");
+    refused(
+        "a setting that has no variable",
+        &no_variable.run_to_end().await,
+        "policy.trust has no variable; set it in the file",
+    );
     let elsewhere = Daemon::builder().env("AGENTANYCAST_CONFIG", "/nowhere/variable.toml");
     refused(
         "no such file, by its variable",
@@ -108,6 +114,33 @@ async fn mistakes_in_the_file_and_the_environment_are_named() {
         "no such file",
         &missing.run_to_end().await,
         "/nowhere/config.toml",
+    );
+}
+
+/// The daemon cannot know whose they are; whoever meant a setting learns that it is none.
+#[tokio::test]
+async fn a_variable_that_is_no_setting_is_warned_of() {
+    let daemon = Daemon::builder()
+        .env("AGENTANYCAST_TRUST", "pinned")
+        .env("AGENTANYCAST_QQQ", "1")
+        .env("AGENTANYCAST_HOME", "/nowhere")
+        .env("AGENTANYCAST_RELAY_KEY", "/nowhere")
+        .start()
+        .await;
+    let log = daemon.log_tail();
+    let warnings: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("this variable is no setting"))
+        .collect();
+    assert_eq!(warnings.len(), 2, "{log}");
+    assert!(
+        warnings[0].contains("AGENTANYCAST_QQQ") && warnings[0].contains("configuration file"),
+        "{log}"
+    );
+    assert!(
+        warnings[1].contains("AGENTANYCAST_TRUST")
+            && warnings[1].contains("policy.trust in the configuration file"),
+        "{log}"
     );
 }
 

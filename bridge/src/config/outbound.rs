@@ -112,6 +112,17 @@ const OUTBOUND: &str = "a table with enabled, allow_private, patience, timeout, 
 const HOST: &str = "a table with any of allow_private, ca, cards_from, client_cert, client_key, and one of bearer_token, api_key, \
                     username, oauth2_client_id (with what belongs to it)";
 
+/// What is no host, and what a host has besides its credentials.
+const OUTBOUND_KEYS: [&str; 4] = ["enabled", "allow_private", "patience", "timeout"];
+const HOST_KEYS: [&str; 6] = [
+    "allow_private",
+    "client_cert",
+    "client_key",
+    "ca",
+    "cards_from",
+    "oauth2_scopes",
+];
+
 /// How long an agent may be out of reach, and take to answer.
 const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(7 * 24);
 
@@ -130,7 +141,11 @@ impl Setting for Outbound {
                 }
                 "patience" => outbound.patience = time(value)?,
                 "timeout" => outbound.timeout = time(value)?,
-                _ => read_hosts(name, value, home, &mut outbound.hosts)?,
+                _ if matches!(value, Raw::Table { .. }) => {
+                    read_hosts(name, value, home, &mut outbound.hosts)?;
+                }
+                // Its value may be a secret that was put in the wrong place.
+                _ => return Err(Refusal::of_key("", name, OUTBOUND_KEYS.into_iter(), OUTBOUND)),
             }
         }
         Ok(outbound)
@@ -261,6 +276,12 @@ const TEXTS: [&str; 4] = [
     "oauth2_client_id",
 ];
 const SECRETS: [&str; 4] = ["bearer_token", "api_key", "password", "oauth2_client_secret"];
+const SECRET_FILES: [&str; 4] = [
+    "bearer_token_file",
+    "api_key_file",
+    "password_file",
+    "oauth2_client_secret_file",
+];
 
 impl Given {
     fn take(&mut self, host: &str, key: &str, value: &Raw, home: Option<&Path>) -> Result<(), Refusal> {
@@ -279,7 +300,12 @@ impl Given {
             .strip_suffix("_file")
             .map_or((key, false), |stem| (stem, true));
         let Some(name) = SECRETS.iter().find(|name| **name == stem) else {
-            return Err(refusal(&format!("{host}.{key}"), HOST));
+            let known = HOST_KEYS
+                .iter()
+                .chain(&TEXTS)
+                .chain(&SECRETS)
+                .chain(&SECRET_FILES);
+            return Err(Refusal::of_key(host, key, known.copied(), HOST));
         };
         let secret = if is_file {
             Secret::File(PathBuf::read(value, home)?)
@@ -374,6 +400,7 @@ fn refusal(name: &str, allowed: &str) -> Refusal {
         value: name.to_owned(),
         allowed: allowed.to_owned(),
         line: None,
+        unknown: None,
     }
 }
 

@@ -10,7 +10,10 @@ use agentanycast_identity::{
     },
     did_key_of,
 };
-use agentanycast_node::config::{self, Loaded};
+use agentanycast_node::{
+    config::{self, Loaded},
+    policy::Name,
+};
 use serde_json::json;
 
 use crate::{
@@ -142,17 +145,34 @@ async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<Keys, Failure> {
 /// Who is called: as given, or by the key.
 fn issuer(given: Option<String>, key: &Keypair) -> Result<String, Failure> {
     let by_key = did_key_of(identity::peer_id(key)).ok_or_else(|| failed("the key is not an Ed25519 key"))?;
-    Ok(given.unwrap_or(by_key))
+    given.map_or(Ok(by_key), |given| as_compared("--issuer", given))
 }
 
 /// A peer id stands for its did:key.
 fn subject(given: &str) -> Result<String, Failure> {
-    if given.starts_with("did:") {
-        return Ok(given.to_owned());
+    if given.starts_with("did:") || is_of_a_domain(given) {
+        return as_compared("--subject", given.to_owned());
     }
     let peer: Option<PeerId> = given.parse().ok();
     peer.and_then(did_key_of)
         .ok_or_else(|| Failure::usage(format!("{given:?} is no subject; give a DID or a peer id")))
+}
+
+/// A DID, which has to be written as it is compared if it is of a domain: nobody would be found by another spelling.
+fn as_compared(option: &str, given: String) -> Result<String, Failure> {
+    if is_of_a_domain(&given) {
+        let name = given.parse::<Name>();
+        name.map_err(|error| Failure::usage(format!("{option}: {error}")))?;
+    }
+    Ok(given)
+}
+
+fn is_of_a_domain(given: &str) -> bool {
+    let is_of = |scheme: &&str| {
+        let begin = given.get(..scheme.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
+    ["did:web:", "did:dns:"].iter().any(is_of)
 }
 
 /// What the daemon's settings know of other hosts.

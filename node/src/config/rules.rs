@@ -40,6 +40,9 @@ impl AclRule {
     }
 }
 
+const ACL_KEYS: [&str; 3] = ["source", "skill", "allow"];
+const OVERRIDE_KEYS: [&str; 4] = ["source", "rps", "max_in_flight", "max_bytes"];
+
 const ACL: &str = r#"{ source = "…", skill = "…", allow = true|false }"#;
 const OVERRIDE: &str =
     r#"{ source = "…" } with any of rps = NUMBER, max_in_flight = NUMBER, max_bytes = "SIZE""#;
@@ -53,7 +56,7 @@ impl Setting for AclRule {
                 "source" => source = String::read(value, home)?,
                 "skill" => skill = String::read(value, home)?,
                 "allow" => allow = Some(bool::read(value, home)?),
-                _ => return Err(raw.refuse(ACL)),
+                _ => return Err(Refusal::of_key("", key, ACL_KEYS.into_iter(), ACL)),
             }
         }
         let allow = allow.ok_or_else(|| raw.refuse(ACL))?;
@@ -76,7 +79,7 @@ impl Setting for RateOverride {
                 "rps" => rps = Some(f64::read(value, home)?),
                 "max_in_flight" => max_in_flight = Some(u64::read(value, home)?),
                 "max_bytes" => max_bytes = Some(ByteSize::read(value, home)?),
-                _ => return Err(raw.refuse(OVERRIDE)),
+                _ => return Err(Refusal::of_key("", key, OVERRIDE_KEYS.into_iter(), OVERRIDE)),
             }
         }
         let is_any = rps.is_some() || max_in_flight.is_some() || max_bytes.is_some();

@@ -45,6 +45,9 @@ pub(super) const KEYS: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
 
 const SOURCES: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, http:CALLER, local, the name of a group, or a pattern with *";
 
+const MEMBERS: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, http:CALLER, local, or a pattern of those with *; \
+                       a group is no member of another";
+
 impl Rules {
     /// What these settings say.
     ///
@@ -235,7 +238,7 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<Group>, BadRule
                 "named by 1 to 64 of the characters a-z, 0-9, - and _, and not local",
             ));
         }
-        let members = members.iter().map(|member| source(KEY, member, &[]));
+        let members = members.iter().map(|member| named(KEY, member, &[], MEMBERS));
         Ok(Group {
             name: name.clone(),
             members: members.collect::<Result<_, _>>()?,
@@ -246,6 +249,11 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<Group>, BadRule
 
 /// A pattern over sources that can match somebody.
 fn source(key: &'static str, text: &str, groups: &[Group]) -> Result<Glob, BadRule> {
+    named(key, text, groups, SOURCES)
+}
+
+/// A pattern that can match a name or one of these groups; what is allowed is said of any other.
+fn named(key: &'static str, text: &str, groups: &[Group], allowed: &str) -> Result<Glob, BadRule> {
     let glob = pattern(key, text)?;
     if can_match(&glob, groups) {
         return Ok(glob);
@@ -257,7 +265,7 @@ fn source(key: &'static str, text: &str, groups: &[Group]) -> Result<Glob, BadRu
         entry: None,
         value: text.to_owned(),
         allowed: meant.map_or_else(
-            || SOURCES.to_owned(),
+            || allowed.to_owned(),
             |meant| format!("{}, in small letters", meant.as_str()),
         ),
     })

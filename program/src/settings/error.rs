@@ -75,7 +75,7 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// No setting has that name.
-    #[error("unknown key {key} ({origin}){}", did_you_mean(.suggestion.as_ref()))]
+    #[error("unknown key {key} ({origin}){}", meant_or_allowed(.suggestion.as_ref(), .allowed.as_ref()))]
     UnknownKey {
         /// The key with its tables.
         key: String,
@@ -83,6 +83,8 @@ pub enum ConfigError {
         origin: Source,
         /// The key that was perhaps meant.
         suggestion: Option<String>,
+        /// What the table is like, if it is the value of a setting.
+        allowed: Option<String>,
     },
     /// A variable of the environment that is no setting, and is called almost like one.
     #[error("environment {name} is not known; did you mean {meant}?")]
@@ -91,6 +93,16 @@ pub enum ConfigError {
         name: String,
         /// The variable that was perhaps meant.
         meant: String,
+    },
+    /// A setting of that name is there, and has no variable.
+    #[error("environment {name}: {key} has no variable; {}", without_variable(.flag.as_ref()))]
+    NoVariable {
+        /// The variable as given.
+        name: String,
+        /// Its name in the configuration file.
+        key: &'static str,
+        /// The flag that sets it.
+        flag: Option<String>,
     },
     /// A value of the wrong type or out of bounds.
     #[error("{key}: {value} ({origin}) is not allowed; it must be {allowed}")]
@@ -156,11 +168,27 @@ fn did_you_mean(suggestion: Option<&String>) -> String {
         .unwrap_or_default()
 }
 
+/// What is like a key, or else what there can be.
+fn meant_or_allowed(suggestion: Option<&String>, allowed: Option<&String>) -> String {
+    match allowed {
+        Some(allowed) if suggestion.is_none() => format!("; it stands in what must be {allowed}"),
+        _ => did_you_mean(suggestion),
+    }
+}
+
 /// Where a setting stands that has no flag.
 fn instead(variable: Option<&String>, key: &str) -> String {
     match variable {
         Some(variable) => format!("{variable} in the environment, or {key} in the file of --config"),
         None => format!("{key} in the file of --config"),
+    }
+}
+
+/// Where a setting stands that has no variable.
+fn without_variable(flag: Option<&String>) -> String {
+    match flag {
+        Some(flag) => format!("give {flag}, or set it in the file of --config"),
+        None => "set it in the file of --config".to_owned(),
     }
 }
 
@@ -177,9 +205,13 @@ pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> 
 
 /// The known name of which a name is a slip of the keyboard, if it is of one: a letter or two too many, too few, wrong or
 /// in the wrong order.
-pub(super) fn misspelt<'a>(given: &str, mut known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn misspelt<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const SLIPS: usize = 2;
-    known.find(|name| strsim::osa_distance(given, name) <= SLIPS)
+    known
+        .map(|name| (strsim::osa_distance(given, name), name))
+        .filter(|(slips, _)| *slips <= SLIPS)
+        .min_by_key(|(slips, _)| *slips)
+        .map(|(_, name)| name)
 }
 
 /// A value as an error shows it: quoted, on one line, not endless.

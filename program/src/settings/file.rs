@@ -109,6 +109,7 @@ impl<C: 'static> Walk<'_, C> {
                         key: name.escape_debug().to_string(),
                         origin,
                         suggestion,
+                        allowed: None,
                     });
                 }
             }

@@ -227,7 +227,7 @@ fn unknown<C>(program: &Program<C>, name: &str, given: &str) -> ConfigError {
 }
 
 /// The setting that somebody calls so as a flag: by its name in the file, whole or without its table, or by its variable.
-fn named<C>(keys: &'static [Key<C>], flag: &str) -> Option<&'static Key<C>> {
+pub(super) fn named<C>(keys: &'static [Key<C>], flag: &str) -> Option<&'static Key<C>> {
     let plain = |name: &str| name.replace(['-', '.'], "_").to_ascii_lowercase();
     let wanted = plain(flag);
     let whole = keys

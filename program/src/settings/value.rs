@@ -11,6 +11,8 @@ use std::{
 
 use multiaddr::Multiaddr;
 
+use super::error::nearest;
+
 /// A value before it is known what it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Raw {
@@ -46,6 +48,42 @@ pub struct Refusal {
     pub allowed: String,
     /// The line of the table that it stands in, where several make a list.
     pub line: Option<usize>,
+    /// It is no value, but a key that is not known.
+    pub unknown: Option<UnknownKey>,
+}
+
+/// A key that is not known, in a table that is a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKey {
+    /// The key, behind the name of the setting.
+    pub name: String,
+    /// The key that was perhaps meant, likewise.
+    pub meant: Option<String>,
+}
+
+impl Refusal {
+    /// Of the key of that name in the table `inside` of a setting ("" for the setting itself), where these are known;
+    /// `allowed` says what the table is like.
+    pub fn of_key<'a>(
+        inside: &str,
+        key: &str,
+        known: impl Iterator<Item = &'a str>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        let name = |key: &str| match inside {
+            "" => key.to_owned(),
+            _ => format!("{inside}.{key}"),
+        };
+        Self {
+            value: name(key),
+            allowed: allowed.into(),
+            line: None,
+            unknown: Some(UnknownKey {
+                name: name(key),
+                meant: nearest(key, known).map(name),
+            }),
+        }
+    }
 }
 
 /// A type that a setting can have.
@@ -71,6 +109,7 @@ impl Raw {
             value: self.to_string(),
             allowed: allowed.into(),
             line: self.line(),
+            unknown: None,
         }
     }
 

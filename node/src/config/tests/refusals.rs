@@ -97,6 +97,7 @@ fn unknown_keys() {
             key,
             origin,
             suggestion,
+            ..
         } = &error
         else {
             panic!("{error:?}")
@@ -114,6 +115,118 @@ fn unknown_keys() {
         assert!(meant.is_none() || suggestion.as_deref() == meant, "{error}");
         line(&error, &[name, &format!("{FILE}:{at}")]);
     }
+}
+
+/// A table that is a value: a rule, limits of somebody, a host.
+#[test]
+fn unknown_keys_of_entries() {
+    let rule = "[[policy.acl]]\nallow = true\n";
+    let limits = "[[policy.rate_limit.overrides]]\nsource = 'local'\nrps = 1\n";
+    let cases = [
+        (
+            rule,
+            "sorce = '*'",
+            1,
+            "policy.acl.sorce",
+            "did you mean policy.acl.source?",
+        ),
+        (
+            "",
+            "[[policy.acl]]\nallw = false",
+            1,
+            "policy.acl.allw",
+            "did you mean policy.acl.allow?",
+        ),
+        (
+            rule,
+            "[[policy.acl]]\nsorce = 'hush'",
+            3,
+            "policy.acl.sorce",
+            "policy.acl.source?",
+        ),
+        (
+            rule,
+            "colour = 'red'",
+            1,
+            "policy.acl.colour",
+            "allow = true|false",
+        ),
+        (
+            limits,
+            "max_inflight = 1",
+            1,
+            "policy.rate_limit.overrides.max_inflight",
+            "did you mean policy.rate_limit.overrides.max_in_flight?",
+        ),
+        (
+            limits,
+            "x = 1",
+            1,
+            "policy.rate_limit.overrides.x",
+            "max_in_flight = NUMBER",
+        ),
+        (
+            "[bridge]\n",
+            "outbound = { patince = '1m' }",
+            2,
+            "bridge.outbound.patince",
+            "bridge.outbound.patience?",
+        ),
+        (
+            "[bridge]\n",
+            "outbound.'a.example' = { barer_token_file = '/hush' }",
+            2,
+            "bridge.outbound.a.example.barer_token_file",
+            "did you mean bridge.outbound.a.example.bearer_token_file?",
+        ),
+        (
+            "[bridge]\n",
+            "outbound.h = { x = 'hush' }",
+            2,
+            "bridge.outbound.h.x",
+            "cards_from",
+        ),
+    ];
+    for (before, wrong, at, name, said) in cases {
+        let error = Given::file(&format!("{before}{wrong}\n")).error();
+        assert!(
+            matches!(&error, ConfigError::UnknownKey { key, .. } if key == name),
+            "{error:?}"
+        );
+        line(&error, &[&format!("unknown key {name} ({FILE}:{at}); "), said]);
+        assert!(!error.to_string().contains("hush"), "{error}");
+    }
+}
+
+/// Those of the relay, the bridge and the SDKs may stand in the same environment.
+#[test]
+fn the_variables_of_other_programs_are_nobodys_mistake() {
+    let own = KEYS.iter().filter_map(|key| key.variable).chain(["CONFIG"]);
+    let of_others = [
+        "RELAY_CONFIG",
+        "RELAY_KEY",
+        "BRIDGE_DAEMON",
+        "BRIDGE_CONFIG",
+        "BRIDGE_LOG_LEVEL",
+        "RELAY",
+        "HOME",
+        "DAEMON",
+        "DAEMON_PATH",
+        "SKIP_DOWNLOAD",
+        "REVISION",
+        "REQUIRE_LAB",
+        "TEST_PYTHON",
+    ];
+    for name in own.chain(of_others) {
+        let name = OsString::from(format!("{ENVIRONMENT_PREFIX}{name}"));
+        assert_eq!(settings::unknown_variables(&PROGRAM, std::iter::once(name)), []);
+    }
+    let policy = OsString::from("AGENTANYCAST_TRUSTED_PEERS");
+    let unknown = settings::unknown_variables(&PROGRAM, std::iter::once(policy));
+    assert_eq!(
+        unknown[0].near.as_deref(),
+        Some("policy.trusted_peers in the configuration file")
+    );
 }
 
 /// What is given | the setting | the value as shown | where it came from | what is allowed.
@@ -169,7 +282,6 @@ const NOT_ALLOWED: &str = r#"
     grpc_tls_key = '/k';grpc_tls_cert = '/c' | grpc_tls_cert    | "/c"          | config.toml:2       | tcp://
     enable_quic = false;listen_addrs = ['/ip4/0.0.0.0/udp/1/quic-v1'] | listen_addrs | quic-v1 | config.toml:2 | enable_quic
     [[policy.acl]];source = '*'         | policy.acl            | source = *    | config.toml:1       | allow
-    [[policy.acl]];sorce = '*'          | policy.acl            | sorce = *     | config.toml:1       | allow
     [[policy.acl]];source = 'opps';allow = true | policy.acl    | "opps"        | config.toml:1       | the name of a group
     [[policy.acl]];allow = true;source = '' | policy.acl        | ""            | config.toml:1       | a pattern
     [[policy.acl]];allow = true;;[[policy.acl]];allow = true;source = 'opps' | policy.acl | "opps" | config.toml:4 | a group
@@ -177,6 +289,8 @@ const NOT_ALLOWED: &str = r#"
     [[policy.acl]];allow = true;[[policy.acl]];allow = 'maybe' | policy.acl | "maybe" | config.toml:3            | true or false
     [policy.groups];Ops = ['*']         | policy.groups         | "Ops"         | config.toml:1       | a-z
     [policy.groups];ops = ['bob']       | policy.groups         | "bob"         | config.toml:1       | a peer id
+    [policy.groups];eve = ['local'];ops = ['eve'] | policy.groups | "eve"       | config.toml:1       | pattern of those with *; a group is no member of another
+    [policy.groups];eve = ['local'];ops = ['ev*'] | policy.groups | "ev*"       | config.toml:1       | a group is no member of another
     [policy.groups];ops = 'bob'         | policy.groups         | "bob"         | config.toml:1       | a list
     --did-web=did:web:Example.org       | identity.did_web      | "did:web:Example.org" | flag --did-web | small letters
     $DID_WEB=did:web:127.0.0.1          | identity.did_web      | "did:web:127.0.0.1" | environment AGENTANYCAST_DID_WEB | HOST
@@ -198,7 +312,6 @@ const NOT_ALLOWED: &str = r#"
     [policy];trust = 'closed'           | policy.trust          | "closed"      | config.toml:2       | open known pinned
     [policy];trust = 'pinned';trusted_peers = ['*'] | policy.trusted_peers | "*" | config.toml:3      | did:key
     [[policy.rate_limit.overrides]];source = 'local' | policy.rate_limit.overrides | source = local | config.toml:1 | max_in_flight
-    [[policy.rate_limit.overrides]];source = 'local';rps = 1;x = 1 | policy.rate_limit.overrides | x = 1 | config.toml:1 | max_in_flight
     [[policy.rate_limit.overrides]];source = 'a';rps = 1 | policy.rate_limit.overrides | "a" | config.toml:1 | a peer id
     [[policy.rate_limit.overrides]];source = 'a';rps = 'b' | policy.rate_limit.overrides | "b" | config.toml:1 | a number
 "#;

@@ -137,6 +137,8 @@ fn open(path: &Path, may_be_device: bool) -> io::Result<(File, Option<Vec<u8>>)>
         .read(true)
         .mode(MODE)
         // A pipe may have come meanwhile: nobody waits for its other end.
+        // It stays so. To a regular file it means nothing. A device that takes nothing now, such as a terminal that was
+        // stopped, gives an error, and the line is tried again; without this it would hold the writer, and the daemon's end.
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
     let about = file.metadata()?;
