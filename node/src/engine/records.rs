@@ -3,6 +3,8 @@
 //! A key is a tag, the length-prefixed name of what it belongs to, and a number. How a task lies in it is
 //! in `shelf`.
 
+mod outside;
+mod result;
 mod way;
 
 use sha2::{Digest as _, Sha256};
@@ -10,15 +12,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     delivery::outbox::{Entry, Kind},
-    task::{
-        Attempt, Ended, Group, Output, Outside, Role, Route, Sealed, Status, Streamed, Task, Traced, Trail,
-    },
+    task::{Attempt, Group, Output, Role, Route, Sealed, Status, Task, Traced},
 };
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{Artifact, Message, OutsideStep};
-use prost::{Message as _, encoding::WireType};
+use agentanycast_proto::v1::Message;
 
-use self::way::{SentRecord, WayRecord};
+pub(super) use self::result::{ResultRecord, weight_of_result};
+use self::{
+    outside::OutsideRecord,
+    way::{SentRecord, WayRecord},
+};
 
 /// Tags: the first byte of each key.
 pub(super) mod tag {
@@ -183,24 +186,6 @@ pub(super) fn context_mark(context_id: &str) -> u64 {
         .fold(0, |mark, byte| mark << 8 | u64::from(*byte))
 }
 
-/// How a task stands with an agent beyond this network.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct OutsideRecord {
-    #[prost(string, tag = "1")]
-    url: String,
-    #[prost(bytes = "vec", tag = "2")]
-    place: Vec<u8>,
-    #[prost(bool, tag = "3")]
-    settled: bool,
-    /// From here on: what older versions neither wrote nor read.
-    #[prost(message, repeated, tag = "4")]
-    steps: Vec<OutsideStep>,
-    #[prost(uint32, tag = "5")]
-    left_out: u32,
-    #[prost(string, tag = "6")]
-    remote: String,
-}
-
 /// How a task that was sent by skill finds its assignee.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct RouteRecord {
@@ -222,25 +207,6 @@ pub(super) struct AttemptRecord {
     left_at: u64,
     #[prost(message, optional, tag = "4")]
     sent: Option<SentRecord>,
-}
-
-/// The field of a [`ResultRecord`] with the artifact.
-const WHOLE: u32 = 1;
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct ResultRecord {
-    #[prost(message, optional, tag = "1")]
-    whole: Option<Artifact>,
-    #[prost(string, tag = "2")]
-    artifact_id: String,
-    #[prost(string, tag = "3")]
-    name: String,
-    #[prost(string, tag = "4")]
-    media_type: String,
-    #[prost(uint64, tag = "5")]
-    bytes: u64,
-    #[prost(uint32, tag = "6")]
-    ended: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -451,32 +417,6 @@ impl StateRecord {
     }
 }
 
-impl OutsideRecord {
-    fn of(outside: &Outside) -> Self {
-        Self {
-            url: outside.url.clone(),
-            place: outside.place.clone(),
-            settled: outside.settled,
-            steps: outside.trail.steps.clone(),
-            left_out: outside.trail.left_out,
-            remote: outside.trail.remote.clone(),
-        }
-    }
-
-    fn outside(&self) -> Outside {
-        Outside {
-            url: self.url.clone(),
-            place: self.place.clone(),
-            settled: self.settled,
-            trail: Trail {
-                steps: self.steps.clone(),
-                left_out: self.left_out,
-                remote: self.remote.clone(),
-            },
-        }
-    }
-}
-
 impl RouteRecord {
     fn of(route: &Route) -> Self {
         let attempts = route.attempts.iter().map(|attempt| AttemptRecord {
@@ -506,80 +446,6 @@ impl RouteRecord {
             rest: self.rest.iter().map(peer).collect::<Option<_>>()?,
             taken: self.taken,
             attempts: attempts.collect::<Option<_>>()?,
-        })
-    }
-}
-
-impl ResultRecord {
-    pub(super) fn of(result: &Output) -> Self {
-        match result {
-            Output::Whole(artifact) => Self {
-                whole: Some(artifact.clone()),
-                ..Self::default()
-            },
-            Output::Streamed(streamed) => Self {
-                whole: None,
-                artifact_id: streamed.artifact_id.clone(),
-                name: streamed.name.clone(),
-                media_type: streamed.media_type.clone(),
-                bytes: streamed.bytes,
-                ended: match streamed.ended {
-                    None => 0,
-                    Some(Ended::Complete) => 1,
-                    Some(Ended::Canceled) => 2,
-                    Some(Ended::Error) => 3,
-                },
-            },
-        }
-    }
-
-    /// Bytes of the record of a result, without making it: a whole artifact may be large.
-    pub(super) fn encoded_len_of(result: &Output) -> usize {
-        match result {
-            Output::Whole(artifact) => prost::encoding::message::encoded_len(WHOLE, artifact),
-            Output::Streamed(_) => Self::of(result).encoded_len(),
-        }
-    }
-
-    /// The encoded record of a result, without a copy of its artifact in between.
-    pub(super) fn encode_of(result: &Output) -> Vec<u8> {
-        match result {
-            Output::Whole(artifact) => {
-                let mut bytes = Vec::with_capacity(Self::encoded_len_of(result));
-                prost::encoding::message::encode(WHOLE, artifact, &mut bytes);
-                bytes
-            }
-            Output::Streamed(_) => Self::of(result).encode_to_vec(),
-        }
-    }
-
-    /// The record of a result as this field of another one, without a copy of its artifact in between.
-    pub(super) fn encode_as(field: u32, result: &Output, bytes: &mut Vec<u8>) {
-        match result {
-            Output::Whole(artifact) => {
-                prost::encoding::encode_key(field, WireType::LengthDelimited, bytes);
-                prost::encoding::encode_varint(Self::encoded_len_of(result) as u64, bytes);
-                prost::encoding::message::encode(WHOLE, artifact, bytes);
-            }
-            Output::Streamed(_) => prost::encoding::message::encode(field, &Self::of(result), bytes),
-        }
-    }
-
-    pub(super) fn result(self) -> Output {
-        if let Some(artifact) = self.whole {
-            return Output::Whole(artifact);
-        }
-        Output::Streamed(Streamed {
-            artifact_id: self.artifact_id,
-            name: self.name,
-            media_type: self.media_type,
-            bytes: self.bytes,
-            ended: match self.ended {
-                0 => None,
-                1 => Some(Ended::Complete),
-                2 => Some(Ended::Canceled),
-                _ => Some(Ended::Error),
-            },
         })
     }
 }
@@ -617,11 +483,6 @@ pub(super) fn weight<M: prost::Message>(message: &M) -> u64 {
     weight_of(message.encoded_len())
 }
 
-/// Bytes that a result counts against the quota, without those that were streamed.
-pub(super) fn weight_of_result(result: &Output) -> u64 {
-    weight_of(ResultRecord::encoded_len_of(result))
-}
-
 fn weight_of(encoded: usize) -> u64 {
     encoded as u64 + 64
 }
@@ -634,47 +495,4 @@ pub(super) fn encode<M: prost::Message>(record: &M) -> Vec<u8> {
 /// Reads a record; None when it is damaged.
 pub(super) fn decode<M: prost::Message + Default>(bytes: &[u8]) -> Option<M> {
     M::decode(bytes).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What versions without a trail have of [`OutsideRecord`].
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Older {
-        #[prost(string, tag = "1")]
-        url: String,
-        #[prost(bytes = "vec", tag = "2")]
-        place: Vec<u8>,
-        #[prost(bool, tag = "3")]
-        settled: bool,
-    }
-
-    #[test]
-    fn an_older_version_reads_it_and_is_read() {
-        let older = Older {
-            url: "https://agents.example".to_owned(),
-            place: vec![7],
-            settled: true,
-        };
-        let read: OutsideRecord = decode(&encode(&older)).unwrap();
-        let mut outside = read.outside();
-        let expected = (older.url.as_str(), &older.place[..], older.settled);
-        assert_eq!(
-            (outside.url.as_str(), &outside.place[..], outside.settled),
-            expected
-        );
-        assert_eq!(outside.trail, Trail::default());
-        outside.trail.put(OutsideStep {
-            count: 1,
-            ..OutsideStep::default()
-        });
-        let record = OutsideRecord::of(&outside);
-        assert_eq!(decode::<Older>(&encode(&record)), Some(older));
-        assert_eq!(
-            decode::<OutsideRecord>(&encode(&record)).unwrap().outside(),
-            outside
-        );
-    }
 }
