@@ -320,6 +320,9 @@ impl Rules {
     /// As whom a peer was seen by what decided, if not by its key: the name that it has proven, or the key that it had before,
     /// by which the rule or the override was its own, or else by which it was trusted.
     pub fn seen_as(&self, asker: Asker<'_>, by: By) -> Option<String> {
+        if let By::Replaced(_) = by {
+            return None;
+        }
         let key = asker.keys.first()?;
         let own = [Some(key.to_string()), did_key_of(*key)];
         let by_name = |patterns: &[Glob]| {

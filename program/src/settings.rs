@@ -346,7 +346,8 @@ pub fn load_from_process<C>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
 ) -> Result<Loaded<C>, ConfigError> {
-    environment::check(program, std::env::vars_os().map(|(name, _)| name))?;
+    let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
+    environment::check(program, set.map(|(name, _)| name))?;
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     load(
         program,

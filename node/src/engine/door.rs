@@ -115,9 +115,11 @@ impl Core {
         }
     }
 
-    /// The same of a peer whose task was just not let in; that the log cannot be written has nothing to do with it.
+    /// The same of a peer whose task was just not let in. It has nothing to do with a log that cannot be written, nor with a key
+    /// that was replaced.
     pub(super) fn unproven_of(&mut self, peer: PeerId) -> Arc<[String]> {
-        let door = self.door.as_mut().filter(|door| !door.is_blocked);
+        let is_replaced = self.successors.next(peer).is_some();
+        let door = self.door.as_mut().filter(|door| !door.is_blocked && !is_replaced);
         door.map(|door| door.unproven.of(peer)).unwrap_or_default()
     }
 

@@ -118,12 +118,20 @@ impl Core {
         self.connected.contains(&peer) && !self.attempts.is_silent(peer)
     }
 
+    /// Those who were named may have changed their keys since.
+    fn follow_candidates_of(&self, task: &mut Task) {
+        if let (Some(first), Some(route)) = (task.role.peer(), &mut task.route) {
+            self.follow_candidates(first, &mut route.rest);
+        }
+    }
+
     /// Gives a task that its assignee has not taken to the next candidate. False: there is none.
     pub(super) fn move_on(&mut self, now: Now, id: &str, reason: &str) -> Result<bool, StoreError> {
         let Some(mut slot) = self.take(id)? else {
             return Ok(false);
         };
         let first = slot.task.role.peer();
+        self.follow_candidates_of(&mut slot.task);
         let next = slot.task.move_on(now.unix, reason, |peer| self.is_there(peer));
         let (Some(first), Some(next)) = (first, next) else {
             self.tasks.keep(slot);
@@ -159,6 +167,7 @@ impl Core {
             return Ok(false);
         };
         let is_its = slot.task.role == Role::Originator(peer);
+        self.follow_candidates_of(&mut slot.task);
         if !is_its || !slot.task.give_back(|other| self.is_there(other)) {
             self.tasks.keep(slot);
             return Ok(false);

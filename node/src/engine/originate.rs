@@ -152,6 +152,9 @@ impl Core {
 
     fn send_new(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
         request.peer = request.peer.map(|peer| self.successor(peer));
+        if let (Some(first), Some(others)) = (request.peer, &mut request.others) {
+            self.follow_candidates(first, others);
+        }
         let role = match request.peer {
             Some(peer) if peer == self.me => Role::Both,
             Some(peer) => Role::Originator(peer),

@@ -4,6 +4,8 @@
 //! tasks are its own, and what was applied before is not applied again. What waits for it follows in portions, and what is
 //! new waits behind that.
 
+use std::collections::HashSet;
+
 use agentanycast_identity::{
     MAX_ROTATIONS, PeerId,
     rotation::{self, Rotation},
@@ -29,6 +31,13 @@ impl Core {
     /// Who `peer` is now: itself, or who came after it.
     pub fn successor(&self, peer: PeerId) -> PeerId {
         self.successors.last(peer)
+    }
+
+    /// The next candidates for a task that `first` has, as who they are now: none twice, and not that one again.
+    pub(super) fn follow_candidates(&self, first: PeerId, others: &mut Vec<PeerId>) {
+        let mut known = HashSet::from([first]);
+        let now = others.iter().map(|peer| self.successor(*peer));
+        *others = now.filter(|peer| known.insert(*peer)).collect();
     }
 
     /// Who a peer was before and until when, in Unix milliseconds, the latest first: as both keys say on the card that it

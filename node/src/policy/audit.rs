@@ -5,7 +5,8 @@
 //! until its lines are on the disk, beside the store's barrier and not after it.
 //!
 //! When the log cannot be written, what waits is kept, some 20 000 lines, and tried again until it can; lines
-//! beyond that are counted, and a line says how many there were. The file always ends with a whole line.
+//! beyond that are counted, and a line says how many there were. The file always ends with a whole line. What could be neither
+//! synced nor taken back, of a disk that fails both, is synced again, and not written a second time.
 
 mod file;
 pub mod line;
@@ -373,8 +374,10 @@ impl Writer {
 
     /// What was written is on the disk, or waits again.
     fn synced(&mut self, written: usize, done: io::Result<()>) {
-        // The system tells once that it could not write, and gives up what that was: it is written anew.
-        if done.is_ok() || !self.file.take_back(written) {
+        // The system tells once that it could not write, and gives up what that was: it is written anew. At the end what is there
+        // is better than nothing.
+        let is_last = self.shared.closing.load(Ordering::Acquire);
+        if done.is_ok() || is_last || !self.file.take_back(written) {
             self.buffer.drain(..written);
         }
         match done {

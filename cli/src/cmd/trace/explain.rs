@@ -64,6 +64,13 @@ fn denied_here(trace: &Trace) -> Answer {
             format!("{source} had reached a limit of this node ({rule}), so it was refused"),
             Some("send it later, or raise the limit in [policy.rate_limit]"),
         ),
+        _ if rule == "key replaced" => answer(
+            "denied",
+            format!(
+                "the key of {source} was replaced by another one, as both have signed, so it was never kept here"
+            ),
+            Some(REPLACED),
+        ),
         _ if rule == "audit log" => answer(
             "denied",
             "its decision could not be written into the audit log, and without that nothing new is taken",
@@ -90,11 +97,18 @@ fn denied_here(trace: &Trace) -> Answer {
     }
 }
 
+/// What to do about a key that another one has followed; rules do not change it.
+const REPLACED: &str = "send it from the node that has the new key; where the old one came back from a backup, start with a new key and name that in the rules";
+
 /// It was let in, or no log says so, and was not taken.
 fn refused_here(refusal: &Refusal) -> Answer {
     let whom = name(refusal.peer.as_ref());
     let reason = &refusal.reason;
-    let advice = about_box(reason)
+    let replaced = reason
+        .starts_with("this key was replaced by ")
+        .then_some(REPLACED);
+    let advice = replaced
+        .or_else(|| about_box(reason))
         .unwrap_or("if it should be taken: `anycast policy check` says what the rules do, and the reason what else was in the way");
     answer(
         "refused",

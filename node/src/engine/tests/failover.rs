@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     engine::{originate::SendTask, turn::EngineError},
+    policy::Standing,
     task::{Role, Status},
 };
 
@@ -342,6 +343,52 @@ fn it_goes_to_one_that_is_there() {
         [Status::Submitted],
         "the stranger is not connected"
     );
+}
+
+/// Registries name a key that was replaced for a while yet. Whoever has it comes to nothing by that, and the one that has the new key is
+/// asked once.
+#[test]
+fn a_candidate_that_has_changed_its_key_is_the_new_one() {
+    let old = stranger();
+    for follows_later in [true, false] {
+        for named_first in [true, false] {
+            let mut lab = lab();
+            lab.listen(C);
+            join(&mut lab, A, C);
+            lab.join(A, old);
+            let new = lab.id(C);
+            let follow = |lab: &mut Lab| {
+                let standing = Standing {
+                    former: vec![old],
+                    ..Standing::default()
+                };
+                lab.call(A, |core, now| Ok(core.set_standing(now, new, standing)?))
+                    .unwrap();
+            };
+            if !follows_later {
+                follow(&mut lab);
+            }
+            let (first, others) = if named_first {
+                (old, vec![new, old])
+            } else {
+                (lab.id(B), vec![old, new, old])
+            };
+            let request = SendTask {
+                others: Some(others),
+                ..SendTask::default()
+            };
+            let id = lab.send(A, first, request).unwrap().id;
+            if follows_later {
+                follow(&mut lab);
+            }
+            lab.advance(3 * SILENCE);
+            assert_eq!(with(&mut lab, &id), Role::Originator(new));
+            assert_eq!(lab.handed_over(C, &id), [Status::Submitted]);
+            let came = lab.types_to(new);
+            assert!(!came.contains(&EnvelopeType::TaskCancel), "{came:?}");
+            assert!(follows_later && named_first || !lab.types_to(old).contains(&EnvelopeType::SendTask));
+        }
+    }
 }
 
 #[test]

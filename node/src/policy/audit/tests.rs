@@ -462,6 +462,22 @@ fn what_could_not_be_synced_is_written_anew() {
     assert_eq!(tasks(&path), ["one"]);
 }
 
+/// At the end there is no other time: the lines that are there stay.
+#[test]
+fn what_could_not_be_synced_at_the_end_is_not_taken_away() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    let (mut audit, mut writer) = Audit::open(&settings(&path)).unwrap();
+    audit.submit(entry("one"));
+    assert!(writer.gather());
+    let (written, done) = writer.file.append(&writer.buffer);
+    done.unwrap();
+    writer.shared.closing.store(true, Ordering::Release);
+    writer.synced(written, Err(io::Error::other("the disk failed")));
+    assert!(writer.buffer.is_empty() && audit.trouble().is_some());
+    assert_eq!(tasks(&path), ["one"]);
+}
+
 /// From a device nothing can be taken back. It is synced again, whether or not another line comes.
 #[test]
 fn what_could_not_be_synced_nor_taken_back_is_synced_later() {

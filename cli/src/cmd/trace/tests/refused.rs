@@ -85,6 +85,39 @@ fn what_only_the_audit_log_knows_is_said() {
     }
 }
 
+/// No rule lets in what has a key that was replaced.
+#[test]
+fn of_a_key_that_was_replaced_no_rules_are_told() {
+    let mut logged = audit("deny").unwrap();
+    logged.lines[0] = logged.lines[0].replace("acl 2", "key replaced");
+    let refusal = Refusal {
+        at: at(5),
+        peer: id(OTHER),
+        by_peer: false,
+        task_id: "t9".to_owned(),
+        reason: format!("this key was replaced by that of {ME}; send it from there"),
+        count: 1,
+        unproven: Vec::new(),
+    };
+    for audit in [Some(logged), None] {
+        let answer = explain(&Trace {
+            audit,
+            refusals: vec![refusal.clone()],
+            ..trace(Side::Unknown, None)
+        });
+        let advice = answer.advice.unwrap();
+        assert!(
+            answer.says.contains("replaced") && answer.says.contains(OTHER),
+            "{}",
+            answer.says
+        );
+        assert!(
+            advice.contains("the new key") && !advice.contains("policy check"),
+            "{advice}"
+        );
+    }
+}
+
 #[test]
 fn as_whom_a_source_was_seen_is_said() {
     let said = |audit| {
