@@ -6,6 +6,7 @@
 
 mod hold;
 mod rotate;
+mod statements;
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -19,7 +20,8 @@ use rustix::fs::OFlags;
 
 use crate::PeerId;
 pub use hold::{Held, load_and_hold};
-pub use rotate::{MAX_ROTATIONS, RotateError, rotate, rotations, rotations_path};
+pub use rotate::{MAX_ROTATIONS, Replaced, RotateError, rotate};
+pub use statements::{Statements, rotations, rotations_path};
 
 /// Protobuf: field 1 (key type) = 1 (Ed25519), field 2 (data) of 64 bytes.
 const HEADER: [u8; 4] = [0x08, 0x01, 0x12, 0x40];

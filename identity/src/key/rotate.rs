@@ -1,25 +1,45 @@
 //! A new key in the place of the old one, with the statement of both that it follows.
 //!
-//! The statements are in a file beside the key, the latest first. The order makes a crash harmless: the statement is
-//! there before the key that it leads to, and one that leads to no key that is used says nothing.
+//! The statements are in a file beside the key, the latest first. The order makes a crash harmless: the new key is there as
+//! `<path>.new` before the statement that leads to it, and has its place last, so that a statement of a change that was cut
+//! short is known as such.
 
 use std::{
     fs::{self, File},
-    io::{self, Read as _},
+    io,
     os::unix::fs::{MetadataExt as _, fchown},
     path::{Path, PathBuf},
 };
 
 use libp2p_identity::{Keypair, ed25519};
 
-use super::{KeyError, encode, hold, io_error, load, parent, peer_id, sync_directory, write_beside};
+use super::{
+    KeyError, encode, hold, io_error, load, parent,
+    statements::{beside, rotations, rotations_path, unfinished},
+    sync_directory, write_beside,
+};
 use crate::{
     PeerId,
-    rotation::{ROTATION_LEN, Rotation, RotationError},
+    rotation::{Rotation, RotationError},
 };
 
 /// Statements that are kept.
 pub const MAX_ROTATIONS: usize = 8;
+
+/// A statement beside a key says that another one has replaced it.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is the key of {old}, which was replaced by that of {new}, as {} says; put the key of {new} back; or, if it is \
+         lost, move both files away and start with a new key, which others' rules then name", .key.display(), .statements.display())]
+pub struct Replaced {
+    /// The file of the key.
+    pub key: PathBuf,
+    /// The file of the statements.
+    pub statements: PathBuf,
+    /// Whose key it is.
+    pub old: PeerId,
+    /// Who came after that one, at last.
+    pub new: PeerId,
+}
 
 /// Why there is no new key. The old one is in its place then.
 #[derive(Debug, thiserror::Error)]
@@ -42,57 +62,21 @@ pub enum RotateError {
         /// What is wrong with it.
         cause: RotationError,
     },
+    /// Another key has replaced it.
+    #[error(transparent)]
+    Replaced(Box<Replaced>),
+    /// The statements are about other keys.
+    #[error("no statement in {} leads to the key {}: they are another key's; move that file away, and change the key again",
+            .statements.display(), .key.display())]
+    OfAnother {
+        /// The file of the key.
+        key: PathBuf,
+        /// The file of the statements.
+        statements: PathBuf,
+    },
     /// The statement cannot be made.
     #[error("the change of keys cannot be signed: {0}")]
     Sign(#[from] RotationError),
-}
-
-/// Where the statements that led to a key are.
-pub fn rotations_path(key: &Path) -> PathBuf {
-    beside(key, ".rotations")
-}
-
-/// The statements that led to the key at this path, the latest first; whether they still count is not asked.
-///
-/// # Errors
-/// See [`RotateError`].
-pub fn rotations(key: &Path) -> Result<Vec<Rotation>, RotateError> {
-    let path = rotations_path(key);
-    let mut bytes = Vec::new();
-    // Each change can leave one statement that led to nothing, before it is tried again.
-    let most = 4 * MAX_ROTATIONS * ROTATION_LEN;
-    match File::open(&path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(|source| io_error(&path, "read it", source))?,
-    };
-    let malformed = |cause| RotateError::Statements {
-        path: path.clone(),
-        cause,
-    };
-    if bytes.len() > most {
-        return Err(malformed(RotationError::Malformed));
-    }
-    let read = bytes.chunks(ROTATION_LEN).map(Rotation::read);
-    let read: Vec<Rotation> = read.collect::<Result<_, _>>().map_err(malformed)?;
-    let Some(key) = load(key)? else {
-        return Ok(Vec::new());
-    };
-    Ok(chain(peer_id(&key), &read))
-}
-
-/// Those that led to a peer, the latest first.
-fn chain(peer: PeerId, all: &[Rotation]) -> Vec<Rotation> {
-    let mut led: Vec<Rotation> = Vec::new();
-    let mut last = peer;
-    while led.len() < MAX_ROTATIONS {
-        let leads = |rotation: &&Rotation| rotation.new_id() == last && !led.contains(rotation);
-        let Some(rotation) = all.iter().find(leads) else {
-            break;
-        };
-        last = rotation.old();
-        led.push(rotation.clone());
-    }
-    led
 }
 
 /// Puts a new key in the place of the one at `path`, at this time. The old one is kept as `<path>.old`, over an older one.
@@ -109,36 +93,46 @@ pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
     let old = read()?;
     let found = fs::metadata(path).map_err(|cause| io_error(path, "inspect it", cause))?;
     let owner = (found.uid(), found.gid());
-    let former = rotations(path)?;
+    let former = former(path, now_ms)?;
     let new = ed25519::Keypair::generate();
     let rotation = Rotation::sign(&old, &Keypair::from(new.clone()), now_ms)?;
-    let mut statements = rotation.to_bytes();
-    for one in former.iter().take(MAX_ROTATIONS - 1) {
-        statements.extend_from_slice(&one.to_bytes());
-    }
     let write = |action, to: &Path, bytes: &[u8]| {
-        replace(to, bytes, owner).map_err(|cause| KeyError::Io {
-            path: to.to_owned(),
-            action,
-            cause,
-        })
+        replace(to, bytes, owner).map_err(|cause| io_error(to, action, cause))
     };
     write("keep the old key", &beside(path, ".old"), &encoded(&old)?)?;
+    let statements = rotations_path(path);
+    let unfinished = unfinished(path);
+    let mut led = former.concat();
+    if unfinished.exists() {
+        // Of a change that was cut short; its statement must not outlive the key that tells it as such.
+        write("write the change of keys", &statements, &led)?;
+    }
+    write("write the new key", &unfinished, &encode(&new))?;
     // The chain to the old key goes on behind the new statement, so that a crash here changes nothing.
-    write("write the change of keys", &rotations_path(path), &statements)?;
-    write("write the new key", path, &encode(&new))?;
+    led.splice(..0, rotation.to_bytes());
+    write("write the change of keys", &statements, &led)?;
+    fs::rename(&unfinished, path)
+        .and_then(|()| sync_directory(parent(path)))
+        .map_err(|cause| io_error(path, "put the new key in its place", cause))?;
     Ok(rotation)
+}
+
+/// The statements that stay behind a new one.
+fn former(path: &Path, now_ms: u64) -> Result<Vec<Vec<u8>>, RotateError> {
+    let said = rotations(path, now_ms)?;
+    if said.are_of_another {
+        return Err(RotateError::OfAnother {
+            key: path.to_owned(),
+            statements: rotations_path(path),
+        });
+    }
+    let kept = said.led.iter().take(MAX_ROTATIONS - 1);
+    Ok(kept.map(Rotation::to_bytes).collect())
 }
 
 fn encoded(key: &Keypair) -> Result<Vec<u8>, RotateError> {
     let key = key.clone().try_into_ed25519().map_err(|_| RotationError::NoKey)?;
     Ok(encode(&key).to_vec())
-}
-
-fn beside(key: &Path, ending: &str) -> PathBuf {
-    let mut name = key.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 /// Writes a file whole, in the place of what is there, and sees to it that it is on the disk. Root writes it for its owner:
@@ -159,7 +153,7 @@ fn replace(path: &Path, bytes: &[u8], (uid, gid): (u32, u32)) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{load_and_hold, load_or_create};
+    use crate::key::{load_and_hold, load_or_create, peer_id};
 
     const NOW: u64 = 1_700_000_000_000;
 
@@ -168,7 +162,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("key");
         let old = peer_id(&load_or_create(&path).unwrap());
-        assert_eq!(rotations(&path).unwrap(), []);
+        assert_eq!(rotations(&path, NOW).unwrap().led, []);
         let first = rotate(&path, NOW).unwrap();
         let new = peer_id(&load(&path).unwrap().unwrap());
         assert_eq!((first.old(), first.new_id()), (old, new));
@@ -177,25 +171,33 @@ mod tests {
             old
         );
         let second = rotate(&path, NOW + 1).unwrap();
-        assert_eq!(rotations(&path).unwrap(), [second, first]);
+        assert_eq!(rotations(&path, NOW).unwrap().led, [second, first]);
         for n in 0..20 {
             rotate(&path, NOW + n).unwrap();
         }
-        assert_eq!(rotations(&path).unwrap().len(), MAX_ROTATIONS);
+        assert_eq!(rotations(&path, NOW).unwrap().led.len(), MAX_ROTATIONS);
     }
 
+    /// As after a crash between the statement and the new key's place, once and twice.
     #[test]
     fn a_crash_before_the_new_key_changes_nothing() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("key");
         load_or_create(&path).unwrap();
-        let first = rotate(&path, NOW).unwrap();
-        let kept = fs::read(&path).unwrap();
-        rotate(&path, NOW + 1).unwrap();
-        fs::write(&path, kept).unwrap();
-        assert_eq!(rotations(&path).unwrap(), std::slice::from_ref(&first));
-        let third = rotate(&path, NOW + 2).unwrap();
-        assert_eq!(rotations(&path).unwrap(), [third, first]);
+        let mut led = Vec::new();
+        for before in [0, 1] {
+            let kept = fs::read(&path).unwrap();
+            for _ in 0..2 {
+                rotate(&path, NOW).unwrap();
+                fs::copy(&path, home.path().join("key.new")).unwrap();
+                fs::write(&path, &kept).unwrap();
+                let said = rotations(&path, NOW).unwrap();
+                assert_eq!((said.led.len(), said.are_of_another), (before, false));
+            }
+            led.insert(0, rotate(&path, NOW).unwrap());
+            assert_eq!(rotations(&path, NOW).unwrap().led, led);
+            assert!(!home.path().join("key.new").exists());
+        }
     }
 
     #[test]

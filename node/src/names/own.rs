@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentanycast_identity::{
-    PeerId,
+    self as identity, PeerId,
     credential::{Credential, CredentialError, MAX_CREDENTIAL, issuer_keys},
     did_key_of,
     rotation::Rotation,
@@ -42,11 +42,19 @@ pub fn names(config: &Identity, key: &Path, me: PeerId) -> anyhow::Result<Names>
     })
 }
 
-/// The changes that led to this key and count now, the latest first.
+/// The changes that led to this key and count now, the latest first. A key that another one has replaced is refused: to
+/// whoever knows the other one, this node would be nobody.
 fn rotations(key: &Path) -> anyhow::Result<Vec<Rotation>> {
     let now = now();
-    let all = agentanycast_identity::rotations(key)?;
-    Ok(all.into_iter().filter(|rotation| rotation.counts(now)).collect())
+    let said = identity::rotations(key, now)?;
+    if said.are_of_another {
+        tracing::warn!(
+            file = %identity::rotations_path(key).display(),
+            "no statement in it leads to this node's key, so none is shown; move it away, or put the key back that it belongs to"
+        );
+    }
+    let led = said.led.into_iter();
+    Ok(led.filter(|rotation| rotation.counts(now)).collect())
 }
 
 /// The text of a credential of this node, which is called so.

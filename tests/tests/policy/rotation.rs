@@ -144,8 +144,48 @@ async fn rules_for_the_old_key_let_the_new_one_in() {
             let node = thief.node().await;
             connected(&node, &guarded).await;
             rejected(ended(&send(&node, &guarded).await).await);
+            // A copied file may be a mistake, so the node says that it is of no use.
+            let warned = thief
+                .log_tail()
+                .contains("no statement in it leads to this node's key");
+            assert_eq!(warned, stolen, "{}", thief.log_tail());
         }
     }
+}
+
+/// Others have followed the new key: with the old one the node would be nobody to them, and lose its tasks.
+#[tokio::test]
+async fn an_old_key_that_was_put_back_is_refused() {
+    let mut daemon = Daemon::builder().start().await;
+    let was = daemon.peer_id().to_string();
+    again(&mut daemon).await;
+    let is = daemon.peer_id().to_string();
+    daemon.stop().await;
+    let key = daemon.home().path().join("key");
+    let new = std::fs::read(&key).unwrap();
+    std::fs::copy(daemon.home().path().join("key.old"), &key).unwrap();
+    let ended = daemon.stopped().run_to_end().await;
+    assert_eq!(ended.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let args = [
+        "key".as_ref(),
+        "rotate".as_ref(),
+        "--key".as_ref(),
+        key.as_os_str(),
+    ];
+    let rotated = anycast(args);
+    assert_eq!(rotated.status.code(), Some(1));
+    for said in [said, rotated.said] {
+        assert!(said.contains(&key.display().to_string()), "{said}");
+        let why = format!("is the key of {was}, which was replaced by that of {is}");
+        assert!(
+            said.contains(&why) && said.contains(&format!("put the key of {is} back")),
+            "{said}"
+        );
+    }
+    std::fs::write(&key, new).unwrap();
+    daemon.restart().await;
+    assert_eq!(daemon.peer_id().to_string(), is);
 }
 
 /// Each change is followed by a node that is up for all of them, and that is remembered when it is restarted: whoever has kept
