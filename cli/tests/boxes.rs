@@ -71,6 +71,15 @@ fn a_box_for_the_key_before_a_change_opens_with_that() {
     let old = b.path().join("key.old");
     let with_old = ["unseal", "--from", &from, "--key", old.to_str().unwrap()];
     assert_eq!(written(&anycast(b.path(), &with_old, &sealed).success()), b"late");
+    // Another change keeps it, and says where.
+    let said = String::from_utf8(written(&anycast(b.path(), &["key", "rotate"], b"").success())).unwrap();
+    let older = b.path().join("key.old.1");
+    assert!(said.contains(older.to_str().unwrap()), "{said}");
+    let with_older = ["unseal", "--from", &from, "--key", older.to_str().unwrap()];
+    assert_eq!(
+        written(&anycast(b.path(), &with_older, &sealed).success()),
+        b"late"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ use rustix::fs::OFlags;
 
 use crate::PeerId;
 pub use hold::{Held, load_and_hold};
-pub use rotate::{MAX_ROTATIONS, Replaced, RotateError, rotate};
+pub use rotate::{MAX_ROTATIONS, Replaced, RotateError, Rotated, rotate};
 pub use statements::{Statements, rotations, rotations_path};
 
 /// Protobuf: field 1 (key type) = 1 (Ed25519), field 2 (data) of 64 bytes.

@@ -14,8 +14,8 @@ pub use did::{
     peer_of_did_key,
 };
 pub use key::{
-    Held, KEY_FILE_LEN, KeyError, MAX_ROTATIONS, Replaced, RotateError, Statements, load, load_and_hold,
-    load_or_create, peer_id, rotate, rotations, rotations_path,
+    Held, KEY_FILE_LEN, KeyError, MAX_ROTATIONS, Replaced, RotateError, Rotated, Statements, load,
+    load_and_hold, load_or_create, peer_id, rotate, rotations, rotations_path,
 };
 pub use libp2p_identity::Keypair;
 pub use peer_id::{InvalidPeerId, PeerId};

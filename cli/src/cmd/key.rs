@@ -21,23 +21,26 @@ pub(crate) async fn run(context: &Context, command: KeyCommand) -> Result<(), Fa
     }
     let path = context.key_path(key.as_deref())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let rotation =
-        identity::rotate(&path, now.as_millis() as u64).map_err(|error| failed(error.to_string()))?;
-    let (old, new) = (rotation.old(), rotation.new_id());
+    let done = identity::rotate(&path, now.as_millis() as u64).map_err(|error| failed(error.to_string()))?;
+    let (old, new) = (done.rotation.old(), done.rotation.new_id());
     let did = did_key_of(new).unwrap_or_default();
-    let kept = format!("{}.old", path.display());
     let statement = identity::rotations_path(&path);
     if context.json {
         return Ok(output::json(&json!({
             "old": old.to_string(), "new": new.to_string(), "did_key": did,
-            "old_key": kept, "rotations": statement,
+            "old_key": done.kept, "older_key": done.moved, "rotations": statement,
         }))?);
     }
-    Ok(output::fields(&[
+    let mut fields = vec![
         ("was", old.to_string()),
         ("is", new.to_string()),
         ("did", did),
-        ("old key", kept),
-        ("statement", statement.display().to_string()),
-    ])?)
+        ("old key", done.kept.display().to_string()),
+    ];
+    fields.extend(
+        done.moved
+            .map(|moved| ("the one before", moved.display().to_string())),
+    );
+    fields.push(("statement", statement.display().to_string()));
+    Ok(output::fields(&fields)?)
 }

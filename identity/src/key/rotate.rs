@@ -11,10 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
 use libp2p_identity::{Keypair, ed25519};
 
 use super::{
-    KeyError, encode, hold, io_error, load, parent,
+    KeyError, encode, hold, io_error, load, parent, peer_id,
     statements::{beside, rotations, rotations_path, unfinished},
     sync_directory, write_beside,
 };
@@ -74,17 +75,41 @@ pub enum RotateError {
         /// The file of the statements.
         statements: PathBuf,
     },
+    /// One more would lose a statement that counts.
+    #[error("the key {} was changed {MAX_ROTATIONS} times within 30 days, and a further change would lose the statement of the \
+             first, which counts until {}; change it after that", .key.display(), date(*.until_ms))]
+    TooMany {
+        /// The file of the key.
+        key: PathBuf,
+        /// When it can be changed, in milliseconds since 1970.
+        until_ms: u64,
+    },
+    /// Former keys have all the names that there are for them.
+    #[error("{key}.old, and {key}.old.1 to {key}.old.{MAX_ROTATIONS}, are all there; move them to where they are kept, and \
+             change the key again", key = .0.display())]
+    NoRoom(PathBuf),
     /// The statement cannot be made.
     #[error("the change of keys cannot be signed: {0}")]
     Sign(#[from] RotationError),
 }
 
-/// Puts a new key in the place of the one at `path`, at this time. The old one is kept as `<path>.old`, over an older one.
-/// No daemon may be using it. What is written belongs to whom the key belonged to.
+/// A change that was made.
+#[derive(Clone, Debug)]
+pub struct Rotated {
+    /// Its statement.
+    pub rotation: Rotation,
+    /// Where the old key is.
+    pub kept: PathBuf,
+    /// Where the one is that was there before.
+    pub moved: Option<PathBuf>,
+}
+
+/// Puts a new key in the place of the one at `path`, at this time. The old one is kept as `<path>.old`; what was kept there has
+/// the first free name of `<path>.old.1` and so on. No daemon may be using it. What is written belongs to whom the key belonged to.
 ///
 /// # Errors
 /// See [`RotateError`].
-pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
+pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotated, RotateError> {
     let read =
         || -> Result<Keypair, RotateError> { load(path)?.ok_or_else(|| RotateError::NoKey(path.to_owned())) };
     read()?;
@@ -99,7 +124,10 @@ pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
     let write = |action, to: &Path, bytes: &[u8]| {
         replace(to, bytes, owner).map_err(|cause| io_error(to, action, cause))
     };
-    write("keep the old key", &beside(path, ".old"), &encoded(&old)?)?;
+    let kept = beside(path, ".old");
+    let encoded = encoded(&old)?;
+    let moved = make_way(path, &kept, &old)?;
+    write("keep the old key", &kept, &encoded)?;
     let statements = rotations_path(path);
     let unfinished = unfinished(path);
     let mut led = former.concat();
@@ -114,7 +142,11 @@ pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotation, RotateError> {
     fs::rename(&unfinished, path)
         .and_then(|()| sync_directory(parent(path)))
         .map_err(|cause| io_error(path, "put the new key in its place", cause))?;
-    Ok(rotation)
+    Ok(Rotated {
+        rotation,
+        kept,
+        moved,
+    })
 }
 
 /// The statements that stay behind a new one.
@@ -126,8 +158,41 @@ fn former(path: &Path, now_ms: u64) -> Result<Vec<Vec<u8>>, RotateError> {
             statements: rotations_path(path),
         });
     }
+    let lost = said.led.get(MAX_ROTATIONS - 1).map(Rotation::ends_ms);
+    if let Some(until_ms) = lost.filter(|until_ms| now_ms < *until_ms) {
+        return Err(RotateError::TooMany {
+            key: path.to_owned(),
+            until_ms,
+        });
+    }
     let kept = said.led.iter().take(MAX_ROTATIONS - 1);
     Ok(kept.map(Rotation::to_bytes).collect())
+}
+
+/// Moves what was kept before to a name of its own: something may still be sealed for it. It stays where it is if it is this
+/// key, as after a change that was cut short.
+fn make_way(path: &Path, kept: &Path, used: &Keypair) -> Result<Option<PathBuf>, RotateError> {
+    let is_free =
+        |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if is_free(kept) || matches!(load(kept), Ok(Some(key)) if peer_id(&key) == peer_id(used)) {
+        return Ok(None);
+    }
+    let mut names = (1..=MAX_ROTATIONS).map(|n| beside(path, &format!(".old.{n}")));
+    let Some(free) = names.find(|name| is_free(name)) else {
+        return Err(RotateError::NoRoom(path.to_owned()));
+    };
+    fs::rename(kept, &free)
+        .and_then(|()| sync_directory(parent(path)))
+        .map_err(|cause| io_error(kept, "move it out of the way", cause))?;
+    Ok(Some(free))
+}
+
+/// The first full second from then on.
+fn date(ms: u64) -> String {
+    let seconds = i64::try_from(ms.div_ceil(1000)).unwrap_or(i64::MAX);
+    Timestamp::from_second(seconds)
+        .unwrap_or(Timestamp::MAX)
+        .to_string()
 }
 
 fn encoded(key: &Keypair) -> Result<Vec<u8>, RotateError> {
@@ -153,7 +218,10 @@ fn replace(path: &Path, bytes: &[u8], (uid, gid): (u32, u32)) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{load_and_hold, load_or_create, peer_id};
+    use crate::{
+        key::{load_and_hold, load_or_create},
+        rotation::HONOURED_FOR,
+    };
 
     const NOW: u64 = 1_700_000_000_000;
 
@@ -163,19 +231,74 @@ mod tests {
         let path = home.path().join("key");
         let old = peer_id(&load_or_create(&path).unwrap());
         assert_eq!(rotations(&path, NOW).unwrap().led, []);
-        let first = rotate(&path, NOW).unwrap();
+        let first = rotate(&path, NOW).unwrap().rotation;
         let new = peer_id(&load(&path).unwrap().unwrap());
         assert_eq!((first.old(), first.new_id()), (old, new));
         assert_eq!(
             peer_id(&load(&home.path().join("key.old")).unwrap().unwrap()),
             old
         );
-        let second = rotate(&path, NOW + 1).unwrap();
+        let second = rotate(&path, NOW + 1).unwrap().rotation;
         assert_eq!(rotations(&path, NOW).unwrap().led, [second, first]);
-        for n in 0..20 {
+    }
+
+    /// A ninth change would lose the first, by which some peers know the node; it waits until that is over.
+    #[test]
+    fn no_statement_is_lost_while_it_counts() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        load_or_create(&path).unwrap();
+        for n in 0..MAX_ROTATIONS as u64 {
             rotate(&path, NOW + n).unwrap();
         }
-        assert_eq!(rotations(&path, NOW).unwrap().led.len(), MAX_ROTATIONS);
+        let kept = fs::read(&path).unwrap();
+        let led = rotations(&path, NOW).unwrap().led;
+        assert_eq!(led.len(), MAX_ROTATIONS);
+        let over = NOW + HONOURED_FOR.as_millis() as u64;
+        let refused = rotate(&path, over - 1).unwrap_err().to_string();
+        assert!(
+            refused.contains("after that") && refused.contains("2023-12-14T22:13:20Z"),
+            "{refused}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), kept);
+        assert_eq!(rotations(&path, NOW).unwrap().led, led);
+        let next = rotate(&path, over).unwrap().rotation;
+        let led = [&[next], &led[..MAX_ROTATIONS - 1]].concat();
+        assert_eq!(rotations(&path, over).unwrap().led, led);
+    }
+
+    #[test]
+    fn every_former_key_is_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        load_or_create(&path).unwrap();
+        let file = |name: &str| home.path().join(name);
+        let mut keys = Vec::new();
+        for n in 0..=MAX_ROTATIONS as u64 {
+            keys.push(fs::read(&path).unwrap());
+            let done = rotate(&path, NOW + n * HONOURED_FOR.as_millis() as u64).unwrap();
+            assert_eq!(done.kept, file("key.old"));
+            assert_eq!(done.moved, (n > 0).then(|| file(&format!("key.old.{n}"))));
+            assert_eq!(fs::read(&done.kept).unwrap(), keys[n as usize]);
+        }
+        for n in 1..=MAX_ROTATIONS {
+            let kept = file(&format!("key.old.{n}"));
+            assert_eq!(fs::read(&kept).unwrap(), keys[n - 1]);
+            assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o7777, 0o600);
+        }
+        let late = NOW + 100 * HONOURED_FOR.as_millis() as u64;
+        let used = fs::read(&path).unwrap();
+        let refused = rotate(&path, late).unwrap_err().to_string();
+        assert!(refused.contains("move them to where they are kept"), "{refused}");
+        assert_eq!(fs::read(&path).unwrap(), used);
+        assert_eq!(fs::read(file("key.old")).unwrap(), keys[MAX_ROTATIONS]);
+        fs::remove_file(file("key.old.3")).unwrap();
+        // As after a change that was cut short: this key is kept already, and the one before has its name.
+        fs::rename(file("key.old"), file("key.old.3")).unwrap();
+        fs::copy(&path, file("key.old")).unwrap();
+        assert_eq!(rotate(&path, late).unwrap().moved, None);
+        assert_eq!(fs::read(file("key.old")).unwrap(), used);
+        assert_eq!(fs::read(file("key.old.3")).unwrap(), keys[MAX_ROTATIONS]);
     }
 
     /// As after a crash between the statement and the new key's place, once and twice.
@@ -194,7 +317,7 @@ mod tests {
                 let said = rotations(&path, NOW).unwrap();
                 assert_eq!((said.led.len(), said.are_of_another), (before, false));
             }
-            led.insert(0, rotate(&path, NOW).unwrap());
+            led.insert(0, rotate(&path, NOW).unwrap().rotation);
             assert_eq!(rotations(&path, NOW).unwrap().led, led);
             assert!(!home.path().join("key.new").exists());
         }
@@ -212,7 +335,7 @@ mod tests {
         assert!(matches!(rotate(&path, NOW), Err(RotateError::InUse(_))));
         assert_eq!(peer_id(&load(&path).unwrap().unwrap()), peer_id(&key));
         drop(second);
-        let rotation = rotate(&path, NOW).unwrap();
+        let rotation = rotate(&path, NOW).unwrap().rotation;
         let (new, _held) = load_and_hold(&path).unwrap();
         assert_eq!(peer_id(&new), rotation.new_id());
     }
@@ -227,8 +350,10 @@ mod tests {
         let path = home.path().join("key");
         load_or_create(&path).unwrap();
         std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
-        rotate(&path, NOW).unwrap();
-        for name in ["key", "key.old", "key.rotations"] {
+        for _ in 0..2 {
+            rotate(&path, NOW).unwrap();
+        }
+        for name in ["key", "key.old", "key.old.1", "key.rotations"] {
             let found = fs::metadata(home.path().join(name)).unwrap();
             assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY), "{name}");
             assert_eq!(found.mode() & 0o7777, 0o600, "{name}");

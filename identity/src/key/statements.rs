@@ -146,9 +146,9 @@ mod tests {
         let path = home.path().join("key");
         load_or_create(&path).unwrap();
         let first = fs::read(&path).unwrap();
-        let one = rotate(&path, NOW).unwrap();
+        let one = rotate(&path, NOW).unwrap().rotation;
         let second = fs::read(&path).unwrap();
-        let two = rotate(&path, NOW + 1).unwrap();
+        let two = rotate(&path, NOW + 1).unwrap().rotation;
         let last = fs::read(&path).unwrap();
         let refused = |put_back: &[u8], id: PeerId| {
             fs::write(&path, put_back).unwrap();
