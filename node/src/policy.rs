@@ -129,6 +129,9 @@ pub enum By {
     Audit,
 }
 
+/// How [`By::reason`] begins for a key that was replaced. Peers read it: what they ask by such a key is not lost.
+pub const REPLACED: &str = "this key was replaced by that of ";
+
 impl fmt::Display for By {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,7 +158,7 @@ impl By {
             Self::NoMatch => "not allowed by this node's policy (no rule allows it)".to_owned(),
             Self::Unknown => "this node takes tasks of peers that it knows only".to_owned(),
             Self::NotPinned => "this node takes tasks of pinned peers only".to_owned(),
-            Self::Replaced(new) => format!("this key was replaced by that of {new}; send it from there"),
+            Self::Replaced(new) => format!("{REPLACED}{new}; send it from there"),
             Self::Limit(Full::Rate(rps)) => {
                 format!("more than {rps} tasks a second, the limit of one source here; send it again later")
             }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     delivery::outbox::{Entry, Kind, Tried},
+    policy::REPLACED,
     store::StoreError,
     task::Status,
 };
@@ -73,6 +74,8 @@ impl Core {
                     &format!("refused by the assignee: {reason}"),
                 )?;
             }
+            // It was asked about by an old key of this node: the assignee keeps it for the new one, which can ask again.
+            (false, Kind::Ephemeral, _) if reason.starts_with(REPLACED) => {}
             (false, Kind::Ephemeral, _) => {
                 self.end(
                     now,

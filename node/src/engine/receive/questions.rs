@@ -10,6 +10,7 @@ use super::Verdict;
 use crate::{
     delivery::outbox::Kind,
     engine::{core::Core, originate::fits, trace::Trace, turn::Now, wire},
+    policy::By,
     store::StoreError,
     task::Status,
 };
@@ -21,9 +22,12 @@ impl Core {
             // It was collected; how it ended is on its way.
             None if self.waits_for(peer, id) => return Ok(Verdict::Accept),
             _ => {
-                return Ok(Verdict::Refuse(format!(
-                    "no task {id} between this peer and this node"
-                )));
+                let new = self.successor(peer);
+                return Ok(Verdict::Refuse(if new == peer {
+                    format!("no task {id} between this peer and this node")
+                } else {
+                    By::Replaced(new).reason()
+                }));
             }
         };
         if fits(wire::messages_len(&task) + wire::results_len(&task), "task").is_err() {

@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::{
     harness::{peer, text},
-    lab::{A, Lab, numbered, plain, send_task, stranger},
+    lab::{A, B, Lab, numbered, plain, send_task, stranger},
 };
 use crate::{
     engine::SendTask,
@@ -94,6 +94,30 @@ fn a_key_that_was_replaced_begins_no_tasks() {
     lab.deliver(A, new, &plain("new", send_task("new")));
     assert_eq!(lab.acks_of("new").last().unwrap().0, AckOutcome::Accepted);
     assert_eq!(lab.view(A, "before").role, Role::Assignee(new));
+}
+
+/// A node whose old key was put back asks about its tasks: they are not lost, and go on when the new one is there again.
+#[test]
+fn a_task_that_is_asked_about_by_an_old_key_stays_open() {
+    let mut lab = Lab::pair();
+    let id = lab.task();
+    let (old, new, open) = (lab.id(A), peer(8), lab.status(A, &id));
+    assert!(!open.is_terminal());
+    lab.call(B, |core, now| Ok(core.set_standing(now, new, was(old))?))
+        .unwrap();
+    lab.disconnect();
+    let at_b = lab.id(B);
+    lab.join(B, old);
+    lab.join(A, at_b);
+    assert!(lab.types_to(at_b).contains(&EnvelopeType::GetTask));
+    let refused = lab.nodes[A].core.activity().refusals;
+    let said = format!("this key was replaced by that of {new}");
+    assert!(
+        refused.iter().any(|refused| refused.reason.starts_with(&said)),
+        "{refused:?}"
+    );
+    assert_eq!(lab.status(A, &id), open);
+    assert_eq!(lab.view(B, &id).role, Role::Assignee(new));
 }
 
 /// More than is moved in one turn keeps its order too, also with what is sent meanwhile.
