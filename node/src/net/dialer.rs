@@ -155,6 +155,15 @@ impl Dialer {
         self.targets.get(target).is_some_and(|state| state.pinned)
     }
 
+    /// Whether a peer of the configuration is not connected.
+    pub(super) fn misses_pinned(&self) -> bool {
+        self.targets.iter().any(|(target, state)| {
+            state.pinned
+                && matches!(target, Target::Peer(_))
+                && !matches!(state.phase, Phase::Connected { .. })
+        })
+    }
+
     /// Whether `peer` is, or is at, a target of the configuration.
     pub(super) fn pins(&self, peer: PeerId) -> bool {
         let there = |phase| matches!(phase, Phase::Connected { peer: held, .. } if held == peer);

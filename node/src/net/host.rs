@@ -89,6 +89,8 @@ pub(super) struct Host {
     /// Circuits that were made only to look for a direct way, by when they are closed.
     second_circuits: VecDeque<(Instant, PeerId, ConnectionId)>,
     meetings: Meetings,
+    /// Bootstrap peers that have shown a new key.
+    renewed: HashSet<PeerId>,
     reservations: Reservations,
     views: Views,
     /// Relays that were dialled over the other transport too, to be seen from there.
@@ -148,6 +150,7 @@ impl Host {
             retries: HashSet::new(),
             second_circuits: VecDeque::new(),
             meetings: Meetings::new(config.limits.stranger_patience),
+            renewed: HashSet::new(),
             reservations: Reservations::default(),
             views: Views::default(),
             sounded: HashSet::new(),

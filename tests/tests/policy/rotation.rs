@@ -99,6 +99,16 @@ async fn a_node_is_found_under_its_new_key_where_it_was() {
     assert_ne!(bob.peer_id(), &before);
     let _agent = Agent::echo(&bob.node().await);
     assert_eq!(completed(&waits).await.text_content(), "echo: hello");
+    // What the settings have is the old key: that is said, once.
+    let log = alice.log_tail();
+    let said: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("has another key now"))
+        .collect();
+    assert!(
+        said.len() == 1 && said[0].contains(before.as_ref()) && said[0].contains(bob.peer_id().as_ref()),
+        "{log}"
+    );
 }
 
 #[tokio::test]

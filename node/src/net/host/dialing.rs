@@ -218,7 +218,8 @@ impl Host {
             self.reservations.not_reached(who, why);
             self.reach_changed = true;
         }
-        if failures == 1 && self.dialer.is_pinned(target) {
+        let is_renewed = matches!(target, Target::Peer(peer) if self.renewed.contains(peer));
+        if failures == 1 && self.dialer.is_pinned(target) && !is_renewed {
             tracing::warn!(peer = %target, %reason, "bootstrap peer not reached; it is tried again from time to time");
         } else {
             tracing::debug!(peer = %target, %reason, failures, "redial failed");

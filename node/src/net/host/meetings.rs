@@ -15,6 +15,7 @@ use prost::Message as _;
 use super::Host;
 use crate::net::{
     addresses::{is_relayed, split_peer},
+    dialer::Target,
     meetings::Meeting,
 };
 
@@ -42,11 +43,21 @@ impl Host {
 
     /// A peer has shown its card, which says who it was before.
     pub(super) fn on_card(&mut self, peer: PeerId, card: &Bytes) {
-        let Some(wanted) = self.meetings.looked_for(peer) else {
+        let wanted = self.meetings.looked_for(peer);
+        if wanted.is_none() && !self.dialer.misses_pinned() {
             return;
-        };
+        }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        if former_keys(peer, card, now.unwrap_or_default().as_millis() as u64).contains(&wanted) {
+        let former = former_keys(peer, card, now.unwrap_or_default().as_millis() as u64);
+        for old in &former {
+            if self.dialer.is_pinned(&Target::Peer(*old)) && self.renewed.insert(*old) {
+                tracing::warn!(
+                    peer = %old, new = %peer,
+                    "a bootstrap peer has another key now, as both keys say; put its new id into the settings"
+                );
+            }
+        }
+        if let Some(wanted) = wanted.filter(|wanted| former.contains(wanted)) {
             tracing::debug!(%peer, %wanted, "whoever is there is the wanted peer under a new key");
             self.meetings.known(peer);
         }
