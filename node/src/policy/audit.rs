@@ -281,7 +281,7 @@ impl Writer {
 
     /// How many lines wait, and decisions that could not even do that.
     fn unwritten(&self) -> u64 {
-        let in_buffer = self.buffer.iter().filter(|byte| **byte == b'\n').count();
+        let in_buffer = self.buffer.split_inclusive(|byte| *byte == b'\n').count();
         let in_channel = self
             .orders
             .try_iter()
