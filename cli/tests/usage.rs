@@ -116,3 +116,37 @@ fn a_daemon_of_another_user_is_said_to_be_one() {
         assert!(said.contains("sudo -u '#65534'"), "{said}");
     }
 }
+
+#[test]
+fn a_pipe_is_no_audit_log_and_a_hash_has_64_digits() {
+    let home = tempfile::tempdir().unwrap();
+    let pipe = home.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let refused = anycast(&["audit", "verify", pipe.to_str().unwrap()]).code(1);
+    assert!(
+        stderr(&refused).contains("is no regular file"),
+        "{}",
+        stderr(&refused)
+    );
+    let log = home.path().join("audit.jsonl");
+    std::fs::write(&log, "").unwrap();
+    for hash in ["zz", &"g".repeat(64), &"0".repeat(63)] {
+        let refused = anycast(&["audit", "verify", "--before", hash, log.to_str().unwrap()]).code(2);
+        assert!(stderr(&refused).contains("64 hex digits"), "{}", stderr(&refused));
+    }
+    anycast(&[
+        "audit",
+        "verify",
+        "--before",
+        &"0".repeat(64),
+        log.to_str().unwrap(),
+    ])
+    .code(1);
+}

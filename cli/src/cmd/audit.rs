@@ -18,6 +18,10 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
         before: kept,
         chained,
     } = command;
+    if let Some(kept) = kept.as_deref().filter(|kept| !is_hash(kept)) {
+        let text = format!("--before {kept}: a hash is 64 hex digits in lower case, as a last hash is shown");
+        return Err(Failure::usage(text));
+    }
     let mut whole: Option<Verified> = None;
     for path in &files {
         let read = one(path, whole.as_ref(), kept.as_deref())?;
@@ -66,9 +70,21 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
     ])?)
 }
 
+/// Whether it is written as lines have it.
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 fn one(path: &PathBuf, before: Option<&Verified>, kept: Option<&str>) -> Result<Verified, Failure> {
     let shown = path.display();
     let failed = |why: String| Failure::new(Code::General, "Audit", format!("{shown}: {why}"));
+    let is_file = path.metadata().map(|about| about.is_file());
+    // A pipe would be waited for, maybe for ever.
+    if !is_file.map_err(|error| failed(error.to_string()))? {
+        return Err(failed(
+            "it is no regular file; give that of an audit log".to_owned(),
+        ));
+    }
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;
     verify(BufReader::new(file), before, kept).map_err(|broken| failed(broken.to_string()))
 }

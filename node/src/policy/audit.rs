@@ -4,6 +4,9 @@
 //! nobody waits: a crash of the process can lose the lines of its last moments. With `sync` the answers to a turn wait
 //! until its lines are on the disk, beside the store's barrier and not after it.
 //!
+//! Room for more lines is reserved ahead. When none can be had the log counts as one that cannot be written, while there is
+//! still room for the lines of what was decided until that is known.
+//!
 //! When the log cannot be written, what waits is kept, some 20 000 lines, and tried again until it can; lines
 //! beyond that are counted, and a line says how many there were. The file always ends with a whole line. What could be neither
 //! synced nor taken back, of a disk that fails both, is synced again, and not written a second time.
@@ -39,8 +42,8 @@ const WAITING: usize = 16_384;
 /// still have room.
 const STUCK: u64 = WAITING as u64 / 2;
 
-/// Bytes that are written at once, about.
-const AT_ONCE: usize = 1 << 20;
+/// Bytes that are written at once, about: they leave as much of the room that is reserved when no more can be had.
+const AT_ONCE: usize = file::RESERVE as usize / 4;
 
 /// How long until what could not be written is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -66,12 +69,15 @@ pub struct State {
     pub trouble: Option<String>,
     /// Why it goes on in the file that was open, though it was asked to open it again.
     pub unopened: Option<String>,
+    /// What somebody else has removed at its end. It is told until the file is opened again.
+    pub cut: Option<String>,
 }
 
 impl State {
     /// What is wrong with the log, whether it can be written or not.
     pub fn complaint(&self) -> Option<&str> {
-        self.trouble.as_deref().or(self.unopened.as_deref())
+        let else_wrong = self.unopened.as_deref().or(self.cut.as_deref());
+        self.trouble.as_deref().or(else_wrong)
     }
 }
 
@@ -123,9 +129,14 @@ impl Audit {
 
     /// Opens the log; nobody writes it yet.
     fn open(settings: &Settings) -> io::Result<(Self, Writer)> {
-        let (file, chain) = LogFile::open(&settings.path, settings.chain)?;
+        let (mut file, chain) = LogFile::open(&settings.path, settings.chain)?;
         let (lines, orders) = sync_channel(WAITING);
-        let (tell, state) = watch::channel(State::default());
+        let mut begin = State::default();
+        // Before anything is decided.
+        if let Err(error) = file.reserve(0) {
+            say_once(&mut begin.trouble, unwritable(&file, &no_room(&error)));
+        }
+        let (tell, state) = watch::channel(begin);
         let shared = Arc::new(Shared::default());
         let writer = Writer {
             file,
@@ -259,11 +270,23 @@ impl Writer {
             let failed = !self.buffer.is_empty();
             if closing && (is_all || failed) {
                 if failed {
-                    tracing::error!("the audit log could not be written; its last lines are lost");
+                    let path = self.file.path().display();
+                    let lines = self.unwritten();
+                    tracing::error!(%path, lines, "the audit log could not be written; its last lines are lost");
                 }
                 return;
             }
         }
+    }
+
+    /// How many lines wait, and decisions that could not even do that.
+    fn unwritten(&self) -> u64 {
+        let in_buffer = self.buffer.split_inclusive(|byte| *byte == b'\n').count();
+        let in_channel = self
+            .orders
+            .try_iter()
+            .filter(|order| matches!(order, Order::Line(_)));
+        (in_buffer + in_channel.count()) as u64 + self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Waits for something to do; true when this is the last.
@@ -333,9 +356,9 @@ impl Writer {
         } else {
             tracing::info!(%path, "the audit log was reopened");
         }
-        if std::mem::take(&mut self.is_to_reopen) {
-            self.tell.send_modify(|state| state.unopened = None);
-        }
+        self.is_to_reopen = false;
+        self.tell
+            .send_if_modified(|state| state.unopened.take().is_some() | state.cut.take().is_some());
         // What waits carries the chain on; else nobody else could.
         if self.buffer.is_empty() && self.chain.is_begun() && self.file.is_empty() {
             self.chain.write_continued(now(), &mut self.buffer);
@@ -358,10 +381,17 @@ impl Writer {
 
     /// Writes what waits. In trouble also when nothing does: what was written may still have to be synced.
     fn write(&mut self) {
+        self.look_for_cut();
+        let room = self.file.reserve(self.buffer.len());
+        let room = room.map_err(|error| no_room(&error));
+        if let Err(why) = &room {
+            // At once: what is written now may take a while.
+            self.complain(why, 0);
+        }
         let (written, done) = self.file.append(&self.buffer);
         if let Err(error) = done {
             self.buffer.drain(..written);
-            self.trouble(&error.to_string());
+            self.trouble(&room.err().unwrap_or_else(|| error.to_string()));
             return;
         }
         let done = if self.sync && (written > 0 || self.is_in_trouble()) {
@@ -369,20 +399,30 @@ impl Writer {
         } else {
             Ok(())
         };
-        self.synced(written, done);
+        self.synced(written, done, room);
     }
 
-    /// What was written is on the disk, or waits again.
-    fn synced(&mut self, written: usize, done: io::Result<()>) {
+    /// Somebody may have made the file shorter, as logrotate's copytruncate does.
+    fn look_for_cut(&mut self) {
+        let Some(bytes) = self.file.missing() else { return };
+        let said = format!(
+            "the audit log {} was cut from outside: {bytes} bytes are missing; to rotate it, rename it and send SIGHUP",
+            self.file.path().display()
+        );
+        self.tell.send_if_modified(|state| say_once(&mut state.cut, said));
+    }
+
+    /// What was written is on the disk, or waits again. `room`: why there is none for more.
+    fn synced(&mut self, written: usize, done: io::Result<()>, room: Result<(), String>) {
         // The system tells once that it could not write, and gives up what that was: it is written anew. At the end what is there
         // is better than nothing.
         let is_last = self.shared.closing.load(Ordering::Acquire);
         if done.is_ok() || is_last || !self.file.take_back(written) {
             self.buffer.drain(..written);
         }
-        match done {
+        match room.and(done.map_err(|error| error.to_string())) {
             Ok(()) => self.well(),
-            Err(error) => self.trouble(&error.to_string()),
+            Err(why) => self.trouble(&why),
         }
     }
 
@@ -404,15 +444,27 @@ impl Writer {
     }
 
     fn trouble(&mut self, why: &str) {
-        let path = self.file.path().display();
-        let said = format!("the audit log {path} cannot be written: {why}");
         // What waits is waited for no longer; it is written all the same, when that is possible.
         let lines = std::mem::take(&mut self.in_buffer);
+        self.complain(why, lines);
+    }
+
+    /// Tells what is wrong, and that so many lines more are waited for no longer.
+    fn complain(&self, why: &str, lines: u64) {
+        let said = unwritable(&self.file, why);
         self.tell.send_if_modified(|state| {
             state.passed += lines;
             say_once(&mut state.trouble, said) || lines > 0
         });
     }
+}
+
+fn unwritable(file: &LogFile, why: &str) -> String {
+    format!("the audit log {} cannot be written: {why}", file.path().display())
+}
+
+fn no_room(error: &io::Error) -> String {
+    format!("no room for more lines: {error}")
 }
 
 /// Logs what is wrong, and keeps it, unless that was said before.

@@ -8,14 +8,16 @@ use agentanycast_tests::{
     Builder,
     agent::Agent,
     command::anycast,
-    daemon::Home,
+    daemon::{Daemon, Home},
     disk::SmallDisk,
     ending::completed,
     eventually, rpc,
     stranger::{Stranger, envelope, message, numbered},
+    within,
 };
 use http::StatusCode;
 use rustix::process::{Signal, kill_process};
+use tokio::task::{self, JoinSet};
 
 use crate::scene::{Scene, audit_log, audited, ended, is_serving, lines, refusals, rejected, send};
 
@@ -310,19 +312,106 @@ async fn a_log_on_a_disk_that_fills_up_stays_whole() {
     let target = || Target::Peer(daemon.peer_id().clone());
     completed(&node.send_task(target(), "x").await.unwrap()).await;
     disk.fill(0);
+    until_refused(&daemon).await;
     let rpc = daemon.rpc().await;
     let send = || {
         let (mut rpc, task) = (rpc.clone(), rpc::to_peer(daemon.peer_id(), rpc::text("x")));
         async move { rpc.send_task(task).await }
     };
-    let refusal = eventually("the log finds no room", || async { send().await.err() }).await;
-    assert!(refusal.message().contains("audit log"), "{refusal}");
     disk.make_room();
     eventually("there is room again", || async { send().await.ok() }).await;
     is_serving(&daemon, "audit", true).await;
     let verified = anycast([OsStr::new("audit"), OsStr::new("verify"), log.as_os_str()]);
     assert!(verified.status.success(), "{}", verified.said);
     assert!(fs::read_to_string(&log).unwrap().contains("audit log"));
+}
+
+/// Sends tasks to the node itself until its door is shut; those that were taken. Room for some 2 000 lines is reserved.
+async fn until_refused(daemon: &Daemon) -> Vec<String> {
+    let rpc = daemon.rpc().await;
+    let sender = || {
+        let (mut rpc, task) = (rpc.clone(), rpc::to_peer(daemon.peer_id(), rpc::text("x")));
+        async move {
+            let mut taken = Vec::new();
+            loop {
+                match rpc.send_task(task.clone()).await {
+                    Ok(answer) => taken.push(answer.into_inner().task.unwrap().task_id),
+                    Err(refusal) => {
+                        assert!(refusal.message().contains("audit log"), "{refusal}");
+                        return taken;
+                    }
+                }
+            }
+        }
+    };
+    let mut senders: JoinSet<_> = (0..8).map(|_| sender()).collect();
+    let mut taken = Vec::new();
+    while let Some(some) = within("the log finds no room", senders.join_next()).await {
+        taken.extend(some.unwrap());
+    }
+    taken
+}
+
+/// The disk is full before the daemon starts: nothing is let in without a line, also not the first task.
+#[tokio::test]
+async fn a_disk_that_is_full_at_the_start_lets_nothing_in() {
+    let home = Home::new();
+    let Some(disk) = SmallDisk::mount(&home.path().join("logs"), 16) else {
+        return;
+    };
+    disk.fill(0);
+    let log = home.path().join("logs/audit.jsonl");
+    let settings = format!(
+        "[policy]\naudit_log_path = \"{}\"\naudit_chain = true\n",
+        log.display()
+    );
+    let daemon = Builder::new(home).config(&settings).metrics().start().await;
+    let watched = daemon.metrics();
+    let ready = watched.get("/ready").await;
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    let problems = watched.get("/health").await.body["problems"].to_string();
+    assert!(problems.contains("no room for more lines"), "{problems}");
+    let rpc = daemon.rpc().await;
+    let send = || {
+        let (mut rpc, task) = (rpc.clone(), rpc::to_peer(daemon.peer_id(), rpc::text("x")));
+        async move { rpc.send_task(task).await }
+    };
+    let refusal = send().await.unwrap_err();
+    assert!(refusal.message().contains("audit log"), "{refusal}");
+    assert!(!fs::read_to_string(&log).unwrap().contains("\"allow\""));
+    disk.make_room();
+    is_serving(&daemon, "audit", true).await;
+    eventually("the door is open", || async { send().await.ok() }).await;
+    eventually("/ready says so", || async {
+        (watched.get("/ready").await.status == StatusCode::OK).then_some(())
+    })
+    .await;
+    let lines = fs::read_to_string(&log).unwrap();
+    assert!(lines.lines().next().unwrap().contains("\"deny\""), "{lines}");
+}
+
+/// The disk fills up while tasks come: of each that was taken the line is on the disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_task_is_taken_without_its_line_while_the_disk_fills_up() {
+    let home = Home::new();
+    let Some(disk) = SmallDisk::mount(&home.path().join("logs"), 16) else {
+        return;
+    };
+    let log = home.path().join("logs/audit.jsonl");
+    let settings = format!(
+        "[policy]\naudit_log_path = \"{}\"\naudit_sync = true\n",
+        log.display()
+    );
+    let mut daemon = Builder::new(home).config(&settings).start().await;
+    let _agent = Agent::echo(&daemon.node().await);
+    let (taken, ()) = tokio::join!(until_refused(&daemon), async {
+        task::block_in_place(|| disk.fill(0));
+    });
+    assert!(!taken.is_empty());
+    daemon.kill().await;
+    let lines = fs::read_to_string(&log).unwrap();
+    let without: Vec<_> = taken.iter().filter(|id| !lines.contains(id.as_str())).collect();
+    assert!(without.is_empty(), "{} of {}", without.len(), taken.len());
 }
 
 #[tokio::test]

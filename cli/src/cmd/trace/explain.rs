@@ -74,9 +74,7 @@ fn denied_here(trace: &Trace) -> Answer {
         _ if rule == "audit log" => answer(
             "denied",
             "its decision could not be written into the audit log, and without that nothing new is taken",
-            Some(
-                "make room on the disk of [policy] audit_log_path; /health of the daemon says what is wrong",
-            ),
+            Some(UNAUDITED),
         ),
         _ => {
             let of = |refusal: &&Refusal| refusal.peer.as_ref().is_some_and(|peer| peer.as_ref() == source);
@@ -100,6 +98,9 @@ fn denied_here(trace: &Trace) -> Answer {
 /// What to do about a key that another one has followed; rules do not change it.
 const REPLACED: &str = "send it from the node that has the new key; where the old one came back from a backup, start with a new key and name that in the rules";
 
+/// What to do about an audit log that cannot be written; rules do not change it.
+const UNAUDITED: &str = "make room on the disk of [policy] audit_log_path, or mend the path and send SIGHUP; /health of the daemon says what is wrong";
+
 /// It was let in, or no log says so, and was not taken.
 fn refused_here(refusal: &Refusal) -> Answer {
     let whom = name(refusal.peer.as_ref());
@@ -108,6 +109,11 @@ fn refused_here(refusal: &Refusal) -> Answer {
         .starts_with("this key was replaced by ")
         .then_some(REPLACED);
     let advice = replaced
+        .or_else(|| {
+            reason
+                .starts_with("this node cannot write its audit log")
+                .then_some(UNAUDITED)
+        })
         .or_else(|| about_box(reason))
         .unwrap_or("if it should be taken: `anycast policy check` says what the rules do, and the reason what else was in the way");
     answer(

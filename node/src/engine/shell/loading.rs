@@ -141,6 +141,9 @@ impl Loaded {
     pub fn guard(&mut self, rules: Rules, audit: Option<Audit>, required: bool) -> Result<(), StoreError> {
         self.core.set_rules(rules, audit.is_some())?;
         self.witness = Witness::new(audit, required);
+        if let Some(shut) = self.witness.shuts_door() {
+            self.core.block_door(shut);
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The file of the audit log: opened for this user only, added to by whole lines, opened anew when it was moved away.
 //!
-//! The rule: it ends with a whole line whenever nobody is writing. What a crash has cut off is removed at the start.
+//! The rules: it ends with a whole line whenever nobody is writing, and what a crash has cut off is removed at the start.
+//! Room for more lines is reserved behind its end, so that a full disk is known before a line finds no room.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError},
@@ -9,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::OFlags;
+use rustix::{
+    fs::{FallocateFlags, OFlags, fallocate},
+    io::Errno,
+};
 
 use super::line::{Chain, hash};
 
@@ -19,10 +23,18 @@ const MAX_LINE: u64 = 1 << 20;
 /// The file's user may read and write it, nobody else.
 const MODE: u32 = 0o600;
 
+/// Bytes that are reserved behind the end of the file, some 2 000 lines. At least half of them are there when the door
+/// is shut since no more can be had: far more lines than are decided until then.
+pub(super) const RESERVE: u64 = 1 << 20;
+
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,
     path: PathBuf,
+    /// How long it is, as far as this process knows.
+    length: u64,
+    /// Up to where there is room that nobody else can take.
+    reserved: u64,
 }
 
 impl LogFile {
@@ -30,8 +42,10 @@ impl LogFile {
     pub(super) fn open(path: &Path, chained: bool) -> io::Result<(Self, Chain)> {
         let (file, last) = open(path, true)?;
         let log = Self {
+            length: file.metadata()?.len(),
             file,
             path: path.to_owned(),
+            reserved: 0,
         };
         let chain = chained.then(|| last.as_deref().map_or([0; 32], hash));
         Ok((log, Chain(chain)))
@@ -45,10 +59,60 @@ impl LogFile {
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         // The same file is locked by this very process.
         if self.is_at_path()? {
-            return take_over(&self.file, &self.path).map(drop);
+            take_over(&self.file, &self.path)?;
+        } else {
+            let (file, _) = open(&self.path, false)?;
+            self.give_back();
+            self.file = file;
         }
-        (self.file, _) = open(&self.path, false)?;
+        self.length = self.file.metadata()?.len();
+        self.reserved = 0;
         Ok(())
+    }
+
+    /// Sees to it that there is room for so many bytes and for what comes behind them. Where room cannot be reserved, as on a
+    /// device, only writing tells.
+    ///
+    /// # Errors
+    /// The disk is full, or its quota used up.
+    pub(super) fn reserve(&mut self, bytes: usize) -> io::Result<()> {
+        let about = self.file.metadata()?;
+        let end = about.len() + bytes as u64;
+        if !about.is_file() || self.reserved >= end + RESERVE / 2 {
+            return Ok(());
+        }
+        let wanted = bytes as u64 + RESERVE;
+        loop {
+            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, about.len(), wanted) {
+                Ok(()) => self.reserved = end + RESERVE,
+                Err(Errno::INTR) => continue,
+                Err(full @ (Errno::NOSPC | Errno::DQUOT)) => return Err(full.into()),
+                Err(_) => {}
+            }
+            return Ok(());
+        }
+    }
+
+    /// Gives back what is reserved and was not needed.
+    fn give_back(&self) {
+        let about = self.file.metadata().ok().filter(Metadata::is_file);
+        if let Some(about) = about.filter(|about| about.len() < self.reserved) {
+            // If it cannot be, it is room that a file takes without need.
+            let _ = self.file.set_len(about.len());
+        }
+    }
+
+    /// How many bytes somebody else has removed at its end since this was asked before. What is left of a line goes, too.
+    pub(super) fn missing(&mut self) -> Option<u64> {
+        let about = self.file.metadata().ok().filter(Metadata::is_file)?;
+        let missing = self.length.checked_sub(about.len()).filter(|bytes| *bytes > 0)?;
+        // What was reserved has gone as well.
+        self.reserved = 0;
+        if let Err(error) = mend(&self.file, &self.path) {
+            tracing::warn!("what is left of the audit log is added to as it is: {error}");
+        }
+        self.length = self.file.metadata().map_or(0, |about| about.len());
+        Some(missing)
     }
 
     /// Whether it is a file that has no name any more: nobody would read what is added. There are file systems that
@@ -77,7 +141,10 @@ impl LogFile {
         while written < lines.len() {
             match self.file.write(&lines[written..]) {
                 Ok(0) => return (self.cut(lines, written), Err(io::ErrorKind::WriteZero.into())),
-                Ok(more) => written += more,
+                Ok(more) => {
+                    written += more;
+                    self.length += more as u64;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return (self.cut(lines, written), Err(error)),
             }
@@ -103,7 +170,14 @@ impl LogFile {
     /// Removes so many bytes at the end; whether that could be done.
     pub(super) fn take_back(&mut self, bytes: usize) -> bool {
         let about = self.file.metadata();
-        let is_back = about.and_then(|about| self.file.set_len(about.len().saturating_sub(bytes as u64)));
+        let is_back = about.and_then(|about| {
+            let length = about.len().saturating_sub(bytes as u64);
+            self.file.set_len(length).map(|()| length)
+        });
+        if let Ok(length) = is_back {
+            // What was reserved behind it is gone with it.
+            (self.length, self.reserved) = (length, 0);
+        }
         is_back.is_ok()
     }
 
@@ -113,6 +187,12 @@ impl LogFile {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             done => done,
         }
+    }
+}
+
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 

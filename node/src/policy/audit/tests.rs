@@ -17,6 +17,8 @@ use super::{
 };
 use crate::policy::{By, Decision, Outcome};
 
+mod room;
+
 /// Far beyond what any step takes.
 const DEADLINE: Duration = Duration::from_mins(1);
 
@@ -446,7 +448,7 @@ fn unsynced(path: &Path) -> (Audit, Writer) {
     assert!(writer.gather());
     let (written, done) = writer.file.append(&writer.buffer);
     done.unwrap();
-    writer.synced(written, Err(io::Error::other("the disk failed")));
+    writer.synced(written, Err(io::Error::other("the disk failed")), Ok(()));
     assert!(audit.passed(1) && audit.trouble().unwrap().contains("the disk failed"));
     (audit, writer)
 }
@@ -473,7 +475,7 @@ fn what_could_not_be_synced_at_the_end_is_not_taken_away() {
     let (written, done) = writer.file.append(&writer.buffer);
     done.unwrap();
     writer.shared.closing.store(true, Ordering::Release);
-    writer.synced(written, Err(io::Error::other("the disk failed")));
+    writer.synced(written, Err(io::Error::other("the disk failed")), Ok(()));
     assert!(writer.buffer.is_empty() && audit.trouble().is_some());
     assert_eq!(tasks(&path), ["one"]);
 }

@@ -145,6 +145,7 @@ fn a_task_that_was_refused_here_is_told() {
         unproven: Vec::new(),
     };
     let closed = "the message is not taken: the box cannot be opened";
+    let unaudited = agentanycast_node::policy::By::Audit.reason();
     for (decision, reason, verdict, says, advice) in [
         ("allow", closed, "refused", closed, "still have the key"),
         ("", closed, "refused", OTHER, "still have the key"),
@@ -155,6 +156,7 @@ fn a_task_that_was_refused_here_is_told() {
             "acl 2",
             "anycast policy check",
         ),
+        ("", &unaudited, "refused", "audit log", "make room"),
         (
             "deny",
             "not allowed (acl 2)",
