@@ -43,7 +43,7 @@ pub(super) fn serve(node: &Node, ledger: &Arc<Ledger>) -> Agent {
         let is_quiet = begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         async move {
             if is_quiet {
-                ledger.count(|figures| figures.begun_quietly += 1);
+                ledger.began(task.id());
             } else {
                 task.working("by the SDK").await?;
                 ledger.ran(task.id());

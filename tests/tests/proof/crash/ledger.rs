@@ -39,6 +39,8 @@ struct Story {
     handed_on: HashSet<u64>,
     /// When the SDK's handler had claimed it.
     ran_at: Option<u64>,
+    /// When a handler of the SDK first began it that says nothing before its end; unless it was alone, the SDK had claimed it.
+    began_at: Option<u64>,
     /// Ids of the messages that an agent reported with, where the answer was OK.
     reports: Vec<String>,
     /// CompleteTask was answered OK.
@@ -239,6 +241,14 @@ impl Ledger {
         });
     }
 
+    /// The SDK's handler has begun the task, and says nothing of it before it ends it.
+    pub(super) fn began(&self, id: &str) {
+        self.with(id, |story, inner| {
+            story.began_at.get_or_insert(inner.clock);
+            inner.figures.begun_quietly += 1;
+        });
+    }
+
     /// A later call of an agent that had claimed the task was refused, on this wire. While the connection
     /// lives on which it was claimed, nobody else may have it; but who had claimed it before the daemon died
     /// does not know that it lost it, and may have ended it.
@@ -249,8 +259,9 @@ impl Ledger {
                 return;
             };
             let other = |claim: &Claim| claim.agent != agent && claim.at < mine.at;
+            let by_sdk = [story.ran_at, story.began_at];
             assert!(
-                story.claims.iter().any(other) || story.ran_at.is_some_and(|at| at < mine.at),
+                story.claims.iter().any(other) || by_sdk.iter().flatten().any(|at| *at < mine.at),
                 "agent {agent} was refused task {id}, which it has claimed on the same connection: {story:?}"
             );
         });
