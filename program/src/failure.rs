@@ -16,11 +16,14 @@ pub fn in_one_line(said: &str, error: &dyn Error, most: usize) -> String {
     {
         text = format!("{text} ({cause})");
     }
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    text[..text.floor_char_boundary(most)].to_owned()
+    one_line(&text, most)
+}
+
+/// A text, perhaps of somebody else, as one line of at most `most` bytes.
+pub fn one_line(text: &str, most: usize) -> String {
+    let text = &text[..text.floor_char_boundary(most)];
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(plain).collect()
 }
 
 #[cfg(test)]
@@ -44,5 +47,12 @@ mod tests {
             "gone"
         );
         assert_eq!(in_one_line("alone", &refused(), 100), "alone");
+    }
+
+    #[test]
+    fn a_text_of_somebody_else_is_one_line_and_short() {
+        assert_eq!(one_line("a\r\nb\u{1b}[2J", 100), "a  b [2J");
+        assert_eq!(one_line(&"ä".repeat(10), 9), "ä".repeat(4));
+        assert_eq!(one_line(&"\u{80}".repeat(10), 9), " ".repeat(4));
     }
 }

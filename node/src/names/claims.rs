@@ -1,11 +1,14 @@
 //! What a card claims of its peer, read and bounded. PURE. Nothing of it counts as it stands here.
 
+use std::fmt;
+
 use agentanycast_identity::{
     DidDns, DidWeb, MAX_ROTATIONS, PeerId,
     credential::{Credential, Entry},
     did_key_of,
     rotation::Rotation,
 };
+use agentanycast_program::failure::one_line;
 use agentanycast_proto::v1::P2pExtension;
 
 use super::Asks;
@@ -33,6 +36,20 @@ pub(super) enum Source {
     Dns(DidDns),
     /// The status list at this URL.
     List(String),
+}
+
+/// Longest URL that is shown whole, in bytes.
+const MAX_SHOWN: usize = 300;
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Web(did) => did.fmt(f),
+            Self::Dns(did) => did.fmt(f),
+            // It is of somebody's credential, and may be any text.
+            Self::List(url) => f.write_str(&one_line(url, MAX_SHOWN)),
+        }
+    }
 }
 
 impl Claims {
@@ -91,5 +108,22 @@ impl Claims {
             );
         }
         sources
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_shown_by_its_name_or_url_in_one_line() {
+        let web = Source::Web("did:web:localhost".parse().unwrap());
+        let dns = Source::Dns("did:dns:nope.example".parse().unwrap());
+        let list = Source::List(format!("https://a.example/\n{}", "x".repeat(1 << 10)));
+        assert_eq!(
+            (web.to_string(), dns.to_string()),
+            ("did:web:localhost".to_owned(), "did:dns:nope.example".to_owned())
+        );
+        assert!(list.to_string().starts_with("https://a.example/ x") && list.to_string().len() == MAX_SHOWN);
     }
 }

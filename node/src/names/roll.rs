@@ -14,6 +14,7 @@ use std::{
 };
 
 use agentanycast_identity::{Document, PeerId};
+use agentanycast_program::failure::one_line;
 use bytes::Bytes;
 use lru::LruCache;
 
@@ -46,6 +47,12 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// How often a source is asked anew, at most, when a peer says that it has a name which the source has said is another's: it
 /// may have changed its key. Less than the tasks of such a peer wait for.
 const AGAIN: Duration = Duration::from_secs(5);
+
+/// Longest account of why a source says nothing, in bytes; a server may have a part in it.
+const MAX_WHY: usize = 200;
+
+/// Why a source that was not asked says nothing.
+const NOT_ASKED: &str = "too much is to be looked up now";
 
 /// How long answers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +134,8 @@ struct Known {
 #[derive(Debug, Default)]
 struct Entry {
     said: Option<Said>,
+    /// Why it said nothing last, in one line; empty: it did.
+    why: String,
     /// Asked, or waiting to be.
     is_asked: bool,
     /// It has answered, be it that there is nothing.
@@ -235,15 +244,17 @@ impl Roll {
                 entry.until = now.mono + times.believed;
                 entry.stale = entry.until + times.stale;
                 entry.said = Some(said);
+                entry.why.clear();
             }
             Err(failure) => {
                 entry.until = now.mono + times.negative;
                 if !failure.is_passing || entry.stale <= now.mono {
                     entry.said = None;
                 }
+                entry.why = one_line(&failure.why, MAX_WHY);
                 tracing::info!(
-                    ?source,
-                    why = failure.why,
+                    %source,
+                    why = entry.why,
                     "a name could not be looked up, and counts for nobody unless it was proven before"
                 );
             }
@@ -426,6 +437,9 @@ impl Roll {
         let entry = self.entry(source);
         entry.has_answered = true;
         entry.until = until;
+        if entry.why.is_empty() {
+            NOT_ASKED.clone_into(&mut entry.why);
+        }
     }
 }
 

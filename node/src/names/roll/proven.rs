@@ -92,8 +92,8 @@ impl Roll {
                 let why = match self.said(&source) {
                     Some(Said::Document(document)) if document.names(peer) => continue,
                     Some(Said::Peers(peers)) if peers.contains(&peer) => continue,
-                    Some(_) => "what is published for it does not have the key of this peer",
-                    None => "what is published for it cannot be had",
+                    Some(_) => "what is published for it does not have the key of this peer".to_owned(),
+                    None => self.missing("what is published for it", Some(&source)),
                 };
                 unproven.push(format!("{did}: {why}"));
             }
@@ -117,14 +117,16 @@ impl Roll {
         let document = self.document(&grant.issuer);
         let keys = issuer_keys(&grant.issuer, document);
         if keys.is_empty() && document.is_none() {
-            return Err("the document of its issuer cannot be had".to_owned());
+            let source = grant.issuer.parse().ok().map(Source::Web);
+            return Err(self.missing("the document of its issuer", source.as_ref()));
         }
         credential
             .check(&keys, now.unix)
             .map_err(|error| error.to_string())?;
         let Some(entry) = &grant.status else { return Ok(()) };
-        let Some(Said::List(list)) = self.said(&Source::List(entry.list.clone())) else {
-            return Err("its status list cannot be had".to_owned());
+        let source = Source::List(entry.list.clone());
+        let Some(Said::List(list)) = self.said(&source) else {
+            return Err(self.missing("its status list", Some(&source)));
         };
         StatusList::read(list, &grant.issuer, &keys, now.unix)
             .and_then(|list| list.check(entry))
@@ -135,6 +137,15 @@ impl Roll {
         match self.said(&Source::Web(did.parse().ok()?))? {
             Said::Document(document) => Some(document),
             _ => None,
+        }
+    }
+
+    /// That a source says nothing, and why.
+    fn missing(&self, what: &str, source: Option<&Source>) -> String {
+        let entry = source.and_then(|source| self.sources.peek(source));
+        match entry.map_or("", |entry| &*entry.why) {
+            "" => format!("{what} cannot be had"),
+            why => format!("{what} cannot be had: {why}"),
         }
     }
 

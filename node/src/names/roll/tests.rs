@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use agentanycast_identity::{
     Keypair,
-    credential::{Entry, Grant, StatusList, Suite},
+    credential::{Entry as Status, Grant, StatusList, Suite},
     did_key_of, document_of, peer_id,
     rotation::Rotation,
 };
@@ -177,7 +177,56 @@ fn what_does_not_count_is_told_with_the_reason_and_once() {
         "{told}"
     );
     assert!(is_quiet);
-    assert!(said(Err(failure(true))).0.contains("cannot be had"));
+    let (told, _) = said(Err(failure(true)));
+    assert_eq!(
+        told,
+        format!("{WEB}: what is published for it cannot be had: for a test")
+    );
+}
+
+/// What a server makes of its failure is short, and one line.
+#[test]
+fn the_cause_of_a_failure_is_told_and_bounded() {
+    let url = "https://issuer.example/list";
+    let list = Source::List(url.to_owned());
+    let entry = Status {
+        list: url.to_owned(),
+        index: 5,
+        purpose: "revocation".to_owned(),
+    };
+    let because = |why: String| {
+        let mut roll = roll(issuer_is(9));
+        roll.claim(at(0), peer(1), with_credential(1, 9, Some(entry.clone())));
+        roll.verdicts(at(0));
+        asked(&mut roll);
+        let failure = Failure {
+            why,
+            is_passing: true,
+        };
+        roll.heard(at(0), &list, Err(failure));
+        roll.verdicts(at(0)).remove(0).unproven.remove(0)
+    };
+    let told = because("it answered\n500".to_owned());
+    assert!(
+        told.ends_with("its status list cannot be had: it answered 500"),
+        "{told}"
+    );
+    let long = because("x".repeat(1 << 20));
+    assert!((100..=MAX_WHY).contains(&long.matches('x').count()), "{long}");
+}
+
+#[test]
+fn a_source_that_was_not_asked_is_told_as_that() {
+    let mut roll = roll(names());
+    for n in 0..=NEW_EACH {
+        roll.claim(at(0), peer(1), web(1, &format!("did:web:h{n}.example")));
+        roll.verdicts(at(0));
+        asked(&mut roll);
+        roll.in_flight = 0;
+    }
+    roll.claim(at(0), peer(1), web(1, "did:web:last.example"));
+    let told = roll.verdicts(at(0)).remove(0).unproven.remove(0);
+    assert!(told.ends_with(&format!("cannot be had: {NOT_ASKED}")), "{told}");
 }
 
 /// Whatever a server makes of its answers: a reason is told when it is another one, so at most once for each answer.
@@ -206,6 +255,11 @@ fn another_reason_is_told_when_it_changes_and_once_for_each_answer() {
     assert!(next(Ok(document(WEB, 2))).contains("does not have the key"));
     assert!(next(Err(failure(false))).contains("cannot be had"));
     assert_eq!(next(Err(failure(true))), "", "as before");
+    let other = Failure {
+        why: "another one".to_owned(),
+        is_passing: true,
+    };
+    assert!(next(Err(other)).ends_with("cannot be had: another one"));
     assert!(next(Ok(document(WEB, 3))).contains("does not have the key"));
     assert_eq!(next(Ok(document(WEB, 4))), "");
 }
@@ -293,7 +347,7 @@ fn nobody_makes_this_node_knock_on_many_doors() {
     assert_eq!(asked(&mut roll).len(), 1);
 }
 
-fn with_credential(subject: u8, issuer: u8, status: Option<Entry>) -> Claims {
+fn with_credential(subject: u8, issuer: u8, status: Option<Status>) -> Claims {
     let grant = Grant {
         id: String::new(),
         issuer: did_key_of(peer(issuer)).unwrap(),
@@ -347,7 +401,7 @@ fn a_credential_vouches_for_its_subject_while_it_counts() {
 #[test]
 fn a_credential_that_was_taken_back_vouches_for_nobody() {
     let url = "https://issuer.example/list";
-    let entry = Entry {
+    let entry = Status {
         list: url.to_owned(),
         index: 5,
         purpose: "revocation".to_owned(),

@@ -204,7 +204,7 @@ fn what_did_not_count_of_the_sender_is_told() {
         count: 1,
         unproven: unproven.iter().map(ToString::to_string).collect(),
     };
-    let why = "did:web:a.example: what is published for it cannot be had";
+    let why = "did:web:a.example: what is published for it cannot be had: it answered 404";
     for decision in ["", "deny"] {
         let trace = |refusals| Trace {
             audit: audit(decision).filter(|_| !decision.is_empty()),
