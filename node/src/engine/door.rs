@@ -120,7 +120,13 @@ impl Core {
     pub(super) fn unproven_of(&mut self, peer: PeerId) -> Arc<[String]> {
         let is_replaced = self.successors.next(peer).is_some();
         let door = self.door.as_mut().filter(|door| !door.is_blocked && !is_replaced);
-        door.map(|door| door.unproven.of(peer)).unwrap_or_default()
+        let reasons = door.map(|door| door.unproven.of(peer)).unwrap_or_default();
+        let mut outrun = self.outrun(peer).peekable();
+        if is_replaced || outrun.peek().is_none() {
+            return reasons;
+        }
+        let said = |(old, known)| format!("it says that it follows {old}, and {known} did so before");
+        reasons.iter().cloned().chain(outrun.map(said)).collect()
     }
 
     /// A peer has come that may prove something: until [`Core::settle`] nothing is denied to it for good.

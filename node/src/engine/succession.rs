@@ -89,6 +89,12 @@ impl Core {
         Ok(true)
     }
 
+    /// Whom a peer says to follow where another one did so before, and that one.
+    pub(super) fn outrun(&self, peer: PeerId) -> impl Iterator<Item = (PeerId, PeerId)> {
+        let said = self.rivals.iter().filter(move |((_, new), ())| *new == peer);
+        said.filter_map(|((old, _), ())| Some((*old, self.successors.next(*old)?)))
+    }
+
     /// What was applied of the old peer's envelopes is not applied again: the new one goes on with its numbers.
     fn inherit_marks(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
         let applied: Vec<(u64, u64)> = self.seen(old)?.applied.epochs().collect();

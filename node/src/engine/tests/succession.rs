@@ -96,6 +96,33 @@ fn a_key_that_was_replaced_begins_no_tasks() {
     assert_eq!(lab.view(A, "before").role, Role::Assignee(new));
 }
 
+/// The operator has to decide which of the two is the owner, and sees that there are two.
+#[test]
+fn who_comes_second_with_a_key_is_told_as_that() {
+    let [old, first, second] = [31, 32, 33].map(peer);
+    let mut lab = Lab::new();
+    lab.listen(A);
+    let nobody = crate::config::Policy {
+        acl: vec![crate::config::AclRule {
+            source: old.to_string(),
+            skill: "*".to_owned(),
+            allow: true,
+        }],
+        ..crate::config::Policy::default()
+    };
+    let rules = crate::policy::Rules::read(&nobody).unwrap();
+    lab.call(A, |core, _| Ok(core.set_rules(rules, false)?)).unwrap();
+    assert!(is_let_in(&mut lab, first, &[old]));
+    assert!(!is_let_in(&mut lab, second, &[old]));
+    let core = &mut lab.nodes[A].core;
+    let told = core.unproven_of(second);
+    assert!(
+        told.len() == 1 && told[0].contains(&old.to_string()) && told[0].contains(&first.to_string()),
+        "{told:?}"
+    );
+    assert_eq!(core.unproven_of(first).len(), 0);
+}
+
 /// A node whose old key was put back asks about its tasks: they are not lost, and go on when the new one is there again.
 #[test]
 fn a_task_that_is_asked_about_by_an_old_key_stays_open() {
