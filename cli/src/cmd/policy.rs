@@ -144,6 +144,9 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
                 .map_or_else(|| "none".to_owned(), |path| path.display().to_string()),
         ),
     ])?;
+    if rules.is_closed() {
+        output::line("no other node may send tasks here: nobody is listed in policy.trusted_peers")?;
+    }
     for (name, members) in &policy.groups.0 {
         output::fields(&[(&format!("group {name}"), members.join(", "))])?;
     }

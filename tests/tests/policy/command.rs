@@ -233,6 +233,11 @@ fn rules_are_shown_and_mistakes_named() {
     );
     let nobody = run(&["policy", "check", "--source", "bob"]);
     assert_eq!(nobody.status.code(), Some(2), "{}", nobody.said);
+    let alone = "no other node may send tasks here";
+    assert!(!shown.said.contains(alone), "{}", shown.said);
+    std::fs::write(&path, "[policy]\ntrust = \"pinned\"\n").unwrap();
+    let shown = run(&["policy", "show"]);
+    assert!(shown.said.contains(alone), "{}", shown.said);
     std::fs::write(&path, "[[policy.acl]]\nsource = \"opps\"\nallow = true\n").unwrap();
     let wrong = run(&["policy", "show"]);
     assert_eq!(wrong.status.code(), Some(2));
