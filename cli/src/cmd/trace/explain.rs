@@ -155,7 +155,8 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
                  peer as a warning, and all of them at log level debug only",
             )),
         ),
-        TaskStatus::Failed if trace.arrived_at.is_none() => answer(
+        // When it arrived is not known over a restart, but what was lost there had arrived.
+        TaskStatus::Failed if trace.arrived_at.is_none() && !reason.starts_with("lost by the assignee") => answer(
             "undelivered",
             format!("nobody has acknowledged it, and it was given up: {reason}"),
             Some(&once_more(trace.peer.as_ref(), &reason)),

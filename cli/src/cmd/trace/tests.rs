@@ -160,6 +160,11 @@ fn each_state_of_a_task_that_was_sent_has_its_answer() {
         ),
         (arrived(TaskStatus::Failed, "boom"), "failed", "boom"),
         (
+            sent(TaskStatus::Failed, "lost by the assignee: no task t1"),
+            "failed",
+            "it arrived at",
+        ),
+        (
             waiting(false, QueueState::Queued),
             "peer-away",
             "3 attempts failed (refused), next in 8 s; it is given up in 2 h",
