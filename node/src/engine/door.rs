@@ -118,11 +118,13 @@ impl Core {
     /// The same of a peer whose task was just not let in. It has nothing to do with a log that cannot be written, nor with a key
     /// that was replaced.
     pub(super) fn unproven_of(&mut self, peer: PeerId) -> Arc<[String]> {
-        let is_replaced = self.successors.next(peer).is_some();
-        let door = self.door.as_mut().filter(|door| !door.is_blocked && !is_replaced);
+        if self.successors.next(peer).is_some() {
+            return Arc::default();
+        }
+        let door = self.door.as_mut().filter(|door| !door.is_blocked);
         let reasons = door.map(|door| door.unproven.of(peer)).unwrap_or_default();
         let mut outrun = self.outrun(peer).peekable();
-        if is_replaced || outrun.peek().is_none() {
+        if outrun.peek().is_none() {
             return reasons;
         }
         let said = |(old, known)| format!("it says that it follows {old}, and {known} did so before");

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use agentanycast::{
     PeerId, PeerReach, QueueState, QueuedEnvelope, Refusal, Road, Side, Task, TaskStatus, Trace,
 };
+use agentanycast_node::policy;
 use serde_json::Value;
 
 use super::outside;
@@ -101,19 +102,21 @@ const REPLACED: &str = "send it from the node that has the new key; where the ol
 /// What to do about an audit log that cannot be written; rules do not change it.
 const UNAUDITED: &str = "make room on the disk of [policy] audit_log_path, or mend the path and send SIGHUP; /health of the daemon says what is wrong";
 
+/// What to do about a task that no rules would let in, by its reason; None: it is about something else.
+fn about_door(reason: &str) -> Option<&'static str> {
+    let cases = [
+        (policy::REPLACED, REPLACED),
+        ("this node cannot write its audit log", UNAUDITED),
+    ];
+    let fits = cases.iter().find(|(start, _)| reason.starts_with(start));
+    fits.map(|(_, advice)| *advice)
+}
+
 /// It was let in, or no log says so, and was not taken.
 fn refused_here(refusal: &Refusal) -> Answer {
     let whom = name(refusal.peer.as_ref());
     let reason = &refusal.reason;
-    let replaced = reason
-        .starts_with("this key was replaced by ")
-        .then_some(REPLACED);
-    let advice = replaced
-        .or_else(|| {
-            reason
-                .starts_with("this node cannot write its audit log")
-                .then_some(UNAUDITED)
-        })
+    let advice = about_door(reason)
         .or_else(|| about_box(reason))
         .unwrap_or("if it should be taken: `anycast policy check` says what the rules do, and the reason what else was in the way");
     answer(

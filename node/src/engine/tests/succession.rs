@@ -102,16 +102,7 @@ fn who_comes_second_with_a_key_is_told_as_that() {
     let [old, first, second] = [31, 32, 33].map(peer);
     let mut lab = Lab::new();
     lab.listen(A);
-    let nobody = crate::config::Policy {
-        acl: vec![crate::config::AclRule {
-            source: old.to_string(),
-            skill: "*".to_owned(),
-            allow: true,
-        }],
-        ..crate::config::Policy::default()
-    };
-    let rules = crate::policy::Rules::read(&nobody).unwrap();
-    lab.call(A, |core, _| Ok(core.set_rules(rules, false)?)).unwrap();
+    guard(&mut lab, old);
     assert!(is_let_in(&mut lab, first, &[old]));
     assert!(!is_let_in(&mut lab, second, &[old]));
     let core = &mut lab.nodes[A].core;
@@ -234,6 +225,20 @@ fn who_a_peer_was_before_can_be_told() {
     assert_eq!(found.former, [(second, now - 5), (first, now - 9)]);
 }
 
+/// Rules that let in this peer alone.
+fn guard(lab: &mut Lab, peer: agentanycast_identity::PeerId) {
+    let only = crate::config::Policy {
+        acl: vec![crate::config::AclRule {
+            source: peer.to_string(),
+            skill: "*".to_owned(),
+            allow: true,
+        }],
+        ..crate::config::Policy::default()
+    };
+    let rules = crate::policy::Rules::read(&only).unwrap();
+    lab.call(A, |core, _| Ok(core.set_rules(rules, false)?)).unwrap();
+}
+
 /// Whether rules for the oldest key let this peer in that says so.
 fn is_let_in(
     lab: &mut Lab,
@@ -258,26 +263,14 @@ fn a_chain_of_changes_is_followed_as_it_comes_and_over_restarts() {
     let [first, second, third, fourth, thief] = [1, 2, 3, 4, 5].map(|n| peer(n + 20));
     let mut lab = Lab::new();
     lab.listen(A);
-    let only_first = crate::config::Policy {
-        acl: vec![crate::config::AclRule {
-            source: first.to_string(),
-            skill: "*".to_owned(),
-            allow: true,
-        }],
-        ..crate::config::Policy::default()
-    };
-    let guard = |lab: &mut Lab| {
-        let rules = crate::policy::Rules::read(&only_first).unwrap();
-        lab.call(A, |core, _| Ok(core.set_rules(rules, false)?)).unwrap();
-    };
-    guard(&mut lab);
+    guard(&mut lab, first);
     assert!(is_let_in(&mut lab, first, &[]));
     assert!(is_let_in(&mut lab, second, &[first]));
     assert!(is_let_in(&mut lab, third, &[second, first]));
     for restarts in [false, true] {
         if restarts {
             lab.restart(A);
-            guard(&mut lab);
+            guard(&mut lab, first);
         }
         // Whoever has a retired key comes first, and gets nothing: neither by the last one that was followed nor by an older one.
         for stolen in [&[second, first][..], &[first]] {
