@@ -29,8 +29,10 @@ pub const MAX_ROTATIONS: usize = 8;
 
 /// A statement beside a key says that another one has replaced it.
 #[derive(Debug, thiserror::Error)]
-#[error("{} is the key of {old}, which was replaced by that of {new}, as {} says; put the key of {new} back; or, if it is \
-         lost, move both files away and start with a new key, which others' rules then name", .key.display(), .statements.display())]
+#[error("{key} is the key of {old}, which was replaced by that of {new}, as {statements} says; put the key of {new} back. If \
+         that was never in use, as after a change that was cut short, move {statements} away and keep this key. If it was in use \
+         and is lost, move both files away and start with a new key, which others' rules then name",
+        key = .key.display(), statements = .statements.display())]
 pub struct Replaced {
     /// The file of the key.
     pub key: PathBuf,
@@ -42,7 +44,8 @@ pub struct Replaced {
     pub new: PeerId,
 }
 
-/// Why there is no new key. The old one is in its place then.
+/// Why there is no new key. The old one is in its place then; only where its directory could not be synced
+/// ([`KeyError::Io`]), the new one may be, and its statement with it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {

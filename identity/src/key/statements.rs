@@ -80,7 +80,7 @@ pub fn rotations(key: &Path, now_ms: u64) -> Result<Statements, RotateError> {
 fn read(key: &Path) -> Result<Vec<Rotation>, RotateError> {
     let path = rotations_path(key);
     let mut bytes = Vec::new();
-    // Another version may have left statements that led to nothing.
+    // More than are ever written. What leads to nothing among them is let be: it is not needed to tell who the key is.
     let most = 4 * MAX_ROTATIONS * ROTATION_LEN;
     match File::open(&path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -174,6 +174,32 @@ mod tests {
         assert!(rotations(&path, over).unwrap().are_of_another);
         fs::write(&path, &last).unwrap();
         assert_eq!(rotations(&path, NOW + 2).unwrap().led, [two, one]);
+    }
+
+    /// Without the key of a change that was cut short, nothing tells it from one after which the old key was put back. What is
+    /// advised for it keeps the identity.
+    #[test]
+    fn a_change_that_was_cut_short_and_whose_key_is_gone_can_be_undone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        load_or_create(&path).unwrap();
+        let kept = fs::read(&path).unwrap();
+        rotate(&path, NOW).unwrap();
+        fs::copy(&path, unfinished(&path)).unwrap();
+        fs::write(&path, &kept).unwrap();
+        assert_eq!(rotations(&path, NOW).unwrap(), Statements::default());
+        fs::remove_file(unfinished(&path)).unwrap();
+        let said = rotations(&path, NOW).unwrap_err().to_string();
+        let statements = rotations_path(&path);
+        let advice = format!("move {} away and keep this key", statements.display());
+        assert!(said.contains("never in use") && said.contains(&advice), "{said}");
+        fs::rename(&statements, home.path().join("moved")).unwrap();
+        assert_eq!(rotations(&path, NOW).unwrap(), Statements::default());
+        assert_eq!(
+            rotate(&path, NOW).unwrap().rotation.old(),
+            peer_id(&load(&beside(&path, ".old")).unwrap().unwrap())
+        );
+        assert_eq!(fs::read(beside(&path, ".old")).unwrap(), kept);
     }
 
     #[test]
