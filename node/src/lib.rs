@@ -10,6 +10,8 @@ pub mod engine;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod health;
+#[cfg(test)]
+mod logged;
 pub mod names;
 pub mod net;
 mod outbound;

@@ -257,16 +257,7 @@ impl Writer {
         loop {
             let closing = self.wait();
             let is_all = self.gather();
-            let is_asked = self.shared.reopen.swap(false, Ordering::AcqRel) || self.is_to_reopen;
-            let is_deleted = (is_asked || !self.buffer.is_empty()) && self.file.is_deleted();
-            let can_write = if is_asked || is_deleted {
-                self.reopen(is_deleted)
-            } else {
-                true
-            };
-            if can_write {
-                self.write();
-            }
+            self.turn();
             let failed = !self.buffer.is_empty();
             if closing && (is_all || failed) {
                 if failed {
@@ -279,14 +270,24 @@ impl Writer {
         }
     }
 
-    /// How many lines wait, and decisions that could not even do that.
+    /// Opens the file anew if that is asked for, and writes what was gathered.
+    fn turn(&mut self) {
+        // Before it is opened again: after that it is a whole one.
+        self.look_for_cut();
+        let is_asked = self.shared.reopen.swap(false, Ordering::AcqRel) || self.is_to_reopen;
+        let is_deleted = (is_asked || !self.buffer.is_empty()) && self.file.is_deleted();
+        if !(is_asked || is_deleted) || self.reopen(is_deleted) {
+            self.write();
+        }
+    }
+
+    /// How many decisions are in lines that wait, and in none.
     fn unwritten(&self) -> u64 {
-        let in_buffer = self.buffer.split_inclusive(|byte| *byte == b'\n').count();
         let in_channel = self
             .orders
             .try_iter()
             .filter(|order| matches!(order, Order::Line(_)));
-        (in_buffer + in_channel.count()) as u64 + self.shared.lost.load(Ordering::Relaxed)
+        line::decisions(&self.buffer) + in_channel.count() as u64 + self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Waits for something to do; true when this is the last.
@@ -381,7 +382,6 @@ impl Writer {
 
     /// Writes what waits. In trouble also when nothing does: what was written may still have to be synced.
     fn write(&mut self) {
-        self.look_for_cut();
         let room = self.file.reserve(self.buffer.len());
         let room = room.map_err(|error| no_room(&error));
         if let Err(why) = &room {

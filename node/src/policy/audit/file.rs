@@ -10,10 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::{FallocateFlags, OFlags, fallocate},
-    io::Errno,
-};
+use rustix::fs::OFlags;
 
 use super::line::{Chain, hash};
 
@@ -59,14 +56,19 @@ impl LogFile {
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         // The same file is locked by this very process.
         if self.is_at_path()? {
+            let before = self.file.metadata()?.len();
             take_over(&self.file, &self.path)?;
+            self.length = self.file.metadata()?.len();
+            if self.length < before {
+                self.reserved = 0; // It went with what was removed.
+            }
         } else {
             let (file, _) = open(&self.path, false)?;
             self.give_back();
             self.file = file;
+            self.length = self.file.metadata()?.len();
+            self.reserved = 0;
         }
-        self.length = self.file.metadata()?.len();
-        self.reserved = 0;
         Ok(())
     }
 
@@ -81,16 +83,15 @@ impl LogFile {
         if !about.is_file() || self.reserved >= end + RESERVE / 2 {
             return Ok(());
         }
-        let wanted = bytes as u64 + RESERVE;
-        loop {
-            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, about.len(), wanted) {
-                Ok(()) => self.reserved = end + RESERVE,
-                Err(Errno::INTR) => continue,
-                Err(full @ (Errno::NOSPC | Errno::DQUOT)) => return Err(full.into()),
-                Err(_) => {}
-            }
-            return Ok(());
+        if reserve(&self.file, about.len(), bytes as u64 + RESERVE)? {
+            self.reserved = end + RESERVE;
         }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn reserved(&self) -> u64 {
+        self.reserved
     }
 
     /// Gives back what is reserved and was not needed.
@@ -194,6 +195,30 @@ impl Drop for LogFile {
     fn drop(&mut self) {
         self.give_back();
     }
+}
+
+/// Reserves so many bytes from there on, without making the file longer; whether that can be done here.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
+    use rustix::{
+        fs::{FallocateFlags, fallocate},
+        io::Errno,
+    };
+
+    loop {
+        match fallocate(file, FallocateFlags::KEEP_SIZE, from, bytes) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(full @ (Errno::NOSPC | Errno::DQUOT)) => return Err(full.into()),
+            Err(_) => return Ok(false),
+        }
+    }
+}
+
+/// Other systems have nothing that leaves the length as it is.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn reserve(_: &File, _: u64, _: u64) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// How every line begins; see `line.rs`.

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::policy::{Decision, Outcome};
@@ -68,6 +68,12 @@ struct Written<'a> {
     prev: Option<String>,
 }
 
+/// That decisions were not written.
+const LOST: &str = "lost";
+
+/// That a new file goes on with the chain.
+const CONTINUED: &str = "continued";
+
 /// What is written besides decisions.
 #[derive(Serialize)]
 struct Remark {
@@ -77,6 +83,25 @@ struct Remark {
     count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prev: Option<String>,
+}
+
+/// What a line says of how many decisions it stands for.
+#[derive(Deserialize)]
+struct Counted {
+    decision: String,
+    count: Option<u64>,
+}
+
+/// How many decisions such lines tell of: a remark tells of those that it counts.
+pub fn decisions(lines: &[u8]) -> u64 {
+    let of = |line| match serde_json::from_slice(line) {
+        Ok(Counted { decision, count }) if [LOST, CONTINUED].contains(&decision.as_str()) => {
+            count.unwrap_or_default()
+        }
+        _ => 1,
+    };
+    let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(of).sum()
 }
 
 /// The SHA-256 of a line.
@@ -110,12 +135,12 @@ impl Chain {
 
     /// Adds that so many decisions were not written.
     pub fn write_lost(&mut self, at: u64, count: u64, lines: &mut Vec<u8>) {
-        self.write_remark(at, "lost", Some(count), lines);
+        self.write_remark(at, LOST, Some(count), lines);
     }
 
     /// Adds a line to a new file that has the end of the chain in the one before, for whoever goes on with it.
     pub fn write_continued(&mut self, at: u64, lines: &mut Vec<u8>) {
-        self.write_remark(at, "continued", None, lines);
+        self.write_remark(at, CONTINUED, None, lines);
     }
 
     /// Whether there is a line before the next one that it is tied to.

@@ -15,7 +15,10 @@ use super::{
     verify::verify,
     *,
 };
-use crate::policy::{By, Decision, Outcome};
+use crate::{
+    logged::logged,
+    policy::{By, Decision, Outcome},
+};
 
 mod room;
 

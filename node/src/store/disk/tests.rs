@@ -2,13 +2,13 @@
 //! damaged files.
 
 mod layers;
-mod logged;
 
 use std::{collections::BTreeMap, fs};
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::*;
+use crate::logged::logged;
 use crate::store::{FORMER_MAX_VALUE, MAX_VALUE, for_each, get_large};
 
 fn open(directory: &Path) -> DiskStore {

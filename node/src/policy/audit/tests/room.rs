@@ -66,6 +66,39 @@ fn a_log_that_was_cut_from_outside_is_told() {
     wait("a new file is whole", || cut().is_none());
 }
 
+/// Nothing is written between the cut and SIGHUP, after which the file is a whole one to all who look.
+#[test]
+fn a_log_that_was_cut_and_is_reopened_at_once_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    let (mut audit, mut writer) = Audit::open(&settings(&path)).unwrap();
+    audit.submit(entry("one"));
+    writer.gather();
+    writer.turn();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(0).unwrap();
+    audit.reopener().unwrap().reopen();
+    let ((), log) = logged(|| writer.turn());
+    assert!(log[0].contains("bytes are missing"), "{log:?}");
+    assert_eq!(audit.state().borrow().complaint(), None);
+}
+
+/// What is reserved in a file that stays what is at the path is not given up: on a disk that is full since, there is no more.
+#[test]
+fn a_file_that_is_opened_again_keeps_its_room() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("audit.jsonl");
+    let (mut file, _) = file::LogFile::open(&path, false).unwrap();
+    file.reserve(0).unwrap();
+    let had = file.reserved();
+    file.reopen().unwrap();
+    assert_eq!(file.reserved(), had);
+    // The room of another file is not this one's.
+    fs::rename(&path, home.path().join("moved")).unwrap();
+    file.reopen().unwrap();
+    assert_eq!(file.reserved(), 0);
+}
+
 /// At the end it is said how many lines are lost: those that could not be written, and those behind them.
 #[test]
 fn lines_that_are_lost_at_the_end_are_counted() {
@@ -74,8 +107,12 @@ fn lines_that_are_lost_at_the_end_are_counted() {
         audit.submit(entry(task));
     }
     assert!(writer.gather());
-    writer.write();
+    writer.turn();
     audit.submit(entry("four"));
     writer.shared.lost.fetch_add(2, Ordering::Relaxed);
     assert_eq!(writer.unwritten(), 6);
+    // A line that tells of lost ones, and waits as well, is one for each of them.
+    writer.shared.lost.fetch_add(5, Ordering::Relaxed);
+    assert!(writer.gather());
+    assert_eq!(writer.unwritten(), 3 + 2 + 5);
 }

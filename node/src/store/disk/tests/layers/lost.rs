@@ -1,6 +1,6 @@
 //! What large values lie in is lost, or cut short: what was in it is refused by name, and nothing else goes with it.
 
-use super::{super::logged::logged, segments::set_back, values::Values, *};
+use super::{segments::set_back, values::Values, *};
 
 /// What befalls what values lie in: it is gone, or only so many bytes are left.
 #[derive(Clone, Copy, Debug)]

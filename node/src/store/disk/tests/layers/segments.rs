@@ -1,6 +1,6 @@
 //! Segments of the journal that stay for the large values in them.
 
-use super::{super::logged::logged, base::TakenIn, journal::Spot, packed::Packed, values::Values, *};
+use super::{base::TakenIn, journal::Spot, packed::Packed, values::Values, *};
 
 fn segments(home: &Path) -> usize {
     names(&opening::journals(home)).len()

@@ -12,7 +12,7 @@ use tracing::{
 };
 
 /// What `f` returns, and what it logs in this thread as a warning or an error, a line each.
-pub(super) fn logged<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
+pub(crate) fn logged<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
     let lines = Arc::default();
     let done = tracing::subscriber::with_default(Log(Arc::clone(&lines)), f);
     let lines = std::mem::take(&mut *lines.lock().unwrap());
