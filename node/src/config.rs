@@ -369,15 +369,16 @@ pub fn load_again(args: &[OsString]) -> (Option<PathBuf>, Result<Loaded, ConfigE
         *file.borrow_mut() = Some(path.to_owned());
         settings::read_file(path)
     };
-    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let home = std::env::home_dir();
-    let loaded = settings::load(
-        &PROGRAM,
-        args.iter().cloned(),
-        variable,
-        read_file,
-        home.as_deref(),
-    );
+    let loaded = settings::variables(&PROGRAM).and_then(|variable| {
+        settings::load(
+            &PROGRAM,
+            args.iter().cloned(),
+            variable,
+            read_file,
+            home.as_deref(),
+        )
+    });
     (file.into_inner(), loaded)
 }
 

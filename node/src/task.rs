@@ -21,6 +21,9 @@ pub use self::{
     way::{Road, Sent, Way},
 };
 
+/// What the reason of a task begins with that its assignee knows no more; the assignee's own reason follows.
+pub const LOST_BY_ASSIGNEE: &str = "lost by the assignee: ";
+
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Status {

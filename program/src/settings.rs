@@ -346,14 +346,21 @@ pub fn load_from_process<C>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
 ) -> Result<Loaded<C>, ConfigError> {
-    let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
-    environment::check(program, set.map(|(name, _)| name))?;
-    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     load(
         program,
         args,
-        variable,
+        variables(program)?,
         read_file,
         std::env::home_dir().as_deref(),
     )
+}
+
+/// The environment of this process, for [`load`].
+///
+/// # Errors
+/// When it has a variable that is called like a setting, and sets none.
+pub fn variables<C>(program: &Program<C>) -> Result<impl Fn(&str) -> Option<String> + use<C>, ConfigError> {
+    let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
+    environment::check(program, set.map(|(name, _)| name))?;
+    Ok(|name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
 }

@@ -16,7 +16,7 @@ use crate::{
     delivery::outbox::{Entry, Kind, Tried},
     policy::REPLACED,
     store::StoreError,
-    task::Status,
+    task::{LOST_BY_ASSIGNEE, Status},
 };
 
 impl Core {
@@ -81,16 +81,11 @@ impl Core {
                     now,
                     &entry.task_id,
                     Status::Failed,
-                    &format!("lost by the assignee: {reason}"),
+                    &format!("{LOST_BY_ASSIGNEE}{reason}"),
                 )?;
             }
             (false, Kind::Durable, _) => {
-                self.confirmation_failed(
-                    now,
-                    peer,
-                    &entry.task_id,
-                    &format!("lost by the assignee: {reason}"),
-                )?;
+                self.confirmation_failed(now, peer, &entry.task_id, &format!("{LOST_BY_ASSIGNEE}{reason}"))?;
             }
             (true, ..) => {
                 self.end(

@@ -169,6 +169,24 @@ fn rules_that_are_nowhere_are_told() {
     assert!(said.contains("no rules") && said.contains("--config"), "{said}");
 }
 
+/// They are shown as a daemon would have them: none starts with a variable that is called like a setting, and sets none.
+#[test]
+fn rules_beside_a_variable_that_would_be_relied_on_in_vain_are_not_shown() {
+    let home = Home::new();
+    for command in [&["show"][..], &["check", "--source", "local"]] {
+        let said = std::process::Command::new(program())
+            .arg("policy")
+            .args(command)
+            .env("HOME", home.path())
+            .env("AGENTANYCAST_POLICY_TRUST", "known")
+            .output()
+            .unwrap();
+        assert_eq!(said.status.code(), Some(2));
+        let said = String::from_utf8(said.stderr).unwrap();
+        assert!(said.contains("AGENTANYCAST_POLICY_TRUST"), "{said}");
+    }
+}
+
 /// What nobody could check is not signed.
 #[test]
 fn credentials_with_a_status_that_nobody_can_ask_for_are_refused_by_the_value() {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use agentanycast::{
     PeerId, PeerReach, QueueState, QueuedEnvelope, Refusal, Road, Side, Task, TaskStatus, Trace,
 };
-use agentanycast_node::policy;
+use agentanycast_node::{policy, task::LOST_BY_ASSIGNEE};
 use serde_json::Value;
 
 use super::outside;
@@ -159,9 +159,9 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
             )),
         ),
         // When it arrived is not known over a restart, but what was lost there had arrived.
-        TaskStatus::Failed if trace.arrived_at.is_none() && !reason.starts_with("lost by the assignee") => answer(
+        TaskStatus::Failed if trace.arrived_at.is_none() && !reason.starts_with(LOST_BY_ASSIGNEE) => answer(
             "undelivered",
-            format!("nobody has acknowledged it, and it was given up: {reason}"),
+            format!("nobody has acknowledged it since this daemon was started, and it was given up: {reason}"),
             Some(&once_more(trace.peer.as_ref(), &reason)),
         ),
         TaskStatus::Failed => answer(
