@@ -10,6 +10,9 @@ use lru::LruCache;
 /// Nanoseconds since any fixed moment.
 pub type Nanos = u64;
 
+/// Longest gap and burst, 146 years: far more than that is ahead of any moment, so that what saturates is refused.
+const LONGEST: Nanos = Nanos::MAX / 4;
+
 /// A rate, and how much of it may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -27,8 +30,8 @@ impl Rate {
             return None;
         }
         // A float too large for an integer becomes the largest one.
-        let gap = (1e9 / per_second) as Nanos;
-        let burst = (burst.as_nanos() as Nanos).max(gap);
+        let gap = ((1e9 / per_second) as Nanos).min(LONGEST);
+        let burst = Nanos::try_from(burst.as_nanos()).map_or(LONGEST, |burst| burst.clamp(gap, LONGEST));
         Some(Self { gap, burst })
     }
 }
@@ -106,11 +109,15 @@ mod tests {
         assert!(rates.take(10 * SECOND, (), slow, 1));
         let fast = Rate::new(f64::MAX, Duration::from_secs(1)).unwrap();
         assert!((0..10_000).all(|_| rates.take(20 * SECOND, (), fast, 1)));
-        let never = Rate::new(f64::MIN_POSITIVE, Duration::ZERO).unwrap();
-        assert!(
-            rates.take(SECOND, (), never, 1) || rates.sources() == 1,
-            "no overflow"
-        );
+        for next_to_none in [1e-10, 1e-15, f64::MIN_POSITIVE, 5e-324] {
+            for burst in [Duration::ZERO, Duration::MAX] {
+                let never = Rate::new(next_to_none, burst).unwrap();
+                let mut rates = Rates::new(MANY);
+                assert!(rates.take(SECOND, (), never, 1), "{never:?}");
+                assert!(!rates.take(2 * SECOND, (), never, 1), "{never:?}");
+                assert!(!rates.take(SECOND << 30, (), never, u64::MAX), "{never:?}");
+            }
+        }
     }
 
     #[test]

@@ -124,11 +124,11 @@ pub fn load_or_create(path: &Path) -> Result<Keypair, KeyError> {
     })
 }
 
-/// Reads the key at `path`; `None` if nothing is there.
-pub fn load(path: &Path) -> Result<Option<Keypair>, KeyError> {
-    // Non-blocking, so that a pipe in the key's place is reported and not waited for.
+/// Opens the file at `path` for reading; `None` if nothing is there.
+fn open(path: &Path) -> Result<Option<File>, KeyError> {
+    // Non-blocking, so that a pipe in its place is reported and not waited for.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error(path, "open it", error)),
@@ -142,6 +142,17 @@ pub fn load(path: &Path) -> Result<Option<Keypair>, KeyError> {
             found: describe(found.file_type()),
         });
     }
+    Ok(Some(file))
+}
+
+/// Reads the key at `path`; `None` if nothing is there.
+pub fn load(path: &Path) -> Result<Option<Keypair>, KeyError> {
+    let Some(mut file) = open(path)? else {
+        return Ok(None);
+    };
+    let found = file
+        .metadata()
+        .map_err(|cause| io_error(path, "inspect it", cause))?;
     let mode = found.mode() & 0o7777;
     if mode & !FILE_MODE != 0 {
         return Err(KeyError::Permissions {

@@ -371,5 +371,21 @@ mod tests {
         load_or_create(&path).unwrap();
         fs::write(rotations_path(&path), b"x").unwrap();
         assert!(matches!(rotate(&path, NOW), Err(RotateError::Statements { .. })));
+        // A pipe would be waited for.
+        fs::remove_file(rotations_path(&path)).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            rotations_path(&path),
+            fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let refused = rotate(&path, NOW).unwrap_err().to_string();
+        assert!(
+            refused.contains("key.rotations") && refused.contains("pipe"),
+            "{refused}"
+        );
     }
 }

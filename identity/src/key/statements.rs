@@ -4,13 +4,12 @@
 //! `<path>.new`.
 
 use std::{
-    fs::File,
-    io::{self, Read as _},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
 use super::{
-    io_error, load, peer_id,
+    io_error, load, open, peer_id,
     rotate::{MAX_ROTATIONS, Replaced, RotateError},
 };
 use crate::{
@@ -82,10 +81,12 @@ fn read(key: &Path) -> Result<Vec<Rotation>, RotateError> {
     let mut bytes = Vec::new();
     // More than are ever written. What leads to nothing among them is let be: it is not needed to tell who the key is.
     let most = 4 * MAX_ROTATIONS * ROTATION_LEN;
-    match File::open(&path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(|source| io_error(&path, "read it", source))?,
+    let Some(file) = open(&path)? else {
+        return Ok(Vec::new());
     };
+    file.take(most as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| io_error(&path, "read it", source))?;
     let malformed = |cause| RotateError::Statements {
         path: path.clone(),
         cause,

@@ -56,11 +56,11 @@ impl LogFile {
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         // The same file is locked by this very process.
         if self.is_at_path()? {
-            let before = self.file.metadata()?.len();
+            let before = self.file.metadata()?.len().max(self.length);
             take_over(&self.file, &self.path)?;
-            self.length = self.file.metadata()?.len();
-            if self.length < before {
-                self.reserved = 0; // It went with what was removed.
+            if self.file.metadata()?.len() < before {
+                // It went with what was removed. What somebody else has removed is looked for, and told, by [`LogFile::missing`].
+                self.reserved = 0;
             }
         } else {
             let (file, _) = open(&self.path, false)?;
