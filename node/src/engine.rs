@@ -239,6 +239,24 @@ impl Engine {
             .await
     }
 
+    /// Sends a task, or a further message of one, and waits for its end; tells its id. Over is also what nobody else may wait for.
+    pub async fn run_task(&self, request: Box<SendTask>) -> Result<(String, Wait), EngineError> {
+        self.call_with(move |core, now| {
+            (
+                core.send_task(now, *request).map(Box::new),
+                move |audience: &mut Audience, task: Box<Task>| {
+                    let id = task.id.clone();
+                    if Until::End.is_over(task.status) {
+                        return (id, Wait::Over(task));
+                    }
+                    let wait = audience.subscribers.wait(&id, Until::End);
+                    (id, wait.map_or(Wait::Over(task), Wait::Open))
+                },
+            )
+        })
+        .await
+    }
+
     /// A task whole.
     pub async fn task(&self, id: String) -> Result<Box<Task>, EngineError> {
         self.call(move |core, _| core.task(&id).map(Box::new)).await

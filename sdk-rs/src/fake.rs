@@ -41,7 +41,7 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 type Answer<T> = Result<Response<T>, Status>;
 
 /// How long a test waits for what must happen.
-const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How the SDK makes its calls on tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,12 @@ impl Fake {
 
     /// With another patience.
     pub(crate) async fn patient(&self, patience: Duration) -> Node {
-        let builder = Node::builder().patience(patience).call_timeout(DEADLINE);
+        self.node_with(patience, DEADLINE).await
+    }
+
+    /// With other limits.
+    pub(crate) async fn node_with(&self, patience: Duration, call_timeout: Duration) -> Node {
+        let builder = Node::builder().patience(patience).call_timeout(call_timeout);
         builder.connect(self.socket().to_str().unwrap()).await.unwrap()
     }
 

@@ -16,7 +16,7 @@ use crate::{
     send::{Target, TaskBuilder},
     serve::{HandlerError, IncomingTask, Serve},
     session::{NodeClient, Session},
-    task::{Task, TaskFilter, TaskPage},
+    task::{Task, TaskError, TaskFilter, TaskPage},
 };
 
 pub(crate) mod activity;
@@ -184,7 +184,21 @@ impl Node {
         self.task(target, message).send().await
     }
 
-    /// As [`Node::send_task`], with options.
+    /// Sends a task, and waits for its end, in one call to the daemon: [`TaskBuilder::run`].
+    ///
+    /// ```no_run
+    /// # use agentanycast::{Node, Target};
+    /// # async fn run(node: Node) -> Result<(), Box<dyn std::error::Error>> {
+    /// let task = node.run_task(Target::skill("translate"), "Good morning").await?;
+    /// println!("{}", task.text_content());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_task(&self, target: Target, message: impl Into<Message>) -> Result<Task, TaskError> {
+        self.task(target, message).run().await
+    }
+
+    /// As [`Node::send_task`] and [`Node::run_task`], with options.
     pub fn task(&self, target: Target, message: impl Into<Message>) -> TaskBuilder {
         TaskBuilder::new(self.clone(), Some(target), message.into())
     }

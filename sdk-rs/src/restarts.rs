@@ -6,8 +6,8 @@ use agentanycast_proto::v1::TaskStatus as Status;
 use futures::StreamExt;
 
 use crate::{
-    AgentCard, ErrorKind, PeerId, Target, TaskStatus,
-    fake::{Fake, Way, both_ways},
+    AgentCard, ErrorKind, PeerId, Target, TaskError, TaskStatus,
+    fake::{DEADLINE, Fake, Way, both_ways},
 };
 
 const PEER: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -28,6 +28,9 @@ both_ways! {
     the_way_changes_with_the_daemon
     many_waits_outlive_restarts
     dropped_waits_are_given_up
+    what_is_run_is_one_task_over_restarts
+    what_is_run_is_not_sent_again_when_its_key_may_be_forgotten
+    what_is_run_ends_as_the_task_does
 }
 
 async fn updates_go_on_and_the_end_comes_once(way: Way) {
@@ -70,6 +73,69 @@ async fn a_repeated_send_makes_one_task(way: Way) {
     assert_eq!(sending.await.unwrap().unwrap().id(), "task-0");
     assert_eq!(fake.state().calls, ["send", "send"]);
     assert_eq!(fake.state().tasks.len(), 1);
+}
+
+async fn what_is_run_is_one_task_over_restarts(way: Way) {
+    let mut fake = Fake::start(way);
+    let node = fake.node().await;
+    fake.state().unanswered.push("send");
+    let running = tokio::spawn(async move { node.run_task(Target::Peer(peer()), "hi").await });
+    fake.until("the send", |state| state.calls == ["send"]).await;
+    fake.restart();
+    for waits in 1..=2 {
+        fake.until("the wait", |state| state.subscriptions == waits).await;
+        fake.restart();
+    }
+    fake.put("task-0", Status::Completed, Vec::new());
+    assert_eq!(running.await.unwrap().unwrap().id, "task-0");
+    assert_eq!(fake.state().tasks.len(), 1);
+}
+
+/// A daemon honours an idempotency key for a day, and a task may take longer: by then it is known by its id.
+async fn what_is_run_is_not_sent_again_when_its_key_may_be_forgotten(way: Way) {
+    let mut fake = Fake::start(way);
+    let node = fake.node_with(DEADLINE, Duration::from_millis(300)).await;
+    let running = tokio::spawn(async move { node.run_task(Target::Peer(peer()), "hi").await });
+    let sends = if way == Way::Session { 2 } else { 1 };
+    let is_known = |state: &crate::fake::State| {
+        state.calls.iter().filter(|call| **call == "send").count() == sends && state.subscriptions == 1
+    };
+    fake.until("it is known", is_known).await;
+    // The answer has come a moment later.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    fake.state().keys.clear();
+    fake.restart();
+    fake.put("task-0", Status::Completed, Vec::new());
+    assert_eq!(running.await.unwrap().unwrap().id, "task-0");
+    assert_eq!(fake.state().tasks.len(), 1);
+}
+
+async fn what_is_run_ends_as_the_task_does(way: Way) {
+    let fake = Fake::start(way);
+    let node = fake.node().await;
+    for (end, task) in [(Status::Failed, "task-0"), (Status::Rejected, "task-1")] {
+        let sender = node.clone();
+        let running = tokio::spawn(async move { sender.run_task(Target::Peer(peer()), "hi").await });
+        fake.until("the send", |state| state.tasks.contains_key(task))
+            .await;
+        fake.put(task, end, Vec::new());
+        let ended = running.await.unwrap().unwrap_err();
+        assert!(
+            matches!(
+                (&ended, end),
+                (TaskError::Failed { .. }, Status::Failed) | (TaskError::Rejected { .. }, Status::Rejected)
+            ),
+            "{ended:?}"
+        );
+    }
+    assert_eq!(fake.state().calls, ["send", "send"]);
+    let sender = node.clone();
+    let dropped = tokio::spawn(async move { sender.run_task(Target::Peer(peer()), "hi").await });
+    fake.until("the wait", |state| state.subscriptions == 3).await;
+    dropped.abort();
+    if way == Way::Session {
+        fake.until("it is given up", |state| state.given_up == 1).await;
+    }
 }
 
 async fn without_patience_a_lost_daemon_is_an_error_that_may_be_retried(way: Way) {

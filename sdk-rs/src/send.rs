@@ -14,6 +14,8 @@ use crate::{
     message::Message,
     node::{Node, missing, notes::TaskNote},
     peer_id::PeerId,
+    session::Run,
+    task::{Task, TaskError},
 };
 
 /// The metadata key that ends a task when the time in it passes.
@@ -75,7 +77,7 @@ impl From<Target> for send_task_request::Target {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a task is sent by `send`"]
+#[must_use = "a task is sent by `send` or `run`"]
 pub struct TaskBuilder {
     node: Node,
     /// None: where the task is that this is a further message of.
@@ -166,6 +168,31 @@ impl TaskBuilder {
 
     /// Sends. When this returns the task is durable at the daemon.
     pub async fn send(self) -> Result<TaskHandle, Error> {
+        let (node, subject, request) = self.ready().await?;
+        send(node, subject, request).await
+    }
+
+    /// Sends, and waits for the end, as [`TaskHandle::wait`] does, over restarts of the daemon; one call to it where two would cost it
+    /// nearly twice as much. Dropping the future ends the wait, and not the task; the task's id is known with its end only, so
+    /// whoever may want it before uses [`TaskBuilder::send`].
+    pub async fn run(self) -> Result<Task, TaskError> {
+        let (node, subject, request) = self.ready().await?;
+        let handle = match node.session().run_task(subject, &request).await? {
+            Run::Answered(task) => {
+                let task = Task::from(*task);
+                if task.status.is_terminal() {
+                    return task.into_result();
+                }
+                TaskHandle::new(node, task.id, None)
+            }
+            Run::Sent(id) => TaskHandle::new(node, id, None),
+            Run::Unknown => Box::pin(send(node, subject, request)).await?,
+        };
+        Box::pin(handle.wait()).await
+    }
+
+    /// What is asked for, as it is sent.
+    async fn ready(self) -> Result<(Node, Subject, v1::SendTaskRequest), Error> {
         let Self {
             node,
             target,
@@ -188,14 +215,18 @@ impl TaskBuilder {
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         request.target = target.map(Into::into);
-        let answer = node.session().task_call(subject, request).await?;
-        let task = answer
-            .task
-            .filter(|task| !task.task_id.is_empty())
-            .ok_or_else(|| missing("task"))?;
-        let assignee = PeerId::from_daemon(task.assignee_peer_id);
-        Ok(TaskHandle::new(node, task.task_id, assignee))
+        Ok((node, subject, request))
     }
+}
+
+async fn send(node: Node, subject: Subject, request: v1::SendTaskRequest) -> Result<TaskHandle, Error> {
+    let answer = node.session().task_call(subject, request).await?;
+    let task = answer
+        .task
+        .filter(|task| !task.task_id.is_empty())
+        .ok_or_else(|| missing("task"))?;
+    let assignee = PeerId::from_daemon(task.assignee_peer_id);
+    Ok(TaskHandle::new(node, task.task_id, assignee))
 }
 
 fn rfc3339(time: SystemTime) -> Result<String, Error> {

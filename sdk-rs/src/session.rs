@@ -23,6 +23,7 @@ use agentanycast_proto::{
         task_note_service_client::TaskNoteServiceClient,
     },
 };
+use prost::Message as _;
 use tokio::{sync::Mutex, time::Instant};
 use tonic::{
     Code, Request, Response, Status, metadata::AsciiMetadataValue, service::Interceptor,
@@ -255,6 +256,49 @@ impl Session {
         }
     }
 
+    /// Sends a task and waits for its end, once: what is lost is not tried again.
+    pub(crate) async fn run_task(
+        &self,
+        subject: Subject,
+        request: &v1::SendTaskRequest,
+    ) -> Result<Run, Error> {
+        if request.encoded_len() > MAX_ON_STREAM {
+            return Ok(Run::Unknown);
+        }
+        let Ok(Some(stream)) = self.stream.get(self.limits.call_timeout).await else {
+            return Ok(Run::Unknown);
+        };
+        let mut run = pin!(stream.run(request.clone()));
+        let mut sent = Run::Unknown;
+        let in_time = tokio::time::timeout(self.limits.call_timeout, run.as_mut()).await;
+        let answer = if let Ok(answer) = in_time {
+            answer
+        } else {
+            // The task takes its time, or the daemon hangs. Its id is needed when the key is not honoured any more.
+            let asking = Box::pin(self.task_call(subject, request.clone()));
+            tokio::select! {
+                biased;
+                answer = run.as_mut() => answer,
+                asked = asking => {
+                    sent = asked?.task.map_or(Run::Unknown, |task| Run::Sent(task.task_id));
+                    run.await
+                }
+            }
+        };
+        match answer {
+            Ok(None) => Ok(sent),
+            Ok(Some(task)) => {
+                self.restore_card().await;
+                Ok(Run::Answered(Box::new(task)))
+            }
+            Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => Ok(sent),
+            Err(miss) => match self.failure(subject, miss) {
+                Failure::Answered(error) => Err(error),
+                Failure::Lost(_) => Ok(sent),
+            },
+        }
+    }
+
     /// A wait may take for ever, but not because the daemon hangs: when nothing has come within the time of a call,
     /// the daemon is asked for the task once.
     async fn patiently<T>(&self, task_id: &str, wait: impl Future<Output = T>) -> Result<T, Error> {
@@ -457,6 +501,16 @@ impl Session {
         let message = format!("the daemon at {} did not answer within {limit:?}", self.address);
         Error::new(ErrorKind::Timeout, message)
     }
+}
+
+/// What is known of a task that was sent and waited for.
+pub(crate) enum Run {
+    /// How it has ended; or how it stands, if the daemon has no room for another wait.
+    Answered(Box<v1::Task>),
+    /// Its id.
+    Sent(String),
+    /// Nothing; sent again with the same idempotency key, it is the same task.
+    Unknown,
 }
 
 /// How one attempt ended without success.

@@ -8,15 +8,18 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        GetTaskRequest, GetTaskResponse, SessionRequest, SessionResponse, session_request::Call,
-        session_response::Answer, session_service_server::SessionService,
+        GetTaskRequest, GetTaskResponse, SendTaskRequest, SessionRequest, SessionResponse,
+        session_request::Call, session_response::Answer, session_service_server::SessionService,
     },
 };
 use futures::{Stream, StreamExt as _, stream::FuturesUnordered};
@@ -28,7 +31,10 @@ use tokio::{
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{Api, node_service::connection_of, present::max_message, tasks::is_further, too_large, updates};
-use crate::engine;
+use crate::{
+    engine::{Over, Wait},
+    task::Task,
+};
 
 /// Calls in progress, besides waits: more than that wait for one barrier hardly make it cheaper.
 const MAX_CALLS: usize = 256;
@@ -70,8 +76,7 @@ impl SessionService for Api {
             last: 0,
             calls: FuturesUnordered::new(),
             run,
-            in_progress: 0,
-            bytes: 0,
+            progress: Progress::default(),
             waits: HashMap::new(),
             whole: Arc::new(Semaphore::new(MAX_WHOLE_TASKS)),
             begun: 0,
@@ -91,11 +96,14 @@ struct Caller {
 /// Room for one whole task, kept until the answer is handed on.
 type Room = OwnedSemaphorePermit;
 
+/// A whole task as an answer, with the room that it takes.
+type Whole = (GetTaskResponse, Option<Room>);
+
 /// What a session does at the same time.
 enum Work {
     Call {
         id: u64,
-        bytes: usize,
+        load: Load,
         call: Box<Call>,
         room: Option<Room>,
     },
@@ -106,6 +114,14 @@ enum Work {
         whole: Arc<Semaphore>,
         unwanted: oneshot::Receiver<()>,
     },
+    /// A call until the task is accepted, then a wait.
+    Run {
+        id: u64,
+        task: Box<SendTaskRequest>,
+        load: Load,
+        whole: Arc<Semaphore>,
+        unwanted: oneshot::Receiver<()>,
+    },
     UntilStopped,
 }
 
@@ -113,9 +129,9 @@ enum Work {
 enum Done {
     Call {
         id: u64,
-        bytes: usize,
         answer: Result<Answer, Status>,
-        room: Option<Room>,
+        /// Held until the answer is handed on.
+        _held: (Load, Option<Room>),
     },
     Wait {
         id: u64,
@@ -126,16 +142,10 @@ enum Done {
 
 async fn run(api: Api, caller: Caller, work: Work) -> Done {
     match work {
-        Work::Call {
+        Work::Call { id, load, call, room } => Done::Call {
             id,
-            bytes,
-            call,
-            room,
-        } => Done::Call {
-            id,
-            bytes,
             answer: answer(&api, caller, *call).await,
-            room,
+            _held: (load, room),
         },
         Work::Wait {
             id,
@@ -144,11 +154,19 @@ async fn run(api: Api, caller: Caller, work: Work) -> Done {
             whole,
             unwanted,
         } => {
-            let answer = tokio::select! {
-                biased;
-                Ok(()) = unwanted => Err(Status::cancelled("the wait was canceled")),
-                answer = wait(&api, caller, task, room, whole) => answer,
-            };
+            let wait = unless(unwanted, wait(&api, caller, task, room, whole)).await;
+            let answer = wait.map(|(answer, room)| (Answer::WaitTask(answer), room));
+            Done::Wait { id, answer }
+        }
+        Work::Run {
+            id,
+            task,
+            load,
+            whole,
+            unwanted,
+        } => {
+            let run = run_task(&api, caller, *task, load, whole, unwanted).await;
+            let answer = run.map(|(answer, room)| (Answer::RunTask(answer), room));
             Done::Wait { id, answer }
         }
         Work::UntilStopped => {
@@ -177,8 +195,8 @@ async fn answer(api: &Api, caller: Caller, call: Call) -> Result<Answer, Status>
             completed.map(Answer::CompleteTask)
         }
         Call::FailTask(request) => api.fail(request, caller.connection).await.map(Answer::FailTask),
-        // These two are begun otherwise.
-        Call::WaitTask(_) | Call::CancelCall(_) => Err(Status::internal("no such call")),
+        // These are begun otherwise.
+        Call::WaitTask(_) | Call::RunTask(_) | Call::CancelCall(_) => Err(Status::internal("no such call")),
     }
 }
 
@@ -189,23 +207,116 @@ async fn wait(
     request: GetTaskRequest,
     room: Room,
     whole: Arc<Semaphore>,
-) -> Result<(Answer, Option<Room>), Status> {
-    let (task, room) = match api.wait(request.task_id.clone(), request.or_input).await? {
-        engine::Wait::Over(task) => (task, Some(room)),
-        engine::Wait::Open(over) => {
+) -> Result<Whole, Status> {
+    match api.wait(request.task_id.clone(), request.or_input).await? {
+        Wait::Over(task) => Ok(shown(api, caller, &task, Some(room)).await),
+        Wait::Open(over) => {
             drop(room);
-            let ended = over.await.map_err(|_| updates::stopping())?;
-            // It fails when it is closed, which it never is.
-            let room = whole.acquire_owned().await.ok();
-            let Some(task) = ended else {
-                let answer = Box::pin(api.read(request, caller.most)).await?;
-                return Ok((Answer::WaitTask(answer), room));
-            };
-            (task, room)
+            over_at_last(api, caller, request, over, whole).await
+        }
+    }
+}
+
+/// The task, once it is accepted and has ended; `load` until it is accepted.
+async fn run_task(
+    api: &Api,
+    caller: Caller,
+    request: SendTaskRequest,
+    load: Load,
+    whole: Arc<Semaphore>,
+    unwanted: oneshot::Receiver<()>,
+) -> Result<Whole, Status> {
+    let accepted = api.run(request).await;
+    drop(load);
+    let (task_id, wait) = accepted?;
+    let rest = async {
+        match wait {
+            Wait::Over(task) => {
+                let room = whole.acquire_owned().await.ok();
+                Ok(shown(api, caller, &task, room).await)
+            }
+            Wait::Open(over) => {
+                let request = GetTaskRequest {
+                    task_id,
+                    ..GetTaskRequest::default()
+                };
+                over_at_last(api, caller, request, over, whole).await
+            }
         }
     };
-    let task = Some(api.present_task(&task, caller.most).await);
-    Ok((Answer::WaitTask(GetTaskResponse { task }), room))
+    unless(unwanted, rest).await
+}
+
+/// What a wait comes to, unless it is taken back.
+async fn unless(
+    unwanted: oneshot::Receiver<()>,
+    wait: impl Future<Output = Result<Whole, Status>>,
+) -> Result<Whole, Status> {
+    tokio::select! {
+        biased;
+        Ok(()) = unwanted => Err(Status::cancelled("the wait was canceled")),
+        answer = wait => answer,
+    }
+}
+
+async fn over_at_last(
+    api: &Api,
+    caller: Caller,
+    request: GetTaskRequest,
+    over: Over,
+    whole: Arc<Semaphore>,
+) -> Result<Whole, Status> {
+    let ended = over.await.map_err(|_| updates::stopping())?;
+    // It fails when it is closed, which it never is.
+    let room = whole.acquire_owned().await.ok();
+    match ended {
+        Some(task) => Ok(shown(api, caller, &task, room).await),
+        None => Ok((Box::pin(api.read(request, caller.most)).await?, room)),
+    }
+}
+
+async fn shown(api: &Api, caller: Caller, task: &Task, room: Option<Room>) -> Whole {
+    let task = Some(api.present_task(task, caller.most).await);
+    (GetTaskResponse { task }, room)
+}
+
+/// What is in progress: calls, and the bytes of their requests.
+#[derive(Clone, Default)]
+struct Progress(Arc<(AtomicUsize, AtomicUsize)>);
+
+/// A part of it, until it is dropped.
+struct Load {
+    progress: Progress,
+    bytes: usize,
+}
+
+impl Progress {
+    fn begin(&self, bytes: usize) -> Load {
+        let (calls, all) = &*self.0;
+        calls.fetch_add(1, Relaxed);
+        all.fetch_add(bytes, Relaxed);
+        Load {
+            progress: self.clone(),
+            bytes,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let (calls, bytes) = &*self.0;
+        calls.load(Relaxed) < MAX_CALLS && bytes.load(Relaxed) < MAX_BYTES
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.0.load(Relaxed) == 0
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let (calls, all) = &*self.progress.0;
+        calls.fetch_sub(1, Relaxed);
+        all.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 struct Session<R, F> {
@@ -221,9 +332,8 @@ struct Session<R, F> {
     /// Besides the calls and the waits it has [`Work::UntilStopped`].
     calls: FuturesUnordered<F>,
     run: R,
-    in_progress: usize,
-    bytes: usize,
-    /// The open waits; each is told here that it is unwanted.
+    progress: Progress,
+    /// The open waits, and tasks that are run; each is told here that it is unwanted.
     waits: HashMap<u64, oneshot::Sender<()>>,
     whole: Arc<Semaphore>,
     /// Requests begun since this task last gave way to others.
@@ -235,10 +345,6 @@ where
     R: Fn(Work) -> F,
     F: Future<Output = Done>,
 {
-    fn has_room(&self) -> bool {
-        self.in_progress < MAX_CALLS && self.bytes < MAX_BYTES
-    }
-
     /// Begins a request; gives an answer that needs no work.
     #[allow(clippy::result_large_err, reason = "a status is what the client gets")]
     fn begin(&mut self, request: SessionRequest) -> Result<Option<SessionResponse>, Status> {
@@ -269,13 +375,12 @@ where
         self.last = id;
         let bytes = request.encoded_len();
         let work = match (request.call, room) {
-            (Some(Call::WaitTask(_)), _) if self.waits.len() >= MAX_WAITS => {
+            (Some(Call::WaitTask(_) | Call::RunTask(_)), _) if self.waits.len() >= MAX_WAITS => {
                 let text = format!("this session has {MAX_WAITS} open waits, which is the limit");
                 return Ok(Some(refusal(id, &Status::resource_exhausted(text))));
             }
             (Some(Call::WaitTask(task)), Some(room)) => {
-                let (wanted, unwanted) = oneshot::channel();
-                self.waits.insert(id, wanted);
+                let unwanted = self.begin_wait(id);
                 let whole = Arc::clone(&self.whole);
                 Work::Wait {
                     id,
@@ -285,16 +390,19 @@ where
                     unwanted,
                 }
             }
-            (Some(call), room) => {
-                self.in_progress += 1;
-                self.bytes += bytes;
-                Work::Call {
-                    id,
-                    bytes,
-                    call: Box::new(call),
-                    room,
-                }
-            }
+            (Some(Call::RunTask(task)), _) => Work::Run {
+                id,
+                task: Box::new(task),
+                load: self.progress.begin(bytes),
+                whole: Arc::clone(&self.whole),
+                unwanted: self.begin_wait(id),
+            },
+            (Some(call), room) => Work::Call {
+                id,
+                load: self.progress.begin(bytes),
+                call: Box::new(call),
+                room,
+            },
             (None, _) => {
                 let status = Status::unimplemented("a session of this daemon does not carry this call");
                 return Ok(Some(refusal(id, &status)));
@@ -304,20 +412,17 @@ where
         Ok(None)
     }
 
+    /// What tells this wait that it is unwanted.
+    fn begin_wait(&mut self, id: u64) -> oneshot::Receiver<()> {
+        let (wanted, unwanted) = oneshot::channel();
+        self.waits.insert(id, wanted);
+        unwanted
+    }
+
     /// The answer of what has been done.
     fn finish(&mut self, done: Done) -> Option<SessionResponse> {
         match done {
-            Done::Call {
-                id,
-                bytes,
-                answer,
-                room,
-            } => {
-                self.in_progress -= 1;
-                self.bytes -= bytes;
-                drop(room);
-                Some(response(id, answer))
-            }
+            Done::Call { id, answer, _held } => Some(response(id, answer)),
             Done::Wait { id, answer } => {
                 self.waits.remove(&id);
                 Some(response(id, answer.map(|(answer, _)| answer)))
@@ -336,7 +441,6 @@ where
         self.closed = true;
         self.calls.clear();
         self.waits.clear();
-        self.in_progress = 0;
         Poll::Ready(Some(Err(status)))
     }
 }
@@ -358,12 +462,12 @@ where
                 continue;
             }
             if session.closed {
-                if session.in_progress > 0 || !session.waits.is_empty() {
+                if !session.progress.is_empty() || !session.waits.is_empty() {
                     return Poll::Pending;
                 }
                 return Poll::Ready(session.end.take().map(Err));
             }
-            if !session.has_room() {
+            if !session.progress.has_room() {
                 return Poll::Pending;
             }
             if session.begun >= BURST {

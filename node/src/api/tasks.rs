@@ -15,7 +15,7 @@ use super::{
     Api, notes, peer_of, status_for_asker, status_of, status_of_search, task_list::group_of, updates,
 };
 use crate::{
-    engine::{SEALED_NEEDS_URL, SendTask, Subscription, Wait},
+    engine::{EngineError, SEALED_NEEDS_URL, SendTask, Subscription, Until, Wait},
     task::{self, MAX_ID, Task},
 };
 
@@ -32,6 +32,14 @@ enum Whom {
     Url(String),
     /// The assignee of a task that there is.
     WhereItIs,
+}
+
+/// What a request comes to.
+enum ToSend {
+    /// A task, or a message of one.
+    New(Box<SendTask>),
+    /// Nothing: it was sent before, with the same idempotency key.
+    Before(Box<Task>),
 }
 
 /// What is sent, without whom it is for.
@@ -60,10 +68,37 @@ impl Api {
     /// SendTask.
     pub(super) async fn submit(
         &self,
-        mut request: SendTaskRequest,
+        request: SendTaskRequest,
         most: usize,
     ) -> Result<SendTaskResponse, Status> {
-        let (whom, brief) = (self.whom(&mut request)?, request.brief);
+        let brief = request.brief;
+        let task = match self.to_send(request).await? {
+            ToSend::New(sent) => self.engine().send_task(sent).await,
+            ToSend::Before(task) => Ok(task),
+        };
+        let task = task.map_err(|error| status_for_asker(&error))?;
+        Ok(self.sent(&task, brief, most).await)
+    }
+
+    /// Sends a task, and waits for its end; tells its id. Over is also what nobody else may wait for.
+    pub(super) async fn run(&self, request: SendTaskRequest) -> Result<(String, Wait), Status> {
+        let run = match self.to_send(request).await? {
+            ToSend::New(sent) => self.engine().run_task(sent).await,
+            ToSend::Before(task) => {
+                let id = task.id.clone();
+                let wait = self.engine().wait(id.clone(), Until::End).await;
+                match wait {
+                    Err(EngineError::Exhausted(_)) => Ok((id, Wait::Over(task))),
+                    wait => wait.map(|wait| (id, wait)),
+                }
+            }
+        };
+        run.map_err(|error| status_for_asker(&error))
+    }
+
+    /// What a request asks for, with the peers that it is for.
+    async fn to_send(&self, mut request: SendTaskRequest) -> Result<ToSend, Status> {
+        let whom = self.whom(&mut request)?;
         let mut sent = Box::new(read_request(request)?);
         match whom {
             Whom::Peer(peer) => sent.peer = Some(peer),
@@ -71,15 +106,12 @@ impl Api {
             Whom::WhereItIs => {}
             Whom::Skill(skill) => {
                 // Boxed, as what follows is where it is rare: a call that has none should not carry the room for it.
-                let before = Box::pin(self.find(skill, &mut sent)).await?;
-                if let Some(task) = before {
-                    return Ok(self.sent(&task, brief, most).await);
+                if let Some(task) = Box::pin(self.find(skill, &mut sent)).await? {
+                    return Ok(ToSend::Before(Box::new(task)));
                 }
             }
         }
-        let task = self.engine().send_task(sent).await;
-        let task = task.map_err(|error| status_for_asker(&error))?;
-        Ok(self.sent(&task, brief, most).await)
+        Ok(ToSend::New(sent))
     }
 
     /// Whom a task is for; takes that out of the request.

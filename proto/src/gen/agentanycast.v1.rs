@@ -4673,7 +4673,7 @@ pub struct SessionRequest {
     #[prost(uint64, tag = "1")]
     pub call_id: u64,
     /// One that the daemon does not know is answered with UNIMPLEMENTED.
-    #[prost(oneof = "session_request::Call", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "session_request::Call", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub call: ::core::option::Option<session_request::Call>,
 }
 /// Nested message and enum types in `SessionRequest`.
@@ -4696,10 +4696,15 @@ pub mod session_request {
         /// Waits for the end of a task, and is then answered as get_task.
         #[prost(message, tag = "8")]
         WaitTask(super::GetTaskRequest),
-        /// No call of its own: the wait_task with this call_id is no longer wanted. It is answered with
+        /// No call of its own: the wait_task or run_task with this call_id is no longer wanted. It is answered with
         /// CANCELLED, if its answer is not on its way already. Other calls cannot be taken back.
         #[prost(message, tag = "9")]
         CancelCall(super::CancelCall),
+        /// Sends a task, and is answered once it has ended, as get_task; what is refused is so at once. Until it is accepted it
+        /// counts as a call, then as a wait, which cancel_call takes back; the task goes on. Where this node has no room for another
+        /// wait, it is answered at once with the task as it stands.
+        #[prost(message, tag = "10")]
+        RunTask(super::SendTaskRequest),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4716,7 +4721,7 @@ pub struct SessionResponse {
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
     /// Of the same name as the call, if the code is OK.
-    #[prost(oneof = "session_response::Answer", tags = "4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "session_response::Answer", tags = "4, 5, 6, 7, 8, 9, 10, 11")]
     pub answer: ::core::option::Option<session_response::Answer>,
 }
 /// Nested message and enum types in `SessionResponse`.
@@ -4738,6 +4743,8 @@ pub mod session_response {
         FailTask(super::FailTaskResponse),
         #[prost(message, tag = "10")]
         WaitTask(super::GetTaskResponse),
+        #[prost(message, tag = "11")]
+        RunTask(super::GetTaskResponse),
     }
 }
 /// Generated client implementations.

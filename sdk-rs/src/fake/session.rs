@@ -38,7 +38,7 @@ impl SessionService for Service {
                 }
                 assert!(call_id > last, "{call_id} after {last}");
                 last = call_id;
-                let is_wait = matches!(call, Call::WaitTask(_));
+                let is_wait = matches!(call, Call::WaitTask(_) | Call::RunTask(_));
                 let (service, answers, metadata) = (service.clone(), answers.clone(), metadata.clone());
                 let answering = tokio::spawn(async move {
                     let answer = service.answer(call, metadata).await;
@@ -77,6 +77,15 @@ impl Service {
                 Answer::FailTask(self.fail_task(Request::new(request)).await?.into_inner())
             }
             Call::WaitTask(request) => Answer::WaitTask(self.wait(request).await?),
+            Call::RunTask(request) => {
+                let request = Request::from_parts(metadata, tonic::Extensions::default(), request);
+                let sent = self.send_task(request).await?.into_inner().task;
+                let request = v1::GetTaskRequest {
+                    task_id: sent.expect("a task").task_id,
+                    ..v1::GetTaskRequest::default()
+                };
+                Answer::RunTask(self.wait(request).await?)
+            }
             Call::CancelCall(_) => unreachable!("not a call"),
         })
     }

@@ -9,11 +9,12 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use agentanycast_proto::v1::{
-    CancelCall, GetTaskRequest, SessionRequest, SessionResponse, Task, session_request::Call as Packed,
-    session_response::Answer as PackedAnswer,
+    CancelCall, GetTaskRequest, SendTaskRequest, SessionRequest, SessionResponse, Task,
+    session_request::Call as Packed, session_response::Answer as PackedAnswer,
 };
 use futures::Stream;
 use tokio::{
@@ -30,6 +31,10 @@ const QUEUE: usize = 256;
 /// Waits that are open at a time: half of what a daemon takes, since it hears later than we do that one is
 /// unwanted. More are made in the unary way.
 const MAX_WAITS: usize = 2048;
+
+/// How often the reader's own timer goes off, whatever the limit of calls is.
+const SOONEST: Duration = Duration::from_millis(10);
+const LATEST: Duration = Duration::from_hours(1);
 
 /// How a call ended without its answer.
 #[derive(Debug)]
@@ -84,8 +89,8 @@ impl Open {
 }
 
 impl CallStream {
-    /// Opens it; `None` if the daemon does not know call streams.
-    pub(crate) async fn open(mut client: SessionClient) -> Result<Option<Self>, Status> {
+    /// Opens it, for calls that may take so long; `None` if the daemon does not know call streams.
+    pub(crate) async fn open(mut client: SessionClient, limit: Duration) -> Result<Option<Self>, Status> {
         let (queue, requests) = mpsc::channel(QUEUE);
         let open = Arc::new(Open::default());
         let outgoing = Outgoing {
@@ -98,7 +103,7 @@ impl CallStream {
             Err(status) => return Err(status),
         };
         let reader = Reader(Arc::clone(&open));
-        let reader = tokio::spawn(reader.run(answers)).abort_handle();
+        let reader = tokio::spawn(reader.run(answers, limit)).abort_handle();
         Ok(Some(Self { queue, open, reader }))
     }
 
@@ -124,14 +129,27 @@ impl CallStream {
             return Ok(None);
         };
         let request = to_send(Packed::WaitTask(request));
+        self.end_of(request).await.map(Some)
+    }
+
+    /// Sends a task and waits for its end; `None`, and nothing is sent, if there is no room for another wait. The task has not ended if
+    /// the daemon has no room for one. Dropping the future tells the daemon that nobody waits any more.
+    pub(crate) async fn run(&self, request: SendTaskRequest) -> Result<Option<Task>, Miss> {
+        let Some(_room) = self.room_for_wait() else {
+            return Ok(None);
+        };
+        let request = to_send(Packed::RunTask(request));
+        self.end_of(request).await.map(Some)
+    }
+
+    /// The task that such a call is answered with in the end.
+    async fn end_of(&self, request: Box<SessionRequest>) -> Result<Task, Miss> {
         let mut wait = Wait(self.begin(request).await?);
-        match wait.0.answer().await? {
-            Some(PackedAnswer::WaitTask(answer)) => match answer.task {
-                Some(task) => Ok(Some(task)),
-                None => Err(answered_otherwise()),
-            },
-            _ => Err(answered_otherwise()),
-        }
+        let task = match wait.0.answer().await? {
+            Some(PackedAnswer::WaitTask(answer) | PackedAnswer::RunTask(answer)) => answer.task,
+            _ => None,
+        };
+        task.ok_or_else(answered_otherwise)
     }
 
     async fn begin(&self, mut request: Box<SessionRequest>) -> Result<Begun<'_>, Miss> {
@@ -256,9 +274,18 @@ fn to_send(call: Packed) -> Box<SessionRequest> {
 struct Reader(Arc<Open>);
 
 impl Reader {
-    async fn run(self, mut answers: Streaming<SessionResponse>) {
+    /// `limit`: how long a call may take.
+    async fn run(self, mut answers: Streaming<SessionResponse>, limit: Duration) {
+        // Its runtime sleeps until the first of its timers, and is woken, by a call of the kernel, for each that is set before that. With
+        // this one the timers of the calls come later.
+        let mut sooner = tokio::time::interval((limit / 2).clamp(SOONEST, LATEST));
         let end = loop {
-            match answers.message().await {
+            let message = tokio::select! {
+                biased;
+                message = answers.message() => message,
+                _ = sooner.tick() => continue,
+            };
+            match message {
                 Ok(Some(response)) => {
                     let caller = self.0.lock().callers.remove(&response.call_id);
                     if let Some(caller) = caller {

@@ -52,7 +52,7 @@ impl CurrentStream {
             Known::None { .. } => return Ok(None),
             Known::Nothing => {}
         }
-        let opened = Box::pin(tokio::time::timeout(limit, self.open())).await;
+        let opened = Box::pin(tokio::time::timeout(limit, self.open(limit))).await;
         opened.unwrap_or_else(|_| {
             Err(Miss::Refused(Status::deadline_exceeded(
                 "the daemon did not answer in time",
@@ -60,14 +60,14 @@ impl CurrentStream {
         })
     }
 
-    async fn open(&self) -> Result<Option<Arc<CallStream>>, Miss> {
+    async fn open(&self, limit: Duration) -> Result<Option<Arc<CallStream>>, Miss> {
         let _alone = self.opening.lock().await;
         match self.known() {
             Known::Stream(stream) => return Ok(Some(stream)),
             Known::None { .. } => return Ok(None),
             Known::Nothing => {}
         }
-        let opened = CallStream::open(self.client.clone())
+        let opened = CallStream::open(self.client.clone(), limit)
             .await
             .map_err(Miss::Refused)?;
         let opened = opened.map(Arc::new);

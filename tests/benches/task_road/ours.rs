@@ -65,8 +65,7 @@ impl Ours {
 
     /// One task to the agent, and its artifact back.
     pub(crate) async fn once(&self, text: &str) {
-        let sent = self.sender.send_task(Target::Peer(self.to.clone()), text).await;
-        let ended = sent.expect("an accepted task").wait().await;
+        let ended = self.sender.run_task(Target::Peer(self.to.clone()), text).await;
         let task = ended.expect("a completed task");
         let [artifact] = task.artifacts.as_slice() else {
             panic!("{} artifacts", task.artifacts.len());

@@ -1,5 +1,7 @@
 //! Many calls on one stream: each is what the unary call is, and none waits for another.
 
+use std::collections::BTreeMap;
+
 use agentanycast::{PeerId, TaskError};
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
@@ -32,7 +34,7 @@ async fn open(daemon: &Daemon) -> Calls {
 fn task_of(answer: Answer) -> v1::Task {
     let task = match answer {
         Answer::SendTask(answer) => answer.task,
-        Answer::GetTask(answer) | Answer::WaitTask(answer) => answer.task,
+        Answer::GetTask(answer) | Answer::WaitTask(answer) | Answer::RunTask(answer) => answer.task,
         Answer::CancelTask(answer) => answer.task,
         answer => panic!("{answer:?} has no task"),
     };
@@ -60,6 +62,7 @@ async fn unary(rpc: &mut Rpc, call: Call) -> Result<Answer, Status> {
             let task = events.message().await?.expect("the end").task;
             Answer::WaitTask(v1::GetTaskResponse { task })
         }
+        Call::RunTask(_) => panic!("there is none: it is two calls"),
         Call::CancelCall(_) => panic!("not a call"),
     })
 }
@@ -337,6 +340,95 @@ async fn open_waits_outlive_the_daemon() {
     for wait in waits {
         let outcome = within("the wait ends", wait).await.unwrap();
         assert!(matches!(outcome, Err(TaskError::Canceled { .. })), "{outcome:?}");
+    }
+}
+
+/// What is run is one task, and ends, also where the daemon is killed meanwhile.
+#[tokio::test]
+async fn what_is_run_outlives_the_daemon() {
+    const TASKS: usize = 300;
+    let mut daemon = Daemon::builder().start().await;
+    let node = daemon.node().await;
+    let running: Vec<_> = (0..TASKS)
+        .map(|number| {
+            let node = node.clone();
+            let target = agentanycast::Target::Peer(nobody());
+            tokio::spawn(async move { node.run_task(target, number.to_string()).await })
+        })
+        .collect();
+    let filter = agentanycast::TaskFilter::default();
+    for kills in 0..3 {
+        let some_are_sent = async { while node.tasks(&filter).await.unwrap().len() < kills * TASKS / 2 {} };
+        within("some are sent", some_are_sent).await;
+        daemon.kill().await;
+        daemon.restart().await;
+    }
+    let all_are_sent = async { while node.tasks(&filter).await.unwrap().len() < TASKS {} };
+    within("all are sent", all_are_sent).await;
+    for task in node.tasks(&filter).await.unwrap() {
+        node.task_handle(task.id).cancel().await.unwrap();
+    }
+    for run in running {
+        let outcome = within("it ends", run).await.unwrap();
+        assert!(matches!(outcome, Err(TaskError::Canceled { .. })), "{outcome:?}");
+    }
+    assert_eq!(node.tasks(&filter).await.unwrap().len(), TASKS);
+}
+
+/// Tasks that are run and have not ended hold up no other call, are taken back one by one, and are answered whole.
+#[tokio::test]
+async fn a_task_is_run_in_one_call() {
+    /// More than the calls that a session makes at a time.
+    const TASKS: usize = 300;
+    /// More than is kept in memory of a task that has ended.
+    const BYTES: usize = 200 << 10;
+    let daemon = Daemon::builder().start().await;
+    let mut session = open(&daemon).await;
+    let run = |number: usize| Call::RunTask(rpc::to_peer(daemon.peer_id(), rpc::text(&number.to_string())));
+    let runs: Vec<u64> = (0..TASKS).map(|number| session.send(run(number))).collect();
+    let no_target = Call::RunTask(v1::SendTaskRequest {
+        message: Some(rpc::text("x")),
+        ..v1::SendTaskRequest::default()
+    });
+    assert_eq!(
+        session.call(no_target).await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    let node = daemon.node().await;
+    let mut agent = daemon.rpc().await;
+    let mut tasks = BTreeMap::new();
+    for task in node.tasks(&agentanycast::TaskFilter::default()).await.unwrap() {
+        let task = rpc::get(&mut agent, &task.id).await.unwrap();
+        let number: usize = rpc::text_of(&task.messages[0].parts).parse().unwrap();
+        tasks.insert(number, task.task_id);
+    }
+    assert_eq!(tasks.len(), TASKS);
+    session.cancel(runs[0]);
+    let (taken_back, outcome) = session.next().await;
+    assert_eq!(
+        (taken_back, outcome.unwrap_err().code()),
+        (runs[0], Code::Cancelled)
+    );
+    let goes_on = task_of(session.call(calls::get(&tasks[&0])).await.unwrap());
+    assert_eq!(goes_on.status(), TaskStatus::Submitted);
+    for (number, bytes) in [(1, 1), (2, BYTES)] {
+        session.send(calls::update(&tasks[&number], TaskStatus::Working, None));
+        session.next().await.1.unwrap();
+        let complete = session.send(calls::complete(&tasks[&number], &"x".repeat(bytes)));
+        for _ in 0..2 {
+            match session.next().await {
+                (call, outcome) if call == complete => drop(outcome.unwrap()),
+                (call, outcome) => {
+                    assert_eq!(call, runs[number]);
+                    let task = task_of(outcome.unwrap());
+                    assert_eq!(
+                        (task.status(), &task.task_id),
+                        (TaskStatus::Completed, &tasks[&number])
+                    );
+                    assert_eq!(rpc::text_of(&task.artifacts[0].parts).len(), bytes);
+                }
+            }
+        }
     }
 }
 
