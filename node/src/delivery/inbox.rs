@@ -18,6 +18,7 @@ use agentanycast_proto::{
 use bytes::Bytes;
 use prost::Message as _;
 
+use super::outbox::WINDOW;
 use crate::task::MAX_ID;
 
 /// Most entries of a task's metadata. Clients use a handful.
@@ -29,6 +30,9 @@ pub const MAX_METADATA_KEY: usize = 256;
 /// Most parts, artifacts, values and map entries in one envelope: decoded they take 64 MiB. A frame of 16 MiB
 /// could hold eight million of them, a gigabyte. As numbers in a list they are 5.5 MiB on the wire.
 pub const MAX_ELEMENTS: usize = 1 << 19;
+
+/// Most envelopes that one acknowledgement stands for, besides the one that it names: what is sent without one.
+pub const MAX_JOINT: usize = WINDOW;
 
 /// Frames up to this length are not counted: what they unfold to is a few MiB at most.
 const SMALL: usize = 64 << 10;
@@ -43,6 +47,8 @@ pub struct Inbound {
     pub epoch: u64,
     /// `(epoch, sequence)`, from peers that number their envelopes.
     pub place: Option<(u64, u64)>,
+    /// Its acknowledgement may be part of another one's.
+    pub joint_ack: bool,
     /// W3C trace context; may be empty.
     pub trace_parent: String,
     /// The rest of it; may be empty.
@@ -136,6 +142,7 @@ impl Inbound {
             id: envelope.envelope_id,
             epoch,
             place,
+            joint_ack: envelope.joint_ack,
             trace_parent: envelope.trace_parent,
             trace_state: envelope.trace_state,
             payload,
@@ -201,6 +208,9 @@ fn check_fields(payload: &Payload) -> Result<(), Malformed> {
         | Payload::StreamEnd(StreamEnd { artifact_id, .. }) => {
             check_id(artifact_id, "an artifact id that is empty or over 256 bytes")
         }
+        Payload::Ack(ack) if ack.also_acknowledged.len() > MAX_JOINT => Err(Malformed::Field(
+            "more than 256 envelopes that it acknowledges besides one",
+        )),
         _ => Ok(()),
     }
 }

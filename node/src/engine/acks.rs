@@ -1,5 +1,5 @@
 //! Acknowledging what peers sent. The rule: an acknowledgement is an effect, so it goes out once what it stands for is
-//! durable.
+//! durable. What one peer sent and a turn accepts is acknowledged together, if that peer knows how.
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, EnvelopeType, a2a_envelope::Payload};
@@ -13,11 +13,40 @@ use super::{
     trace::Trace,
     turn::{Effect, Now},
 };
+use crate::delivery::inbox::MAX_JOINT;
 
 impl Core {
     /// Acknowledges an envelope, once this turn is durable.
     pub(super) fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
         self.answer_with(now, peer, ack_of(envelope_id, refused));
+    }
+
+    /// Acknowledges an envelope that is accepted, once this turn is durable, together with others.
+    pub(super) fn ack_jointly(&mut self, now: Now, peer: PeerId, id: String, joint_ack: bool) {
+        if !joint_ack {
+            return self.ack(now, peer, id, None);
+        }
+        let is_full = |ack: &AckPayload| ack.also_acknowledged.len() >= MAX_JOINT;
+        let owed = self
+            .owed
+            .iter_mut()
+            .find(|(to, ack)| *to == peer && !is_full(ack));
+        match owed {
+            Some((_, ack)) => ack.also_acknowledged.push(id),
+            None => self.owed.push((peer, ack_of(id, None))),
+        }
+    }
+
+    /// Whether acknowledgements are owed that the turn has not let go yet.
+    pub fn owes_acks(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// The acknowledgements of the running turn.
+    pub(super) fn settle_acks(&mut self, now: Now) {
+        for (peer, ack) in std::mem::take(&mut self.owed) {
+            self.answer_with(now, peer, ack);
+        }
     }
 
     /// Acknowledges a task that is held here until its originator confirms it.

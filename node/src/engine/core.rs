@@ -13,7 +13,7 @@ use std::{
 };
 
 use agentanycast_identity::{Keypair, PeerId};
-use agentanycast_proto::v1::{Message, MessageRole, Part, TextPart, part::Content};
+use agentanycast_proto::v1::{AckPayload, Message, MessageRole, Part, TextPart, part::Content};
 use lru::LruCache;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -82,6 +82,8 @@ pub struct Core {
     /// Peers that were settled since somebody asked, and whether the last frame waits for that.
     pub(super) settled: Vec<PeerId>,
     pub(super) doubted: bool,
+    /// Acknowledgements of the running turn, which others may still join.
+    pub(super) owed: Vec<(PeerId, AckPayload)>,
     /// What the frame that is looked at came over, where that is known.
     pub(super) incoming_road: Option<Road>,
     pub(super) last_collection: Duration,
@@ -149,6 +151,7 @@ impl Core {
             heirs: Vec::new(),
             settled: Vec::new(),
             doubted: false,
+            owed: Vec::new(),
             incoming_road: None,
             last_collection: now.mono,
             last_look_at_successors: now.mono,
@@ -180,6 +183,7 @@ impl Core {
     /// turn whose batch is not empty, in order.
     pub fn take_turn(&mut self, now: Now) -> Turn {
         self.now = now;
+        self.settle_acks(now);
         self.poll_queues(now);
         if !self.turn.batch.is_empty() {
             self.turns += 1;

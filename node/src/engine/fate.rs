@@ -21,21 +21,38 @@ use crate::{
 
 impl Core {
     /// A peer acknowledged something.
-    pub(super) fn on_ack(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Result<(), StoreError> {
-        let entry = self
-            .queues
-            .get_mut(&peer)
-            .and_then(|queue| queue.outbox.on_ack(&ack.acknowledged_envelope_id));
-        let Some(entry) = entry else {
+    pub(super) fn on_ack(&mut self, now: Now, peer: PeerId, mut ack: AckPayload) -> Result<(), StoreError> {
+        for id in std::mem::take(&mut ack.also_acknowledged) {
+            let entry = self.acknowledged(peer, &id);
+            if let Some(entry) = entry {
+                self.on_settled(now, peer, &entry, &AckPayload::default())?;
+            }
+        }
+        let Some(entry) = self.acknowledged(peer, &ack.acknowledged_envelope_id) else {
             self.effect(Effect::StreamAck { peer, ack });
             return Ok(());
         };
-        self.left_queue(peer, &entry);
-        lines::acknowledged(peer, &entry);
+        self.on_settled(now, peer, &entry, &ack)
+    }
+
+    fn acknowledged(&mut self, peer: PeerId, envelope_id: &str) -> Option<Entry> {
+        self.queues.get_mut(&peer)?.outbox.on_ack(envelope_id)
+    }
+
+    /// What became of an envelope that has left its queue.
+    fn on_settled(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        entry: &Entry,
+        ack: &AckPayload,
+    ) -> Result<(), StoreError> {
+        self.left_queue(peer, entry);
+        lines::acknowledged(peer, entry);
         let refused = (ack.outcome == AckOutcome::Rejected as i32).then_some(ack.reason.as_str());
         self.trace_ack(now, &entry.task_id, refused)?;
         if refused.is_some() {
-            self.on_refused(now, peer, &entry, &ack.reason)?;
+            self.on_refused(now, peer, entry, &ack.reason)?;
         } else if entry.kind == Kind::SendTask {
             self.tasks.note_arrival(&entry.task_id, peer, now.unix);
             self.on_taken(now, peer, &entry.task_id, ack.held)?;

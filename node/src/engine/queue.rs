@@ -85,6 +85,7 @@ impl Queue {
             .as_ref()
             .map_or(0, |time| time.seconds as u64 * 1000);
         envelope.sender_epoch = self.outbox.epoch();
+        envelope.joint_ack = true;
         envelope.sequence = sequence;
         let frame: Bytes = envelope.encode_to_vec().into();
         let entry = Entry {

@@ -90,22 +90,7 @@ impl Core {
             _ => {}
         }
         if self.is_duplicate(peer, &inbound)? {
-            self.tally.duplicates += 1;
-            lines::came(peer, &inbound, true);
-            let refusal = match self.seen(peer)?.refusal(&inbound.id).map(str::to_owned) {
-                None => self.refused_before(peer, &inbound.payload)?,
-                known => known,
-            };
-            if let (Some(reason), None, Payload::SendTask(send)) = (&refusal, inbound.place, &inbound.payload)
-            {
-                self.tell_rejected(now, peer, &send.task_id, reason)?; // The first time may have got lost.
-            }
-            if refusal.is_none() && self.holds(peer, &inbound.payload) {
-                self.ack_held(now, peer, inbound.id);
-            } else {
-                self.ack(now, peer, inbound.id, refusal.as_deref());
-            }
-            return Ok(());
+            return self.on_duplicate(now, peer, inbound);
         }
         lines::came(peer, &inbound, false);
         let admitted = self.admit_envelope(now, peer, &inbound);
@@ -117,6 +102,7 @@ impl Core {
         let Inbound {
             id,
             place,
+            joint_ack,
             trace_parent,
             trace_state,
             payload,
@@ -157,7 +143,28 @@ impl Core {
         if held {
             self.ack_held(now, peer, id);
         } else {
-            self.ack(now, peer, id, None);
+            self.ack_jointly(now, peer, id, joint_ack);
+        }
+        Ok(())
+    }
+
+    /// It was applied or refused before: it is answered as it was then.
+    fn on_duplicate(&mut self, now: Now, peer: PeerId, inbound: Inbound) -> Result<(), StoreError> {
+        self.tally.duplicates += 1;
+        lines::came(peer, &inbound, true);
+        let refusal = match self.seen(peer)?.refusal(&inbound.id).map(str::to_owned) {
+            None => self.refused_before(peer, &inbound.payload)?,
+            known => known,
+        };
+        if let (Some(reason), None, Payload::SendTask(send)) = (&refusal, inbound.place, &inbound.payload) {
+            self.tell_rejected(now, peer, &send.task_id, reason)?; // The first time may have got lost.
+        }
+        if refusal.is_some() {
+            self.ack(now, peer, inbound.id, refusal.as_deref());
+        } else if self.holds(peer, &inbound.payload) {
+            self.ack_held(now, peer, inbound.id);
+        } else {
+            self.ack_jointly(now, peer, inbound.id, inbound.joint_ack);
         }
         Ok(())
     }

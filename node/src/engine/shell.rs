@@ -316,8 +316,8 @@ impl Shell {
         self.hand_over();
         let effects = self.core.take_effects();
         // What has no effect needs no barrier before the peer may send more.
-        let frame = frame.filter(|_| !effects.is_empty());
-        if release.is_some() || !effects.is_empty() {
+        let frame = frame.filter(|_| !effects.is_empty() || self.core.owes_acks());
+        if release.is_some() || !effects.is_empty() || frame.is_some() {
             self.steps.push(Step {
                 release,
                 effects,

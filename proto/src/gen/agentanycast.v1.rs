@@ -345,6 +345,9 @@ pub struct A2aEnvelope {
     /// Additive: 1, 2, 3 … per receiver, in the order of sending.
     #[prost(uint64, tag = "101")]
     pub sequence: u64,
+    /// Additive: its ACK may be part of that of another envelope (AckPayload.also_acknowledged).
+    #[prost(bool, tag = "102")]
+    pub joint_ack: bool,
     #[prost(
         oneof = "a2a_envelope::Payload",
         tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 110"
@@ -475,6 +478,9 @@ pub struct AckPayload {
     /// Additive, in the ACK of a tentative SEND_TASK: the receiver holds the task until it is confirmed or canceled.
     #[prost(bool, tag = "103")]
     pub held: bool,
+    /// Additive: further envelopes that are accepted, of those that said joint_ack; 256 at most.
+    #[prost(string, repeated, tag = "104")]
+    pub also_acknowledged: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// States of a task. COMPLETED, FAILED, CANCELED and REJECTED are terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

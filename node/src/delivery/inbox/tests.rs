@@ -279,3 +279,23 @@ proptest! {
         let _ = Inbound::decode(&bytes.clone().into());
     }
 }
+
+#[test]
+fn an_acknowledgement_stands_for_a_bounded_number() {
+    let acks = |count: usize| {
+        let ack = AckPayload {
+            acknowledged_envelope_id: "e".into(),
+            also_acknowledged: vec!["f".into(); count],
+            ..AckPayload::default()
+        };
+        Inbound::read(A2aEnvelope {
+            envelope_id: "a".into(),
+            r#type: EnvelopeType::Ack.into(),
+            payload: Some(Payload::Ack(ack)),
+            ..A2aEnvelope::default()
+        })
+    };
+    assert!(acks(MAX_JOINT).is_ok());
+    let refused = acks(MAX_JOINT + 1);
+    assert!(matches!(refused, Err(Malformed::Field(_))), "{refused:?}");
+}
