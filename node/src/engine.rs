@@ -239,18 +239,18 @@ impl Engine {
             .await
     }
 
-    /// Sends a task, or a further message of one, and waits for its end; tells its id. Over is also what nobody else may wait for.
-    pub async fn run_task(&self, request: Box<SendTask>) -> Result<(String, Wait), EngineError> {
+    /// Sends a task, or a further message of one, and waits for its end; tells its id, and no wait if nobody else may wait for it.
+    pub async fn run_task(&self, request: Box<SendTask>) -> Result<(String, Option<Wait>), EngineError> {
         self.call_with(move |core, now| {
             (
                 core.send_task(now, *request).map(Box::new),
                 move |audience: &mut Audience, task: Box<Task>| {
                     let id = task.id.clone();
                     if Until::End.is_over(task.status) {
-                        return (id, Wait::Over(task));
+                        return (id, Some(Wait::Over(task)));
                     }
                     let wait = audience.subscribers.wait(&id, Until::End);
-                    (id, wait.map_or(Wait::Over(task), Wait::Open))
+                    (id, wait.ok().map(Wait::Open))
                 },
             )
         })

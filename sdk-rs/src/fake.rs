@@ -41,7 +41,7 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 type Answer<T> = Result<Response<T>, Status>;
 
 /// How long a test waits for what must happen.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How the SDK makes its calls on tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,9 @@ pub(crate) struct State {
     pub(crate) subscriptions: usize,
     /// Sessions that were opened.
     pub(crate) sessions: usize,
+    /// It is of a version that knows no RunTask, for which it was asked so often.
+    pub(crate) refuses_runs: bool,
+    pub(crate) runs: usize,
     /// Waits that the SDK has canceled.
     pub(crate) given_up: usize,
     /// Names of calls that take effect but are not answered, once each.
@@ -154,12 +157,7 @@ impl Fake {
 
     /// With another patience.
     pub(crate) async fn patient(&self, patience: Duration) -> Node {
-        self.node_with(patience, DEADLINE).await
-    }
-
-    /// With other limits.
-    pub(crate) async fn node_with(&self, patience: Duration, call_timeout: Duration) -> Node {
-        let builder = Node::builder().patience(patience).call_timeout(call_timeout);
+        let builder = Node::builder().patience(patience).call_timeout(DEADLINE);
         builder.connect(self.socket().to_str().unwrap()).await.unwrap()
     }
 

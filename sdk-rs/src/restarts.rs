@@ -7,7 +7,7 @@ use futures::StreamExt;
 
 use crate::{
     AgentCard, ErrorKind, PeerId, Target, TaskError, TaskStatus,
-    fake::{DEADLINE, Fake, Way, both_ways},
+    fake::{Fake, Way, both_ways},
 };
 
 const PEER: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -91,23 +91,38 @@ async fn what_is_run_is_one_task_over_restarts(way: Way) {
     assert_eq!(fake.state().tasks.len(), 1);
 }
 
-/// A daemon honours an idempotency key for a day, and a task may take longer: by then it is known by its id.
+/// A daemon forgets idempotency keys, busy ones soon, and a task may take longer: by then it is known by its id.
 async fn what_is_run_is_not_sent_again_when_its_key_may_be_forgotten(way: Way) {
     let mut fake = Fake::start(way);
-    let node = fake.node_with(DEADLINE, Duration::from_millis(300)).await;
+    let node = fake.node().await;
     let running = tokio::spawn(async move { node.run_task(Target::Peer(peer()), "hi").await });
-    let sends = if way == Way::Session { 2 } else { 1 };
-    let is_known = |state: &crate::fake::State| {
-        state.calls.iter().filter(|call| **call == "send").count() == sends && state.subscriptions == 1
-    };
-    fake.until("it is known", is_known).await;
-    // The answer has come a moment later.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The one by its id is the second, where the first was part of the call.
+    let waits = if way == Way::Session { 2 } else { 1 };
+    fake.until("it is waited for by its id", |state| state.subscriptions == waits)
+        .await;
     fake.state().keys.clear();
     fake.restart();
     fake.put("task-0", Status::Completed, Vec::new());
     assert_eq!(running.await.unwrap().unwrap().id, "task-0");
     assert_eq!(fake.state().tasks.len(), 1);
+}
+
+/// It is not asked again on the same stream.
+#[tokio::test]
+async fn a_daemon_that_cannot_run_tasks_is_sent_them_and_asked_for_their_ends() {
+    let fake = Fake::start(Way::Session);
+    fake.state().refuses_runs = true;
+    let node = fake.node().await;
+    for task in ["task-0", "task-1"] {
+        let sender = node.clone();
+        let running = tokio::spawn(async move { sender.run_task(Target::Peer(peer()), "hi").await });
+        fake.until("the send", |state| state.tasks.contains_key(task))
+            .await;
+        fake.put(task, Status::Completed, Vec::new());
+        assert_eq!(running.await.unwrap().unwrap().id, task);
+        assert_eq!(fake.state().runs, 1);
+    }
+    assert_eq!(fake.state().tasks.len(), 2);
 }
 
 async fn what_is_run_ends_as_the_task_does(way: Way) {

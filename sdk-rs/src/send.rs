@@ -14,7 +14,6 @@ use crate::{
     message::Message,
     node::{Node, missing, notes::TaskNote},
     peer_id::PeerId,
-    session::Run,
     task::{Task, TaskError},
 };
 
@@ -173,22 +172,22 @@ impl TaskBuilder {
     }
 
     /// Sends, and waits for the end, as [`TaskHandle::wait`] does, over restarts of the daemon; one call to it where two would cost it
-    /// nearly twice as much. Dropping the future ends the wait, and not the task; the task's id is known with its end only, so
-    /// whoever may want it before uses [`TaskBuilder::send`].
+    /// more. Dropping the future ends the wait, and not the task. The task's id is known with its end only: whoever may
+    /// want it before uses [`TaskBuilder::send`]. When the wait fails after the task was accepted, the error's text names the task; whoever would
+    /// try again gives an [idempotency key](TaskBuilder::idempotency_key), or it is another task.
     pub async fn run(self) -> Result<Task, TaskError> {
         let (node, subject, request) = self.ready().await?;
         let handle = match node.session().run_task(subject, &request).await? {
-            Run::Answered(task) => {
-                let task = Task::from(*task);
+            Some(task) => {
+                let task = Task::from(task);
                 if task.status.is_terminal() {
                     return task.into_result();
                 }
                 TaskHandle::new(node, task.id, None)
             }
-            Run::Sent(id) => TaskHandle::new(node, id, None),
-            Run::Unknown => Box::pin(send(node, subject, request)).await?,
+            None => Box::pin(send(node, subject, request)).await?,
         };
-        Box::pin(handle.wait()).await
+        Box::pin(wait(handle)).await
     }
 
     /// What is asked for, as it is sent.
@@ -217,6 +216,20 @@ impl TaskBuilder {
         request.target = target.map(Into::into);
         Ok((node, subject, request))
     }
+}
+
+/// Waits for a task that is accepted; if that fails, the error says which task it is that goes on.
+async fn wait(handle: TaskHandle) -> Result<Task, TaskError> {
+    handle.wait().await.map_err(|error| match error {
+        TaskError::Node(error) => {
+            let text = format!(
+                "task {} goes on, and the wait for its end failed: {error}",
+                handle.id()
+            );
+            Error::new(error.kind(), text).because(error).into()
+        }
+        ended => ended,
+    })
 }
 
 async fn send(node: Node, subject: Subject, request: v1::SendTaskRequest) -> Result<TaskHandle, Error> {

@@ -63,6 +63,9 @@ pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Largest request that goes on the stream of calls, in bytes: a larger one would hold up those behind it.
 const MAX_ON_STREAM: usize = 256 << 10;
 
+/// Least time for a call in which a task can be sent and waited for: the daemon answers within a second of accepting it.
+const LEAST_FOR_RUN: Duration = Duration::from_secs(5);
+
 /// The connection count at which the card was set while there is no card.
 const NO_CARD: u64 = u64::MAX;
 
@@ -256,45 +259,30 @@ impl Session {
         }
     }
 
-    /// Sends a task and waits for its end, once: what is lost is not tried again.
+    /// Sends a task and waits for its end for a moment, once: what is lost is not tried again. `None`: nothing is known of it;
+    /// sent again with the same idempotency key, it is the same task. A task that has not ended has its id alone.
     pub(crate) async fn run_task(
         &self,
         subject: Subject,
         request: &v1::SendTaskRequest,
-    ) -> Result<Run, Error> {
-        if request.encoded_len() > MAX_ON_STREAM {
-            return Ok(Run::Unknown);
+    ) -> Result<Option<v1::Task>, Error> {
+        // The daemon answers within its own time, of which a shorter limit knows nothing.
+        let limit = self.limits.call_timeout;
+        if request.encoded_len() > MAX_ON_STREAM || limit < LEAST_FOR_RUN {
+            return Ok(None);
         }
-        let Ok(Some(stream)) = self.stream.get(self.limits.call_timeout).await else {
-            return Ok(Run::Unknown);
+        let stream = match self.stream.get(limit).await {
+            Ok(Some(stream)) if stream.takes_runs() => stream,
+            _ => return Ok(None),
         };
-        let mut run = pin!(stream.run(request.clone()));
-        let mut sent = Run::Unknown;
-        let in_time = tokio::time::timeout(self.limits.call_timeout, run.as_mut()).await;
-        let answer = if let Ok(answer) = in_time {
-            answer
-        } else {
-            // The task takes its time, or the daemon hangs. Its id is needed when the key is not honoured any more.
-            let asking = Box::pin(self.task_call(subject, request.clone()));
-            tokio::select! {
-                biased;
-                answer = run.as_mut() => answer,
-                asked = asking => {
-                    sent = asked?.task.map_or(Run::Unknown, |task| Run::Sent(task.task_id));
-                    run.await
-                }
-            }
-        };
-        match answer {
-            Ok(None) => Ok(sent),
-            Ok(Some(task)) => {
-                self.restore_card().await;
-                Ok(Run::Answered(Box::new(task)))
-            }
-            Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => Ok(sent),
+        self.restore_card().await;
+        let run = pin!(stream.run(request.clone()));
+        let answer = tokio::time::timeout(limit, run).await;
+        match answer.map_err(|_| self.timed_out(limit))? {
+            Ok(task) => Ok(task),
             Err(miss) => match self.failure(subject, miss) {
                 Failure::Answered(error) => Err(error),
-                Failure::Lost(_) => Ok(sent),
+                Failure::Lost(_) => Ok(None),
             },
         }
     }
@@ -501,16 +489,6 @@ impl Session {
         let message = format!("the daemon at {} did not answer within {limit:?}", self.address);
         Error::new(ErrorKind::Timeout, message)
     }
-}
-
-/// What is known of a task that was sent and waited for.
-pub(crate) enum Run {
-    /// How it has ended; or how it stands, if the daemon has no room for another wait.
-    Answered(Box<v1::Task>),
-    /// Its id.
-    Sent(String),
-    /// Nothing; sent again with the same idempotency key, it is the same task.
-    Unknown,
 }
 
 /// How one attempt ended without success.

@@ -13,12 +13,13 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        GetTaskRequest, GetTaskResponse, SendTaskRequest, SessionRequest, SessionResponse,
+        self, GetTaskRequest, GetTaskResponse, SendTaskRequest, SessionRequest, SessionResponse,
         session_request::Call, session_response::Answer, session_service_server::SessionService,
     },
 };
@@ -48,6 +49,9 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// Open waits: as many as a connection may have streams. One takes a few KiB.
 const MAX_WAITS: usize = 4096;
+
+/// How long after its acceptance a task that is run is answered with its end.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Requests that are begun before other sessions have their turn.
 const BURST: usize = 128;
@@ -217,7 +221,8 @@ async fn wait(
     }
 }
 
-/// The task, once it is accepted and has ended; `load` until it is accepted.
+/// The task, once it is accepted and has ended; `load` until it is accepted. What is not known soon after that is answered
+/// with the id: whoever has that can ask as often as it takes.
 async fn run_task(
     api: &Api,
     caller: Caller,
@@ -229,22 +234,39 @@ async fn run_task(
     let accepted = api.run(request).await;
     drop(load);
     let (task_id, wait) = accepted?;
-    let rest = async {
-        match wait {
-            Wait::Over(task) => {
-                let room = whole.acquire_owned().await.ok();
-                Ok(shown(api, caller, &task, room).await)
-            }
-            Wait::Open(over) => {
-                let request = GetTaskRequest {
-                    task_id,
-                    ..GetTaskRequest::default()
-                };
-                over_at_last(api, caller, request, over, whole).await
-            }
+    let request = GetTaskRequest {
+        task_id,
+        ..GetTaskRequest::default()
+    };
+    let over = match wait {
+        None => return Ok(id_alone(request)),
+        Some(Wait::Open(over)) => over,
+        Some(Wait::Over(task)) => {
+            // It is read when there is room.
+            drop(task);
+            let (known, over) = oneshot::channel();
+            let _ = known.send(None);
+            over
         }
     };
-    unless(unwanted, rest).await
+    let asked = request.clone();
+    let end = async {
+        match tokio::time::timeout(SOON, over_at_last(api, caller, asked, over, whole)).await {
+            Ok(Ok(whole)) => Ok(whole),
+            // The daemon stops, say: the task is accepted all the same.
+            Ok(Err(_)) | Err(_) => Ok(id_alone(request)),
+        }
+    };
+    unless(unwanted, end).await
+}
+
+/// A task of which only that it is accepted is told.
+fn id_alone(GetTaskRequest { task_id, .. }: GetTaskRequest) -> Whole {
+    let task = v1::Task {
+        task_id,
+        ..v1::Task::default()
+    };
+    (GetTaskResponse { task: Some(task) }, None)
 }
 
 /// What a wait comes to, unless it is taken back.

@@ -15,7 +15,7 @@ use super::{
     Api, notes, peer_of, status_for_asker, status_of, status_of_search, task_list::group_of, updates,
 };
 use crate::{
-    engine::{EngineError, SEALED_NEEDS_URL, SendTask, Subscription, Until, Wait},
+    engine::{SEALED_NEEDS_URL, SendTask, Subscription, Until, Wait},
     task::{self, MAX_ID, Task},
 };
 
@@ -80,17 +80,13 @@ impl Api {
         Ok(self.sent(&task, brief, most).await)
     }
 
-    /// Sends a task, and waits for its end; tells its id. Over is also what nobody else may wait for.
-    pub(super) async fn run(&self, request: SendTaskRequest) -> Result<(String, Wait), Status> {
+    /// Sends a task, and waits for its end; tells its id, and no wait if nobody else may wait for it.
+    pub(super) async fn run(&self, request: SendTaskRequest) -> Result<(String, Option<Wait>), Status> {
         let run = match self.to_send(request).await? {
             ToSend::New(sent) => self.engine().run_task(sent).await,
             ToSend::Before(task) => {
-                let id = task.id.clone();
-                let wait = self.engine().wait(id.clone(), Until::End).await;
-                match wait {
-                    Err(EngineError::Exhausted(_)) => Ok((id, Wait::Over(task))),
-                    wait => wait.map(|wait| (id, wait)),
-                }
+                let wait = self.engine().wait(task.id.clone(), Until::End).await;
+                Ok((task.id, wait.ok()))
             }
         };
         run.map_err(|error| status_for_asker(&error))

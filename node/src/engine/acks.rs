@@ -1,5 +1,6 @@
 //! Acknowledging what peers sent. The rule: an acknowledgement is an effect, so it goes out once what it stands for is
-//! durable. What one peer sent and a turn accepts is acknowledged together, if that peer knows how.
+//! durable. What one peer sent and a turn accepts is acknowledged together, if that peer knows how, and behind what the turn
+//! refuses: nobody may rely on an order.
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, EnvelopeType, a2a_envelope::Payload};

@@ -9,6 +9,7 @@ use agentanycast_proto::v1::{AckOutcome, AckPayload};
 use super::{
     core::Core,
     lines,
+    table::unless_damaged,
     trace::Trace,
     turn::{Effect, Now, RouteNews},
 };
@@ -23,9 +24,10 @@ impl Core {
     /// A peer acknowledged something.
     pub(super) fn on_ack(&mut self, now: Now, peer: PeerId, mut ack: AckPayload) -> Result<(), StoreError> {
         for id in std::mem::take(&mut ack.also_acknowledged) {
-            let entry = self.acknowledged(peer, &id);
-            if let Some(entry) = entry {
-                self.on_settled(now, peer, &entry, &AckPayload::default())?;
+            if let Some(entry) = self.acknowledged(peer, &id) {
+                // A damaged record of one task is no matter of the others.
+                let settled = self.on_settled(now, peer, &entry, &AckPayload::default());
+                unless_damaged(settled)?;
             }
         }
         let Some(entry) = self.acknowledged(peer, &ack.acknowledged_envelope_id) else {

@@ -85,27 +85,24 @@ impl Queue {
             .as_ref()
             .map_or(0, |time| time.seconds as u64 * 1000);
         envelope.sender_epoch = self.outbox.epoch();
-        envelope.joint_ack = true;
         envelope.sequence = sequence;
-        let frame: Bytes = envelope.encode_to_vec().into();
+        let (frame, kept) = with_joint_ack(&envelope);
         let entry = Entry {
             sequence,
             id: envelope.envelope_id,
             task_id: task.to_owned(),
             kind,
-            bytes: frame.len(),
+            bytes: kept.len(),
             expires_at,
         };
         let name = peer.to_bytes();
         if kind != Kind::Ephemeral {
-            let inline = if frame.len() <= INLINE {
-                frame.clone()
+            let inline = if kept.len() <= INLINE {
+                kept
             } else {
+                batch.put_large(&records::numbered(tag::BODY, &name, sequence), kept);
                 Bytes::new()
             };
-            if inline.is_empty() {
-                batch.put_large(&records::numbered(tag::BODY, &name, sequence), frame.clone());
-            }
             let record = EntryRecord::of(&entry, inline);
             batch.put(
                 records::numbered(tag::ENTRY, &name, sequence),
@@ -184,4 +181,21 @@ impl Queue {
             batch.delete_large(&records::numbered(tag::BODY, &name, entry.sequence), entry.bytes);
         }
     }
+}
+
+/// An envelope, encoded, that says `joint_ack`; and without, as it is kept: an older version that goes on with this store would
+/// send what it does not know.
+fn with_joint_ack(envelope: &A2aEnvelope) -> (Bytes, Bytes) {
+    let flag = A2aEnvelope {
+        joint_ack: true,
+        ..A2aEnvelope::default()
+    };
+    let bytes = envelope.encoded_len();
+    let mut frame = Vec::with_capacity(bytes + flag.encoded_len());
+    // A Vec takes every byte, and a field may stand behind all others.
+    let _ = envelope.encode(&mut frame);
+    let _ = flag.encode(&mut frame);
+    let frame = Bytes::from(frame);
+    let kept = frame.slice(..bytes);
+    (frame, kept)
 }

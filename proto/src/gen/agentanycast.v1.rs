@@ -4706,9 +4706,9 @@ pub mod session_request {
         /// CANCELLED, if its answer is not on its way already. Other calls cannot be taken back.
         #[prost(message, tag = "9")]
         CancelCall(super::CancelCall),
-        /// Sends a task, and is answered once it has ended, as get_task; what is refused is so at once. Until it is accepted it
-        /// counts as a call, then as a wait, which cancel_call takes back; the task goes on. Where this node has no room for another
-        /// wait, it is answered at once with the task as it stands.
+        /// Sends a task, and is answered once it has ended, as get_task; what is refused is so at once. A task that has not ended 1 s after
+        /// it was accepted, or for which no more may wait, or whose daemon stops, is answered with its id alone. It counts as a
+        /// wait, which cancel_call takes back once the task is accepted, and until then as a call too; the task goes on.
         #[prost(message, tag = "10")]
         RunTask(super::SendTaskRequest),
     }

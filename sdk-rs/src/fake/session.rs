@@ -1,6 +1,6 @@
 //! The fake's SessionService: each call on a stream is the fake's unary call.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use agentanycast_proto::v1::{
     self, node_service_server::NodeService, session_request::Call, session_response::Answer,
@@ -12,6 +12,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
 use super::{Events, Service};
+
+/// How long it waits for the end of a task that is run.
+const SOON: Duration = Duration::from_millis(100);
 
 #[tonic::async_trait]
 impl SessionService for Service {
@@ -78,13 +81,30 @@ impl Service {
             }
             Call::WaitTask(request) => Answer::WaitTask(self.wait(request).await?),
             Call::RunTask(request) => {
+                self.state.lock().unwrap().runs += 1;
+                if self.state.lock().unwrap().refuses_runs {
+                    return Err(Status::unimplemented(
+                        "a session of this daemon does not carry this call",
+                    ));
+                }
                 let request = Request::from_parts(metadata, tonic::Extensions::default(), request);
                 let sent = self.send_task(request).await?.into_inner().task;
+                let task_id = sent.expect("a task").task_id;
                 let request = v1::GetTaskRequest {
-                    task_id: sent.expect("a task").task_id,
+                    task_id: task_id.clone(),
                     ..v1::GetTaskRequest::default()
                 };
-                Answer::RunTask(self.wait(request).await?)
+                let end = tokio::time::timeout(SOON, self.wait(request)).await;
+                let id_alone = || v1::Task {
+                    task_id,
+                    ..v1::Task::default()
+                };
+                Answer::RunTask(match end {
+                    Ok(end) => end?,
+                    Err(_) => v1::GetTaskResponse {
+                        task: Some(id_alone()),
+                    },
+                })
             }
             Call::CancelCall(_) => unreachable!("not a call"),
         })

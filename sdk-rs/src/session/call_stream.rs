@@ -7,7 +7,10 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -53,6 +56,8 @@ pub(crate) struct CallStream {
     queue: mpsc::Sender<Box<SessionRequest>>,
     open: Arc<Open>,
     reader: AbortHandle,
+    /// The daemon is one that does not know [`CallStream::run`].
+    no_runs: AtomicBool,
 }
 
 /// What the callers, the queue's end and the reader share.
@@ -104,7 +109,12 @@ impl CallStream {
         };
         let reader = Reader(Arc::clone(&open));
         let reader = tokio::spawn(reader.run(answers, limit)).abort_handle();
-        Ok(Some(Self { queue, open, reader }))
+        Ok(Some(Self {
+            queue,
+            open,
+            reader,
+            no_runs: AtomicBool::new(false),
+        }))
     }
 
     /// Whether no call can be made on it any more.
@@ -132,14 +142,25 @@ impl CallStream {
         self.end_of(request).await.map(Some)
     }
 
-    /// Sends a task and waits for its end; `None`, and nothing is sent, if there is no room for another wait. The task has not ended if
-    /// the daemon has no room for one. Dropping the future tells the daemon that nobody waits any more.
+    /// Whether a task can be sent and waited for in one call, as far as is known.
+    pub(crate) fn takes_runs(&self) -> bool {
+        !self.no_runs.load(Ordering::Relaxed)
+    }
+
+    /// Sends a task and waits for its end for a moment, after which the answer is its id alone. `None`, and nothing is sent: there is no room
+    /// for another wait, or the daemon does not know this. Dropping the future tells the daemon that nobody waits any more.
     pub(crate) async fn run(&self, request: SendTaskRequest) -> Result<Option<Task>, Miss> {
         let Some(_room) = self.room_for_wait() else {
             return Ok(None);
         };
         let request = to_send(Packed::RunTask(request));
-        self.end_of(request).await.map(Some)
+        match self.end_of(request).await {
+            Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => {
+                self.no_runs.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            end => end.map(Some),
+        }
     }
 
     /// The task that such a call is answered with in the end.

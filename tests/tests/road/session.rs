@@ -1,6 +1,6 @@
 //! Many calls on one stream: each is what the unary call is, and none waits for another.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use agentanycast::{PeerId, TaskError};
 use agentanycast_proto::{
@@ -357,10 +357,14 @@ async fn what_is_run_outlives_the_daemon() {
         })
         .collect();
     let filter = agentanycast::TaskFilter::default();
-    for kills in 0..3 {
-        let some_are_sent = async { while node.tasks(&filter).await.unwrap().len() < kills * TASKS / 2 {} };
+    for (round, stops) in [false, true, false, true].into_iter().enumerate() {
+        let some_are_sent = async { while node.tasks(&filter).await.unwrap().len() < round * TASKS / 3 {} };
         within("some are sent", some_are_sent).await;
-        daemon.kill().await;
+        if stops {
+            daemon.stop().await;
+        } else {
+            daemon.kill().await;
+        }
         daemon.restart().await;
     }
     let all_are_sent = async { while node.tasks(&filter).await.unwrap().len() < TASKS {} };
@@ -375,61 +379,92 @@ async fn what_is_run_outlives_the_daemon() {
     assert_eq!(node.tasks(&filter).await.unwrap().len(), TASKS);
 }
 
-/// Tasks that are run and have not ended hold up no other call, are taken back one by one, and are answered whole.
+/// Tasks that are run hold up no other call until they have ended, and are known by their ids when that takes its time.
 #[tokio::test]
-async fn a_task_is_run_in_one_call() {
+async fn tasks_that_are_run_and_go_on_hold_up_nothing() {
     /// More than the calls that a session makes at a time.
     const TASKS: usize = 300;
+    let daemon = Daemon::builder().start().await;
+    let mut session = open(&daemon).await;
+    let run = |number: usize| Call::RunTask(rpc::to_peer(&nobody(), rpc::text(&number.to_string())));
+    let runs: BTreeSet<u64> = (0..TASKS).map(|number| session.send(run(number))).collect();
+    let refused = session.send(Call::RunTask(v1::SendTaskRequest {
+        message: Some(rpc::text("x")),
+        ..v1::SendTaskRequest::default()
+    }));
+    let mut answers = Vec::new();
+    while answers.len() < TASKS + 1 {
+        answers.push(session.next().await);
+    }
+    let at = answers.iter().position(|(call, _)| *call == refused).unwrap();
+    let (_, outcome) = answers.remove(at);
+    assert_eq!(outcome.unwrap_err().code(), Code::InvalidArgument);
+    assert!(at < TASKS / 2, "it was answered behind {at} tasks");
+    let mut ids = BTreeSet::new();
+    for (call, outcome) in answers {
+        assert!(runs.contains(&call));
+        let task = task_of(outcome.unwrap());
+        assert!(task.messages.is_empty() && task.artifacts.is_empty());
+        ids.insert(task.task_id);
+    }
+    let all = daemon
+        .node()
+        .await
+        .tasks(&agentanycast::TaskFilter::default())
+        .await
+        .unwrap();
+    let sent: BTreeSet<String> = all.into_iter().map(|task| task.id).collect();
+    assert_eq!(ids, sent);
+    assert_eq!(sent.len(), TASKS);
+}
+
+#[tokio::test]
+async fn a_task_is_run_in_one_call() {
     /// More than is kept in memory of a task that has ended.
     const BYTES: usize = 200 << 10;
     let daemon = Daemon::builder().start().await;
-    let mut session = open(&daemon).await;
-    let run = |number: usize| Call::RunTask(rpc::to_peer(daemon.peer_id(), rpc::text(&number.to_string())));
-    let runs: Vec<u64> = (0..TASKS).map(|number| session.send(run(number))).collect();
-    let no_target = Call::RunTask(v1::SendTaskRequest {
-        message: Some(rpc::text("x")),
-        ..v1::SendTaskRequest::default()
-    });
-    assert_eq!(
-        session.call(no_target).await.unwrap_err().code(),
-        Code::InvalidArgument
-    );
     let node = daemon.node().await;
-    let mut agent = daemon.rpc().await;
-    let mut tasks = BTreeMap::new();
-    for task in node.tasks(&agentanycast::TaskFilter::default()).await.unwrap() {
-        let task = rpc::get(&mut agent, &task.id).await.unwrap();
-        let number: usize = rpc::text_of(&task.messages[0].parts).parse().unwrap();
-        tasks.insert(number, task.task_id);
-    }
-    assert_eq!(tasks.len(), TASKS);
-    session.cancel(runs[0]);
-    let (taken_back, outcome) = session.next().await;
-    assert_eq!(
-        (taken_back, outcome.unwrap_err().code()),
-        (runs[0], Code::Cancelled)
-    );
-    let goes_on = task_of(session.call(calls::get(&tasks[&0])).await.unwrap());
-    assert_eq!(goes_on.status(), TaskStatus::Submitted);
-    for (number, bytes) in [(1, 1), (2, BYTES)] {
-        session.send(calls::update(&tasks[&number], TaskStatus::Working, None));
-        session.next().await.1.unwrap();
-        let complete = session.send(calls::complete(&tasks[&number], &"x".repeat(bytes)));
-        for _ in 0..2 {
-            match session.next().await {
-                (call, outcome) if call == complete => drop(outcome.unwrap()),
-                (call, outcome) => {
-                    assert_eq!(call, runs[number]);
-                    let task = task_of(outcome.unwrap());
-                    assert_eq!(
-                        (task.status(), &task.task_id),
-                        (TaskStatus::Completed, &tasks[&number])
-                    );
-                    assert_eq!(rpc::text_of(&task.artifacts[0].parts).len(), bytes);
+    let _agent = agentanycast_tests::agent::Agent::echo(&node);
+    let mut session = open(&daemon).await;
+    let run = |to: &PeerId, text: &str, key: &str| {
+        Call::RunTask(v1::SendTaskRequest {
+            idempotency_key: key.to_owned(),
+            ..rpc::to_peer(to, rpc::text(text))
+        })
+    };
+    for bytes in [1, BYTES] {
+        let text = "x".repeat(bytes);
+        let ended = async {
+            loop {
+                // One that took more than its second is answered with its id.
+                let task = task_of(session.call(run(daemon.peer_id(), &text, "")).await.unwrap());
+                if task.status() == TaskStatus::Completed {
+                    return task;
                 }
             }
-        }
+        };
+        let task = within("a task ends soon", ended).await;
+        assert_eq!(rpc::text_of(&task.artifacts[0].parts), format!("echo: {text}"));
     }
+    let first = task_of(session.call(run(daemon.peer_id(), "x", "key")).await.unwrap());
+    node.task_handle(&first.task_id).wait().await.unwrap();
+    let again = task_of(session.call(run(daemon.peer_id(), "x", "key")).await.unwrap());
+    assert_eq!(again.status(), TaskStatus::Completed);
+    assert_eq!(again.task_id, first.task_id);
+    let taken_back = async {
+        loop {
+            let unwanted = session.send(run(&nobody(), "x", "taken back"));
+            session.cancel(unwanted);
+            if let (_, Err(status)) = session.next().await {
+                return status;
+            }
+        }
+    };
+    let status = within("a wait is taken back", taken_back).await;
+    assert_eq!(status.code(), Code::Cancelled);
+    let goes_on = task_of(session.call(run(&nobody(), "x", "taken back")).await.unwrap());
+    let goes_on = task_of(session.call(calls::get(&goes_on.task_id)).await.unwrap());
+    assert_eq!(goes_on.status(), TaskStatus::Submitted);
 }
 
 /// More waits than a session takes, all of one SDK: the rest goes another way, and all end.

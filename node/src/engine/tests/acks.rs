@@ -6,6 +6,7 @@ use prost::Message as _;
 
 use super::{
     super::originate::SendTask,
+    harness::text,
     lab::{A, B, Lab, ack_of, numbered, plain, send_task, stranger},
 };
 use crate::delivery::inbox::MAX_JOINT;
@@ -128,4 +129,43 @@ fn a_joint_acknowledgement_counts_for_each_envelope() {
     assert_eq!(waiting(&lab), 3);
     lab.receive(A, stranger(), Payload::Ack(ack));
     assert_eq!(waiting(&lab), 0);
+}
+
+/// An older version that goes on with the store would send what it does not know.
+#[test]
+fn what_is_kept_of_an_envelope_says_nothing_of_joint_acknowledgements() {
+    let mut lab = Lab::new();
+    lab.join(A, stranger());
+    for bytes in [1, 100 << 10] {
+        let message = text("m", &"x".repeat(bytes));
+        let request = SendTask {
+            message,
+            ..SendTask::default()
+        };
+        lab.send(A, stranger(), request).unwrap();
+    }
+    let sent = |lab: &mut Lab| -> Vec<A2aEnvelope> {
+        let wire = std::mem::take(&mut lab.wire).into_iter();
+        let sent = wire.filter(|(_, to, _)| *to == stranger());
+        sent.map(|(_, _, envelope)| envelope).collect()
+    };
+    let first = sent(&mut lab);
+    lab.restart(A);
+    lab.join(A, stranger());
+    let again = sent(&mut lab);
+    assert!(first.len() == 2 && first.iter().all(|envelope| envelope.joint_ack));
+    let without: Vec<_> = first
+        .into_iter()
+        .map(|envelope| A2aEnvelope {
+            joint_ack: false,
+            ..envelope
+        })
+        .collect();
+    assert_eq!(again, without);
+    for envelope in &again {
+        lab.receive(A, stranger(), ack_of(envelope));
+    }
+    lab.restart(A);
+    lab.join(A, stranger());
+    assert!(sent(&mut lab).is_empty());
 }

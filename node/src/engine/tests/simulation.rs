@@ -123,6 +123,17 @@ fn the_checker_notices() {
     }
 }
 
+/// What the other tests rely on: several envelopes are accepted in one turn, and acknowledged together.
+#[test]
+fn some_acknowledgements_stand_for_several_envelopes() {
+    let several = |line: &String| line.contains("ACK of ") && !line.contains(" and []");
+    let runs = (0..50).map(|seed| run(seed, Sabotage::None, true).1);
+    let count: usize = runs
+        .map(|trace| trace.iter().filter(|line| several(line)).count())
+        .sum();
+    assert!(count >= 10, "{count} in 50 runs");
+}
+
 /// All text of a message or an artifact.
 fn text_in(parts: &[Part]) -> String {
     wire::text_of(&Message {
@@ -144,7 +155,12 @@ fn describe(frame: &[u8]) -> String {
             let next = ack
                 .next_sequence
                 .map_or(String::new(), |next| format!(" next {next}"));
-            return format!("ACK of {of} {} {}{next}", ack.outcome, ack.reason);
+            let also: Vec<&str> = ack
+                .also_acknowledged
+                .iter()
+                .map(|id| id.get(..8).unwrap_or(id))
+                .collect();
+            return format!("ACK of {of} and {also:?} {} {}{next}", ack.outcome, ack.reason);
         }
         Some(Payload::SendTask(it)) => {
             let said = it.message.as_ref().map_or("", |said| said.message_id.as_str());
