@@ -475,7 +475,7 @@ impl Engine {
 }
 
 fn stopping() -> EngineError {
-    EngineError::Unavailable("the daemon is stopping".into())
+    EngineError::Unavailable(agentanycast_proto::STOPPING.into())
 }
 
 /// The changes of one task from one moment on. Dropping it ends it.

@@ -36,6 +36,10 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("gen/descriptors.bin");
 /// The same of what gateways speak, A2A 1.0 and 0.3.
 pub(crate) const A2A_DESCRIPTOR_SET: &[u8] = include_bytes!("gen/a2a_descriptors.bin");
 
+/// What a daemon that is being stopped refuses calls with (UNAVAILABLE, which of a task to a peer or skill can mean other things too):
+/// nothing was done, and the next daemon is asked.
+pub const STOPPING: &str = "the daemon is stopping";
+
 /// Largest gRPC message that nodes and SDKs of this project send or take: a frame between nodes is
 /// at most 16 MiB, and a task holds several messages and artifacts.
 pub const MAX_GRPC_MESSAGE: usize = 128 << 20;

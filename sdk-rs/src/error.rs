@@ -3,6 +3,7 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
+use agentanycast_proto::STOPPING;
 use tonic::{Code, Status};
 
 /// Why a call failed. Programs match on this; the text of an [`Error`] is for people.
@@ -116,12 +117,13 @@ pub(crate) enum Subject {
 /// side have a source; a status that came over the wire has none.
 pub(crate) fn is_connection_loss(status: &Status, subject: Subject) -> bool {
     let local = StdError::source(status).is_some();
-    // A daemon that is being stopped refuses with UNAVAILABLE; for the calls below it means something else.
+    // A daemon that is being stopped refuses with UNAVAILABLE; for the calls below it means other things too.
     let draining = status.code() == Code::Unavailable
-        && !matches!(
-            subject,
-            Subject::Target | Subject::Skill | Subject::Peer | Subject::Discovery
-        );
+        && (status.message() == STOPPING
+            || !matches!(
+                subject,
+                Subject::Target | Subject::Skill | Subject::Peer | Subject::Discovery
+            ));
     local && status.code() != Code::OutOfRange || draining
 }
 
@@ -187,6 +189,9 @@ mod tests {
             &Status::unavailable("stopping"),
             Subject::Task
         ));
+        for subject in [Subject::Target, Subject::Skill] {
+            assert!(is_connection_loss(&Status::unavailable(STOPPING), subject));
+        }
         let broken = Status::from_error(Box::new(std::io::Error::other("reset")));
         assert!(is_connection_loss(&broken, Subject::Target));
     }

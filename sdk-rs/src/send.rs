@@ -218,12 +218,12 @@ impl TaskBuilder {
     }
 }
 
-/// Waits for a task that is accepted; if that fails, the error says which task it is that goes on.
+/// Waits for a task that is accepted; if that fails, the error says which task it is.
 async fn wait(handle: TaskHandle) -> Result<Task, TaskError> {
     handle.wait().await.map_err(|error| match error {
         TaskError::Node(error) => {
             let text = format!(
-                "task {} goes on, and the wait for its end failed: {error}",
+                "task {} was accepted; the wait for its end failed: {error}",
                 handle.id()
             );
             Error::new(error.kind(), text).because(error).into()

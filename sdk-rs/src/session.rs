@@ -63,7 +63,10 @@ pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Largest request that goes on the stream of calls, in bytes: a larger one would hold up those behind it.
 const MAX_ON_STREAM: usize = 256 << 10;
 
-/// Least time for a call in which a task can be sent and waited for: the daemon answers within a second of accepting it.
+/// How long after accepting a task that is run a daemon answers at the latest.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Least time for a call in which a task is sent and waited for: a shorter one is meant for answers that come sooner.
 const LEAST_FOR_RUN: Duration = Duration::from_secs(5);
 
 /// The connection count at which the card was set while there is no card.
@@ -266,7 +269,6 @@ impl Session {
         subject: Subject,
         request: &v1::SendTaskRequest,
     ) -> Result<Option<v1::Task>, Error> {
-        // The daemon answers within its own time, of which a shorter limit knows nothing.
         let limit = self.limits.call_timeout;
         if request.encoded_len() > MAX_ON_STREAM || limit < LEAST_FOR_RUN {
             return Ok(None);
@@ -277,7 +279,8 @@ impl Session {
         };
         self.restore_card().await;
         let run = pin!(stream.run(request.clone()));
-        let answer = tokio::time::timeout(limit, run).await;
+        // What is accepted at the last moment is answered so much later.
+        let answer = tokio::time::timeout(limit.saturating_add(ANSWERED_WITHIN), run).await;
         match answer.map_err(|_| self.timed_out(limit))? {
             Ok(task) => Ok(task),
             Err(miss) => match self.failure(subject, miss) {

@@ -85,8 +85,9 @@ impl Api {
         let run = match self.to_send(request).await? {
             ToSend::New(sent) => self.engine().run_task(sent).await,
             ToSend::Before(task) => {
-                let wait = self.engine().wait(task.id.clone(), Until::End).await;
-                Ok((task.id, wait.ok()))
+                let id = task.id; // The rest is not held meanwhile.
+                let wait = self.engine().wait(id.clone(), Until::End).await;
+                Ok((id, wait.ok()))
             }
         };
         run.map_err(|error| status_for_asker(&error))

@@ -65,5 +65,5 @@ pub(super) async fn end(api: Api, task_id: String, wait: Wait, most: usize) -> E
 }
 
 pub(super) fn stopping() -> tonic::Status {
-    tonic::Status::unavailable("the daemon is stopping")
+    tonic::Status::unavailable(agentanycast_proto::STOPPING)
 }
