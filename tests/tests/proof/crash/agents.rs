@@ -34,6 +34,9 @@ const LEAVES: u32 = 20;
 /// Longest time that a bare agent thinks between two calls, in milliseconds.
 const THINKS: u64 = 10;
 
+/// How long until a bare agent asks again for a task that its daemon does not have yet.
+const COMES_AGAIN: Duration = Duration::from_millis(20);
+
 /// The SDK's agent. Every other task it ends without having said anything of it: where it is alone, unclaimed.
 pub(super) fn serve(node: &Node, ledger: &Arc<Ledger>) -> Agent {
     let ledger = Arc::clone(ledger);
@@ -118,7 +121,7 @@ impl BareAgent {
                 .handed(&task.task_id, task.status(), self.number, wire);
             // It may come again while the claim is being repeated.
             if new && open.insert(task.task_id.clone()) {
-                jobs.spawn(self.job(task).run());
+                jobs.spawn(self.job(task, wire.life).run());
             }
             if self.dice.random_ratio(1, LEAVES) {
                 self.ledger.closes(wire);
@@ -127,12 +130,13 @@ impl BareAgent {
         }
     }
 
-    fn job(&mut self, task: v1::Task) -> Job {
+    fn job(&mut self, task: v1::Task, life: i32) -> Job {
         let steps = self.dice.random_range(0..3);
         Job {
             agent: self.number,
             ledger: Arc::clone(&self.ledger),
             wire: self.wire.subscribe(),
+            life,
             id: task.task_id,
             result: answer(&task.metadata[NUMBER]),
             pauses: (0..=steps)
@@ -147,6 +151,8 @@ struct Job {
     agent: usize,
     ledger: Arc<Ledger>,
     wire: watch::Receiver<Option<Wire>>,
+    /// The process that has handed it over.
+    life: i32,
     id: String,
     result: String,
     /// Before the first report of progress, the second …, the end.
@@ -171,9 +177,17 @@ impl Job {
 
     async fn work(&mut self) {
         let id = self.id.clone();
-        let claim =
-            self.call(|mut rpc, id| async move { rpc::update(&mut rpc, &id, TaskStatus::Working).await });
-        let claim = claim.await;
+        let claim = loop {
+            let claim =
+                self.call(|mut rpc, id| async move { rpc::update(&mut rpc, &id, TaskStatus::Working).await });
+            let claim = claim.await;
+            let is_unknown = matches!(&claim.outcome, Err(status) if status.code() == Code::NotFound);
+            if !is_unknown || claim.wire.life == self.life {
+                break claim;
+            }
+            // It was handed over before it was durable, by a daemon that has died since: it comes again.
+            tokio::time::sleep(COMES_AGAIN).await;
+        };
         match claim.outcome {
             Ok(()) => self.ledger.claimed(&id, self.agent, &claim.wire, claim.repeated),
             // Somebody else's, or over.
