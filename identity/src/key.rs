@@ -9,7 +9,7 @@ mod rotate;
 mod statements;
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -124,8 +124,8 @@ pub fn load_or_create(path: &Path) -> Result<Keypair, KeyError> {
     })
 }
 
-/// Opens the file at `path` for reading; `None` if nothing is there.
-fn open(path: &Path) -> Result<Option<File>, KeyError> {
+/// Opens the file at `path` for reading, and tells what it is like; `None` if nothing is there.
+fn open(path: &Path) -> Result<Option<(File, Metadata)>, KeyError> {
     // Non-blocking, so that a pipe in its place is reported and not waited for.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -142,17 +142,14 @@ fn open(path: &Path) -> Result<Option<File>, KeyError> {
             found: describe(found.file_type()),
         });
     }
-    Ok(Some(file))
+    Ok(Some((file, found)))
 }
 
 /// Reads the key at `path`; `None` if nothing is there.
 pub fn load(path: &Path) -> Result<Option<Keypair>, KeyError> {
-    let Some(mut file) = open(path)? else {
+    let Some((mut file, found)) = open(path)? else {
         return Ok(None);
     };
-    let found = file
-        .metadata()
-        .map_err(|cause| io_error(path, "inspect it", cause))?;
     let mode = found.mode() & 0o7777;
     if mode & !FILE_MODE != 0 {
         return Err(KeyError::Permissions {

@@ -81,7 +81,7 @@ fn read(key: &Path) -> Result<Vec<Rotation>, RotateError> {
     let mut bytes = Vec::new();
     // More than are ever written. What leads to nothing among them is let be: it is not needed to tell who the key is.
     let most = 4 * MAX_ROTATIONS * ROTATION_LEN;
-    let Some(file) = open(&path)? else {
+    let Some((file, _)) = open(&path)? else {
         return Ok(Vec::new());
     };
     file.take(most as u64 + 1)

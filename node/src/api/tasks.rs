@@ -85,7 +85,8 @@ impl Api {
         let run = match self.to_send(request).await? {
             ToSend::New(sent) => self.engine().run_task(sent).await,
             ToSend::Before(task) => {
-                let id = task.id; // The rest is not held meanwhile.
+                let id = task.id.clone();
+                drop(task); // It is not held meanwhile.
                 let wait = self.engine().wait(id.clone(), Until::End).await;
                 Ok((id, wait.ok()))
             }
