@@ -45,6 +45,18 @@ words! {
     }
 }
 
+words! {
+    /// How cards list the gRPC interfaces, which are served in any case.
+    CardGrpc {
+        /// Not at all.
+        Off = "off",
+        /// As `HOST:PORT`, which channels of gRPC dial.
+        Authority = "authority",
+        /// As `https://HOST:PORT`, or `http://HOST:PORT` without TLS.
+        Url = "url",
+    }
+}
+
 /// Every setting of the bridge as a program of its own. The names are those of the TOML file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -76,6 +88,9 @@ pub struct Settings {
     pub public_url: String,
     /// What cards look like. Default: dual.
     pub card: CardForm,
+    /// How cards list the gRPC interfaces. gRPC is served in any case. Default: off, since strict clients refuse a
+    /// whole card for an interface URL that is not https, or http on this host.
+    pub card_grpc: CardGrpc,
     /// The key that cards are signed with. Default: the node's in the daemon; else none, and they are not signed.
     pub key: Option<PathBuf>,
     /// Origins whose pages may call, `*` for any. Default: none but the bridge's own.
@@ -160,6 +175,7 @@ impl Default for Settings {
             tls_key: None,
             public_url: String::new(),
             card: CardForm::Dual,
+            card_grpc: CardGrpc::Off,
             key: None,
             cors_origins: Vec::new(),
             auth: Auth::default(),
@@ -376,6 +392,7 @@ mod tests {
             "--wait-limit=0s",
             "--public-url=example.org",
             "--card=2.0",
+            "--card-grpc=on",
             "--tls-cert=/c",
             "--tls-key=/k",
             "--cors-origins=ui.example",

@@ -46,7 +46,7 @@ use crate::{
         version::Version,
     },
     auth::Callers,
-    config::Limits,
+    config::{CardGrpc, Limits},
     grpc,
 };
 use arriving::Arriving;
@@ -80,6 +80,8 @@ pub struct FrontConfig {
     pub public_url: Option<String>,
     /// Whether cards have the fields of 0.3 beside those of 1.0.
     pub dual_cards: bool,
+    /// How cards list gRPC.
+    pub card_grpc: CardGrpc,
     /// Largest body that is read, in bytes.
     pub max_body: usize,
     /// How long a body may take to arrive.

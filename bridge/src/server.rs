@@ -180,6 +180,7 @@ impl Bridge {
         let front = FrontConfig {
             public_url: (!settings.public_url.is_empty()).then(|| settings.public_url.clone()),
             dual_cards: settings.card == CardForm::Dual,
+            card_grpc: settings.card_grpc,
             max_body: usize::try_from(settings.max_body.0).unwrap_or(usize::MAX),
             body_timeout: BODY_TIMEOUT,
             tls: tls.is_some(),

@@ -23,7 +23,7 @@ _agentanycast__bridge() {
 
     case "${cmd}" in
         agentanycast__bridge)
-            opts="-h -V --config --daemon --mcp-listen --log-level --log-format --listen --allow-remote --tls-cert --tls-key --public-url --card --key --cors-origins --tokens-file --auth-issuer --auth-jwks-url --auth-audience --auth-scopes --auth-leeway --client-ca --rate --burst --at-once --connections-per-address --max-body --allow-private-webhooks --webhook-patience --extended-card --extensions --required-extensions --wait-limit --print-config --help --version"
+            opts="-h -V --config --daemon --mcp-listen --log-level --log-format --listen --allow-remote --tls-cert --tls-key --public-url --card --card-grpc --key --cors-origins --tokens-file --auth-issuer --auth-jwks-url --auth-audience --auth-scopes --auth-leeway --client-ca --rate --burst --at-once --connections-per-address --max-body --allow-private-webhooks --webhook-patience --extended-card --extensions --required-extensions --wait-limit --print-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -70,6 +70,10 @@ _agentanycast__bridge() {
                     return 0
                     ;;
                 --card)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --card-grpc)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -9,6 +9,7 @@ complete -c agentanycast-bridge -l tls-cert -d 'The certificate of TLS, PEM; rea
 complete -c agentanycast-bridge -l tls-key -d 'Its key, PEM' -r
 complete -c agentanycast-bridge -l public-url -d 'How clients reach the bridge, as cards name it' -r
 complete -c agentanycast-bridge -l card -d 'dual for the fields of both versions, or 1.0 [default: "dual"]' -r
+complete -c agentanycast-bridge -l card-grpc -d 'How cards list gRPC: off, authority for HOST:PORT, or url [default: "off"]' -r
 complete -c agentanycast-bridge -l key -d 'The key that cards are signed with' -r
 complete -c agentanycast-bridge -l cors-origins -d 'Origins whose pages may call, comma list, * for any' -r
 complete -c agentanycast-bridge -l tokens-file -d 'Callers, one a line: a name and its Bearer token' -r

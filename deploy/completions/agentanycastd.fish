@@ -28,6 +28,7 @@ complete -c agentanycastd -l bridge-tls-cert -d 'The certificate of TLS, PEM; re
 complete -c agentanycastd -l bridge-tls-key -d 'Its key, PEM' -r
 complete -c agentanycastd -l bridge-public-url -d 'How clients reach the bridge, as cards name it' -r
 complete -c agentanycastd -l bridge-card -d 'dual for the fields of both versions, or 1.0 [default: "dual"]' -r
+complete -c agentanycastd -l bridge-card-grpc -d 'How cards list gRPC: off, authority for HOST:PORT, or url [default: "off"]' -r
 complete -c agentanycastd -l bridge-key -d 'The key that cards are signed with' -r
 complete -c agentanycastd -l bridge-cors-origins -d 'Origins whose pages may call, comma list, * for any' -r
 complete -c agentanycastd -l bridge-tokens-file -d 'Callers, one a line: a name and its Bearer token' -r

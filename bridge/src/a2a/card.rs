@@ -13,7 +13,8 @@ use super::{error::A2aError, fields::Fields, part::put, signature};
 /// Names the extension that holds what A2A has no field for.
 pub const EXTENSION: &str = "urn:agentanycast:extension:mesh:1.0";
 
-/// Names the way of reaching an agent peer to peer.
+/// The URI of the extension that names an agent's peer id and did:key: how libp2p reaches it. It is an extension and
+/// not an interface because strict clients refuse a card with an interface URL that is neither https nor http.
 pub const P2P_BINDING: &str = "urn:agentanycast:binding:libp2p:1.0";
 
 /// The version of 0.3 that a card in its form names.
@@ -30,8 +31,8 @@ const MUTUAL_TLS: &str = "A certificate of an authority that the bridge trusts";
 pub struct Front {
     /// Where the agent is reached, without a slash at the end.
     pub url: String,
-    /// Where gRPC reaches it, `HOST:PORT`.
-    pub grpc: String,
+    /// The URL of the card's gRPC interfaces; `None`: the card lists no gRPC interface.
+    pub grpc: Option<String>,
     /// What gRPC names the agent by; empty for the one beside the node.
     pub tenant: String,
     /// Whether the fields of 0.3 are there too.
@@ -47,9 +48,9 @@ pub struct Front {
 }
 
 impl Front {
-    /// Whether a call of gRPC that names no agent is for this one. 0.3 has nothing to name it by.
-    fn is_where_grpc_is(&self) -> bool {
-        self.tenant.is_empty()
+    /// The URL of the gRPC interface of 0.3. 0.3 has no tenants, so only the agent beside the node has this interface.
+    fn old_grpc(&self) -> Option<&str> {
+        self.grpc.as_deref().filter(|_| self.tenant.is_empty())
     }
 }
 
@@ -126,20 +127,17 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
         interface(&front.url, "JSONRPC", "1.0"),
         interface(&front.url, "HTTP+JSON", "1.0"),
         interface(&front.url, "JSONRPC", "0.3"),
-        json!({
-            "url": front.grpc,
-            "protocolBinding": "GRPC",
-            "protocolVersion": "1.0",
-            "tenant": front.tenant,
-        }),
         interface(&front.url, "HTTP+JSON", "0.3"),
     ];
-    if front.is_where_grpc_is() {
-        interfaces.push(interface(&front.grpc, "GRPC", "0.3"));
+    if let Some(url) = &front.grpc {
+        let mut grpc = interface(url, "GRPC", "1.0");
+        if !front.tenant.is_empty() {
+            grpc["tenant"] = front.tenant.clone().into();
+        }
+        interfaces.push(grpc);
     }
-    let peer = card.p2p_extension.as_ref().map(|p2p| p2p.peer_id.as_str());
-    if let Some(peer) = peer.filter(|peer| !peer.is_empty()) {
-        interfaces.push(interface(&format!("p2p://{peer}"), P2P_BINDING, "1.0"));
+    if let Some(url) = front.old_grpc() {
+        interfaces.push(interface(url, "GRPC", "0.3"));
     }
     let params = mesh_params(card);
     let skills: Vec<Value> = card.skills.iter().map(write_skill).collect();
@@ -148,6 +146,7 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
         "description": "How the agent is reached peer to peer, and the schemas of its skills",
         "params": params,
     })];
+    extensions.extend(card.p2p_extension.as_ref().and_then(libp2p));
     for (uri, required) in &front.extensions {
         let mut extension = json!({ "uri": uri });
         if *required {
@@ -209,8 +208,8 @@ fn add_legacy(json: &mut Value, front: &Front) {
         json!({"url": front.url, "transport": "JSONRPC"}),
         json!({"url": front.url, "transport": "HTTP+JSON"}),
     ];
-    if front.is_where_grpc_is() {
-        interfaces.push(json!({"url": front.grpc, "transport": "GRPC"}));
+    if let Some(url) = front.old_grpc() {
+        interfaces.push(json!({"url": url, "transport": "GRPC"}));
     }
     json["additionalInterfaces"] = interfaces.into();
     let mut security = Vec::new();
@@ -225,6 +224,21 @@ fn add_legacy(json: &mut Value, front: &Front) {
     if !security.is_empty() {
         json["security"] = security.into();
     }
+}
+
+/// The extension that says how libp2p reaches the agent; `None` if the peer is not known.
+fn libp2p(p2p: &P2pExtension) -> Option<Value> {
+    let mut params = Map::new();
+    put(&mut params, "peerId", p2p.peer_id.clone());
+    put(&mut params, "didKey", p2p.did_key.clone());
+    let is_known = params.contains_key("peerId");
+    is_known.then(|| {
+        json!({
+            "uri": P2P_BINDING,
+            "description": "The agent is reached over libp2p as this peer",
+            "params": params,
+        })
+    })
 }
 
 fn write_skill(skill: &Skill) -> Value {
@@ -500,6 +514,51 @@ mod tests {
             };
             assert_eq!(write(&card, &front, None)["skills"][0]["tags"], json!([]));
         }
+    }
+
+    /// Strict clients refuse a card as soon as one interface URL is neither https nor http.
+    #[test]
+    fn interfaces_have_absolute_urls_and_grpc_only_if_it_is_listed() {
+        let card = AgentCard {
+            p2p_extension: Some(P2pExtension {
+                peer_id: "12D3".to_owned(),
+                did_key: "did:key:z6Mk".to_owned(),
+                ..P2pExtension::default()
+            }),
+            ..AgentCard::default()
+        };
+        let url = "https://h/agents/12D3";
+        let front = Front {
+            url: url.to_owned(),
+            tenant: "agents/12D3".to_owned(),
+            dual: true,
+            ..Front::default()
+        };
+        let json = write(&card, &front, None);
+        for list in ["supportedInterfaces", "additionalInterfaces"] {
+            let interfaces = json[list].as_array().unwrap();
+            assert!(
+                interfaces.iter().all(|interface| interface["url"] == url),
+                "{json}"
+            );
+        }
+        let extension = &json["capabilities"]["extensions"][1];
+        assert_eq!(extension["uri"], P2P_BINDING);
+        let params = json!({"peerId": "12D3", "didKey": "did:key:z6Mk"});
+        assert_eq!(extension["params"], params);
+
+        let front = Front {
+            grpc: Some("h:443".to_owned()),
+            ..front
+        };
+        let json = write(&card, &front, None);
+        let grpc = json!({
+            "url": "h:443", "protocolBinding": "GRPC", "protocolVersion": "1.0", "tenant": "agents/12D3",
+        });
+        assert_eq!(
+            json["supportedInterfaces"].as_array().unwrap().last(),
+            Some(&grpc)
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ macro_rules! settings_table {
             $crate::setting!($config, $($at).+.tls_key, $toml, $flag, $variable, "tls_key", "tls-key", "TLS_KEY", "FILE", "Its key, PEM"),
             $crate::setting!($config, $($at).+.public_url, $toml, $flag, $variable, "public_url", "public-url", "PUBLIC_URL", "URL", "How clients reach the bridge, as cards name it"),
             $crate::setting!($config, $($at).+.card, $toml, $flag, $variable, "card", "card", "CARD", "FORM", "dual for the fields of both versions, or 1.0"),
+            $crate::setting!($config, $($at).+.card_grpc, $toml, $flag, $variable, "card_grpc", "card-grpc", "CARD_GRPC", "FORM", "How cards list gRPC: off, authority for HOST:PORT, or url"),
             $crate::setting!($config, $($at).+.key, $toml, $flag, $variable, "key", "key", "KEY", "FILE", "The key that cards are signed with"),
             $crate::setting!($config, $($at).+.cors_origins, $toml, $flag, $variable, "cors_origins", "cors-origins", "CORS_ORIGINS", "ORIGINS", "Origins whose pages may call, comma list, * for any"),
             $crate::setting!($config, $($at).+.auth.tokens_file, $toml, $flag, $variable, "tokens_file", "tokens-file", "TOKENS_FILE", "FILE", "Callers, one a line: a name and its Bearer token"),

@@ -120,7 +120,7 @@ mod tests {
     fn a_card_is_whole() {
         let front = Front {
             url: "https://h/x".to_owned(),
-            grpc: "h:443".to_owned(),
+            grpc: Some("h:443".to_owned()),
             schemes: vec![Way::Bearer, Way::MutualTls],
             extended: true,
             extensions: vec![("urn:x".to_owned(), true)],

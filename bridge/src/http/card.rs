@@ -21,6 +21,7 @@ use crate::{
         mesh::Handler,
         version::Version,
     },
+    config::CardGrpc,
     gateway::Target,
 };
 
@@ -126,7 +127,11 @@ pub(crate) fn front(
     };
     Ok(Front {
         url: format!("{origin}{base}"),
-        grpc: authority(&origin),
+        grpc: match config.card_grpc {
+            CardGrpc::Off => None,
+            CardGrpc::Authority => Some(authority(&origin)),
+            CardGrpc::Url => Some(format!("{}://{}", scheme(&origin), authority(&origin))),
+        },
         tenant: tenant(target),
         dual: config.dual_cards,
         schemes: config.callers.schemes(),
@@ -147,6 +152,11 @@ pub(crate) async fn of_0_3(handler: &dyn Handler, target: &Target, front: Front)
         }
         card => card,
     }
+}
+
+/// The scheme of a URL.
+fn scheme(origin: &str) -> &str {
+    origin.split_once("://").map_or("http", |(scheme, _)| scheme)
 }
 
 /// `HOST:PORT` of a URL.

@@ -25,6 +25,7 @@ fn front() -> Router {
     let config = FrontConfig {
         public_url: None,
         dual_cards: true,
+        card_grpc: CardGrpc::Off,
         max_body: 1 << 20,
         body_timeout: Duration::from_secs(10),
         tls: false,

@@ -251,6 +251,7 @@ fn other_value(key: &Key) -> String {
         ("anycast.routing_strategy", _) => "round_robin",
         ("retry_delays", _) => "1s,90s",
         ("bridge.card", _) => "1.0",
+        ("bridge.card_grpc", _) => "authority",
         ("bridge.max_body", _) => "1MiB",
         ("bridge.webhook_patience", _) => "3h",
         (name, _) if name.starts_with("bridge.limits.") => "7",

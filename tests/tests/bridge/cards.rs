@@ -15,9 +15,24 @@ async fn an_agent_behind_another_node_has_a_card() {
     assert_eq!(card.body["name"], "Alice");
     assert_eq!(card.body["url"], url);
     assert_eq!(card.body["supportedInterfaces"][0]["url"], url);
-    let peer = format!("p2p://{}", scene.pair.alice.peer_id());
-    let interfaces = card.body["supportedInterfaces"].as_array().unwrap();
-    assert!(interfaces.iter().any(|interface| interface["url"] == peer));
+    // Strict clients refuse a card with an interface URL that is not http(s): gRPC and libp2p are not listed.
+    for list in ["supportedInterfaces", "additionalInterfaces"] {
+        let interfaces = card.body[list].as_array().unwrap();
+        assert!(
+            interfaces.iter().all(|interface| interface["url"] == url),
+            "{}",
+            card.body
+        );
+    }
+    let libp2p = &card.body["capabilities"]["extensions"][1];
+    assert_eq!(libp2p["uri"], "urn:agentanycast:binding:libp2p:1.0");
+    assert_eq!(libp2p["params"]["peerId"], scene.pair.alice.peer_id());
+    assert!(
+        libp2p["params"]["didKey"]
+            .as_str()
+            .unwrap()
+            .starts_with("did:key:z6Mk")
+    );
     for other in ["/.well-known/agent.json", "/.well-known/a2a-agent-card"] {
         assert_eq!(client.get(other).await.body, card.body);
     }
@@ -30,6 +45,23 @@ async fn an_agent_behind_another_node_has_a_card() {
     let by_did = scene.bridge.client().at(&format!("/agents/{did}")).version("1.0");
     let task = &by_did.call("SendMessage", send("echo by did")).await["task"];
     assert_eq!(texts(task), ["echo by did", "by did"]);
+}
+
+#[tokio::test]
+async fn a_card_lists_grpc_as_the_setting_says() {
+    let scene = Scene::talking().await;
+    for (form, scheme) in [("authority", ""), ("url", "http://")] {
+        let flag = format!("--card-grpc={form}");
+        let bridge = Bridge::start_with(&scene.pair.bob, &[&flag]).await;
+        let client = bridge.client().at(&scene.path());
+        let card = client.get("/.well-known/agent-card.json").await.body;
+        let mut interfaces = card["supportedInterfaces"].as_array().unwrap().iter();
+        let grpc = interfaces
+            .find(|interface| interface["protocolBinding"] == "GRPC")
+            .unwrap();
+        assert_eq!(grpc["url"], format!("{scheme}{}", bridge.address()), "{card}");
+        assert_eq!(grpc["tenant"], format!("agents/{}", scene.pair.alice.peer_id()));
+    }
 }
 
 #[tokio::test]

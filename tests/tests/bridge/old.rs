@@ -242,7 +242,12 @@ async fn the_card_is_there_for_those_who_begin_with_it() {
     assert_eq!(transports(&card), ["JSONRPC", "HTTP+JSON"]);
     let _node = scene.pair.bob.node_named("Bob").await;
     let own = scene.bridge.client().get("/v1/card").await.body;
+    assert_eq!(transports(&own), ["JSONRPC", "HTTP+JSON"]);
+    let listing = Bridge::start_with(&scene.pair.bob, &["--card-grpc=authority"]).await;
+    let own = listing.client().get("/v1/card").await.body;
     assert_eq!(transports(&own), ["JSONRPC", "HTTP+JSON", "GRPC"]);
+    let other = listing.client().at(&scene.path()).get("/v1/card").await.body;
+    assert_eq!(transports(&other), ["JSONRPC", "HTTP+JSON"]);
 
     // A card of 1.0 alone has no fields of 0.3; one that is asked for in 0.3 has.
     let strict = Bridge::start_with(&scene.pair.bob, &["--card=1.0"]).await;

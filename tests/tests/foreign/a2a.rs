@@ -9,13 +9,23 @@ use crate::{
     stage::{Stage, a2a_python, rust_a2a, scripts},
 };
 
+/// The flags of a bridge whose card has to list gRPC for this binding; the default card lists none.
+fn card_grpc(binding: &str) -> &'static [&'static str] {
+    if binding == "GRPC" {
+        &["--card-grpc=authority"]
+    } else {
+        &[]
+    }
+}
+
 /// Runs scenarios of a client before a bridge.
 async fn ask(version: &str, binding: &str, scenarios: &[&str]) {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let key = format!("--key={}", pair.bob.home().path().join("key").display());
-    let bridge = Bridge::start_with(&pair.bob, &[&key, "--allow-private-webhooks"]).await;
+    let flags = [&[&*key, "--allow-private-webhooks"], card_grpc(binding)].concat();
+    let bridge = Bridge::start_with(&pair.bob, &flags).await;
     let url = format!("{}/agents/{peer}", bridge.url());
     run(&stage, version, &url, binding, scenarios, &[]).await;
     agent.succeed().await;
@@ -129,7 +139,8 @@ async fn version_0_3_over_grpc() {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
-    let beside = Bridge::start_with(&pair.alice, &["--allow-private-webhooks"]).await;
+    let flags = ["--allow-private-webhooks", "--card-grpc=authority"];
+    let beside = Bridge::start_with(&pair.alice, &flags).await;
     run(&stage, "0.3", &beside.url(), "GRPC", &OLD_SCENARIOS, &[]).await;
     let elsewhere = Bridge::start_with(&pair.bob, &["--allow-private-webhooks"]).await;
     let named = [("A2A_TENANT", &*format!("agents/{peer}"))];
@@ -143,7 +154,8 @@ async fn version_0_3_by_the_newer_client() {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let (agent, _) = agent(&stage, "daemon", pair.alice.grpc()).await;
-    let bridge = Bridge::start_with(&pair.alice, &["--allow-private-webhooks"]).await;
+    let flags = ["--allow-private-webhooks", "--card-grpc=authority"];
+    let bridge = Bridge::start_with(&pair.alice, &flags).await;
     let scenarios = [
         "card",
         "send",
@@ -187,7 +199,8 @@ async fn see_more(version: &str, binding: &str) {
         ("tokens-file", "tokens"),
     ];
     let flags = flags.map(|(flag, file)| format!("--{flag}={}", home.join(file).display()));
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let flags = flags.iter().map(String::as_str);
+    let flags: Vec<&str> = flags.chain(card_grpc(binding).iter().copied()).collect();
     let bridge = Bridge::start_with(&pair.bob, &flags).await;
     run(
         &stage,
@@ -215,7 +228,8 @@ async fn a_required_extension() {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
-    let bridge = Bridge::start_with(&pair.bob, &["--required-extensions=urn:must"]).await;
+    let flags = ["--required-extensions=urn:must", "--card-grpc=authority"];
+    let bridge = Bridge::start_with(&pair.bob, &flags).await;
     let url = format!("{}/agents/{peer}", bridge.url());
     for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
         run(&stage, "1.0", &url, binding, &["extensions"], &[]).await;

@@ -46,7 +46,7 @@ async fn survives(binding: &str, victim: Victim) {
     let gate = Arc::clone(&let_go);
     let node = pair.alice.node_named("Alice").await;
     let _agent = Agent::serve(&node, move |task| count(task, Arc::clone(&gate)));
-    let mut bridge = Bridge::start(&pair.bob).await;
+    let mut bridge = Bridge::start_with(&pair.bob, &["--card-grpc=authority"]).await;
     let stage = Stage::new(Transport::Tcp);
     let mut command = stage.command(a2a_python("1.0"));
     command

@@ -118,7 +118,7 @@ mod tests {
         let scopes = vec!["a2a".to_owned()];
         let front = Front {
             url: "https://h".to_owned(),
-            grpc: "h:443".to_owned(),
+            grpc: Some("h:443".to_owned()),
             dual: true,
             schemes: vec![Way::Bearer, Way::Jwt { scopes }, Way::MutualTls],
             extended: true,
