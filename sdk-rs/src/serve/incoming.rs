@@ -115,6 +115,15 @@ impl IncomingTask {
         self.conversation.cancelled().clone()
     }
 
+    /// Claims the task and waits until the daemon has stored the claim. After that the daemon hands the task to no other
+    /// agent of its node, also when the daemon restarts. If this process ends first, the daemon waits `agent_grace`;
+    /// then it ends the task or, if the task was sent by skill, gives it back for another node. A handler with side
+    /// effects that must not happen twice calls this before them. Fails with kind `Conflict` when another agent has the
+    /// task or the task is over.
+    pub async fn claim(&self) -> Result<(), Error> {
+        claim::make(&self.conversation, &self.node, self.id()).await
+    }
+
     /// Reports progress.
     pub async fn working(&self, text: impl Into<Message>) -> Result<(), Error> {
         self.claim().await?;
@@ -171,10 +180,6 @@ impl IncomingTask {
     /// Ends the task with an error that the sender sees.
     pub async fn fail(&self, reason: impl AsRef<str>) -> Result<(), Error> {
         self.end_by(calls::fail(self.id(), reason.as_ref())).await
-    }
-
-    async fn claim(&self) -> Result<(), Error> {
-        claim::make(&self.conversation, &self.node, self.id()).await
     }
 
     async fn end_by<C: Ends>(&self, end: End<C>) -> Result<(), Error> {

@@ -1,7 +1,8 @@
-//! An agent as a process of its own, to be killed and frozen: serves the daemon at the address given with the skill given,
-//! as many tasks at once as it is told. Adds a line to the file given for each task that is its own to do, `begun ID`, and for
-//! each that it has completed, `done ID`. While there is a file of that name with `.hold` behind it, it completes nothing that it
-//! begins, and adds `held ID`.
+//! An agent in a process of its own, for tests that kill and freeze it. It serves one skill at the given daemon with the
+//! given number of tasks at once. It appends a line to the given file when it begins a task (`begun ID`) and when it has
+//! completed one (`done ID`). While a file with that name and the suffix `.hold` exists, it completes no task that it
+//! begins: it claims the task, waits for the daemon's answer, and appends `held ID`. A held task is therefore claimed
+//! durably: after a kill the daemon does not hand it to the next agent as a new one.
 
 use std::{fs::OpenOptions, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,6 +30,7 @@ async fn main() -> anyhow::Result<()> {
             let note = |word: &str| (&*ledger).write_all(format!("{word} {id}\n").as_bytes());
             note("begun")?;
             if hold.exists() {
+                task.claim().await?;
                 note("held")?;
             }
             while hold.exists() {
