@@ -26,7 +26,7 @@ async fn an_agent_behind_another_node_has_a_card() {
     }
     let libp2p = &card.body["capabilities"]["extensions"][1];
     assert_eq!(libp2p["uri"], "urn:agentanycast:binding:libp2p:1.0");
-    assert_eq!(libp2p["params"]["peerId"], scene.pair.alice.peer_id());
+    assert_eq!(libp2p["params"]["peerId"], scene.pair.alice.peer_id().to_string());
     assert!(
         libp2p["params"]["didKey"]
             .as_str()
