@@ -8,7 +8,12 @@ use agentanycast_identity::Keypair;
 use agentanycast_proto::v1::{self, AgentCard, P2pExtension, Skill};
 use serde_json::{Map, Value, json};
 
-use super::{error::A2aError, fields::Fields, part::put, signature};
+use super::{
+    error::A2aError,
+    fields::Fields,
+    part::put,
+    signature::{self, without_empty},
+};
 
 /// Names the extension that holds what A2A has no field for.
 pub const EXTENSION: &str = "urn:agentanycast:extension:mesh:1.0";
@@ -22,6 +27,11 @@ const LEGACY_VERSION: &str = "0.3.0";
 
 /// What agents of the mesh take and give: whatever a message can hold.
 const MODES: [&str; 3] = ["text/plain", "application/json", "application/octet-stream"];
+
+/// The role, or of OpenID Connect the scope, that a requirement names where it needs no other: verifiers of signatures
+/// leave empty lists out, and a requirement that is left out is not signed.
+const ROLE: &str = "caller";
+const SCOPE: &str = "openid";
 
 /// What a card says of certificates.
 const MUTUAL_TLS: &str = "A certificate of an authority that the bridge trusts";
@@ -139,13 +149,16 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
     if let Some(url) = front.old_grpc() {
         interfaces.push(interface(url, "GRPC", "0.3"));
     }
-    let params = mesh_params(card);
-    let skills: Vec<Value> = card.skills.iter().map(write_skill).collect();
-    let mut extensions = vec![json!({
+    let mut mesh = json!({
         "uri": EXTENSION,
         "description": "How the agent is reached peer to peer, and the schemas of its skills",
-        "params": params,
-    })];
+    });
+    let params = mesh_params(card);
+    if !params.is_empty() {
+        mesh["params"] = params.into();
+    }
+    let skills: Vec<Value> = card.skills.iter().map(write_skill).collect();
+    let mut extensions = vec![mesh];
     extensions.extend(card.p2p_extension.as_ref().and_then(libp2p));
     for (uri, required) in &front.extensions {
         let mut extension = json!({ "uri": uri });
@@ -174,6 +187,16 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
         json["securitySchemes"] = json!({});
     }
     for (name, declared, _, scopes) in front.schemes.iter().map(Scheme::write) {
+        let least = if declared.get("openIdConnectSecurityScheme").is_some() {
+            SCOPE
+        } else {
+            ROLE
+        };
+        let scopes = if scopes.is_empty() {
+            vec![least]
+        } else {
+            scopes.iter().map(String::as_str).collect()
+        };
         json["securitySchemes"][name] = declared;
         let requirement = json!({"schemes": {name: {"list": scopes}}});
         json["securityRequirements"]
@@ -184,9 +207,14 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
     for (name, value) in more.into_iter().flatten() {
         match (json[name].as_array_mut(), value) {
             (Some(skills), Value::Array(besides)) if name == "skills" => {
-                skills.extend(besides.iter().cloned());
+                let besides = besides.iter().cloned().filter_map(without_empty);
+                skills.extend(besides.map(with_tags));
             }
-            _ => json[name] = value.clone(),
+            _ => {
+                if let Some(value) = without_empty(value.clone()) {
+                    json[name] = value;
+                }
+            }
         }
     }
     if let Some(key) = &front.key {
@@ -250,6 +278,14 @@ fn write_skill(skill: &Skill) -> Value {
     })
 }
 
+/// A skill with the list of its tags, which is required.
+fn with_tags(mut skill: Value) -> Value {
+    if let Value::Object(fields) = &mut skill {
+        fields.entry("tags").or_insert_with(|| json!([]));
+    }
+    skill
+}
+
 /// A label as a tag: its name, with its value if it has one.
 fn tag((name, value): (&String, &String)) -> String {
     if value.is_empty() {
@@ -263,34 +299,35 @@ fn mesh_params(card: &AgentCard) -> Map<String, Value> {
     let mut params = Map::new();
     put(&mut params, "protocolVersion", card.protocol_version.clone());
     if let Some(p2p) = &card.p2p_extension {
-        params.insert(
-            "p2p".to_owned(),
-            json!({
-                "peerId": p2p.peer_id,
-                "transports": p2p.supported_transports,
-                "relayAddresses": p2p.relay_addresses,
-                "didKey": p2p.did_key,
-                "didWeb": p2p.did_web,
-                "didDns": p2p.did_dns,
-                "verifiableCredentials": p2p.verifiable_credentials,
-            }),
-        );
+        let p2p = json!({
+            "peerId": p2p.peer_id,
+            "transports": p2p.supported_transports,
+            "relayAddresses": p2p.relay_addresses,
+            "didKey": p2p.did_key,
+            "didWeb": p2p.did_web,
+            "didDns": p2p.did_dns,
+            "verifiableCredentials": p2p.verifiable_credentials,
+        });
+        if let Some(p2p) = without_empty(p2p) {
+            params.insert("p2p".to_owned(), p2p);
+        }
     }
-    let schemas = card.skills.iter().map(|skill| {
+    let more = card.skills.iter().filter_map(|skill| {
         let mut more = Map::new();
         put(&mut more, "inputSchema", skill.input_schema.clone());
         put(&mut more, "outputSchema", skill.output_schema.clone());
-        if !skill.tags.is_empty() {
+        // A tag has its value behind the first `=`.
+        if skill.tags.keys().any(|name| name.contains('=')) {
             more.insert("tags".to_owned(), json!(skill.tags));
         }
-        Value::Object(more)
+        (!more.is_empty()).then(|| {
+            more.insert("id".to_owned(), skill.id.clone().into());
+            Value::Object(more)
+        })
     });
-    let schemas: Vec<Value> = schemas.collect();
-    if schemas
-        .iter()
-        .any(|more| more.as_object().is_some_and(|more| !more.is_empty()))
-    {
-        params.insert("skills".to_owned(), Value::Array(schemas));
+    let more: Vec<Value> = more.collect();
+    if !more.is_empty() {
+        params.insert("skills".to_owned(), Value::Array(more));
     }
     params
 }
@@ -352,8 +389,12 @@ fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
             key_rotations: Vec::new(),
         });
     }
-    for (skill, more) in card.skills.iter_mut().zip(params.list("skills")?) {
+    for more in params.list("skills")? {
         let mut more = Fields::of(more, "card.skills")?;
+        let id = more.text_or_empty("id")?;
+        let Some(skill) = card.skills.iter_mut().find(|skill| skill.id == id) else {
+            continue;
+        };
         skill.input_schema = more.text_or_empty("inputSchema")?;
         skill.output_schema = more.text_or_empty("outputSchema")?;
         if let Some(tags) = more.object("tags")? {
@@ -398,11 +439,12 @@ mod tests {
     };
 
     use super::*;
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
     fn any_card() -> impl Strategy<Value = AgentCard> {
         let text = || "\\PC{0,8}";
         let skill = (
-            text(),
+            "\\PC{1,8}",
             text(),
             text(),
             text(),
@@ -415,7 +457,8 @@ mod tests {
                 output_schema,
                 tags,
             });
-        let p2p = (text(), vec(text(), 0..3), text(), text(), text()).prop_map(
+        let some = || "\\PC{1,8}";
+        let p2p = (some(), vec(some(), 0..3), text(), text(), text()).prop_map(
             |(peer_id, list, did_key, did_web, did_dns)| P2pExtension {
                 peer_id,
                 supported_transports: list.clone(),
@@ -428,13 +471,17 @@ mod tests {
             },
         );
         (text(), text(), text(), text(), vec(skill, 0..3), option::of(p2p)).prop_map(
-            |(name, description, version, protocol_version, skills, p2p_extension)| AgentCard {
-                name,
-                description,
-                version,
-                protocol_version,
-                skills,
-                p2p_extension,
+            |(name, description, version, protocol_version, mut skills, p2p_extension)| {
+                skills.sort_by(|one: &Skill, other| one.id.cmp(&other.id));
+                skills.dedup_by(|one, other| one.id == other.id);
+                AgentCard {
+                    name,
+                    description,
+                    version,
+                    protocol_version,
+                    skills,
+                    p2p_extension,
+                }
             },
         )
     }
@@ -469,6 +516,7 @@ mod tests {
         assert_eq!(required.len(), 4);
         assert_eq!(required[1]["schemes"]["openId"]["list"], json!(["a2a"]));
         let declared = |card: &Value, name: &str| card["securitySchemes"][name].clone();
+        assert_eq!(required[0]["schemes"]["bearer"]["list"], json!(["caller"]));
         assert_eq!(declared(&strict, "mutualTls").as_object().unwrap().len(), 1);
         let dual = write(&AgentCard::default(), &front(true), None);
         for (name, kind) in [
@@ -513,6 +561,69 @@ mod tests {
                 ..Front::default()
             };
             assert_eq!(write(&card, &front, None)["skills"][0]["tags"], json!([]));
+        }
+    }
+
+    /// What is empty is left out of a card, but for what both versions require; so what is signed is what is shown.
+    #[test]
+    fn a_signed_card_has_nothing_empty_and_its_requirements_are_signed() {
+        let key = Keypair::generate_ed25519();
+        let agent = AgentCard {
+            name: "A".to_owned(),
+            p2p_extension: Some(P2pExtension {
+                peer_id: "12D3".to_owned(),
+                ..P2pExtension::default()
+            }),
+            skills: vec![Skill {
+                id: "s".to_owned(),
+                tags: [("fast".to_owned(), String::new())].into(),
+                ..Skill::default()
+            }],
+            ..AgentCard::default()
+        };
+        let front = Front {
+            url: "https://h".to_owned(),
+            schemes: schemes(),
+            key: Some(key.clone()),
+            ..Front::default()
+        };
+        let more = json!({"iconUrl": "", "provider": {"url": "", "organization": "O"},
+            "skills": [{"id": "t", "name": "T", "description": "D", "tags": [], "examples": []}]});
+        let mut card = write(&agent, &front, more.as_object());
+        let mut required = card.clone();
+        for name in ["description", "version"] {
+            assert_eq!(required[name], "", "{name} is required");
+            required[name] = "x".into();
+        }
+        for skill in required["skills"].as_array_mut().unwrap() {
+            skill["description"] = "x".into();
+            skill["tags"] = json!(["x"]);
+        }
+        assert_eq!(without_empty(required.clone()), Some(required));
+        let signatures = card["signatures"].take();
+        card.as_object_mut().unwrap().remove("signatures");
+        let verify = |card: &Value| {
+            let payload = URL_SAFE_NO_PAD.encode(agentanycast_identity::json::canonical(card).unwrap());
+            let mut signatures = signatures.as_array().unwrap().iter();
+            signatures.any(|signature| {
+                let text = |name: &str| signature[name].as_str().unwrap().to_owned();
+                let signed = format!("{}.{payload}", text("protected"));
+                let bytes = URL_SAFE_NO_PAD.decode(text("signature")).unwrap();
+                key.public().verify(signed.as_bytes(), &bytes)
+            })
+        };
+        assert!(verify(&card), "by 8.4.1");
+        assert!(
+            verify(&without_empty(card.clone()).unwrap()),
+            "as a2a-sdk does it"
+        );
+        for name in ["securityRequirements", "securitySchemes", "supportedInterfaces"] {
+            let mut other = card.clone();
+            other.as_object_mut().unwrap().remove(name);
+            assert!(
+                !verify(&other) && !verify(&without_empty(other).unwrap()),
+                "{name} is signed"
+            );
         }
     }
 

@@ -107,7 +107,7 @@ fn request(url: &Uri, webhook: &Webhook, version: Version, body: String) -> Opti
     let path = url.path_and_query().map_or("/", |path| path.as_str());
     let mut request = Request::post(path)
         .header(header::HOST, url.authority()?.as_str())
-        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CONTENT_TYPE, media_type(version))
         .header(
             header::USER_AGENT,
             concat!("agentanycast-bridge/", env!("CARGO_PKG_VERSION")),
@@ -126,6 +126,14 @@ fn request(url: &Uri, webhook: &Webhook, version: Version, body: String) -> Opti
         request = request.header(header::AUTHORIZATION, secret(said.trim_end())?);
     }
     request.body(Full::from(body)).ok()
+}
+
+/// What the body of a notification is: in 1.0 A2A's own media type, which REST has too.
+fn media_type(version: Version) -> &'static str {
+    match version {
+        Version::V03 => "application/json",
+        Version::V10 => "application/a2a+json",
+    }
 }
 
 /// Sends a request, and reads how its answer begins.
