@@ -8,6 +8,7 @@ pub mod card;
 pub mod error;
 mod fields;
 pub mod follow;
+mod generation;
 mod labels;
 pub mod mesh;
 pub mod message;

@@ -88,8 +88,8 @@ pub struct Settings {
     pub public_url: String,
     /// What cards look like. Default: dual.
     pub card: CardForm,
-    /// How cards list the gRPC interfaces. gRPC is served in any case. Default: off, since strict clients refuse a
-    /// whole card for an interface URL that is not https, or http on this host.
+    /// How cards list the gRPC interfaces. gRPC is served in any case. Default: off, since strict clients
+    /// refuse a whole card for an interface URL that is not https, or http on this host.
     pub card_grpc: CardGrpc,
     /// The key that cards are signed with. Default: the node's in the daemon; else none, and they are not signed.
     pub key: Option<PathBuf>,

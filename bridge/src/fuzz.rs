@@ -54,7 +54,8 @@ pub fn a2a(data: &[u8]) {
     // The outcome is one of both; neither panics.
     let _ = request::read(version, method, params.clone());
     let old = [
-        old::from_send(params.clone()),
+        old::from_send(params.clone(), old::Files::Bytes),
+        old::from_send(params.clone(), old::Files::Base64),
         Ok(old::from_webhook(params.clone())),
     ];
     for params in old.into_iter().flatten() {

@@ -11,6 +11,7 @@ pub(crate) mod contexts;
 mod errands;
 #[cfg(test)]
 pub(crate) mod fake;
+pub(crate) mod idempotency;
 pub(crate) mod labels;
 pub(crate) mod reads;
 mod sdk;
@@ -54,6 +55,8 @@ pub struct Outgoing {
     pub group: Group,
     /// What is to be remembered about the task: with it, or nothing is begun.
     pub note: Option<v1::TaskNote>,
+    /// The node's idempotency key: the same one within a day names the same task, and nothing is begun.
+    pub idempotency_key: Option<String>,
 }
 
 /// What tasks are listed by.
@@ -105,8 +108,15 @@ pub trait TaskHandle: Send + Sync {
     /// The task, whole, once it has ended or asks for something. Goes on over lost connections.
     async fn halted(&self) -> Result<v1::Task, GatewayError>;
 
-    /// Sends a further message, and notes something: both, or neither. Only a task that asks for input takes one.
-    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError>;
+    /// Sends a further message, and notes something: both, or neither. Only a task that asks for input takes
+    /// one. A node's idempotency key that was used within a day sends nothing. The id of the task that has
+    /// the message, which is another one if the key was used there.
+    async fn reply(
+        &self,
+        message: v1::Message,
+        note: Option<v1::TaskNote>,
+        idempotency_key: Option<String>,
+    ) -> Result<String, GatewayError>;
 
     /// Ends the task. One that has ended is a [`ErrorKind::Conflict`].
     async fn cancel(&self) -> Result<v1::Task, GatewayError>;

@@ -29,13 +29,14 @@ use crate::{
         card::Front,
         error::{A2aError, Reason},
         mesh::{Address, Handler},
+        old::Files,
         render::{self, Answer},
         request::{self, Method},
         version::Version,
     },
     auth::Name,
     gateway::Target,
-    http::{FrontConfig, Host, declared, decode, front, the_one, told, trace},
+    http::{FrontConfig, Host, declared, decode, front, idempotency_key, the_one, told, trace},
 };
 
 /// The metadata in which a call says which version it means.
@@ -90,6 +91,8 @@ impl Service {
             caller: caller.as_str().to_owned(),
             extensions: declared(&self.config, head.metadata.as_ref()),
             trace: trace::of(head.metadata.as_ref()),
+            idempotency_key: idempotency_key(head.metadata.as_ref()),
+            last_event: None,
         };
         let request = request::read(version, method, params).map_err(failed)?;
         Ok(address.named_by(request))
@@ -125,7 +128,9 @@ impl Service {
         let (address, request) = self.read(head, version, method, params)?;
         let followed = self.handler.follow(&address, request).await.map_err(failed)?;
         let events = told(followed, version, &self.stop);
-        Ok(events.map(move |event| event.map_err(failed)).boxed())
+        Ok(events
+            .map(move |told| told.map(|(event, _)| event).map_err(failed))
+            .boxed())
     }
 
     async fn events(&self, head: &Head, method: Method, params: Value) -> Result<Response<Events>, Status> {
@@ -167,6 +172,14 @@ impl Head {
     }
 }
 
+impl Head {
+    /// What the client of 0.3 puts in the bytes of a file.
+    fn files(&self) -> Files {
+        let agent = self.metadata.get("user-agent");
+        Files::of_client(agent.and_then(|agent| agent.to_str().ok()))
+    }
+}
+
 fn split<T>(request: Request<T>) -> (Head, T) {
     let (metadata, extensions, message) = request.into_parts();
     (Head { metadata, extensions }, message)
@@ -194,7 +207,11 @@ impl A2aService for Service {
         let sent = self
             .rendered(&head, Method::Send, params_of_send(request)?)
             .await?;
-        let payload = Some(Payload::Task(json::to_task(&sent["task"])));
+        let payload = match sent.get("message") {
+            Some(message) => Payload::Message(json::to_message(message)),
+            None => Payload::Task(json::to_task(&sent["task"])),
+        };
+        let payload = Some(payload);
         Ok(Response::new(SendMessageResponse { payload }))
     }
 

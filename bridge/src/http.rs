@@ -67,6 +67,12 @@ pub(crate) use told::told;
 /// The header in which a request says which version it means; also taken as a parameter of the query.
 const VERSION: &str = "a2a-version";
 
+/// The header, and the metadata of gRPC, with which a client asks again and has nothing done twice.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The header in which a client that lost a stream names the last event that it has read.
+const LAST_EVENT: &str = "last-event-id";
+
 /// What answers of REST are, by the specification.
 const A2A_JSON: &str = "application/a2a+json";
 
@@ -141,6 +147,8 @@ pub fn router(
                 header::CONTENT_TYPE,
                 header::AUTHORIZATION,
                 HeaderName::from_static(VERSION),
+                HeaderName::from_static(IDEMPOTENCY_KEY),
+                HeaderName::from_static(LAST_EVENT),
                 HeaderName::from_static(extensions::HEADER),
                 HeaderName::from_static(extensions::OLD_HEADER),
                 header::IF_NONE_MATCH,
@@ -270,6 +278,8 @@ async fn answer(front: &Front, request: Request) -> Response {
         caller: caller.as_str().to_owned(),
         extensions: extensions::declared(&front.0.config, request.headers()),
         trace: trace::of(request.headers()),
+        idempotency_key: idempotency_key(request.headers()),
+        last_event: last_event(request.headers()),
     };
     let base = base.as_str();
     let response = match what {
@@ -292,6 +302,19 @@ async fn answer(front: &Front, request: Request) -> Response {
     };
     place.forget_body();
     leaving(response, place).unwrap_or_else(|refusal| refusal.http(words))
+}
+
+/// The number of the last event that a client has read of a stream; none if it is not one of ours.
+fn last_event(headers: &HeaderMap) -> Option<u64> {
+    headers.get(LAST_EVENT)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// The idempotency key of a request; several that differ are made one that is refused.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Option<String> {
+    let given = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let mut given: Vec<&str> = given.map(|value| value.to_str().unwrap_or("\n")).collect();
+    given.dedup();
+    (!given.is_empty()).then(|| given.join("\n"))
 }
 
 /// Whose pages may call.

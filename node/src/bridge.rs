@@ -117,6 +117,7 @@ impl Gateway for LocalGateway {
             metadata: outgoing.metadata,
             group: outgoing.group.into(),
             note: outgoing.note,
+            idempotency_key: outgoing.idempotency_key.unwrap_or_default(),
             ..SendTaskRequest::default()
         };
         let sent = self.api.send_task(call(request)).await;
@@ -306,14 +307,22 @@ impl TaskHandle for LocalTask {
         halt.map_err(no_task)?.task.ok_or_else(|| incomplete("task"))
     }
 
-    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError> {
+    async fn reply(
+        &self,
+        message: v1::Message,
+        note: Option<v1::TaskNote>,
+        idempotency_key: Option<String>,
+    ) -> Result<String, GatewayError> {
         let request = SendTaskRequest {
             message: Some(message),
             task_id: self.id.clone(),
             note,
+            idempotency_key: idempotency_key.unwrap_or_default(),
             ..SendTaskRequest::default()
         };
-        self.api.send_task(call(request)).await.map(drop).map_err(no_task)
+        let sent = self.api.send_task(call(request)).await.map_err(no_task)?;
+        let task = sent.into_inner().task.ok_or_else(|| incomplete("task"))?;
+        Ok(task.task_id)
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {

@@ -227,6 +227,7 @@ impl Client {
         Stream {
             chunks,
             rest: BytesMut::new(),
+            last_id: None,
         }
     }
 }
@@ -236,6 +237,7 @@ impl Client {
 pub struct Stream {
     chunks: tokio::sync::mpsc::Receiver<Bytes>,
     rest: BytesMut,
+    last_id: Option<String>,
 }
 
 impl Stream {
@@ -248,11 +250,18 @@ impl Stream {
         within("an event comes", self.read()).await
     }
 
+    /// The id of the last event that had one.
+    pub fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
     async fn read(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.windows(2).position(|pair| pair == b"\n\n") {
                 let block = self.rest.split_to(end + 2);
                 let text = String::from_utf8_lossy(&block).into_owned();
+                let id = text.lines().find_map(|line| line.strip_prefix("id:"));
+                self.last_id = id.map(|id| id.trim().to_owned()).or(self.last_id.take());
                 let data: Vec<&str> = text
                     .lines()
                     .filter_map(|line| line.strip_prefix("data:"))

@@ -18,8 +18,9 @@ use super::{
 /// Names the extension that holds what A2A has no field for.
 pub const EXTENSION: &str = "urn:agentanycast:extension:mesh:1.0";
 
-/// The URI of the extension that names an agent's peer id and did:key: how libp2p reaches it. It is an extension and
-/// not an interface because strict clients refuse a card with an interface URL that is neither https nor http.
+/// The URI of the extension that names an agent's peer id and did:key: how libp2p reaches it. It is an
+/// extension and not an interface because strict clients refuse a card with an interface URL that is neither
+/// https nor http.
 pub const P2P_BINDING: &str = "urn:agentanycast:binding:libp2p:1.0";
 
 /// The version of 0.3 that a card in its form names.
@@ -28,8 +29,8 @@ const LEGACY_VERSION: &str = "0.3.0";
 /// What agents of the mesh take and give: whatever a message can hold.
 const MODES: [&str; 3] = ["text/plain", "application/json", "application/octet-stream"];
 
-/// The role, or of OpenID Connect the scope, that a requirement names where it needs no other: verifiers of signatures
-/// leave empty lists out, and a requirement that is left out is not signed.
+/// The role, or of OpenID Connect the scope, that a requirement names where it needs no other: verifiers of
+/// signatures leave empty lists out, and a requirement that is left out is not signed.
 const ROLE: &str = "caller";
 const SCOPE: &str = "openid";
 
@@ -58,7 +59,8 @@ pub struct Front {
 }
 
 impl Front {
-    /// The URL of the gRPC interface of 0.3. 0.3 has no tenants, so only the agent beside the node has this interface.
+    /// The URL of the gRPC interface of 0.3. 0.3 has no tenants, so only the agent beside the node has this
+    /// interface.
     fn old_grpc(&self) -> Option<&str> {
         self.grpc.as_deref().filter(|_| self.tenant.is_empty())
     }
@@ -564,7 +566,8 @@ mod tests {
         }
     }
 
-    /// What is empty is left out of a card, but for what both versions require; so what is signed is what is shown.
+    /// What is empty is left out of a card, but for what both versions require; so what is signed is what is
+    /// shown.
     #[test]
     fn a_signed_card_has_nothing_empty_and_its_requirements_are_signed() {
         let key = Keypair::generate_ed25519();

@@ -48,6 +48,8 @@ pub enum Reason {
     Unauthenticated,
     /// The node, or the caller's token, forbids it.
     PermissionDenied,
+    /// An idempotency key came again with another message.
+    IdempotencyKeyReused,
     /// Too much at once; later it may work.
     ResourceExhausted,
     /// The node cannot be asked now.
@@ -86,6 +88,7 @@ impl Reason {
             Self::AgentNotFound => Row("AGENT_NOT_FOUND", -32603, 404, "NOT_FOUND"),
             Self::Unauthenticated => Row("UNAUTHENTICATED", -32603, 401, "UNAUTHENTICATED"),
             Self::PermissionDenied => Row("PERMISSION_DENIED", -32603, 403, "PERMISSION_DENIED"),
+            Self::IdempotencyKeyReused => Row("IDEMPOTENCY_KEY_REUSED", -32603, 409, "ABORTED"),
             Self::ResourceExhausted => Row("RESOURCE_EXHAUSTED", -32603, 429, "RESOURCE_EXHAUSTED"),
             Self::Unavailable => Row("UNAVAILABLE", -32603, 503, "UNAVAILABLE"),
             Self::Internal => Row("INTERNAL_ERROR", -32603, 500, "INTERNAL"),

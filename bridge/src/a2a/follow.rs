@@ -18,6 +18,9 @@ use crate::gateway::{Update, is_reference, is_terminal};
 pub enum Event {
     /// The task as it stands.
     Task(Box<v1::Task>),
+    /// The message with which the agent answered instead of a task. Nothing comes before it, and nothing
+    /// after it.
+    Message(Box<v1::Message>),
     /// Its state, after a change.
     Status {
         /// The state.

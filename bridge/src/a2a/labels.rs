@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::gateway::TRACE_LABELS;
 
-/// What all labels of this gateway begin with.
-const RESERVED: &str = "a2a.";
+/// What the labels of this gateway, and of all gateways, begin with.
+const RESERVED: [&str; 2] = ["a2a.", "gateway."];
 
 /// The label that lists which others are JSON and not text.
 const TYPES: &str = "a2a.types";
@@ -31,6 +31,11 @@ pub(crate) const METADATA: &str = "metadata";
 /// What an object says besides what has a place.
 pub(crate) type Annex = Map<String, Value>;
 
+/// Whether labels of this name are a gateway's own: JSON metadata neither sets nor shows them.
+fn is_reserved(name: &str) -> bool {
+    RESERVED.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Makes labels of metadata; what does not fit goes to the annex.
 pub(crate) fn from_metadata(
     metadata: Option<Map<String, Value>>,
@@ -47,7 +52,7 @@ pub(crate) fn from_metadata(
         let fits = labels.len() < MOST
             && !name.is_empty()
             && name.len() <= LONGEST
-            && !name.starts_with(RESERVED)
+            && !is_reserved(&name)
             && !MEANINGFUL.contains(&name.as_str());
         match value {
             value if !fits => {
@@ -86,7 +91,7 @@ pub(crate) fn to_metadata(
         .unwrap_or_default();
     let mut metadata = Map::new();
     for (name, text) in labels {
-        if name.starts_with(RESERVED) {
+        if is_reserved(name) {
             continue;
         }
         let json = typed
@@ -150,7 +155,8 @@ mod tests {
 
     #[test]
     fn what_a_daemon_would_obey_is_no_label() {
-        let metadata = json!({"task_id": "somebody's", "a2a.caller": "root", "": 1, "ok": "1"});
+        let metadata =
+            json!({"task_id": "somebody's", "a2a.caller": "root", "gateway.state": "x", "": 1, "ok": "1"});
         let (labels, back) = round(&metadata);
         assert_eq!(labels.keys().collect::<Vec<_>>(), ["ok"]);
         assert_eq!(back.unwrap(), metadata);

@@ -23,6 +23,7 @@ use super::{
     card::{self, Front},
     error::{A2aError, Reason},
     follow::Event,
+    generation::Heard,
     message::Place,
     render::Answer,
     request::{Call, Request},
@@ -60,6 +61,10 @@ pub struct Address {
     pub extensions: Vec<String>,
     /// The trace that the request is part of (W3C Trace Context): its headers by name.
     pub trace: Vec<(&'static str, String)>,
+    /// The caller's idempotency key, as it was given.
+    pub idempotency_key: Option<String>,
+    /// The number of the last event that the caller has heard of a task that it follows again.
+    pub last_event: Option<u64>,
 }
 
 impl Address {
@@ -81,7 +86,16 @@ pub struct Followed {
     /// A message was sent with the request; otherwise the client only wants to hear of the task.
     pub sent: bool,
     /// The task, then what changes, until it has ended.
-    pub events: BoxStream<'static, Result<Event, A2aError>>,
+    pub events: BoxStream<'static, Result<Told, A2aError>>,
+}
+
+/// An event of a task that is being followed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// What happened.
+    pub event: Event,
+    /// How far the client has heard of the task with it; a client that comes again names it.
+    pub id: Option<u64>,
 }
 
 /// What stands behind the bindings.
@@ -186,6 +200,21 @@ impl Mesh {
         self.gateway.card(&self.gateway.peer_id().await?).await
     }
 
+    /// The agent beside the node, if it has this skill.
+    async fn own_skill(&self, id: &str) -> Option<v1::DiscoveredAgent> {
+        let card = self.own_card().await.ok()?;
+        let skill = card.skills.into_iter().find(|skill| skill.id == id)?;
+        Some(v1::DiscoveredAgent {
+            agent_name: card.name,
+            skills: vec![v1::SkillInfo {
+                skill_id: skill.id,
+                description: skill.description,
+                tags: skill.tags,
+            }],
+            ..v1::DiscoveredAgent::default()
+        })
+    }
+
     fn room(&self) -> Result<OwnedSemaphorePermit, A2aError> {
         Arc::clone(&self.followed).try_acquire_owned().map_err(|_| {
             let text = format!("{FOLLOWED} tasks are being followed, the most at once; try again later");
@@ -262,11 +291,13 @@ impl Handler for Mesh {
         let reads = (Arc::clone(&self.reads), address.caller.clone());
         let tenant = &request.tenant;
         let sent = matches!(request.call, Call::Send(_));
+        let heard = address.last_event.map(Heard::of);
         let handle = match request.call {
             Call::Send(send) => self.send(address, tenant, &send).await?,
             Call::Subscribe { id } => {
                 let known = self.task(address, tenant, &id).await?;
-                if is_terminal(known.task.status()) {
+                let misses_the_end = heard.is_some_and(|heard| !heard.has_end());
+                if is_terminal(known.task.status()) && !misses_the_end {
                     let text = format!("task {} has ended; read it instead", known.task.task_id);
                     return Err(A2aError::new(Reason::UnsupportedOperation, text));
                 }
@@ -291,7 +322,7 @@ impl Handler for Mesh {
                 task_id: task.task_id.clone(),
             },
             sent,
-            events: events::of(handle, updates.boxed(), task, reads, place),
+            events: events::of(handle, updates.boxed(), task, (sent, heard), reads, place),
         })
     }
 
@@ -300,10 +331,13 @@ impl Handler for Mesh {
             Target::Own => self.own_card().await,
             Target::Peer(peer) => self.gateway.card(peer).await,
             Target::Skill(skill) => {
-                let found = self
-                    .gateway
-                    .discover(skill, &BTreeMap::new(), ASKED_FOR_SKILL)
-                    .await?;
+                let any = BTreeMap::new();
+                let found = self.gateway.discover(skill, &any, ASKED_FOR_SKILL);
+                let found = match self.own_skill(skill).await {
+                    // Neither registries nor peers are needed for what is here.
+                    Some(own) => found.await.into_iter().flatten().chain([own]).collect(),
+                    None => found.await?,
+                };
                 if found.is_empty() {
                     let text = format!("no agent has the skill {}", shorten(skill));
                     return Err(A2aError::new(Reason::AgentNotFound, text));

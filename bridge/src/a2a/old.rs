@@ -3,11 +3,13 @@
 //! The one rule: what goes out has no field that the protobuf lacks, since its readers refuse such; what comes in keeps
 //! whatever it has.
 
+mod files;
 mod read;
 mod write;
 
 use serde_json::Value;
 
+pub(crate) use files::Files;
 pub(crate) use read::{from_event, from_send, from_task, from_webhook};
 pub(crate) use write::{answer, to_event, to_send};
 
@@ -35,7 +37,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{read::from_part, write::to_part, *};
+    use super::*;
 
     #[test]
     fn a_message_is_written_as_the_protobuf_has_it() {
@@ -45,8 +47,10 @@ mod tests {
             {"kind": "file", "file": {"uri": "https://h/x"}},
             {"kind": "data", "data": {"a": [1]}},
         ]});
-        let sent =
-            to_send(json!({"message": message, "configuration": {"blocking": false}, "metadata": {"x": 1}}));
+        let sent = to_send(
+            json!({"message": message, "configuration": {"blocking": false}, "metadata": {"x": 1}}),
+            Files::Base64,
+        );
         assert_eq!(
             sent,
             json!({"configuration": {"blocking": false}, "metadata": {"x": 1}, "message": {
@@ -64,11 +68,14 @@ mod tests {
         let message = json!({"messageId": "m", "role": "ROLE_AGENT", "content": [{"text": "hi"}]});
         let read = json!({"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "hi"}]});
         for name in ["message", "msg"] {
-            assert_eq!(from_event(json!({ name: message })), read);
+            assert_eq!(from_event(json!({ name: message }), Files::Base64), read);
         }
         for name in ["update", "message"] {
             let status = json!({"state": "TASK_STATE_INPUT_REQUIRED", name: message});
-            let event = from_event(json!({"statusUpdate": {"taskId": "t", "status": status, "final": true}}));
+            let event = from_event(
+                json!({"statusUpdate": {"taskId": "t", "status": status, "final": true}}),
+                Files::Base64,
+            );
             let status = json!({"state": "input-required", "message": read});
             assert_eq!(
                 event,
@@ -76,8 +83,10 @@ mod tests {
             );
         }
         let artifact = json!({"artifactId": "a", "parts": [{"file": {"fileWithBytes": "QVA4UQ=="}}, {"data": {"data": {"a": 1}}}]});
-        let event =
-            from_event(json!({"artifactUpdate": {"taskId": "t", "artifact": artifact, "append": true}}));
+        let event = from_event(
+            json!({"artifactUpdate": {"taskId": "t", "artifact": artifact, "append": true}}),
+            Files::Base64,
+        );
         assert_eq!(event["kind"], "artifact-update");
         assert_eq!(
             event["artifact"]["parts"],
@@ -91,7 +100,7 @@ mod tests {
             ("later", "later"),
         ] {
             assert_eq!(
-                from_task(json!({"status": {"state": theirs}}))["status"]["state"],
+                from_task(json!({"status": {"state": theirs}}), Files::Bytes)["status"]["state"],
                 ours
             );
         }
@@ -119,13 +128,13 @@ mod tests {
             "configuration": {"blocking": false, "pushNotificationConfig": webhook},
             "metadata": {"x": 1},
         });
-        assert_eq!(from_send(body.clone()).unwrap(), read);
+        assert_eq!(from_send(body.clone(), Files::Base64).unwrap(), read);
         // As protobuf names the fields.
         let mut named = body;
         named["request"] = named["message"].take();
         named["configuration"]["push_notification"] = named["configuration"]["pushNotification"].take();
         named["configuration"]["blocking"] = true.into();
-        let waits = from_send(named).unwrap();
+        let waits = from_send(named, Files::Base64).unwrap();
         assert_eq!(waits["message"], read["message"]);
         assert_eq!(waits["configuration"]["pushNotificationConfig"], webhook);
         assert_eq!(waits["configuration"]["blocking"], true);
@@ -147,7 +156,7 @@ mod tests {
             ),
         ] {
             let body = json!({"message": {"messageId": "m", "role": "ROLE_USER", "content": content}});
-            assert_eq!(from_send(body).unwrap_err().to_string(), said);
+            assert_eq!(from_send(body, Files::Bytes).unwrap_err().to_string(), said);
         }
     }
 
@@ -231,20 +240,21 @@ mod tests {
         /// What is written is read as it was: nothing that both forms have is lost between them.
         #[test]
         fn events_come_back(event in an_event()) {
-            prop_assert_eq!(from_event(to_event(event.clone())), event);
+            for files in [Files::Bytes, Files::Base64] {
+                prop_assert_eq!(&from_event(to_event(event.clone(), files), files), &event);
+            }
         }
 
-        /// A file comes back as it was sent, also from those who write its bytes as they are, unless these are base64
-        /// themselves.
+        /// A file comes back as it was sent, whatever it says: a file may be base64 itself.
         #[test]
-        fn files_come_back(bytes in proptest::collection::vec(any::<u8>(), 1..40)) {
-            let base64 = STANDARD.encode(&bytes);
-            let sent = to_part(json!({"kind": "file", "file": {"bytes": base64}}));
-            prop_assert_eq!(&from_part(sent)["file"]["bytes"], &json!(base64));
-            let is_base64 = std::str::from_utf8(&bytes).is_ok_and(|text| STANDARD.decode(text).is_ok());
-            if !is_base64 {
-                let plain = json!({"file": {"fileWithBytes": base64}});
-                prop_assert_eq!(&from_part(plain)["file"]["bytes"], &json!(base64));
+        fn files_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..40), encoded in any::<bool>()) {
+            let bytes = if encoded { STANDARD.encode(bytes).into_bytes() } else { bytes };
+            let message = json!({"kind": "message", "messageId": "m", "role": "user", "parts": [
+                {"kind": "file", "file": {"bytes": STANDARD.encode(bytes)}},
+            ]});
+            for files in [Files::Bytes, Files::Base64] {
+                let sent = to_send(json!({ "message": message }), files);
+                prop_assert_eq!(&from_send(sent, files).unwrap()["message"], &message);
             }
         }
 
@@ -258,9 +268,9 @@ mod tests {
                 json!({"status": inner, "history": inner, "artifacts": [inner], "artifact": {"parts": [inner]}}),
                 json!({"status": status, "parts": [{"file": inner}, {"data": inner}], "content": inner}),
             ] {
-                let event = from_event(json!({ name.as_str(): body }));
-                let _ = to_event(event);
-                let _ = from_send(json!({ name.as_str(): body, "configuration": inner, "message": inner }));
+                let event = from_event(json!({ name.as_str(): body }), Files::Base64);
+                let _ = to_event(event, Files::Base64);
+                let _ = from_send(json!({ name.as_str(): body, "configuration": inner, "message": inner }), Files::Base64);
                 let _ = from_webhook(json!({"config": body, "configId": inner}));
             }
         }

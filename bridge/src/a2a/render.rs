@@ -11,11 +11,12 @@ use super::{
     task,
     version::Version,
 };
+use crate::gateway::{contexts, labels::message_answer};
 
 /// What a request is answered with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// The task that a message belongs to.
+    /// The task that a message belongs to; shown as a message where the agent answered with one.
     Sent(Box<v1::Task>, Option<usize>),
     /// A task, with its newest messages, at most so many.
     Task(Box<v1::Task>, Option<usize>),
@@ -64,6 +65,15 @@ pub struct Page {
 /// The result of a request. 1.0 says of what kind it is by a field around it, 0.3 by a field in it.
 pub fn answer(version: Version, answer: Answer) -> Value {
     match answer {
+        Answer::Sent(task, _) if message_answer(&task).is_some() => {
+            let context = contexts::shown(&task).to_owned();
+            let message = task.status_message.unwrap_or_default();
+            let message = write_answer(version, message, &context);
+            match version {
+                Version::V10 => object([("message", message)]),
+                Version::V03 => message,
+            }
+        }
         Answer::Sent(task, history) => {
             let task = task::write(version, *task, history);
             match version {
@@ -118,6 +128,11 @@ pub fn event(
 ) -> Value {
     let (name, kind, body) = match event {
         Event::Task(task) => ("task", "task", task::write(version, *task, None)),
+        Event::Message(message) => (
+            "message",
+            "message",
+            write_answer(version, *message, &place.context_id),
+        ),
         Event::Status { status, message } => {
             let status = task::write_status(version, status, message, time, place, Map::new());
             let mut body = in_place(place, "status", status);
@@ -140,12 +155,23 @@ pub fn event(
     };
     match version {
         Version::V10 => object([(name, body)]),
+        // A message says itself what it is.
+        Version::V03 if name == "message" => body,
         Version::V03 => {
             let mut body = body;
             body["kind"] = kind.into();
             body
         }
     }
+}
+
+/// Writes the message that is an agent's whole answer. It names no task, so that clients do not ask for one.
+fn write_answer(version: Version, message: v1::Message, context_id: &str) -> Value {
+    let place = Place {
+        context_id: context_id.to_owned(),
+        task_id: String::new(),
+    };
+    message::write(version, message, &place)
 }
 
 fn in_place(place: &Place, name: &str, value: Value) -> Value {

@@ -1,9 +1,11 @@
-//! Signed cards: JWS over the canonical form (RFC 8785) of a card's fields of 1.0 (8.4.1 of the specification). PURE.
+//! Signed cards: JWS over the canonical form (RFC 8785) of a card's fields of 1.0 (8.4.1 of the
+//! specification). PURE.
 //!
-//! A verifier reads a card as protobuf and writes it again. So a card that is signed has no optional field that is empty,
-//! and the fields of 0.3 are added after signing. The specification keeps required fields that are empty (a skill
-//! without tags); the official Python SDK leaves out everything that is empty. Where the two differ, the card has a
-//! signature for each. What a signature must protect is never empty, so both protect it.
+//! A verifier reads a card as protobuf and writes it again. So a card that is signed has no optional field
+//! that is empty, and the fields of 0.3 are added after signing. The specification keeps required fields that
+//! are empty (a skill without tags); the official Python SDK leaves out everything that is empty. Where the
+//! two differ, the card has a signature for each. What a signature must protect is never empty, so both
+//! protect it.
 
 use agentanycast_identity::{Keypair, did_key_of, json, peer_id};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};

@@ -17,7 +17,10 @@ use super::{
     time::{read_time, write_time},
     version::Version,
 };
-use crate::gateway::contexts;
+use crate::gateway::{
+    contexts,
+    labels::{AUTH_REQUIRED, is_auth_required},
+};
 
 /// The label with what a task says besides.
 const ANNEX: &str = "a2a.task";
@@ -274,6 +277,7 @@ pub(crate) fn write_status(
         Some(Value::String(word)) if read_state(&word).unwrap_or_default() == status => {
             in_version(version, &word)
         }
+        _ if is_auth_required(status, message.as_ref()) => in_version(version, AUTH_REQUIRED),
         _ => write_state(version, status).to_owned(),
     };
     json.insert("state".to_owned(), state.into());

@@ -244,7 +244,12 @@ impl TaskHandle for FakeTask {
         self.snapshot().await
     }
 
-    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError> {
+    async fn reply(
+        &self,
+        message: v1::Message,
+        note: Option<v1::TaskNote>,
+        _: Option<String>,
+    ) -> Result<String, GatewayError> {
         {
             let mut tasks = self.gateway.tasks.lock().unwrap();
             let task = tasks.get_mut(&self.id).unwrap();
@@ -256,7 +261,7 @@ impl TaskHandle for FakeTask {
         if let Some(note) = note {
             self.gateway.put_note(&self.id, note, 0).await?;
         }
-        Ok(())
+        Ok(self.id.clone())
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {

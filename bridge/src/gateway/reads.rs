@@ -143,8 +143,13 @@ mod tests {
             self.snapshot().await
         }
 
-        async fn reply(&self, _: v1::Message, _: Option<v1::TaskNote>) -> Result<(), GatewayError> {
-            Ok(())
+        async fn reply(
+            &self,
+            _: v1::Message,
+            _: Option<v1::TaskNote>,
+            _: Option<String>,
+        ) -> Result<String, GatewayError> {
+            Ok(String::new())
         }
 
         async fn cancel(&self) -> Result<v1::Task, GatewayError> {

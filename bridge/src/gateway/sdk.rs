@@ -67,6 +67,9 @@ impl Gateway for SdkGateway {
         if let Some(note) = outgoing.note {
             task = task.note(note.into());
         }
+        if let Some(key) = outgoing.idempotency_key {
+            task = task.idempotency_key(key);
+        }
         if !outgoing.context_id.is_empty() {
             task = task.context_id(outgoing.context_id);
         }
@@ -206,13 +209,20 @@ impl TaskHandle for SdkTask {
         Ok(self.handle.halt().await?.into())
     }
 
-    async fn reply(&self, message: v1::Message, note: Option<v1::TaskNote>) -> Result<(), GatewayError> {
+    async fn reply(
+        &self,
+        message: v1::Message,
+        note: Option<v1::TaskNote>,
+        idempotency_key: Option<String>,
+    ) -> Result<String, GatewayError> {
         let mut further = self.handle.further(message);
+        if let Some(key) = idempotency_key {
+            further = further.idempotency_key(key);
+        }
         if let Some(note) = note {
             further = further.note(note.into());
         }
-        further.send().await?;
-        Ok(())
+        Ok(further.send().await?.id().to_owned())
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {

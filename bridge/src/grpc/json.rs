@@ -304,6 +304,8 @@ pub(super) fn to_page(json: &Value) -> ListTasksResponse {
 pub(super) fn to_event(json: &Value) -> StreamResponse {
     let payload = if let Some(task) = json.get("task") {
         Some(Payload::Task(to_task(task)))
+    } else if let Some(message) = json.get("message") {
+        Some(Payload::Message(to_message(message)))
     } else if let Some(update) = json.get("statusUpdate") {
         Some(Payload::StatusUpdate(TaskStatusUpdateEvent {
             task_id: text(update, "taskId"),
@@ -336,7 +338,7 @@ fn to_status(json: &Value) -> TaskStatus {
     }
 }
 
-fn to_message(json: &Value) -> Message {
+pub(super) fn to_message(json: &Value) -> Message {
     let role = Role::from_str_name(json["role"].as_str().unwrap_or_default());
     Message {
         message_id: text(json, "messageId"),

@@ -80,16 +80,19 @@ fn to_webhooks(json: &Value) -> ListTaskPushNotificationConfigResponse {
 
 /// What a message is answered with.
 fn to_answer(json: &Value) -> SendMessageResponse {
+    use send_message_response::Payload as Sent;
+    let task = json.get("task").map(|task| Sent::Task(to_task(task)));
+    let message = || json.get("message").map(|message| Sent::Msg(to_message(message)));
     SendMessageResponse {
-        payload: json
-            .get("task")
-            .map(|task| send_message_response::Payload::Task(to_task(task))),
+        payload: task.or_else(message),
     }
 }
 
 fn to_event(json: &Value) -> StreamResponse {
     let payload = if let Some(task) = json.get("task") {
         Some(Payload::Task(to_task(task)))
+    } else if let Some(message) = json.get("message") {
+        Some(Payload::Msg(to_message(message)))
     } else if let Some(update) = json.get("statusUpdate") {
         Some(Payload::StatusUpdate(TaskStatusUpdateEvent {
             task_id: text(update, "taskId"),

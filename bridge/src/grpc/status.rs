@@ -75,6 +75,7 @@ fn code(word: &str) -> Code {
         "PERMISSION_DENIED" => Code::PermissionDenied,
         "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
         "FAILED_PRECONDITION" => Code::FailedPrecondition,
+        "ABORTED" => Code::Aborted,
         "UNAVAILABLE" => Code::Unavailable,
         "UNIMPLEMENTED" => Code::Unimplemented,
         "UNKNOWN" => Code::Unknown,

@@ -1,7 +1,8 @@
-//! JSON-RPC: a method name with a slash is 0.3, any other is 1.0. Errors are answers (HTTP 200).
+//! JSON-RPC: a method name with a slash is 0.3, any other is 1.0. Errors are answers (HTTP 200); that of a
+//! method of 0.3 that streams is an event, since its clients read nothing else.
 
 use axum::{extract::Request, response::Response};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -26,15 +27,27 @@ struct Call {
 struct Failed {
     id: Value,
     version: Version,
+    /// The method answers with a stream.
+    streams: bool,
     error: A2aError,
 }
 
 pub(super) async fn answer(shared: &Shared, address: Address, base: &str, request: Request) -> Response {
     let host = Host::of(&request);
     let (head, content) = request.into_parts();
+    let reads_events = takes_events(&head.headers);
     let failed = |failed: Failed| {
-        let Failed { id, version, error } = failed;
-        response(StatusCode::OK, JSON, &error_response(&id, version, &error))
+        let Failed {
+            id,
+            version,
+            streams,
+            error,
+        } = failed;
+        let body = error_response(&id, version, &error);
+        if streams && version == Version::V03 && reads_events {
+            return sse::alone(&body);
+        }
+        response(StatusCode::OK, JSON, &body)
     };
     let body = match body::take(shared.config.max_body, &head.headers, content).await {
         Ok(body) => body,
@@ -66,7 +79,12 @@ pub(super) async fn answer(shared: &Shared, address: Address, base: &str, reques
                 let error = move |error: &A2aError| error_response(&of_error, version, error);
                 sse::stream(followed, version, &shared.stop, sse::Frame::Plain, result, error)
             }
-            Err(error) => failed(Failed { id, version, error }),
+            Err(error) => failed(Failed {
+                id,
+                version,
+                streams: true,
+                error,
+            }),
         };
     }
     let answer = if method == Method::ExtendedCard {
@@ -91,8 +109,32 @@ pub(super) async fn answer(shared: &Shared, address: Address, base: &str, reques
             })
             .await
         }
-        Err(error) => failed(Failed { id, version, error }),
+        Err(error) => failed(Failed {
+            id,
+            version,
+            streams: false,
+            error,
+        }),
     }
+}
+
+/// Whether a client names event streams among what it takes.
+fn takes_events(headers: &HeaderMap) -> bool {
+    let mut given = headers.get_all(header::ACCEPT).iter();
+    given.any(|given| {
+        let mut ranges = given.to_str().unwrap_or_default().split(',');
+        ranges.any(|range| {
+            let mut parameters = range.split(';').map(str::trim);
+            let named = parameters.next().unwrap_or_default();
+            let refused = |parameter: &str| {
+                let weight = parameter
+                    .strip_prefix("q=")
+                    .and_then(|weight| weight.parse::<f32>().ok());
+                weight == Some(0.0)
+            };
+            named.eq_ignore_ascii_case("text/event-stream") && !parameters.any(refused)
+        })
+    })
 }
 
 /// Reads a call.
@@ -115,9 +157,11 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
         Some(id @ (Value::Null | Value::String(_) | Value::Number(_))) => id,
         Some(_) => return Err(invalid("id must be a text, a number or null")),
     };
+    let streams = std::cell::Cell::new(false);
     let failed = |version, error| Failed {
         id: id.clone(),
         version,
+        streams: streams.get(),
         error,
     };
     let invalid = |text| failed(Version::V10, A2aError::new(Reason::InvalidRequest, text));
@@ -138,6 +182,7 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
             .unwrap_or_else(|| request::unknown_method(&name));
         return Err(failed(written, error));
     };
+    streams.set(method.streams());
     version.agree(asked).map_err(|error| failed(version, error))?;
     let params = call.remove("params").unwrap_or_default();
     let request = request::read(version, method, params).map_err(|error| failed(version, error))?;
@@ -154,10 +199,12 @@ fn refused(body: &[u8], error: A2aError) -> Failed {
     let Ok(envelope) = serde_json::from_slice::<Envelope>(body) else {
         return nameless(error);
     };
-    let is_old = envelope.method.is_some_and(|name| name.contains('/'));
+    let name = envelope.method.unwrap_or_default();
+    let is_old = name.contains('/');
     Failed {
         id: envelope.id.map_or(Value::Null, Value::from),
         version: if is_old { Version::V03 } else { Version::V10 },
+        streams: Method::named(&name).is_some_and(|(_, method)| method.streams()),
         error,
     }
 }
@@ -193,6 +240,7 @@ fn nameless(error: A2aError) -> Failed {
     Failed {
         id: Value::Null,
         version: Version::V10,
+        streams: false,
         error,
     }
 }
@@ -259,6 +307,30 @@ mod tests {
         ] {
             assert_eq!(of(nameless), (Value::Null, Version::V10), "{nameless}");
         }
+    }
+
+    #[test]
+    fn a_client_reads_events_if_it_says_so() {
+        for (accept, expected) in [
+            ("text/event-stream", true),
+            ("application/json, Text/Event-Stream; q=0.5", true),
+            ("application/json, text/event-stream;q=0", false),
+            ("application/json", false),
+            ("*/*", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(takes_events(&headers), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_failed_call_knows_whether_it_was_for_a_stream() {
+        let of = |method: &str| {
+            let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": []});
+            read(call, None).err().expect("it is refused").streams
+        };
+        assert!(of("message/stream") && of("tasks/resubscribe"));
+        assert!(!of("message/send") && !of("tasks/paint"));
     }
 
     #[test]

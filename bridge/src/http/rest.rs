@@ -1,7 +1,7 @@
 //! REST of both versions: paths and verbs say what is wanted, errors are HTTP statuses. 0.3 writes the JSON of its protobuf.
 
 use axum::{extract::Request, response::Response};
-use http::{Method as Verb, StatusCode};
+use http::{Method as Verb, StatusCode, header};
 use serde_json::{Map, Value};
 
 use super::{
@@ -10,7 +10,8 @@ use super::{
 use crate::a2a::{
     error::A2aError,
     mesh::Address,
-    old, render,
+    old::{self, Files},
+    render,
     request::{self, Method},
     version::Version,
 };
@@ -50,11 +51,17 @@ async fn carry_out(
     let (head, content) = request.into_parts();
     let query = query::read(&head.uri)?;
     let version = place.version;
+    let agent = head
+        .headers
+        .get(header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok());
+    let files = Files::of_client(agent);
     version.agree(version_asked(&head.headers, &query).as_deref())?;
     let mut params = match head.method {
         Verb::POST => match params(
             version,
             method,
+            files,
             body::read(
                 shared.config.max_body,
                 &head.headers,
@@ -92,9 +99,9 @@ async fn carry_out(
     let (address, read) = address.named_by(read);
     if method.streams() {
         let followed = shared.handler.follow(&address, read).await?;
-        let result: fn(Value) -> Value = match version {
-            Version::V03 => old::to_event,
-            Version::V10 => |result| result,
+        let result = move |result| match version {
+            Version::V03 => old::to_event(result, files),
+            Version::V10 => result,
         };
         let error = move |error: &A2aError| error.rest(version);
         let frame = sse::Frame::NamedErrors;
@@ -118,7 +125,7 @@ async fn carry_out(
     let answer = shared.handler.answer(&address, read).await?;
     let written = aside::done(answer.bytes(), move || {
         let body = match version {
-            Version::V03 => old::answer(answer),
+            Version::V03 => old::answer(answer, files),
             Version::V10 => render::answer(version, answer),
         };
         let body = if body.is_null() {
@@ -132,9 +139,9 @@ async fn carry_out(
 }
 
 /// The parameters that a body has, as JSON-RPC of the version has them.
-fn params(version: Version, method: Method, body: Value) -> Result<Value, A2aError> {
+fn params(version: Version, method: Method, files: Files, body: Value) -> Result<Value, A2aError> {
     match (version, method) {
-        (Version::V03, Method::Send | Method::Stream) => old::from_send(body),
+        (Version::V03, Method::Send | Method::Stream) => old::from_send(body, files),
         (Version::V03, Method::SetPush) => Ok(old::from_webhook(body)),
         _ => Ok(body),
     }

@@ -6,7 +6,7 @@ use axum::response::{
     IntoResponse as _, Response, Sse,
     sse::{Event as Line, KeepAlive},
 };
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use http::{HeaderValue, header};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,13 @@ pub(super) fn stream(
 ) -> Response {
     let lines = told(followed, version, stop).map(move |event| {
         Ok::<_, Infallible>(match event {
-            Ok(body) => Line::default().data(result(body).to_string()),
+            Ok((body, id)) => {
+                let line = Line::default().data(result(body).to_string());
+                match id {
+                    Some(id) => line.id(id.to_string()),
+                    None => line,
+                }
+            }
             Err(failure) => {
                 let line = Line::default().data(error(&failure).to_string());
                 match frame {
@@ -47,6 +53,16 @@ pub(super) fn stream(
             }
         })
     });
+    events(lines)
+}
+
+/// A stream with this event alone.
+pub(super) fn alone(body: &Value) -> Response {
+    let line = Line::default().data(body.to_string());
+    events(futures::stream::iter([Ok(line)]))
+}
+
+fn events(lines: impl Stream<Item = Result<Line, Infallible>> + Send + 'static) -> Response {
     let mut response = Sse::new(lines)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response();

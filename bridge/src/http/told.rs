@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use agentanycast_proto::v1::{Message, Task, TaskStatus};
 use async_stream::stream;
 use futures::{Stream, StreamExt as _};
 use serde_json::Value;
@@ -11,19 +12,20 @@ use crate::{
     a2a::{
         error::{A2aError, Reason},
         follow::Event,
-        mesh::Followed,
+        mesh::{Followed, Told},
         now, render,
         version::Version,
     },
-    gateway::{is_halt, is_terminal},
+    gateway::{is_terminal, labels::is_auth_required},
 };
 
-/// The events, until the last of them or a failure. Ends at `stop`, in good order: whoever reads on asks again.
+/// The events, each with its number, until the last of them or a failure. Ends at `stop`, in good order:
+/// whoever reads on asks again.
 pub(crate) fn told(
     followed: Followed,
     version: Version,
     stop: &CancellationToken,
-) -> impl Stream<Item = Result<Value, A2aError>> + Send + use<> {
+) -> impl Stream<Item = Result<(Value, Option<u64>), A2aError>> + Send + use<> {
     let Followed {
         place,
         sent,
@@ -39,19 +41,19 @@ pub(crate) fn told(
                 }
                 event = events.next() => event,
             };
-            let event = match event {
+            let Told { event, id } = match event {
                 None => return,
-                Some(Ok(event)) => event,
+                Some(Ok(told)) => told,
                 Some(Err(failure)) => {
                     yield Err(failure);
                     return;
                 }
             };
             let halt = halt_at_once(version, sent, &event);
-            for event in [Some(event), halt].into_iter().flatten() {
-                let last = is_last(version, &event);
+            for (event, id) in [Some((event, id)), halt.map(|halt| (halt, None))].into_iter().flatten() {
+                let last = is_last(version, sent, &event);
                 let time = now(SystemTime::now());
-                yield Ok(render::event(version, &place, event, time.as_ref(), last));
+                yield Ok((render::event(version, &place, event, time.as_ref(), last), id));
                 if last {
                     return;
                 }
@@ -63,9 +65,11 @@ pub(crate) fn told(
 /// In 0.3 a stream ends with an update that is final, also when the task has come to a halt before its first event.
 /// Who subscribes to a task that waits for input, wants to hear how it goes on.
 fn halt_at_once(version: Version, sent: bool, event: &Event) -> Option<Event> {
-    let halts = |status| is_terminal(status) || (sent && is_halt(status));
+    let halts = |task: &Task| {
+        is_terminal(task.status()) || (sent && asks(task.status(), task.status_message.as_ref()))
+    };
     match event {
-        Event::Task(task) if version == Version::V03 && halts(task.status()) => Some(Event::Status {
+        Event::Task(task) if version == Version::V03 && halts(task) => Some(Event::Status {
             status: task.status(),
             message: task.status_message.clone(),
         }),
@@ -73,11 +77,26 @@ fn halt_at_once(version: Version, sent: bool, event: &Event) -> Option<Event> {
     }
 }
 
-/// Whether nothing follows: in 1.0 when the task has ended, in 0.3 also when it waits for its client.
-fn is_last(version: Version, event: &Event) -> bool {
+/// Whether the task waits for a message of its client. A task that waits for credentials goes on by itself
+/// once the agent has them (7.6.1 of the specification), so its stream stays open.
+fn asks(status: TaskStatus, message: Option<&Message>) -> bool {
+    status == TaskStatus::InputRequired && !is_auth_required(status, message)
+}
+
+/// Whether nothing follows. A stream ends with its task. It also ends when the task asks its client for a
+/// message: in 0.3 always, in 1.0 the stream of a message that was sent, since most clients read it to its
+/// end before they send the next message. Who subscribes to a task in 1.0 hears how it goes on.
+fn is_last(version: Version, sent: bool, event: &Event) -> bool {
     match event {
-        Event::Status { status, .. } if version == Version::V03 => is_halt(*status),
-        Event::Status { status, .. } => is_terminal(*status),
-        Event::Task(_) | Event::Artifact { .. } => false,
+        Event::Status { status, message } => {
+            let ends_at_question = sent || version == Version::V03;
+            is_terminal(*status) || (ends_at_question && asks(*status, message.as_ref()))
+        }
+        // In 0.3 a status follows that says so.
+        Event::Task(task) => {
+            version == Version::V10 && sent && asks(task.status(), task.status_message.as_ref())
+        }
+        Event::Message(_) => true,
+        Event::Artifact { .. } => false,
     }
 }

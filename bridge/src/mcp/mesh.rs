@@ -256,6 +256,7 @@ impl Tools {
             metadata,
             group,
             note: None,
+            idempotency_key: None,
         };
         let handle = self.gateway.send(outgoing).await?;
         drop(waiting.held.take());
@@ -280,7 +281,7 @@ impl Tools {
             )));
         }
         drop(task);
-        match handle.reply(message, None).await {
+        match handle.reply(message, None, None).await {
             Err(error) if error.kind() == ErrorKind::Conflict => Err(Done::refused(format!(
                 "task {id} asks for nothing now; see by get_task when its state is input_required"
             ))),

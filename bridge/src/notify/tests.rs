@@ -58,6 +58,7 @@ async fn noted(gateway: &FakeGateway, url: &str, old: bool) -> String {
         metadata: std::collections::BTreeMap::new(),
         group: [0; 16],
         note: None,
+        idempotency_key: None,
     };
     let task = gateway.send(outgoing).await.unwrap();
     let webhook = Webhook {
@@ -116,6 +117,12 @@ async fn a_webhook_is_told_until_it_has_heard() {
         ] {
             assert!(head.contains(line), "{head}");
         }
+        let media_type = if old {
+            "application/json"
+        } else {
+            "application/a2a+json"
+        };
+        assert!(head.contains(&format!("content-type: {media_type}")), "{head}");
         let shown = if old { body } else { &body["task"] };
         assert_eq!(shown["id"], task.as_str(), "{body}");
         let kept = settled(&gateway, &task).await;

@@ -184,6 +184,9 @@ class Asker:
         await refused(TaskNotCancelableError, self.plain.cancel_task(CancelTaskRequest(id=task.id)))
 
     async def question(self):
+        # The stream of a message ends when the agent asks.
+        events = [event async for event in self.live.send_message(request(message("ask live")))]
+        assert self.state(events[-1]) == TaskState.TASK_STATE_INPUT_REQUIRED, events
         task = await self.ask(message("ask me"))
         assert task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, task
         done = await self.ask(message("that", task_id=task.id, context_id=task.context_id))

@@ -1,6 +1,6 @@
 //! Calls that are answered once: over JSON-RPC in both versions, and over REST.
 
-use agentanycast_tests::eventually;
+use agentanycast_tests::{Bridge, eventually};
 use http::StatusCode;
 use serde_json::json;
 
@@ -188,4 +188,77 @@ async fn tasks_are_listed_page_by_page() {
         .call("ListTasks", json!({"status": "TASK_STATE_WORKING"}))
         .await;
     assert_eq!(none["totalSize"], 0);
+}
+
+/// A client that lost the answer asks again with the same key: nothing is done twice, and nothing else is
+/// taken for it.
+#[tokio::test]
+async fn the_same_idempotency_key_is_the_same_task() {
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let keyed = |key: &str| scene.client().header("idempotency-key", key);
+        let first = keyed("k-1").call("SendMessage", send("ask")).await["task"].take();
+        let mut again = say("ask");
+        again["messageId"] = "another".into();
+        let again = json!({ "message": again });
+        assert_eq!(
+            keyed("\"k-1\"").call("SendMessage", again).await["task"]["id"],
+            first["id"]
+        );
+        let by_rest = keyed("k-1").post("/message:send", &send("ask")).await;
+        assert_eq!(by_rest.body["task"]["id"], first["id"]);
+        let mut stream = keyed("k-1").stream("SendStreamingMessage", send("ask")).await;
+        assert_eq!(stream.event().await["result"]["task"]["id"], first["id"]);
+
+        let refused = keyed("k-1").post("/message:send", &send("echo other")).await;
+        assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.body);
+        assert_eq!(refused.body["error"]["status"], "ABORTED");
+        let refused = keyed("k-1").rpc("SendMessage", send("echo other")).await;
+        assert_eq!(
+            refused["error"]["data"][0]["reason"], "IDEMPOTENCY_KEY_REUSED",
+            "{refused}"
+        );
+        assert_eq!(keyed("").code("SendMessage", send("ask")).await, -32602);
+
+        // A further message too, also when the task has ended meanwhile.
+        let mut blue = say("blue");
+        blue["taskId"] = first["id"].clone();
+        let blue = json!({ "message": blue });
+        for _ in 0..2 {
+            let task = keyed("k-2").call("SendMessage", blue.clone()).await["task"].take();
+            assert_eq!(
+                (&task["id"], texts(&task)),
+                (&first["id"], vec!["You said blue".to_owned()])
+            );
+        }
+        let mut red = say("red");
+        red["taskId"] = first["id"].clone();
+        let refused = keyed("k-1").rpc("SendMessage", json!({ "message": red })).await;
+        assert_eq!(
+            refused["error"]["data"][0]["reason"], "IDEMPOTENCY_KEY_REUSED",
+            "{refused}"
+        );
+        assert_eq!(scene.client().code("SendMessage", blue).await, -32004);
+    }
+}
+
+#[tokio::test]
+async fn two_callers_have_the_same_idempotency_key() {
+    let scene = Scene::talking().await;
+    let tokens = scene.pair.bob.home().path().join("tokens");
+    std::fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
+    let bridge = Bridge::start_with(&scene.pair.bob, &[&format!("--tokens-file={}", tokens.display())]).await;
+    let client = |token: &str| {
+        let client = bridge.client().at(&scene.path()).version("1.0").token(token);
+        client.header("idempotency-key", "k")
+    };
+    let (alice, bob) = (client("aaaaaaaaaaaaaaaa"), client("bbbbbbbbbbbbbbbb"));
+    let first = alice.call("SendMessage", send("echo x")).await["task"]["id"].take();
+    let other = bob.call("SendMessage", send("echo y")).await["task"].take();
+    assert_ne!(other["id"], first);
+    assert_eq!(texts(&other), ["echo y", "y"]);
+    assert_eq!(
+        alice.call("SendMessage", send("echo x")).await["task"]["id"],
+        first
+    );
 }

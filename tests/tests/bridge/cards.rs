@@ -201,3 +201,23 @@ async fn a_skill_is_whoever_has_it() {
     let refused = nobody.post("/message:send", &send("up")).await;
     assert_eq!(refused.status, StatusCode::NOT_FOUND, "{}", refused.body);
 }
+
+/// Neither a registry nor a peer is needed for the skill of the agent beside the node.
+#[tokio::test]
+async fn a_skill_of_the_own_agent_has_a_card() {
+    let bob = Daemon::builder().start().await;
+    let node = bob.node().await;
+    let card = AgentCard::new("Bob", "Talks").with_skill(Skill::new("talk", "Talks about anything"));
+    node.set_card(card).await.unwrap();
+    let _agent = Agent::serve(&node, talk);
+    let bridge = Bridge::start(&bob).await;
+    let client = bridge.client().at("/skills/talk").version("1.0");
+    let card = client.get("/.well-known/agent-card.json").await;
+    assert_eq!(card.status, StatusCode::OK, "{}", card.body);
+    assert_eq!(card.body["skills"][0]["description"], "Talks about anything");
+    let task = &client.call("SendMessage", send("echo here")).await["task"];
+    assert_eq!(texts(task), ["echo here", "here"]);
+    let other = bridge.client().at("/skills/fly");
+    let other = other.get("/.well-known/agent-card.json").await;
+    assert_eq!(other.status, StatusCode::NOT_FOUND, "{}", other.body);
+}

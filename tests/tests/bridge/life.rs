@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use agentanycast::{HandlerError, IncomingTask};
+use agentanycast::{Artifact, HandlerError, IncomingTask, Message};
 use agentanycast_tests::{Bridge, Daemon, bridge::to_the_end, eventually, http::Stream};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -260,4 +260,70 @@ async fn the_death_of_the_agent_is_told() {
     assert_eq!(last["state"], "TASK_STATE_FAILED", "{events:?}");
     let reason = last["message"]["parts"][0]["text"].as_str().unwrap();
     assert!(reason.contains("agent went away"), "{reason}");
+}
+
+/// What an event of a stream says: the text of a message or of a result.
+fn text_of(event: &Value) -> Option<String> {
+    let event = &event["result"];
+    let message = &event["statusUpdate"]["status"]["message"]["parts"][0]["text"];
+    let result = &event["artifactUpdate"]["artifact"]["parts"][0]["text"];
+    message.as_str().or(result.as_str()).map(str::to_owned)
+}
+
+/// A client that lost its stream names the last event that it has read: it is told what is missing and
+/// nothing twice, also after a kill of the bridge and of the daemon.
+#[tokio::test]
+async fn a_stream_goes_on_behind_the_last_event() {
+    let go = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&go);
+    let mut scene = Scene::new(move |task| {
+        let gate = Arc::clone(&gate);
+        async move {
+            for number in 1..=6 {
+                gate.acquire().await?.forget();
+                task.working(number.to_string()).await?;
+            }
+            gate.acquire().await?.forget();
+            let results = ["a", "b"].map(Artifact::text);
+            task.complete_with(results, Message::agent_text("end")).await?;
+            Ok(())
+        }
+    })
+    .await;
+    let mut stream = scene.client().stream("SendStreamingMessage", send("go")).await;
+    let id = json!({"id": stream.event().await["result"]["task"]["id"]});
+    let mut last: u64 = stream.last_id().unwrap().parse().unwrap();
+    let again = |scene: &Scene, last: u64| scene.client().header("last-event-id", &last.to_string());
+    let mut said = Vec::new();
+    let mut before_the_end = 0;
+    for wanted in [2, 4, 6, 9] {
+        go.add_permits(2);
+        while said.len() < wanted {
+            let event = stream.event().await;
+            assert!(event["result"].get("task").is_none(), "{event}");
+            let Some(text) = text_of(&event) else { continue };
+            let now: u64 = stream.last_id().unwrap().parse().unwrap();
+            assert!(now > last, "{text} has the number {now}, and {last} was before");
+            last = now;
+            said.push(text);
+        }
+        match wanted {
+            2 => scene.bridge.crash().await,
+            4 => {
+                scene.pair.bob.kill().await;
+                scene.pair.bob.restart().await;
+            }
+            6 => before_the_end = last,
+            _ => break,
+        }
+        stream = again(&scene, last).stream("SubscribeToTask", id.clone()).await;
+    }
+    assert_eq!(said, ["1", "2", "3", "4", "5", "6", "a", "b", "end"]);
+    // The task has ended: what is missing is told, and nothing if nothing is.
+    let rest = again(&scene, before_the_end)
+        .stream("SubscribeToTask", id.clone())
+        .await;
+    let rest: Vec<String> = to_the_end(rest).await.iter().filter_map(text_of).collect();
+    assert_eq!(rest, ["a", "b", "end"]);
+    assert_eq!(again(&scene, last).code("SubscribeToTask", id).await, -32004);
 }

@@ -354,6 +354,35 @@ async fn grpc_names_an_agent_in_its_metadata() {
     assert!(status.message().contains("a2a-tenant"), "{status}");
 }
 
+/// gRPC has the key in its metadata.
+#[tokio::test]
+async fn grpc_sends_nothing_twice_with_one_idempotency_key() {
+    let scene = Scene::talking().await;
+    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
+    let path = scene.path();
+    let keyed = |request: SendMessageRequest| {
+        let mut request = of(path.trim_start_matches('/'), request);
+        request
+            .metadata_mut()
+            .insert("idempotency-key", "k".parse().unwrap());
+        request
+    };
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let answer = service.send_message(keyed(echo())).await.unwrap().into_inner();
+        let Some(Payload::Task(task)) = answer.payload else {
+            panic!("{answer:?} has no task")
+        };
+        ids.push(task.id);
+    }
+    assert_eq!(ids[0], ids[1]);
+    let mut other = echo();
+    other.request.as_mut().unwrap().content.truncate(1);
+    other.request.as_mut().unwrap().content[0].part = Some(part::Part::Text("echo other".to_owned()));
+    let refused = service.send_message(keyed(other)).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Aborted, "{refused}");
+}
+
 #[tokio::test]
 async fn grpc_keeps_webhooks() {
     let scene = Scene::talking().await;
@@ -420,4 +449,53 @@ async fn grpc_keeps_webhooks() {
         .await
         .unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound, "{status}");
+}
+
+/// Clients of 0.3 read the answer to a method that streams as events only, also an error (7.2 of its
+/// specification).
+#[tokio::test]
+async fn an_error_before_a_stream_is_an_event_for_those_who_read_events() {
+    let scene = Scene::talking().await;
+    let reader = scene.old_client().header("accept", "text/event-stream");
+    for (method, params, code) in [
+        ("message/stream", json!({}), -32602),
+        ("tasks/resubscribe", json!({"id": "nothing"}), -32001),
+    ] {
+        let events = to_the_end(reader.stream(method, params.clone()).await).await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(
+            (&events[0]["id"], &events[0]["error"]["code"]),
+            (&json!(1), &json!(code))
+        );
+        // Others, and 1.0, are answered by JSON.
+        assert_eq!(scene.old_client().code(method, params).await, code);
+    }
+    let new = scene.client().header("accept", "text/event-stream");
+    assert_eq!(
+        new.code("SubscribeToTask", json!({"id": "nothing"})).await,
+        -32001
+    );
+}
+
+/// The bytes of a file are never guessed from what they are: "test" is a text of base64 too.
+#[tokio::test]
+async fn a_file_is_what_its_client_means_by_it() {
+    let scene = Scene::talking().await;
+    let once = "dGVzdA==";
+    let twice = "ZEdWemRBPT0=";
+    for (agent, base64) in [("node", once), ("python-httpx/0.28.1", twice)] {
+        let client = scene.old_client().header("user-agent", agent);
+        let file = json!({"file": {"fileWithBytes": base64, "name": "a.txt", "mimeType": "text/plain"}});
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": "echo"}, file]});
+        let sent = json!({"message": message, "configuration": {"blocking": true}});
+        let sent = client.post("/v1/message:send", &sent).await;
+        let task = &sent.body["task"];
+        assert_eq!(
+            task["artifacts"][0]["parts"][1]["file"]["fileWithBytes"], base64,
+            "{}",
+            sent.body
+        );
+        let whole = scene.client().call("GetTask", json!({"id": task["id"]})).await;
+        assert_eq!(whole["artifacts"][0]["parts"][1]["raw"], once, "{agent}: {whole}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentanycast::{Artifact, Part};
+use agentanycast::{Artifact, Message, Part};
 use agentanycast_tests::bridge::to_the_end;
 use http::Method;
 use serde_json::{Value, json};
@@ -190,4 +190,127 @@ async fn a_result_arrives_as_it_is_produced() {
     }
     assert_eq!(pieces, ["eins", "zwei", "drei", ""]);
     assert_eq!(facts, json!({"n": 1}));
+}
+
+/// The last state that a stream told.
+fn last_state(events: &[Value]) -> &str {
+    let states = events.iter().filter_map(|event| {
+        let status = &event["statusUpdate"]["status"]["state"];
+        status.as_str().or(event["task"]["status"]["state"].as_str())
+    });
+    states.last().unwrap()
+}
+
+/// Clients read the stream of a message to its end before they send the next one. Who subscribes hears how it
+/// goes on.
+#[tokio::test]
+async fn the_stream_of_a_message_ends_when_the_agent_asks() {
+    for carrier in CARRIERS {
+        let scene = Scene::talking_by(carrier).await;
+        let client = scene.client();
+        let rest = client.events(Method::POST, "/message:stream", &send("ask")).await;
+        let rpc = client.stream("SendStreamingMessage", send("ask")).await;
+        for events in [to_the_end(rest).await, results(to_the_end(rpc).await)] {
+            assert_eq!(last_state(&events), "TASK_STATE_INPUT_REQUIRED", "{events:?}");
+            let id = events[0]["task"]["id"].clone();
+            let waiting = client.stream("SubscribeToTask", json!({ "id": id })).await;
+            let mut answer = say("blue");
+            answer["taskId"] = id;
+            let answered = client.stream("SendStreamingMessage", json!({ "message": answer }));
+            let answered = results(to_the_end(answered.await).await);
+            assert_eq!(last_state(&answered), "TASK_STATE_COMPLETED");
+            let followed = results(to_the_end(waiting).await);
+            assert_eq!(
+                followed[0]["task"]["status"]["state"],
+                "TASK_STATE_INPUT_REQUIRED"
+            );
+            assert_eq!(last_state(&followed), "TASK_STATE_COMPLETED");
+        }
+    }
+}
+
+/// An agent that waits for credentials gets them by another way than a message: the stream stays open until
+/// it goes on.
+#[tokio::test]
+async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
+    let logged_in = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&logged_in);
+    let scene = Scene::new(move |task| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let part = Part::text("Log in at example.org").with_metadata("gateway.state", "auth-required");
+            tokio::select! {
+                answer = task.ask(Message::new([part])) => drop(answer?),
+                permit = gate.acquire() => permit?.forget(),
+            }
+            task.working("Thanks").await?;
+            task.complete([Artifact::text("done")]).await?;
+            Ok(())
+        }
+    })
+    .await;
+    let (new, old) = (scene.client(), scene.old_client());
+    // A call that waits is answered, so that its client can do something.
+    let task = new.call("SendMessage", send("go")).await["task"].take();
+    assert_eq!(task["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{task}");
+    let metadata = &task["status"]["message"]["parts"][0]["metadata"];
+    assert!(metadata.get("gateway.state").is_none(), "{task}");
+    logged_in.add_permits(1);
+
+    let mut events = new.stream("SendStreamingMessage", send("go")).await;
+    while last_state(&results(vec![events.event().await])) != "TASK_STATE_AUTH_REQUIRED" {}
+    logged_in.add_permits(1);
+    let rest = results(to_the_end(events).await);
+    assert_eq!(last_state(&rest), "TASK_STATE_COMPLETED", "{rest:?}");
+
+    let mut events = old
+        .stream("message/stream", json!({"message": old_say("go")}))
+        .await;
+    loop {
+        let event = events.event().await["result"].take();
+        if event["status"]["state"] == "auth-required" {
+            assert_ne!(event["final"], true, "{event}");
+            break;
+        }
+    }
+    logged_in.add_permits(1);
+    let rest = results(to_the_end(events).await);
+    let last = rest.last().unwrap();
+    assert_eq!(
+        (&last["status"]["state"], &last["final"]),
+        (&json!("completed"), &json!(true))
+    );
+}
+
+/// An agent that has no use for a task answers with a message.
+#[tokio::test]
+async fn an_agent_answers_with_a_message() {
+    for carrier in CARRIERS {
+        let scene = Scene::by(carrier, |task| async move {
+            let part = Part::text("Hello").with_metadata("gateway.answer", "message");
+            task.complete_with([], Message::new([part])).await?;
+            Ok(())
+        })
+        .await;
+        let (new, old) = (scene.client(), scene.old_client());
+        let said = new.call("SendMessage", send("hi")).await;
+        let message = &said["message"];
+        assert_eq!(message["parts"], json!([{"text": "Hello"}]), "{said}");
+        assert_eq!(message["role"], "ROLE_AGENT");
+        assert!(
+            message["contextId"].is_string() && message.get("taskId").is_none(),
+            "{said}"
+        );
+        let said = new.post("/message:send", &send("hi")).await.body;
+        assert_eq!(said["message"]["parts"][0]["text"], "Hello", "{said}");
+        let said = old.call("message/send", json!({"message": old_say("hi")})).await;
+        assert_eq!(
+            (&said["kind"], &said["parts"][0]["text"]),
+            (&json!("message"), &json!("Hello"))
+        );
+
+        let events = results(to_the_end(new.stream("SendStreamingMessage", send("hi")).await).await);
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(events[0]["message"]["parts"][0]["text"], "Hello");
+    }
 }

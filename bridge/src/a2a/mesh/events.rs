@@ -1,37 +1,77 @@
-//! A task that is followed, as events: first the task as it stands, then what changes, until it has ended.
+//! A task that is followed, as events: first the task as it stands, then what changes, until it has ended. An
+//! agent that answers a message at once with a message has no task to show: the message is the only event.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use agentanycast_proto::v1;
 use async_stream::try_stream;
 use futures::{
     StreamExt as _,
-    stream::{BoxStream, SelectAll},
+    stream::{BoxStream, Peekable, SelectAll},
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{finished_results, pieces};
+use super::{Told, finished_results, pieces};
 use crate::{
     a2a::{
         error::A2aError,
         follow::{self, Event, Follow, Step},
+        generation::{Counter, Heard, missed},
     },
-    gateway::{GatewayError, TaskHandle, Update, is_terminal, reads::Reads},
+    gateway::{GatewayError, TaskHandle, Update, is_terminal, labels::message_answer, reads::Reads},
 };
 
-/// The events of a task that is shown as it stands and then followed.
+/// How long the stream of a message that was sent shows nothing while the agent has said nothing: a stream
+/// that has shown a task cannot become one with a message. An agent that is there says within milliseconds
+/// that it works.
+const FIRST_WORD: Duration = Duration::from_secs(1);
+
+/// The events of a task that is shown as it stands and then followed; `sent`: it has just been sent. A client
+/// that has `heard` of it before is told what it missed instead.
 pub(super) fn of(
     handle: Arc<dyn TaskHandle>,
-    mut updates: BoxStream<'static, Result<Update, GatewayError>>,
+    updates: BoxStream<'static, Result<Update, GatewayError>>,
     task: v1::Task,
+    (sent, heard): (bool, Option<Heard>),
     (reads, caller): (Arc<Reads>, String),
     place: OwnedSemaphorePermit,
-) -> BoxStream<'static, Result<Event, A2aError>> {
+) -> BoxStream<'static, Result<Told, A2aError>> {
     let stream = try_stream! {
         let _place = place;
+        let mut updates = updates.peekable();
+        let mut task = task;
+        if sent && is_untouched(&task) && first_word(&mut updates).await? {
+            task = reads.of(&caller, &*handle).await?;
+        }
+        if let (true, Some(message)) = (sent, message_answer(&task)) {
+            let event = Event::Message(Box::new(message.clone()));
+            yield Told { event, id: None };
+            return;
+        }
         let over = is_terminal(task.status());
         let (mut follow, mut steps) = Follow::new(&task);
-        yield Event::Task(Box::new(finished_results(task)));
+        let mut counter;
+        if let Some(heard) = heard.filter(|heard| heard.fits(&task)) {
+            counter = Counter::resumed(&task, heard);
+            let place_of = |read: &v1::Artifact| {
+                task.artifacts.iter().position(|known| known.artifact_id == read.artifact_id)
+            };
+            let is_missed = |step: &Step| match step {
+                Step::Read(read) => place_of(read).is_none_or(|place| !heard.has_result(place)),
+                _ => true,
+            };
+            steps.retain(is_missed);
+            let (events, last) = missed(&task, heard, sent);
+            steps.splice(0..0, events.into_iter().map(Step::Tell));
+            if let Some(last) = last {
+                steps.extend(over.then_some(Step::Finish));
+                steps.push(Step::Tell(last));
+            }
+        } else {
+            counter = Counter::shown(&task);
+            let event = Event::Task(Box::new(finished_results(task)));
+            yield Told { id: counter.take(&event), event };
+        }
         let mut reading = SelectAll::new();
         loop {
             let mut ended = over;
@@ -39,31 +79,41 @@ pub(super) fn of(
                 match step {
                     Step::Tell(event) => {
                         ended = matches!(&event, Event::Status { status, .. } if is_terminal(*status));
-                        yield event;
+                        yield Told { id: counter.take(&event), event };
                     }
                     Step::Read(artifact) => reading.push(pieces::of(&handle, artifact)),
                     Step::Finish => {
                         while let Some(piece) = reading.next().await {
-                            yield piece?;
+                            let event = piece?;
+                            yield Told { id: counter.take(&event), event };
                         }
                     }
                 }
             }
             if ended {
                 while let Some(piece) = reading.next().await {
-                    yield piece?;
+                    let event = piece?;
+                    yield Told { id: counter.take(&event), event };
                 }
                 break;
             }
             let update = loop {
-                tokio::select! {
+                let piece = tokio::select! {
                     biased;
-                    Some(piece) = reading.next() => yield piece?,
+                    Some(piece) = reading.next() => piece,
                     update = updates.next() => break update,
-                }
+                };
+                let event = piece?;
+                yield Told { id: counter.take(&event), event };
             };
             let Some(update) = update.transpose()? else { break };
             let hint = follow::is_hint(&update);
+            if is_terminal(update.status) {
+                // With the end come all results.
+                counter.order(&update.artifacts);
+            } else if !counter.knows(&update.artifacts) {
+                counter.order(&reads.of(&caller, &*handle).await?.artifacts);
+            }
             steps = if update.resumed {
                 follow.catch_up(reads.of(&caller, &*handle).await?, &update)
             } else {
@@ -71,9 +121,33 @@ pub(super) fn of(
             };
             steps.extend(follow.take(update));
             if hint {
-                steps.extend(follow.look(reads.of(&caller, &*handle).await?));
+                let task = reads.of(&caller, &*handle).await?;
+                counter.order(&task.artifacts);
+                steps.extend(follow.look(task));
             }
         }
     };
     stream.boxed()
+}
+
+/// Waits for the first word of an agent; whether it is the end of its task.
+async fn first_word(
+    updates: &mut Peekable<BoxStream<'static, Result<Update, GatewayError>>>,
+) -> Result<bool, GatewayError> {
+    // The first update is the state that the task has already.
+    let is_old = |update: &Result<Update, GatewayError>| {
+        update
+            .as_ref()
+            .is_ok_and(|update| update.status == v1::TaskStatus::Submitted)
+    };
+    if Pin::new(&mut *updates).peek().await.is_some_and(is_old) {
+        updates.next().await.transpose()?;
+    }
+    let first = tokio::time::timeout(FIRST_WORD, Pin::new(updates).peek()).await;
+    Ok(matches!(first, Ok(Some(Ok(update))) if is_terminal(update.status)))
+}
+
+/// Whether the agent has said nothing of a task yet.
+fn is_untouched(task: &v1::Task) -> bool {
+    task.status() == v1::TaskStatus::Submitted && task.messages.len() <= 1 && task.artifacts.is_empty()
 }

@@ -11,12 +11,13 @@ use super::{Address, Known, Mesh, group, labels, webhooks::note};
 use crate::{
     a2a::{
         error::{A2aError, Reason},
+        message::Place,
         request::Send,
     },
     gateway::{
         ErrorKind, Outgoing, Target, TaskHandle,
         contexts::{self, CONTEXT},
-        is_terminal,
+        idempotency, is_terminal,
         labels::{CALLER, TARGET},
     },
     screen::Screen,
@@ -60,6 +61,8 @@ impl Mesh {
             metadata.insert(EXTENSIONS.to_owned(), json!(address.extensions).to_string());
         }
         check_size(address, &metadata, &send.message)?;
+        let key = key_of(address)?;
+        let is_keyed = key.is_some();
         let outgoing = Outgoing {
             target: address.target.clone(),
             message: send.message.clone(),
@@ -67,8 +70,13 @@ impl Mesh {
             metadata,
             group: group(address, tenant),
             note: note_of(address, "", send, self.rules.screen),
+            idempotency_key: key,
         };
-        Ok(self.gateway.send(outgoing).await?)
+        let handle = self.gateway.send(outgoing).await?;
+        if is_keyed {
+            self.check_same(address, tenant, handle.id(), send).await?;
+        }
+        Ok(handle)
     }
 
     async fn reply(
@@ -90,20 +98,53 @@ impl Mesh {
             let text = format!("task {} {what}", task.task_id);
             A2aError::new(Reason::UnsupportedOperation, text)
         };
-        if is_terminal(task.status()) {
-            return Err(not_now("has ended; send the message without message.taskId"));
+        let key = key_of(address)?;
+        let is_keyed = key.is_some();
+        let ended = || not_now("has ended; send the message without message.taskId");
+        // A message with a key may have been taken before the task ended.
+        if is_terminal(task.status()) && !is_keyed {
+            return Err(ended());
         }
         check_size(address, &task.metadata, &send.message)?;
         let note = note_of(address, &task.task_id, send, self.rules.screen);
-        match handle.reply(send.message.clone(), note).await {
+        match handle.reply(send.message.clone(), note, key).await {
+            Err(error) if error.kind() == ErrorKind::Conflict && is_terminal(task.status()) => Err(ended()),
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 Err(not_now("asks for nothing now, so it takes no message"))
             }
             replied => {
-                replied?;
+                let id = replied?;
+                if is_keyed {
+                    self.check_same(address, tenant, &id, send).await?;
+                }
                 Ok(handle)
             }
         }
+    }
+
+    /// Checks that the task which the node names by the caller's key is the one that this message belongs to.
+    async fn check_same(
+        &self,
+        address: &Address,
+        tenant: &str,
+        id: &str,
+        send: &Send,
+    ) -> Result<(), A2aError> {
+        let reused = || {
+            let given = address.idempotency_key.as_deref().unwrap_or_default();
+            A2aError::new(Reason::IdempotencyKeyReused, idempotency::reused(given))
+        };
+        // A task of another agent or tenant is unknown here.
+        let known = match self.task(address, tenant, id).await {
+            Err(error) if error.reason() == Reason::TaskNotFound => return Err(reused()),
+            known => known?,
+        };
+        let Place { context_id, task_id } = &send.place;
+        let is_further = !task_id.is_empty();
+        let fits = (!is_further || task_id == id)
+            && (context_id.is_empty() || context_id == contexts::shown(&known.task))
+            && idempotency::is_same(&known.task, &send.message, is_further);
+        if fits { Ok(()) } else { Err(reused()) }
     }
 
     /// The task once it has ended or asks for something, or as it stands when patience is over. `_place` was taken before
@@ -119,6 +160,13 @@ impl Mesh {
             Err(_) => Ok(self.reads.of(&address.caller, &**handle).await?),
         }
     }
+}
+
+/// The node's idempotency key of a request.
+fn key_of(address: &Address) -> Result<Option<String>, A2aError> {
+    let given = address.idempotency_key.as_deref();
+    let key = given.map(|given| idempotency::key_of(&address.caller, given));
+    key.transpose().map_err(A2aError::params)
 }
 
 /// Refuses a message that no node can pass on to another one, however long its sender waits; nodes say so as of any bound.

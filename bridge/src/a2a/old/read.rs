@@ -1,16 +1,16 @@
 //! What comes: the protobuf's JSON as 0.3's own. PURE.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::{STATE, STATES, each};
+use super::{Files, STATE, STATES, each};
 use crate::a2a::error::A2aError;
 
 /// The parameters that send a message, as JSON-RPC has them.
 ///
 /// # Errors
 /// When the message says nothing, in the names that whoever wrote it knows.
-pub(crate) fn from_send(mut body: Value) -> Result<Value, A2aError> {
+pub(crate) fn from_send(mut body: Value, files: Files) -> Result<Value, A2aError> {
+    files.received(&mut body);
     // What is no object is refused by whoever reads it.
     let Value::Object(fields) = &mut body else {
         return Ok(body);
@@ -90,9 +90,10 @@ fn take(fields: &mut Map<String, Value>, names: [&str; 2]) -> Option<Value> {
 }
 
 /// The answer to a message, or an event of a stream, as 0.3 has it.
-pub(crate) fn from_event(mut event: Value) -> Value {
+pub(crate) fn from_event(mut event: Value, files: Files) -> Value {
+    files.received(&mut event);
     let kinds = [
-        ("task", from_task as fn(Value) -> Value),
+        ("task", read_task as fn(Value) -> Value),
         ("message", from_message),
         ("msg", from_message),
         ("statusUpdate", from_status_update),
@@ -107,7 +108,12 @@ pub(crate) fn from_event(mut event: Value) -> Value {
 }
 
 /// A task.
-pub(crate) fn from_task(mut task: Value) -> Value {
+pub(crate) fn from_task(mut task: Value, files: Files) -> Value {
+    files.received(&mut task);
+    read_task(task)
+}
+
+fn read_task(mut task: Value) -> Value {
     each(&mut task, "history", from_message);
     each(&mut task, "artifacts", from_artifact);
     within(&mut task, "status", from_status);
@@ -169,7 +175,7 @@ fn from_artifact(mut artifact: Value) -> Value {
     artifact
 }
 
-pub(super) fn from_part(mut part: Value) -> Value {
+fn from_part(mut part: Value) -> Value {
     if part.get("kind").is_some() {
         // In 0.3's own words: some write those over REST too.
         return part;
@@ -191,20 +197,10 @@ pub(super) fn from_part(mut part: Value) -> Value {
             file.insert("uri".to_owned(), uri);
         }
         if let Some(bytes) = take(file, ["fileWithBytes", "file_with_bytes"]) {
-            file.insert("bytes".to_owned(), from_bytes(bytes));
+            file.insert("bytes".to_owned(), bytes);
         }
     }
     of_kind(part, "file")
-}
-
-/// The base64 of a file: the field's bytes are those of that text, with most SDKs; else they are the file's own.
-fn from_bytes(field: Value) -> Value {
-    let inner = field
-        .as_str()
-        .and_then(|text| STANDARD.decode(text).ok())
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .filter(|text| STANDARD.decode(text).is_ok());
-    inner.map_or(field, Value::from)
 }
 
 fn of_kind(mut value: Value, kind: &str) -> Value {

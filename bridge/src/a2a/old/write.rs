@@ -1,10 +1,9 @@
 //! What goes out: 0.3's own JSON as the protobuf's. PURE.
 
 use agentanycast_proto::a2a_0_3::TaskState;
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::{STATE, STATES, each};
+use super::{Files, STATE, STATES, each};
 use crate::a2a::{
     read_time,
     render::{self, Answer, object},
@@ -12,10 +11,14 @@ use crate::a2a::{
 };
 
 /// What a request is answered with.
-pub(crate) fn answer(answer: Answer) -> Value {
+pub(crate) fn answer(answer: Answer, files: Files) -> Value {
+    files.sent(write_answer(answer))
+}
+
+fn write_answer(answer: Answer) -> Value {
     let rendered = |answer| render::answer(Version::V03, answer);
     match answer {
-        Answer::Sent(..) => object([("task", to_task(rendered(answer)))]),
+        Answer::Sent(..) => write_event(rendered(answer)),
         Answer::Task(..) | Answer::Legacy(..) => to_task(rendered(answer)),
         Answer::Tasks(_) => {
             let mut page = rendered(answer);
@@ -35,7 +38,11 @@ pub(crate) fn answer(answer: Answer) -> Value {
 }
 
 /// An event of a stream.
-pub(crate) fn to_event(mut event: Value) -> Value {
+pub(crate) fn to_event(event: Value, files: Files) -> Value {
+    files.sent(write_event(event))
+}
+
+fn write_event(mut event: Value) -> Value {
     let mut written = Map::new();
     let body = &mut event;
     match body["kind"].as_str() {
@@ -112,7 +119,7 @@ fn to_webhook(mut webhook: Value) -> Value {
 }
 
 /// The parameters that send a message, from those of JSON-RPC.
-pub(crate) fn to_send(mut params: Value) -> Value {
+pub(crate) fn to_send(mut params: Value, files: Files) -> Value {
     let message = taken(&mut params, "message");
     let mut sent = Map::from_iter([("message".to_owned(), to_message(message))]);
     for name in ["configuration", "metadata"] {
@@ -120,7 +127,7 @@ pub(crate) fn to_send(mut params: Value) -> Value {
             sent.insert(name.to_owned(), value.take());
         }
     }
-    Value::Object(sent)
+    files.sent(Value::Object(sent))
 }
 
 fn to_message(mut message: Value) -> Value {
@@ -139,21 +146,22 @@ fn to_message(mut message: Value) -> Value {
     Value::Object(written)
 }
 
-pub(super) fn to_part(mut part: Value) -> Value {
+fn to_part(mut part: Value) -> Value {
     let mut written = Map::new();
     keep(&mut written, &mut part, &["metadata"], Value::is_object);
     match part["kind"].as_str() {
         Some("file") => {
             let mut file = taken(&mut part, "file");
             let mut of_file = Map::new();
-            for (from, to) in [("uri", "fileWithUri"), ("mimeType", "mimeType"), ("name", "name")] {
+            for (from, to) in [
+                ("uri", "fileWithUri"),
+                ("bytes", "fileWithBytes"),
+                ("mimeType", "mimeType"),
+                ("name", "name"),
+            ] {
                 if let Some(value) = file.get_mut(from) {
                     of_file.insert(to.to_owned(), value.take());
                 }
-            }
-            if let Some(base64) = file["bytes"].as_str() {
-                // The field's bytes are those of the text: so the official SDKs write and read it.
-                of_file.insert("fileWithBytes".to_owned(), STANDARD.encode(base64).into());
             }
             written.insert("file".to_owned(), Value::Object(of_file));
         }

@@ -9,7 +9,14 @@ use super::{
     choice::{Binding, Interface},
     fault::{Fault, Kind, excerpt},
 };
-use crate::a2a::{old, version::Version};
+use crate::a2a::{
+    old::{self, Files},
+    version::Version,
+};
+
+/// What agents of 0.3 put in the bytes of a file over REST and gRPC: as the servers of the official Python
+/// SDK. An agent does not say what it runs on before it is sent the first message.
+pub(crate) const FILES: Files = Files::Base64;
 
 /// Tasks of a conversation that are looked through for a message that may have arrived.
 pub(crate) const LISTED: usize = 50;
@@ -116,7 +123,7 @@ impl Ask {
                     "message:send"
                 };
                 let params = self.params(interface.version, "");
-                (Method::POST, path.to_owned(), Some(old::to_send(params)))
+                (Method::POST, path.to_owned(), Some(old::to_send(params, FILES)))
             }
             Self::Subscribe { id } => (Method::GET, format!("tasks/{}:subscribe", escaped(&id)), None),
             Self::Get { id } => (Method::GET, format!("tasks/{}", escaped(&id)), None),

@@ -12,12 +12,10 @@ use crate::a2a::{
     task,
     version::Version,
 };
+use crate::gateway::labels::{AUTH_REQUIRED, STATE};
 
 /// Longest id that an agent may give a task or a conversation, in bytes.
 const MAX_ID: usize = 1024;
-
-/// The label of a message that came with a state which the mesh has no word for.
-const STATE: &str = "a2a.state";
 
 /// The label with what was said of a change besides, on the first part of its message.
 const CHANGE: &str = "a2a.update";
@@ -228,9 +226,7 @@ fn note_state(state: &str, message: Option<v1::Message>) -> Option<v1::Message> 
         message.parts.push(Part::default());
     }
     if let Some(first) = message.parts.first_mut() {
-        first
-            .metadata
-            .insert(STATE.to_owned(), "auth-required".to_owned());
+        first.metadata.insert(STATE.to_owned(), AUTH_REQUIRED.to_owned());
     }
     Some(message)
 }

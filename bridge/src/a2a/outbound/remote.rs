@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 use super::{
-    binding::{self, Ask},
+    binding::{self, Ask, FILES},
     choice::{Binding, Interface},
     fault::{Fault, Kind, excerpt},
     heard::{self, Heard, What},
@@ -173,8 +173,8 @@ impl Remote {
         let answer = binding::open(self.interface.binding, parse(&body)?)?;
         Ok(match (self.interface.is_old_rest(), about_task) {
             (false, _) => answer,
-            (true, true) => old::from_task(answer),
-            (true, false) => old::from_event(answer),
+            (true, true) => old::from_task(answer, FILES),
+            (true, false) => old::from_event(answer, FILES),
         })
     }
 
@@ -207,7 +207,7 @@ impl Remote {
             let body = read(response.into_body(), MAX_ANSWER).await?;
             let answer = binding::open(binding, parse(&body)?)?;
             let answer = if is_old_rest {
-                old::from_event(answer)
+                old::from_event(answer, FILES)
             } else {
                 answer
             };
@@ -222,7 +222,7 @@ impl Remote {
                 for event in reader.take(&data)? {
                     if !event.is_empty() {
                         let event = binding::open(binding, parse(&event)?)?;
-                        yield if is_old_rest { old::from_event(event) } else { event };
+                        yield if is_old_rest { old::from_event(event, FILES) } else { event };
                     }
                 }
             }

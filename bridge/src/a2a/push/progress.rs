@@ -240,6 +240,7 @@ mod tests {
                     self.ends += usize::from(is_terminal(*status));
                 }
                 Event::Artifact { artifact, .. } => self.results.push(artifact.artifact_id.clone()),
+                Event::Message(_) => panic!("a webhook is told of tasks"),
             }
         }
     }

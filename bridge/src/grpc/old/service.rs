@@ -28,7 +28,7 @@ impl Service {
     /// The answer as the JSON of its protobuf.
     async fn old(&self, head: &Head, method: Method, params: Value) -> Result<Value, Status> {
         let answer = self.answer(head, Version::V03, method, params).await?;
-        Ok(old::answer(answer))
+        Ok(old::answer(answer, head.files()))
     }
 
     async fn old_events(
@@ -38,7 +38,8 @@ impl Service {
         params: Value,
     ) -> Result<Response<Events>, Status> {
         let events = self.follow(head, Version::V03, method, params).await?;
-        let events = events.map(|event| event.map(|event| to_event(&old::to_event(event))));
+        let files = head.files();
+        let events = events.map(move |event| event.map(|event| to_event(&old::to_event(event, files))));
         Ok(Response::new(Box::pin(events)))
     }
 }
@@ -47,9 +48,10 @@ fn failed(error: &A2aError) -> Status {
     status::of(Version::V03, error)
 }
 
-fn params_of_send(request: SendMessageRequest) -> Result<Value, Status> {
+fn params_of_send(head: &Head, request: SendMessageRequest) -> Result<Value, Status> {
     let sent = of_send(request).map_err(A2aError::from);
-    sent.and_then(old::from_send).map_err(|error| failed(&error))
+    let params = sent.and_then(|sent| old::from_send(sent, head.files()));
+    params.map_err(|error| failed(&error))
 }
 
 /// The id in `tasks/ID`.
@@ -75,7 +77,8 @@ impl A2aService for Service {
         request: Request<SendMessageRequest>,
     ) -> Result<Response<SendMessageResponse>, Status> {
         let (head, request) = split(request);
-        let sent = self.old(&head, Method::Send, params_of_send(request)?).await?;
+        let params = params_of_send(&head, request)?;
+        let sent = self.old(&head, Method::Send, params).await?;
         Ok(Response::new(to_answer(&sent)))
     }
 
@@ -86,7 +89,7 @@ impl A2aService for Service {
         request: Request<SendMessageRequest>,
     ) -> Result<Response<Events>, Status> {
         let (head, request) = split(request);
-        self.old_events(&head, Method::Stream, params_of_send(request)?)
+        self.old_events(&head, Method::Stream, params_of_send(&head, request)?)
             .await
     }
 

@@ -14,7 +14,7 @@ use crate::{
     a2a::{
         old,
         outbound::{
-            binding::Ask,
+            binding::{Ask, FILES},
             fault::{Fault, Kind},
             http::OldGrpc,
         },
@@ -30,10 +30,10 @@ fn name(id: &str) -> String {
 pub(super) async fn answer(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> Result<Value, Fault> {
     let task = match ask {
         Ask::Send { .. } | Ask::Stream { .. } => {
-            let request = grpc_old::to_send(&old::to_send(ask.params(Version::V03, "")));
+            let request = grpc_old::to_send(&old::to_send(ask.params(Version::V03, ""), FILES));
             let answer = client.send_message(with(head, request)).await;
             let answer = answer.map_err(|status| fault(&status))?;
-            return Ok(old::from_event(grpc_old::of_answer(answer.into_inner())?));
+            return Ok(old::from_event(grpc_old::of_answer(answer.into_inner())?, FILES));
         }
         Ask::List { .. } => return Err(Fault::new(Kind::Unsupported, "agents of 0.3 list no tasks")),
         Ask::Get { id } | Ask::Subscribe { id } => {
@@ -50,7 +50,7 @@ pub(super) async fn answer(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> 
         }
     };
     let task = task.map_err(|status| fault(&status))?;
-    Ok(old::from_task(grpc_old::of_task(task.into_inner())?))
+    Ok(old::from_task(grpc_old::of_task(task.into_inner())?, FILES))
 }
 
 pub(super) async fn events(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> Result<Values, Fault> {
@@ -58,14 +58,14 @@ pub(super) async fn events(mut client: OldGrpc, head: MetadataMap, ask: Ask) -> 
         let request = TaskSubscriptionRequest { name: name(&id) };
         client.task_subscription(with(head, request)).await
     } else {
-        let request = grpc_old::to_send(&old::to_send(ask.params(Version::V03, "")));
+        let request = grpc_old::to_send(&old::to_send(ask.params(Version::V03, ""), FILES));
         client.send_streaming_message(with(head, request)).await
     };
     let mut stream = started.map_err(|status| fault(&status))?.into_inner();
     let events = try_stream! {
         while let Some(event) = unless_silent(stream.next()).await {
             let event = event.map_err(|status| fault(&status))?;
-            yield old::from_event(grpc_old::of_event(event)?);
+            yield old::from_event(grpc_old::of_event(event)?, FILES);
         }
     };
     Ok(events.boxed())
