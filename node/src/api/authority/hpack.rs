@@ -23,8 +23,19 @@ const AUTHORITY_INDEX: u32 = 1;
 /// Entries in the static table: greater places are in the dynamic one.
 const STATIC_ENTRIES: u32 = 61;
 
-/// What stands for `%`, which is not allowed in a host, in a value sent as plain text.
+/// What stands for a byte that is not allowed in a host, in a value sent as plain text.
 const REPLACEMENT: u8 = b'-';
+
+/// Whether a host with its port may have this byte (RFC 3986, section 3.2.2). In a path, the separators of host and port
+/// mean nothing, and are not legal.
+const fn is_legal(byte: u8, is_path: bool) -> bool {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => true,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => true,
+        b':' | b'@' | b'[' | b']' => !is_path,
+        _ => false,
+    }
+}
 
 /// Bits of an integer that are believed. No table place or string length of a real request is larger,
 /// and the HTTP/2 stack refuses them as well.
@@ -81,8 +92,11 @@ enum Meaning {
 enum Part {
     /// A name, and how many of its bytes agree with `:authority`.
     Name { agree: Option<usize> },
-    /// A value, and where its Huffman symbols begin and end.
-    Value { symbols: Boundaries },
+    /// A value, where its Huffman symbols begin and end, and whether it is a path: not known before its first byte.
+    Value {
+        symbols: Boundaries,
+        is_path: Option<bool>,
+    },
 }
 
 impl HeaderBlock {
@@ -211,16 +225,21 @@ impl HeaderBlock {
                     .map(|have| have + 1);
                 Part::Name { agree }
             }
-            Part::Value { mut symbols } if self.field.authority && huffman => {
-                *byte = symbols.replace_percent(*byte);
-                Part::Value { symbols }
+            Part::Value { mut symbols, is_path } if self.field.authority && huffman => {
+                *byte = symbols.make_legal(*byte);
+                Part::Value { symbols, is_path }
             }
-            Part::Value { .. } => {
-                if self.field.authority && *byte == b'%' {
+            Part::Value { symbols, is_path } if self.field.authority => {
+                let path = is_path.unwrap_or(*byte == b'/');
+                if !is_legal(*byte, path) {
                     *byte = REPLACEMENT;
                 }
-                part
+                Part::Value {
+                    symbols,
+                    is_path: Some(path),
+                }
             }
+            Part::Value { .. } => part,
         }
     }
 
@@ -257,5 +276,6 @@ impl HeaderBlock {
 impl Part {
     const VALUE: Self = Self::Value {
         symbols: Boundaries::NEW,
+        is_path: None,
     };
 }

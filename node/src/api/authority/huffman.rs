@@ -1,10 +1,11 @@
-//! Finds `%` in a string in the Huffman code of RFC 7541, appendix B, and replaces it, in place.
+//! Finds `%`, `/` and spaces in a string in the Huffman code of RFC 7541, appendix B, and replaces them, in place.
 //!
 //! The code is canonical: symbols of one length are consecutive numbers, so the number of symbols of
 //! each length tells where a symbol ends, without the table of 257 codes. `%` is 010101; its fifth bit
 //! set makes it 010111, a `.`, of the same length. The one other symbol that begins with 01010 is the
 //! space, which becomes `-`; a space is no more legal in a host than `%`. Deciding at the fifth bit
-//! means that no byte has to wait for the next one.
+//! means that no byte has to wait for the next one. `/` is 011000; its sixth bit set makes it 011001, a `3`. Other
+//! characters that a host may not have stay: they are rare in paths, and their codes are longer.
 
 /// How many symbols there are with a code of 5, 6, … 30 bits.
 const SYMBOLS: [u32; 26] = [
@@ -16,6 +17,12 @@ const SHORTEST: u32 = 5;
 
 /// The first five bits of `%` and of the space.
 const PERCENT_BEGINS: u32 = 0b01010;
+
+/// The code of `/` without its last bit, which is 0; with 1 it is `3`.
+const SLASH_BEGINS: u32 = 0b01100;
+
+/// Bits of `/`.
+const SLASH: u32 = 6;
 
 /// Where in a string of symbols the next bit stands.
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +43,13 @@ impl Boundaries {
     };
 
     /// Takes the next byte of the string and returns what is to stand in its place.
-    pub(super) fn replace_percent(&mut self, byte: u8) -> u8 {
+    pub(super) fn make_legal(&mut self, byte: u8) -> u8 {
         let mut corrected = byte;
         for place in (0..8).rev() {
             let mut bit = u32::from(byte >> place & 1);
-            if self.bits + 1 == SHORTEST && self.code << 1 | bit == PERCENT_BEGINS {
+            let is_percent = self.bits + 1 == SHORTEST && self.code << 1 | bit == PERCENT_BEGINS;
+            let is_slash = self.bits + 1 == SLASH && self.code == SLASH_BEGINS;
+            if is_percent || is_slash {
                 bit = 1;
                 corrected |= 1 << place;
             }

@@ -127,6 +127,34 @@ fn a_later_name_by_its_place_in_the_dynamic_table_counts() {
 }
 
 #[test]
+fn a_raw_path_becomes_a_host() {
+    for (given, plain, coded) in [
+        (
+            "/tmp/a b/daemon.sock",
+            "-tmp-a-b-daemon.sock",
+            "3tmp3a-b3daemon.sock",
+        ),
+        ("/a:b@c/[d]:1", "-a-b-c--d--1", "3a:b@c3[d]:1"),
+        ("run/d.sock", "run-d.sock", "run3d.sock"),
+        // What is legal stays.
+        ("localhost:50051", "localhost:50051", "localhost:50051"),
+        ("[::1]:443", "[::1]:443", "[::1]:443"),
+        ("user@host:1", "user@host:1", "user@host:1"),
+    ] {
+        for (huffman_value, legal) in [(false, plain), (true, coded)] {
+            let of = |value: &str| {
+                let field = Field {
+                    huffman_value,
+                    ..field(":authority", value)
+                };
+                connection(&Encoder::default().block(&[field]))
+            };
+            assert_eq!(filtered(&of(given)), of(legal), "{given} {huffman_value}");
+        }
+    }
+}
+
+#[test]
 fn huffman_code_agrees_with_the_examples_of_the_rfc() {
     assert_eq!(
         huffman_code(b"www.example.com"),
@@ -170,10 +198,15 @@ fn what_is_not_well_formed_passes_from_there_on() {
 
 /// What the filter makes of a value of `:authority`.
 fn corrected(field: &Field) -> Field {
+    let is_path = field.value.first() == Some(&b'/');
     let legal = |&byte: &u8| match (byte, field.huffman_value) {
         (b'%', true) => b'.',
-        (b'%', false) | (b' ', true) => b'-',
-        _ => byte,
+        (b' ', true) => b'-',
+        (b'/', true) => b'3',
+        (_, true) => byte,
+        (b':' | b'@' | b'[' | b']', false) if !is_path => byte,
+        (_, false) if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte) => byte,
+        (_, false) => b'-',
     };
     let value = field.value.iter().map(legal).collect();
     Field {
@@ -192,7 +225,7 @@ fn any_field() -> impl Strategy<Value = Field> {
         ":authorit",
     ]);
     let value = prop_oneof![
-        vec(select(b"%% -.2Fa/~\xff\x00".to_vec()), 0..40),
+        vec(select(b"%% -.2Fa//~:@[]\xff\x00".to_vec()), 0..40),
         vec(any::<u8>(), 0..300)
     ];
     (names, value, any::<[bool; 5]>()).prop_map(|(name, value, flags)| Field {
