@@ -5,14 +5,15 @@
 //! Who knows that files have changed need not wait until they are looked at: [`read_again`], by SIGHUP.
 
 use std::{
-    fs,
     path::PathBuf,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
+
+use agentanycast_program::file_version::FileVersion;
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -45,8 +46,8 @@ struct Current<T> {
     asked: u64,
 }
 
-/// What tells one content of a file from another: when it was written, and how long it is. `None`: it is not there.
-type Seen = Option<(SystemTime, u64)>;
+/// The version of a file. `None`: it is not there.
+type Seen = Option<FileVersion>;
 
 impl<T> std::fmt::Debug for Reloaded<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -120,15 +121,13 @@ impl<T: Clone> Reloaded<T> {
 }
 
 fn look(files: &[PathBuf]) -> Vec<Seen> {
-    let seen = files.iter().map(|path| {
-        let file = fs::metadata(path).ok()?;
-        Some((file.modified().ok()?, file.len()))
-    });
-    seen.collect()
+    files.iter().map(|path| FileVersion::of(path)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File, FileTimes};
+
     use anyhow::ensure;
 
     use super::*;
@@ -162,6 +161,23 @@ mod tests {
         assert_eq!(reloaded.get(), "3");
         fs::write(&path, "again").unwrap();
         assert_eq!(reloaded.get(), "again");
+    }
+
+    #[test]
+    fn another_content_of_the_same_length_and_date_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let written = fs::metadata(&path).unwrap().modified().unwrap();
+        let file = path.clone();
+        let make = move || Ok(fs::read_to_string(&file)?);
+        let reloaded = Reloaded::new("a file", vec![path.clone()], make)
+            .unwrap()
+            .at_once();
+        fs::write(&path, "two").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_times(FileTimes::new().set_modified(written)).unwrap();
+        assert_eq!(reloaded.get(), "two");
     }
 
     #[test]

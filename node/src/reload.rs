@@ -5,14 +5,9 @@
 //!
 //! Everything else in the file takes effect at the next start.
 
-use std::{
-    ffi::OsString,
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+use agentanycast_program::file_version::FileVersion;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -37,9 +32,6 @@ enum Cause {
     Asked,
 }
 
-/// What tells one version of a file from another.
-type Stamp = (u64, u64, i64, i64);
-
 /// Keeps the rules as the file says.
 pub(crate) struct Reload {
     /// As the process was started.
@@ -47,8 +39,8 @@ pub(crate) struct Reload {
     hangup: Signal,
     file: Option<PathBuf>,
     /// The file that was read, and the one at the last look.
-    seen: Option<Stamp>,
-    looked_at: Option<Stamp>,
+    seen: Option<FileVersion>,
+    looked_at: Option<FileVersion>,
     /// The settings that are in force.
     policy: config::Policy,
     /// Those of the audit log, as they were at the start.
@@ -67,7 +59,7 @@ impl Reload {
     /// The system's.
     pub(crate) fn new(args: Vec<OsString>, config: &Config, audit: Option<Reopen>) -> std::io::Result<Self> {
         let (file, _) = config::load_again(&args);
-        let seen = file.as_deref().and_then(stamp);
+        let seen = file.as_deref().and_then(FileVersion::of);
         Ok(Self {
             args,
             hangup: signal(SignalKind::hangup())?,
@@ -96,11 +88,11 @@ impl Reload {
                     if let Some(audit) = &self.audit {
                         audit.reopen();
                     }
-                    self.seen = self.file.as_deref().and_then(stamp);
+                    self.seen = self.file.as_deref().and_then(FileVersion::of);
                     self.read(&engine, &ear, Cause::Asked).await;
                 }
                 _ = look.tick() => {
-                    let now = self.file.as_deref().and_then(stamp);
+                    let now = self.file.as_deref().and_then(FileVersion::of);
                     // The same at two looks: nobody is writing it.
                     if now != self.seen && now == self.looked_at {
                         self.seen = now;
@@ -222,9 +214,4 @@ pub(crate) fn warn_of_mistakes(rules: &Rules) {
             "no rule lets this node's own agent send tasks; add one with source = \"local\" if it shall"
         );
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let about = fs::metadata(path).ok()?;
-    Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }

@@ -111,6 +111,25 @@ async fn a_file_that_is_gone_from_its_usual_place_takes_no_rule_with_it() {
     is_serving(&daemon, "policy", true).await;
 }
 
+/// As `cp -p`, `touch -r` and volumes of containers leave it.
+#[tokio::test]
+async fn other_rules_of_the_same_length_and_date_are_read_again() {
+    const ALLOW: &str = "[[policy.acl]]\nallow = true \n";
+    assert_eq!(ALLOW.len(), DENY.len());
+    let scene = Scene::new(|_, _| ALLOW.to_owned()).await;
+    scene.ask().await.unwrap();
+    let path = scene.guarded.home().path().join("config.toml");
+    let before = std::fs::metadata(&path).unwrap();
+    scene.write(DENY);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let written = before.modified().unwrap();
+    file.set_times(std::fs::FileTimes::new().set_modified(written))
+        .unwrap();
+    assert_eq!(file.metadata().unwrap().len(), before.len());
+    eventually("the new rules hold", || async { scene.ask().await.err() }).await;
+    rejected(scene.ask().await);
+}
+
 /// What a running daemon does not take over it says.
 #[tokio::test]
 async fn other_settings_wait_for_the_next_start() {
