@@ -12,16 +12,17 @@ mod places;
 mod standing;
 mod transport;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::HashMap, io, net::IpAddr, sync::Arc, time::Duration};
 
 pub use addresses::with_peer;
+use agentanycast_door::{AddressChange, Interfaces};
 use libp2p::{
     Multiaddr, Swarm, TransportError,
     core::transport::ListenerId,
     futures::StreamExt as _,
     identity::Keypair,
     noise, relay,
-    swarm::{ListenError, SwarmEvent},
+    swarm::{ConnectionId, ListenError, SwarmEvent},
 };
 use tokio::{
     task::JoinHandle,
@@ -168,6 +169,9 @@ struct Running {
     circuits_refused: Seldom,
     cut: Seldom,
     failed: Seldom,
+    interfaces: Interfaces,
+    /// The address of this host that each connection was made from.
+    local_ips: HashMap<ConnectionId, IpAddr>,
 }
 
 impl Running {
@@ -187,6 +191,8 @@ impl Running {
             circuits_refused: Seldom::default(),
             cut: Seldom::default(),
             failed: Seldom::default(),
+            interfaces: Interfaces::watch(),
+            local_ips: HashMap::new(),
         })
     }
 
@@ -243,8 +249,27 @@ impl Running {
 
     async fn run(mut self) {
         loop {
-            let event = self.swarm.select_next_some().await;
-            self.on_event(event);
+            tokio::select! {
+                event = self.swarm.select_next_some() => self.on_event(event),
+                change = self.interfaces.changed() => if let AddressChange::Gone(ip) = change {
+                    self.on_address_gone(ip);
+                },
+            }
+        }
+    }
+
+    /// Closes the connections that were made to an address that this host has no more: they are dead, and TCP says so
+    /// much later.
+    fn on_address_gone(&mut self, gone: IpAddr) {
+        let dead: Vec<ConnectionId> = self
+            .local_ips
+            .iter()
+            .filter(|(_, ip)| **ip == gone)
+            .map(|(id, _)| *id)
+            .collect();
+        tracing::info!(address = %gone, connections = dead.len(), "this address is gone");
+        for id in dead {
+            self.swarm.close_connection(id);
         }
     }
 
@@ -279,10 +304,14 @@ impl Running {
         match event {
             SwarmEvent::ConnectionEstablished {
                 peer_id,
+                connection_id,
                 num_established,
                 endpoint,
                 ..
             } => {
+                if let Some(ip) = agentanycast_door::local_ip(&endpoint) {
+                    self.local_ips.insert(connection_id, ip);
+                }
                 self.places.opened(peer_id, endpoint.get_remote_address());
                 metrics.connections.inc();
                 if num_established.get() == 1 {
@@ -292,10 +321,12 @@ impl Running {
             }
             SwarmEvent::ConnectionClosed {
                 peer_id,
+                connection_id,
                 num_established,
                 endpoint,
                 ..
             } => {
+                self.local_ips.remove(&connection_id);
                 self.places.closed(peer_id, endpoint.get_remote_address());
                 metrics.connections.dec();
                 self.show_reservations();

@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentanycast_door::Interfaces;
 use agentanycast_identity::PeerId;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -105,6 +106,7 @@ pub(super) struct Host {
     listen_failure: Option<StartError>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    interfaces: Interfaces,
 }
 
 impl Host {
@@ -161,6 +163,7 @@ impl Host {
             listen_failure: None,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            interfaces: Interfaces::watch(),
         };
         if config.quic {
             transport::note_udp_buffer();
@@ -262,6 +265,7 @@ impl Host {
                 }
                 Some(stream) = self.inbound.recv() => self.accept(stream),
                 event = self.swarm.select_next_some() => self.on_swarm_event(event),
+                change = self.interfaces.changed() => self.on_address_change(change),
                 () = timer => self.on_timer(),
             }
         };

@@ -8,6 +8,7 @@
     reason = "a test fails by a panic"
 )]
 
+mod address_gone;
 mod calls;
 mod conversation;
 mod ends;

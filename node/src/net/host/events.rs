@@ -21,7 +21,7 @@ use super::{
         behaviour::BehaviourEvent,
         roster::Connection,
     },
-    Host, dialing, moves,
+    Host, dialing,
 };
 
 impl Host {
@@ -71,7 +71,6 @@ impl Host {
             SwarmEvent::ExpiredListenAddr { listener_id, address } => {
                 self.reach_changed = true;
                 self.shared.listeners_mut().disappeared(listener_id, &address);
-                self.on_address_gone(&address);
             }
             SwarmEvent::ListenerClosed {
                 listener_id, reason, ..
@@ -180,7 +179,7 @@ impl Host {
             relayed,
             // A WebSocket has no listen port of its kind, and a proxy in front of the relay would be seen instead of us.
             from_listen_port: from_listen_port && !relayed && !addresses::is_websocket(&remote),
-            local: moves::made_from(endpoint),
+            local: agentanycast_door::local_ip(endpoint),
             rtt: None,
         };
         let first = self
