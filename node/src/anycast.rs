@@ -91,6 +91,24 @@ pub struct Parts {
     pub routes: Routes,
     /// Whether an agent listens for tasks.
     pub listening: watch::Receiver<bool>,
+    /// Where it is told what of the card others cannot find.
+    pub unfindable: watch::Sender<Unfindable>,
+}
+
+/// What of the local agent's card other nodes cannot find, a sentence each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unfindable {
+    /// What registries do not take.
+    registries: Vec<String>,
+    /// Why the card is not announced in the DHT.
+    dht: Option<String>,
+}
+
+impl Unfindable {
+    /// All of it; empty: everything can be found.
+    pub fn told(&self) -> Vec<String> {
+        self.registries.iter().chain(&self.dht).cloned().collect()
+    }
 }
 
 /// How the peers are doing that tasks are sent to by skill; made before the engine, which tells it.
@@ -120,6 +138,7 @@ struct Inner {
     /// Held while it is waited for who is there.
     dialling: tokio::sync::Mutex<()>,
     card: watch::Sender<Edition>,
+    unfindable: watch::Sender<Unfindable>,
     presence: Mutex<Presence>,
     /// Whether the agent is there, as others are told.
     is_there: watch::Sender<bool>,
@@ -214,6 +233,7 @@ pub fn start(
         looking: Default::default(),
         dialling: tokio::sync::Mutex::default(),
         card: watch::Sender::new(Edition::default()),
+        unfindable: parts.unfindable,
         presence: Mutex::new(Presence::default()),
         is_there: watch::Sender::new(false),
         resolved: Resolved::default(),
@@ -248,6 +268,15 @@ impl Anycast {
 
     /// This was the card in the last run: others are told when its agent is there. Its number.
     pub fn recall_card(&self, card: Option<AgentCard>) -> u64 {
+        let is_registered = !self.inner.settled.is_empty();
+        let registries = card.as_ref().filter(|_| is_registered).map(keeper::left_out);
+        let registries = registries.unwrap_or_default();
+        for warning in &registries {
+            tracing::warn!("{warning}");
+        }
+        self.inner
+            .unfindable
+            .send_modify(|told| told.registries = registries);
         let mut number = 0;
         self.inner.card.send_modify(|edition| {
             edition.number += 1;
@@ -268,9 +297,23 @@ impl Anycast {
         }
         let card = self.inner.card.borrow().card.clone().filter(|_| is_there);
         match self.inner.net.provide(card.as_deref()).await {
-            Ok(()) | Err(ProvideError::Off | ProvideError::Stopping) => {}
-            Err(error) => tracing::warn!(%error, "the local agent is not announced in the DHT"),
+            Ok(()) | Err(ProvideError::Off | ProvideError::Stopping) => self.note_dht(None),
+            Err(error) => {
+                tracing::warn!(%error, "the local agent is not announced in the DHT");
+                self.note_dht(Some(format!(
+                    "the local agent is not announced in the DHT: {error}"
+                )));
+            }
         }
+    }
+
+    fn note_dht(&self, failure: Option<String>) {
+        self.inner.unfindable.send_modify(|told| told.dht = failure);
+    }
+
+    /// What of the card other nodes cannot find, and why.
+    pub fn unfindable(&self) -> Vec<String> {
+        self.inner.unfindable.borrow().told()
     }
 
     /// How choices of an agent for a skill went.

@@ -9,7 +9,7 @@ use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time
 
 use agentanycast_identity as identity;
 use agentanycast_program::process;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -120,10 +120,12 @@ impl Node {
         let audit = parts::open_audit(&config.policy)?;
         let audit_state = audit.as_ref().map(Audit::state);
         let reload = Reload::new(args, config, audit.as_ref().and_then(Audit::reopener))?;
+        let unfindable = watch::Sender::default();
         let health = Health {
             policy: reload.trouble(),
             audit: audit_state,
             store: config.store_path.clone(),
+            card: unfindable.subscribe(),
         };
         let shown = names::own::names(&config.identity, &config.key_path, me)?;
         let rules = parts::read_rules(&config.policy)?;
@@ -148,7 +150,14 @@ impl Node {
         let names = parts::names_parts(config, &engine, &net)?;
         names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
-        let parts = parts::anycast_parts(config, keypair.clone(), net.clone(), routes, engine.listening());
+        let listening = engine.listening();
+        let parts = parts::anycast_parts(
+            config,
+            keypair.clone(),
+            net.clone(),
+            routes,
+            (listening, unfindable),
+        );
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 

@@ -1,12 +1,12 @@
 //! How the daemon is doing besides its work: whether the rules are those of the file, whether decisions can be written down,
-//! whether a store was lost. Told by gRPC health, `/health`, and `anycast status`.
+//! whether a store was lost, whether others can find all that the agent's card says. Told by gRPC health, `/health`, and `anycast status`.
 
 use std::path::PathBuf;
 
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{policy::audit, store::disk};
+use crate::{anycast::Unfindable, policy::audit, store::disk};
 
 /// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
 const POLICY: &str = "policy";
@@ -21,6 +21,8 @@ pub(crate) struct Health {
     pub(crate) audit: Option<watch::Receiver<audit::State>>,
     /// Where the store is.
     pub(crate) store: PathBuf,
+    /// What of the local agent's card others cannot find.
+    pub(crate) card: watch::Receiver<Unfindable>,
 }
 
 impl Health {
@@ -39,7 +41,13 @@ impl Health {
                 place.display()
             )
         });
-        rules.into_iter().chain(audit).chain(lost).collect()
+        let unfindable = self.card.borrow().told();
+        rules
+            .into_iter()
+            .chain(audit)
+            .chain(lost)
+            .chain(unfindable)
+            .collect()
     }
 
     /// Tells it, until nobody knows any more.

@@ -322,7 +322,7 @@ impl NodeService for Service {
 
     async fn set_agent_card(&self, _: Request<v1::SetAgentCardRequest>) -> Answer<v1::SetAgentCardResponse> {
         self.state.lock().unwrap().cards += 1;
-        Ok(Response::new(v1::SetAgentCardResponse {}))
+        Ok(Response::new(v1::SetAgentCardResponse::default()))
     }
 
     async fn send_task(&self, request: Request<v1::SendTaskRequest>) -> Answer<v1::SendTaskResponse> {

@@ -442,7 +442,8 @@ impl Session {
     }
 
     /// Sets the card and keeps it for later connections.
-    pub(crate) async fn set_card(&self, card: v1::AgentCard) -> Result<(), Error> {
+    /// Returns what of it other nodes cannot find.
+    pub(crate) async fn set_card(&self, card: v1::AgentCard) -> Result<Vec<String>, Error> {
         let mut kept = self.card.lock().await;
         // Until the daemon has the new card nothing must restore the old one.
         let before = self.card_set_on.swap(NO_CARD, Ordering::AcqRel);
@@ -450,14 +451,20 @@ impl Session {
             card: Some(card.clone()),
         };
         let rpc = |mut client: NodeClient, request| async move { client.set_agent_card(request).await };
-        if let Err(error) = self.call(Subject::Node, request, rpc).await {
-            self.card_set_on.store(before, Ordering::Release);
-            return Err(error);
+        let warnings = match self.call(Subject::Node, request, rpc).await {
+            Ok(answer) => answer.warnings,
+            Err(error) => {
+                self.card_set_on.store(before, Ordering::Release);
+                return Err(error);
+            }
+        };
+        for warning in &warnings {
+            tracing::warn!("{warning}");
         }
         *kept = Some(card);
         self.card_set_on
             .store(self.connections.load(Ordering::Acquire), Ordering::Release);
-        Ok(())
+        Ok(warnings)
     }
 
     /// Sets the card again if the connection is newer than the card. A failure is only logged: the

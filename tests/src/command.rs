@@ -17,6 +17,8 @@ pub struct Said {
     pub status: ExitStatus,
     /// Standard output, then standard error.
     pub said: String,
+    /// Standard output.
+    pub printed: String,
 }
 
 /// The program, which is beside the test executables.
@@ -37,10 +39,12 @@ pub fn anycast<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Said {
         .env_clear()
         .output()
         .expect("the command can be run");
-    let said = [output.stdout, output.stderr].concat();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let printed = text(&output.stdout);
     Said {
         status: output.status,
-        said: String::from_utf8_lossy(&said).into_owned(),
+        said: printed.clone() + &text(&output.stderr),
+        printed,
     }
 }
 

@@ -13,18 +13,24 @@ use crate::{
 pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure> {
     let target = args.target.as_deref().map(PeerTarget::parse).transpose()?;
     let node = context.connect().await?;
-    let (card, successor) = if let Some(target) = &target {
+    let (card, successor, warnings) = if let Some(target) = &target {
         target.reach(&node).await?;
-        node.card_and_successor_of(&target.peer).await?
+        let (card, successor) = node.card_and_successor_of(&target.peer).await?;
+        (card, successor, Vec::new())
     } else {
-        (own_card(&node).await?, None)
+        (own_card(&node).await?, None, node.card_warnings().await?)
     };
     if context.json {
         let mut document = json::card(&card);
         document["successor"] = successor.map(|peer| peer.to_string()).into();
+        document["warnings"] = warnings.into();
         return Ok(output::json(&document)?);
     }
-    show(card, successor.as_ref())
+    show(card, successor.as_ref())?;
+    for warning in warnings {
+        output::complain(&format!("anycast: {warning}"));
+    }
+    Ok(())
 }
 
 async fn own_card(node: &Node) -> Result<AgentCard, Failure> {

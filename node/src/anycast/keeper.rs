@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Instant};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AgentCard, RegisterSkillsRequest, SkillInfo};
+use agentanycast_proto::v1::{AgentCard, RegisterSkillsRequest, Skill, SkillInfo};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     registry::{Registry, why},
 };
 
-/// Most skills that are registered, as registries have it; more are left out and logged.
+/// Most skills that are registered, as registries have it; of the rest [`left_out`] tells.
 const MAX_SKILLS: usize = 256;
 /// Most tags of a skill, longest id, name, tag or value, and longest description in bytes, as registries have it.
 const MAX_TAGS: usize = 32;
@@ -123,27 +123,15 @@ fn request_of(
     addresses: &[String],
     key_rotations: &[Vec<u8>],
 ) -> Option<RegisterSkillsRequest> {
-    let mut left_out = card.skills.len().saturating_sub(MAX_SKILLS);
-    let mut skills = Vec::new();
-    for skill in card.skills.iter().take(MAX_SKILLS) {
-        if skill.id.is_empty() || skill.id.len() > MAX_TEXT {
-            left_out += 1;
-            continue;
-        }
-        let fits = |(tag, value): &(&String, &String)| tag.len() <= MAX_TEXT && value.len() <= MAX_TEXT;
-        let tags = skill.tags.iter().filter(fits).take(MAX_TAGS);
-        skills.push(SkillInfo {
+    let skills: Vec<SkillInfo> = registered(card)
+        .map(|skill| SkillInfo {
             skill_id: skill.id.clone(),
             description: cut(&skill.description, MAX_DESCRIPTION),
-            tags: tags.map(|(tag, value)| (tag.clone(), value.clone())).collect(),
-        });
-    }
-    if left_out > 0 {
-        tracing::warn!(
-            left_out,
-            "skills of the card cannot be found by others: registries take {MAX_SKILLS}, with ids of {MAX_TEXT} bytes"
-        );
-    }
+            tags: registered_tags(skill)
+                .map(|(tag, value)| (tag.clone(), value.clone()))
+                .collect(),
+        })
+        .collect();
     (!skills.is_empty()).then(|| RegisterSkillsRequest {
         peer_id: me.to_string(),
         skills,
@@ -154,7 +142,87 @@ fn request_of(
     })
 }
 
+/// The skills of a card that registries take.
+fn registered(card: &AgentCard) -> impl Iterator<Item = &Skill> {
+    let fits = |skill: &&Skill| (1..=MAX_TEXT).contains(&skill.id.len());
+    card.skills.iter().filter(fits).take(MAX_SKILLS)
+}
+
+/// The tags of a skill that registries take.
+fn registered_tags(skill: &Skill) -> impl Iterator<Item = (&String, &String)> {
+    let fits = |(tag, value): &(&String, &String)| tag.len() <= MAX_TEXT && value.len() <= MAX_TEXT;
+    skill.tags.iter().filter(fits).take(MAX_TAGS)
+}
+
+/// PURE: what of a card registries do not take, so that other nodes cannot find the agent by it; a sentence each.
+pub(super) fn left_out(card: &AgentCard) -> Vec<String> {
+    let mut told = Vec::new();
+    let (all, taken) = (card.skills.len(), registered(card).count());
+    if taken < all {
+        told.push(format!(
+            "{left} of the card's {all} skills are not registered, and other nodes cannot find the agent by them: registries \
+             take {MAX_SKILLS} skills of a node, with ids of 1 to {MAX_TEXT} bytes",
+            left = all - taken
+        ));
+    }
+    let tags: usize = registered(card)
+        .map(|skill| skill.tags.len() - registered_tags(skill).count())
+        .sum();
+    if tags > 0 {
+        told.push(format!(
+            "{tags} tags of the card's skills are not registered, and other nodes cannot find the agent by them: registries \
+             take {MAX_TAGS} tags of a skill, with names and values of at most {MAX_TEXT} bytes"
+        ));
+    }
+    told
+}
+
 /// A text that may be shown cut.
 fn cut(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skill(id: &str, tags: usize) -> Skill {
+        Skill {
+            id: id.to_owned(),
+            tags: (0..tags).map(|tag| (format!("t{tag}"), "v".to_owned())).collect(),
+            ..Skill::default()
+        }
+    }
+
+    fn card(skills: impl IntoIterator<Item = Skill>) -> AgentCard {
+        AgentCard {
+            skills: skills.into_iter().collect(),
+            ..AgentCard::default()
+        }
+    }
+
+    #[test]
+    fn what_registries_do_not_take_is_told() {
+        assert_eq!(left_out(&card([])), Vec::<String>::new());
+        let full = card((0..MAX_SKILLS).map(|at| skill(&at.to_string(), MAX_TAGS)));
+        assert_eq!(left_out(&full), Vec::<String>::new());
+        let many = card((0..1000).map(|at| skill(&at.to_string(), 0)));
+        let told = left_out(&many);
+        assert!(
+            told.len() == 1 && told[0].starts_with("744 of the card's 1000 skills"),
+            "{told:?}"
+        );
+        assert!(told[0].contains("256 skills"), "{told:?}");
+        // A skill that cannot be registered takes no other's place.
+        let nameless = card((0..=MAX_SKILLS).map(|at| skill(&at.to_string().replace('0', ""), 0)));
+        assert_eq!(registered(&nameless).count(), MAX_SKILLS);
+        let long = card([skill("a", 0), skill(&"x".repeat(MAX_TEXT + 1), 0)]);
+        assert!(left_out(&long)[0].starts_with("1 of the card's 2 skills"));
+        let tagged = card([skill("a", MAX_TAGS + 3), skill("b", MAX_TAGS)]);
+        assert!(
+            left_out(&tagged)[0].starts_with("3 tags"),
+            "{:?}",
+            left_out(&tagged)
+        );
+    }
 }

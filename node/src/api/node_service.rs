@@ -92,7 +92,9 @@ impl NodeService for Api {
             self.net().set_card(Some(card.clone())),
             self.anycast().set_card(Some(card))
         );
-        Ok(Response::new(SetAgentCardResponse {}))
+        Ok(Response::new(SetAgentCardResponse {
+            warnings: self.anycast().unfindable(),
+        }))
     }
 
     async fn connect_peer(
@@ -161,6 +163,11 @@ impl NodeService for Api {
         Ok(Response::new(GetPeerCardResponse {
             card: Some(card),
             successor_peer_id: successor.unwrap_or_default(),
+            warnings: if own {
+                self.anycast().unfindable()
+            } else {
+                Vec::new()
+            },
         }))
     }
 

@@ -212,7 +212,7 @@ pub(super) fn anycast_parts(
     key: identity::Keypair,
     net: net::Handle,
     routes: Routes,
-    listening: watch::Receiver<bool>,
+    (listening, unfindable): (watch::Receiver<bool>, watch::Sender<anycast::Unfindable>),
 ) -> anycast::Parts {
     let named = std::iter::once(&config.anycast.registry_addr).chain(&config.anycast.registry_addrs);
     let mut registries: Vec<String> = Vec::new();
@@ -239,6 +239,7 @@ pub(super) fn anycast_parts(
         cache_ttl: config.anycast.cache_ttl,
         routes,
         listening,
+        unfindable,
     }
 }
 

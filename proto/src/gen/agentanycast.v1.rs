@@ -2001,8 +2001,12 @@ pub struct SetAgentCardRequest {
     #[prost(message, optional, tag = "1")]
     pub card: ::core::option::Option<AgentCard>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SetAgentCardResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetAgentCardResponse {
+    /// Additive: what of the card other nodes cannot find, and why; a sentence each. The card itself is set whole.
+    #[prost(string, repeated, tag = "100")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConnectPeerRequest {
     #[prost(string, tag = "1")]
@@ -2035,6 +2039,9 @@ pub struct GetPeerCardResponse {
     /// Additive: who the peer is since it changed its key; empty if it is not known to have done so.
     #[prost(string, tag = "100")]
     pub successor_peer_id: ::prost::alloc::string::String,
+    /// Additive, of this node's own card only: as SetAgentCardResponse.warnings.
+    #[prost(string, repeated, tag = "101")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SendTaskRequest {

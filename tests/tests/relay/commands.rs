@@ -1,6 +1,8 @@
 //! `anycast relays` and `anycast discover` as people use them, in words and as JSON.
 
-use agentanycast::PlaceState;
+use std::collections::BTreeMap;
+
+use agentanycast::{AgentCard, PlaceState, Skill};
 use agentanycast_tests::{
     Daemon, Relay,
     agent::Agent,
@@ -34,11 +36,54 @@ async fn an_agent_is_found_by_its_tag() {
     assert_eq!(rows[1][..4], [id.as_str(), "worker", "yes", "lang=de"]);
     assert!(rows.len() == 3 && rows[2].contains(&"no"), "{}", found.said);
     let nobody = told(&asker, &["discover", "dig", "--tag", "lang=fr"]).await;
-    assert_eq!(nobody.said, "no agent with skill dig and tag lang=fr is known\n");
+    assert_eq!(
+        nobody.said,
+        "anycast: no agent with skill dig and tag lang=fr is known\n"
+    );
+    assert_eq!((nobody.status.code(), nobody.printed.as_str()), (Some(4), ""));
+    let nobody = told(&asker, &["--json", "discover", "dig", "--tag", "lang=fr"]).await;
+    assert_eq!((nobody.status.code(), nobody.printed.as_str()), (Some(4), "[]\n"));
     let json = asked(&asker, &["discover", "dig", "--tag", "lang=de", "--limit", "1"]).await;
     assert_eq!(json[0]["peer_id"], id);
     assert_eq!(json[0]["verified"], true);
     assert_eq!(json[0]["skills"][0]["tags"]["lang"], "de");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn skills_that_are_not_registered_are_told_by_every_face() {
+    let relay = Relay::builder().start().await;
+    let daemon = daemon(&[&relay]).start().await;
+    let node = daemon.node().await;
+    let many = (0..1000).fold(AgentCard::new("many", "Has many skills"), |card, at| {
+        card.with_skill(Skill::new(format!("skill-{at}"), ""))
+    });
+    let warnings = node.set_card(many).await.unwrap();
+    let told_so = |text: &str| text.contains("744 of the card's 1000 skills are not registered");
+    assert!(warnings.iter().any(|warning| told_so(warning)), "{warnings:?}");
+    assert_eq!(node.card_warnings().await.unwrap(), warnings);
+    let shown = told(&daemon, &["card"]).await;
+    assert!(shown.status.success() && told_so(&shown.said), "{}", shown.said);
+    assert!(!told_so(&shown.printed), "a warning is on standard error");
+    let own = asked(&daemon, &["card"]).await;
+    assert!(
+        own["warnings"][0].as_str().is_some_and(told_so),
+        "{}",
+        own["warnings"]
+    );
+    let status = asked(&daemon, &["status"]).await;
+    assert!(status["problems"][0].as_str().is_some_and(told_so), "{status}");
+    // The first 256 are found, and a card that fits is no problem.
+    eventually("its first skill is found", || async {
+        let found = node.discover("skill-0", &BTreeMap::new(), 10).await.unwrap();
+        (!found.agents.is_empty()).then_some(())
+    })
+    .await;
+    assert_eq!(
+        node.set_card(card("worker", "dig")).await.unwrap(),
+        Vec::<String>::new()
+    );
+    let status = asked(&daemon, &["status"]).await;
+    assert_eq!(status["problems"].as_array().map(Vec::len), Some(0), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
