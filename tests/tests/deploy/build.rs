@@ -1,10 +1,10 @@
 //! The build's commands, in a directory that has nothing but what the build is given; and those of the images, on a copy of
 //! what they change.
 //!
-//! The commands are the Dockerfile's, but for three things: the profile is the debug one; nothing is fetched; and what they
-//! make of other people's crates is what the tests have made already (with tokio's clock for tests), so that it takes a minute
-//! or two. With `AGENTANYCAST_TEST_DOCKERFILE=1` they are run to the letter, as long as a whole build in release mode takes; a
-//! directory in place of 1 is built in, and kept.
+//! The workspace is built once, by `cargo test` itself. So in the place of `cargo build` cargo reads the manifests and the lock
+//! file that the build is given, and says whether they agree and have the programs; the other commands are the Dockerfile's, on
+//! the programs that are built already. With `AGENTANYCAST_TEST_DOCKERFILE=1` all commands are run to the letter, which takes as
+//! long as a whole build in release mode; a directory in place of 1 is built in, and kept.
 
 use std::{
     ffi::OsString,
@@ -19,9 +19,11 @@ use crate::{dockerfile::Dockerfile, read, top};
 
 const TO_THE_LETTER: &str = "AGENTANYCAST_TEST_DOCKERFILE";
 
-/// What stands for the release profile: nothing is fetched; other people's crates are those that the tests have, and ours,
-/// with more for debuggers, are none that others use.
-const SHARING: &str = "--offline --workspace --features tokio/test-util --config profile.dev.debug=1";
+/// How the command begins that builds.
+const BUILD: &str = "cargo build ";
+
+/// What stands for it: an error unless the lock file fits the manifests. Nothing is fetched.
+const READ: &str = "cargo metadata --locked --offline --format-version 1 >metadata.json";
 
 /// What `COPY . .` brings: everything that is in git and not in .dockerignore, as old as it is.
 fn copy(to: &Path) {
@@ -62,8 +64,8 @@ fn copy(to: &Path) {
 enum Way {
     /// To the letter; built in a directory that is kept, if there is one.
     Whole(Option<OsString>),
-    /// With what the tests have built, which is there.
-    Sharing(PathBuf),
+    /// With the programs that are built already, in this directory.
+    Built(PathBuf),
 }
 
 impl Way {
@@ -71,25 +73,25 @@ impl Way {
         if let Some(asked) = std::env::var_os(TO_THE_LETTER) {
             return Self::Whole((asked != "1").then_some(asked));
         }
-        let programs = relay::program().parent().unwrap().to_owned();
-        Self::Sharing(programs.parent().unwrap().to_owned())
-    }
-
-    /// Where the source goes: for what is shared always the same place, so that it is built once.
-    fn place(&self, fresh: &Path) -> PathBuf {
-        match self {
-            Self::Whole(_) => fresh.to_owned(),
-            Self::Sharing(target) => target.join("dockerfile"),
-        }
+        Self::Built(relay::program().parent().unwrap().to_owned())
     }
 
     fn command(&self, text: &str, out: &Path) -> String {
         let text = text.replace("/out", out.to_str().unwrap());
         match self {
             Self::Whole(_) => text,
-            Self::Sharing(_) => text
-                .replace("--release", SHARING)
-                .replace("target/release/", "target/debug/"),
+            Self::Built(programs) => match text.strip_prefix(BUILD) {
+                Some(options) => {
+                    let programs = options.split("--bin ").skip(1).map(str::trim);
+                    let has = programs.map(|name| format!("grep -q '\"name\":\"{name}\"' metadata.json"));
+                    [READ.to_owned()]
+                        .into_iter()
+                        .chain(has)
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                }
+                None => text.replace("target/release/", &format!("{}/", programs.display())),
+            },
         }
     }
 }
@@ -98,11 +100,7 @@ impl Way {
 fn its_commands_build_the_programs() {
     let home = tempfile::tempdir().unwrap();
     let way = Way::chosen();
-    let place = way.place(home.path());
-    let (source, out) = (place.join("src"), home.path().join("out"));
-    if source.exists() {
-        fs::remove_dir_all(&source).unwrap();
-    }
+    let (source, out) = (home.path().join("src"), home.path().join("out"));
     fs::create_dir_all(&source).unwrap();
     copy(&source);
     if let Way::Whole(Some(kept)) = &way {
@@ -116,17 +114,17 @@ fn its_commands_build_the_programs() {
             .current_dir(&source)
             .env("AGENTANYCAST_REVISION", "abc123")
             .env_remove("CARGO_TARGET_DIR");
-        if let Way::Sharing(target) = &way {
-            // The programs that other tests run are left alone: only what they are made of is shared.
-            command.env("CARGO_BUILD_BUILD_DIR", target);
-        }
         let status = command.status().unwrap();
         assert!(status.success(), "{text}");
     }
     for program in ["agentanycast-relay", "agentanycastd"] {
         let said = Command::new(out.join(program)).arg("--version").output().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
-        let expected = format!("{program} {} (abc123, ", env!("CARGO_PKG_VERSION"));
+        let commit = match way {
+            Way::Whole(_) => "abc123, ",
+            Way::Built(_) => "",
+        };
+        let expected = format!("{program} {} ({commit}", env!("CARGO_PKG_VERSION"));
         assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
     }
     // Whatever an image takes of it is there.
