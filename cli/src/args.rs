@@ -17,7 +17,8 @@ const EXIT_CODES: &str = "Exit codes:
   3  the daemon cannot be reached
   4  the target was not found
   5  time-out
-  6  nobody could be asked who has the skill: no registry answered, or none is configured";
+  6  nobody could be asked who has the skill: no registry answered, or none is configured
+  141  standard output was closed before all was written, as by `| head`";
 
 /// Send tasks to agents, peer to peer.
 #[derive(Debug, Parser)]

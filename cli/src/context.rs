@@ -1,17 +1,21 @@
 //! What all commands share: the home, the daemon's address, the way to reach or start a daemon.
 
 use std::{
-    os::unix::fs::MetadataExt as _,
+    ffi::OsString,
+    net::TcpStream,
+    os::unix::{fs::MetadataExt as _, net::UnixStream},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use agentanycast::{AgentCard, ErrorKind, Node, NodeBuilder};
 use agentanycast_identity::{self as identity, Keypair};
+use agentanycast_node::config::{self, Loaded};
 
 use crate::{
     args::{Global, PolicyFile},
     failure::{Code, Failure},
+    output,
 };
 
 /// How long a call waits for a daemon that is being restarted. A person is waiting too.
@@ -19,6 +23,15 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Where a user's daemon lives.
 const DEFAULT_HOME: &str = "~/.agentanycast";
+
+/// The daemon's socket inside a home.
+const SOCKET: &str = "daemon.sock";
+
+/// The socket of the daemon that the package's service runs.
+const SERVICE_SOCKET: &str = "/run/agentanycast/daemon.sock";
+
+/// How long a TCP connection to a daemon of this host may take.
+const PROBE: Duration = Duration::from_millis(300);
 
 /// The daemon's settings inside a home.
 const CONFIG_FILE: &str = "config.toml";
@@ -120,23 +133,55 @@ impl Context {
         if let Some(why) = self.of_another_user() {
             return why;
         }
+        let (tried, source, advice) = self.tried();
+        let elsewhere = match self.elsewhere(&tried) {
+            Some(other) => format!(", or use the daemon that runs at {other} with `--daemon {other}`"),
+            None => String::new(),
+        };
+        format!("no daemon is running at {tried} ({source}); {advice}{elsewhere}")
+    }
+
+    /// The address where a daemon was looked for, which option or default gave it, and how there comes to be a daemon.
+    fn tried(&self) -> (String, String, String) {
         if let Some(address) = &self.daemon {
-            return format!("no daemon is running at {address}");
+            let advice = "start one that listens there";
+            return (address.clone(), "from --daemon".to_owned(), advice.to_owned());
         }
         let home = self.home.display();
-        let option = if self.home_given {
-            format!("--home {home} ")
-        } else {
-            String::new()
+        let directory = self.directory().unwrap_or_else(|_| self.home.clone());
+        let tried = unix_address(&directory.join(SOCKET));
+        if self.home_given {
+            let advice = format!("start one with `anycast --home {home} daemon`");
+            return (tried, format!("from --home {home}"), advice);
+        }
+        let advice = "start one with `anycast daemon`".to_owned();
+        (tried, format!("from the default home {home}"), advice)
+    }
+
+    /// The address of a daemon that runs at one of the usual places, but for the one that was tried: where the settings
+    /// have it, in the default home, and as the package's service.
+    fn elsewhere(&self, tried: &str) -> Option<String> {
+        let mut args: Vec<OsString> = vec!["agentanycastd".into()];
+        if let Ok(Some(path)) = self.settings_of_home() {
+            args.extend(["--config".into(), path.into()]);
+        }
+        let set = match config::load_again(&args).1 {
+            Ok(Loaded::Run { config, .. }) => Some(config.grpc_listen.to_string()),
+            _ => None,
         };
-        format!("no daemon is running at {home}; start one with `anycast {option}daemon`")
+        let default = std::env::home_dir().map(|home| home.join(".agentanycast").join(SOCKET));
+        let usual = default.into_iter().chain([PathBuf::from(SERVICE_SOCKET)]);
+        let places = set.into_iter().chain(usual.map(|path| unix_address(&path)));
+        places
+            .into_iter()
+            .find(|address| address != tried && is_listened_on(address))
     }
 
     /// Why a daemon that may be running does not answer this user: it takes calls of its own alone.
     fn of_another_user(&self) -> Option<String> {
         let socket = match &self.daemon {
             Some(address) => PathBuf::from(address.strip_prefix("unix://")?),
-            None => self.directory().ok()?.join("daemon.sock"),
+            None => self.directory().ok()?.join(SOCKET),
         };
         let shown = socket.display();
         match std::fs::metadata(&socket) {
@@ -163,10 +208,27 @@ impl Context {
                 .await?
         };
         if let Some(card) = card {
-            node.set_card(card).await?;
+            for warning in node.set_card(card).await? {
+                output::complain(&format!("anycast: {warning}"));
+            }
         }
         Ok(node)
     }
+}
+
+fn unix_address(socket: &Path) -> String {
+    format!("unix://{}", socket.display())
+}
+
+/// Whether connections to an address are taken: `unix://PATH`, or `tcp://IP:PORT`.
+fn is_listened_on(address: &str) -> bool {
+    if let Some(path) = address.strip_prefix("unix://") {
+        return UnixStream::connect(path).is_ok();
+    }
+    let socket = address
+        .strip_prefix("tcp://")
+        .and_then(|socket| socket.parse().ok());
+    socket.is_some_and(|socket| TcpStream::connect_timeout(&socket, PROBE).is_ok())
 }
 
 /// This program, which is the daemon too.

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use agentanycast::{Error, ErrorKind, TaskError};
+use agentanycast_program::{process, sanitize};
 use serde_json::json;
 
 use crate::output;
@@ -17,6 +18,7 @@ pub(crate) enum Code {
     NotFound = 4,
     Timeout = 5,
     Discovery = 6,
+    OutputClosed = process::OUTPUT_CLOSED as isize,
 }
 
 /// Why a command failed.
@@ -57,13 +59,15 @@ impl Failure {
     /// Says what happened and gives the exit code.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
         if !self.silent {
-            let said = if as_json {
-                output::json(&json!({"error": {"kind": self.kind, "message": self.message}}))
+            if as_json {
+                let message = sanitize::without_passwords(&self.message);
+                // When even this cannot be written there is only the code left.
+                drop(output::json(
+                    &json!({"error": {"kind": self.kind, "message": message}}),
+                ));
             } else {
-                output::complain(&format!("anycast: {}", self.message))
-            };
-            // When even this cannot be written there is only the code left.
-            drop(said);
+                output::complain(&format!("anycast: {}", self.message));
+            }
         }
         ExitCode::from(self.code as u8)
     }
@@ -100,12 +104,10 @@ impl From<TaskError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        let failure = Self::new(Code::General, "Io", error.to_string());
-        // Whoever read our output has had enough: nothing to complain about, and nobody to hear it.
+        // The reader of our output has ended, as `head` does: the command ends in silence, as one that SIGPIPE ends.
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            failure.told()
-        } else {
-            failure
+            return Self::new(Code::OutputClosed, "OutputClosed", error.to_string()).told();
         }
+        Self::new(Code::General, "Io", error.to_string())
     }
 }

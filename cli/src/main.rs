@@ -3,7 +3,8 @@
 //!
 //! Exit codes: 0 done; 1 the task failed, was rejected or canceled, or something else went wrong;
 //! 2 usage; 3 the daemon cannot be reached; 4 the target was not found; 5 time-out;
-//! 6 nobody could be asked who has the skill: no registry answered, or none is configured.
+//! 6 nobody could be asked who has the skill: no registry answered, or none is configured;
+//! 141 standard output was closed before all was written, as by `| head`.
 
 use std::process::ExitCode;
 
@@ -21,9 +22,13 @@ mod output;
 mod progress;
 mod saving;
 mod target;
+mod usage;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage::report(error),
+    };
     let (context, command) = (context::Context::new(args.global), args.command);
     let outcome = match command {
         // The daemon brings a runtime of its own.

@@ -2,32 +2,35 @@
 //! it, and nothing from outside that could drive the terminal.
 
 use std::{
-    borrow::Cow,
     io::{self, IsTerminal, Write},
     time::{Duration, SystemTime},
 };
 
+use agentanycast_program::sanitize::{self, printable};
 use serde_json::Value;
 
-/// One line on standard output.
+/// One line on standard output, whatever is in the text.
 pub(crate) fn line(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{text}")?;
-    stdout.flush()
+    pieces(&[(text, Paint::Plain)])
+}
+
+/// One line of several pieces, each in its colour.
+pub(crate) fn pieces(pieces: &[(&str, Paint)]) -> io::Result<()> {
+    let mut line: String = pieces.iter().map(|(text, colour)| paint(text, *colour)).collect();
+    line.push('\n');
+    write(line.as_bytes())
 }
 
 /// Bytes on standard output, as they are to a pipe, without control characters to a terminal.
 pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    if stdout.is_terminal() {
-        stdout.write_all(printable(&String::from_utf8_lossy(data)).as_bytes())?;
+    if io::stdout().is_terminal() {
+        write(printable(&String::from_utf8_lossy(data)).as_bytes())
     } else {
-        stdout.write_all(data)?;
+        write(data)
     }
-    stdout.flush()
 }
 
-/// A text from outside on standard output, ended by a newline.
+/// A text from outside on standard output, ended by a newline: content that the user asked for, which may have lines.
 pub(crate) fn foreign(text: &str) -> io::Result<()> {
     bytes(text.as_bytes())?;
     if text.ends_with('\n') { Ok(()) } else { line("") }
@@ -35,24 +38,24 @@ pub(crate) fn foreign(text: &str) -> io::Result<()> {
 
 /// One JSON document on one line.
 pub(crate) fn json(document: &Value) -> io::Result<()> {
-    line(&document.to_string())
+    line(&sanitize::json(&document.to_string()))
 }
 
-/// One line on standard error, whatever is in the text.
-pub(crate) fn complain(text: &str) -> io::Result<()> {
-    writeln!(io::stderr().lock(), "{}", flat(text))
+/// All writing to standard output.
+fn write(data: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(data).and_then(|()| stdout.flush());
+    // The kind stays: a closed pipe has an exit code of its own.
+    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
 }
 
-/// Without the control characters by which a text from outside could drive the terminal, and without those that change
-/// the direction of what stands beside it (Unicode's `Bidi_Control`).
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let drives = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || turns(c);
-    if text.contains(drives) {
-        text.replace(drives, "\u{fffd}").into()
-    } else {
-        text.into()
-    }
+/// One line on standard error, whatever is in the text. A standard error that is gone is no reason to fail.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(
+        io::stderr().lock(),
+        "{}",
+        flat(&sanitize::without_passwords(text))
+    );
 }
 
 /// As [`printable`], with all lines but the first moved in, so that none looks as if this program said it.
@@ -79,26 +82,30 @@ pub(crate) fn brief(text: &str) -> String {
 /// What colours mean here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Paint {
+    Plain,
     Good,
     Busy,
     Faint,
 }
 
-/// Colours a text if standard output is a terminal and `NO_COLOR` is not set.
-pub(crate) fn paint(text: &str, paint: Paint) -> String {
-    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if !wanted || !io::stdout().is_terminal() {
-        return text.to_owned();
-    }
+/// A text on one line, coloured if standard output is a terminal and `NO_COLOR` is not set.
+fn paint(text: &str, paint: Paint) -> String {
+    let text = sanitize::one_line(text);
     let code = match paint {
+        Paint::Plain => return text.into_owned(),
         Paint::Good => 32,
         Paint::Busy => 33,
         Paint::Faint => 2,
     };
-    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if wanted && io::stdout().is_terminal() {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    } else {
+        text.into_owned()
+    }
 }
 
-/// Rows under a head, in columns as wide as their widest cell.
+/// Rows under a head, in columns as wide as their widest cell, each on one line.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> io::Result<()> {
     let mut widths = head.map(|cell| cell.chars().count());
     for row in rows {
@@ -113,23 +120,23 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> io
             .map(|(cell, width)| format!("{cell:<width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    line(&paint(&render(head.to_vec()), Paint::Faint))?;
+    pieces(&[(&render(head.to_vec()), Paint::Faint)])?;
     rows.iter()
         .try_for_each(|row| line(&render(row.iter().map(String::as_str).collect())))
 }
 
-/// Name and value, one per line.
+/// Name and value, one per line, whatever is in the values.
 pub(crate) fn fields(fields: &[(&str, String)]) -> io::Result<()> {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     fields
         .iter()
         .filter(|(_, value)| !value.is_empty())
         .try_for_each(|(name, value)| {
-            line(&format!(
-                "{}  {}",
-                paint(&format!("{name:<width$}"), Paint::Faint),
-                printable(value)
-            ))
+            pieces(&[
+                (&format!("{name:<width$}"), Paint::Faint),
+                ("  ", Paint::Plain),
+                (value, Paint::Plain),
+            ])
         })
 }
 
@@ -161,7 +168,6 @@ mod tests {
 
     #[test]
     fn a_text_from_outside_cannot_drive_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\tc\n"), "a\u{fffd}[2Jb\tc\n");
         assert_eq!(brief("a\n\n b\u{7}"), "a b\u{fffd}");
         assert_eq!(flat("good \u{202e}live\u{2069}"), "good \u{fffd}live\u{fffd}");
         assert_eq!(within("a\n> b\r\n"), "a\n    > b\u{fffd}");

@@ -96,6 +96,63 @@ fn demo_pair_shows_a_task_answered() {
     }
 }
 
+/// Where another home was meant: what was tried, why, and where one runs.
+#[test]
+fn a_daemon_that_runs_elsewhere_is_named() {
+    use std::os::unix::net::UnixListener;
+    let user = tempfile::tempdir().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_anycast"))
+            .env_clear()
+            .env("HOME", user.path())
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let home = user.path().join(".agentanycast");
+    let address = |home: &std::path::Path| format!("unix://{}/daemon.sock", home.display());
+    let nowhere = user.path().join("nowhere");
+    let nowhere = ["--home", nowhere.to_str().unwrap(), "status"];
+    let alone = said(&["status"]);
+    for part in [
+        address(&home).as_str(),
+        "the default home ~/.agentanycast",
+        "`anycast daemon`",
+    ] {
+        assert!(alone.contains(part), "{part}: {alone}");
+    }
+    assert!(!alone.contains("runs at"), "{alone}");
+    assert!(said(&nowhere).contains("from --home"));
+
+    // Something listens in the default home. It never answers, so it is named where another place was asked about.
+    std::fs::create_dir_all(&home).unwrap();
+    let _running = UnixListener::bind(home.join("daemon.sock")).unwrap();
+    let there = format!(
+        "use the daemon that runs at {0} with `--daemon {0}`",
+        address(&home)
+    );
+    let other = said(&nowhere);
+    assert!(other.contains(&there), "{other}");
+    let other = said(&["--daemon", "unix:///nowhere.sock", "status"]);
+    assert!(
+        other.contains("unix:///nowhere.sock (from --daemon)") && other.contains(&there),
+        "{other}"
+    );
+
+    // Where the settings have it.
+    let set = user.path().join("set.sock");
+    let _set = UnixListener::bind(&set).unwrap();
+    let settings = format!("grpc_listen = 'unix://{}'\n", set.display());
+    std::fs::write(home.join("config.toml"), settings).unwrap();
+    let other = said(&nowhere);
+    assert!(
+        other.contains(&format!("runs at unix://{}", set.display())),
+        "{other}"
+    );
+}
+
 /// As whoever types a command as root beside a daemon that has a user of its own.
 #[test]
 fn a_daemon_of_another_user_is_said_to_be_one() {
@@ -149,4 +206,115 @@ fn a_pipe_is_no_audit_log_and_a_hash_has_64_digits() {
         log.to_str().unwrap(),
     ])
     .code(1);
+}
+
+/// A pipe that nobody reads any more, as standard output or error of a command.
+fn closed_pipe() -> std::process::Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// As whoever pipes into a program that has read enough: the command ends at once, in silence, with the code of SIGPIPE.
+#[test]
+fn a_closed_standard_output_ends_every_command_alike() {
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("audit.jsonl");
+    std::fs::write(&log, "").unwrap();
+    let log = log.to_str().unwrap();
+    for arguments in [
+        &["--help"][..],
+        &["--version"],
+        &["send", "--help"],
+        &["policy", "show"],
+        &["--json", "policy", "show"],
+        &["policy", "check", "--source", "local"],
+        &["audit", "verify", log],
+        &["key", "rotate", "--help"],
+        &["daemon", "--help"],
+        &["daemon", "--version"],
+        &["daemon", "--print-config"],
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_anycast"))
+            .env_clear()
+            .env("HOME", home.path())
+            .args(arguments)
+            .stdout(closed_pipe())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(141), ""), "{arguments:?}");
+    }
+}
+
+/// What cannot be said does not change how a command ends.
+#[test]
+fn a_closed_standard_error_changes_no_exit_code() {
+    let home = tempfile::tempdir().unwrap();
+    for (arguments, code) in [
+        (&["status"][..], 3),
+        (&["task"], 2),
+        (&["send", "nobody", "hello"], 2),
+        (&["policy", "show"], 0),
+    ] {
+        let status = std::process::Command::new(env!("CARGO_BIN_EXE_anycast"))
+            .env_clear()
+            .env("HOME", home.path())
+            .args(arguments)
+            .stdout(std::process::Stdio::null())
+            .stderr(closed_pipe())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_named() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_anycast"))
+        .env_clear()
+        .env("HOME", env!("CARGO_TARGET_TMPDIR"))
+        .args(["policy", "show"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("anycast: cannot write to standard output: "),
+        "{said}"
+    );
+}
+
+/// Values that are refused, and settings that are shown.
+#[test]
+fn no_error_repeats_a_password_or_drives_the_terminal() {
+    const URL: &str = "https://u:secret@h/\u{1b}[2J\nanycast: all is well \u{202e}";
+    let flag = format!("--log-level={URL}");
+    let unknown = format!("--{URL}");
+    for (arguments, code) in [
+        (&[URL][..], 2),
+        (&["task", "x", "--timeout", URL], 2),
+        (&["card", URL], 2),
+        (&["send", URL, "hello"], 2),
+        (&["send", "--url", "http://h", "hello", "--seal-for", URL], 2),
+        (&["--daemon", URL, "status"], 2),
+        (&["--json", "--daemon", URL, "status"], 2),
+        (&["--daemon", "https://u:secret@h", "status"], 2),
+        (&["policy", "check", "--source", URL], 2),
+        (&["credential", "verify", URL], 2),
+        (&["daemon", URL], 2),
+        (&["daemon", &flag], 2),
+        (&["daemon", &unknown], 2),
+        (&["daemon", "--config", URL], 2),
+        (&["daemon", "--bootstrap-peers", URL], 2),
+        (&["daemon", "--grpc-listen", URL], 2),
+    ] {
+        let failed = anycast(arguments).code(code);
+        let said = stderr(&failed) + &stdout(&failed);
+        for removed in ["secret", "\u{1b}", "\u{202e}", "\nanycast: all"] {
+            assert!(!said.contains(removed), "{arguments:?}: {removed:?} in {said:?}");
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use crate::sanitize;
+
 /// What failed, with the cause at the bottom of it, in one line of at most `most` bytes: a connection that failed does not
 /// say why by itself.
 pub fn in_one_line(said: &str, error: &dyn Error, most: usize) -> String {
@@ -19,11 +21,13 @@ pub fn in_one_line(said: &str, error: &dyn Error, most: usize) -> String {
     one_line(&text, most)
 }
 
-/// A text, perhaps of somebody else, as one line of at most `most` bytes.
+/// A text, also one from outside, as one line of at most `most` bytes: without passwords of URLs, and with a space in the
+/// place of each character that could end the line or drive a terminal.
 pub fn one_line(text: &str, most: usize) -> String {
+    let text = sanitize::without_passwords(text);
     let text = &text[..text.floor_char_boundary(most)];
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().map(plain).collect()
+    // A space is never longer than the character that it replaces.
+    sanitize::one_line(text).replace(char::REPLACEMENT_CHARACTER, " ")
 }
 
 #[cfg(test)]
@@ -52,6 +56,8 @@ mod tests {
     #[test]
     fn a_text_of_somebody_else_is_one_line_and_short() {
         assert_eq!(one_line("a\r\nb\u{1b}[2J", 100), "a  b [2J");
+        assert_eq!(one_line("a\u{2028}b\u{202e}c", 100), "a b c");
+        assert_eq!(one_line("to https://u:p@h", 100), "to https://***@h");
         assert_eq!(one_line(&"ä".repeat(10), 9), "ä".repeat(4));
         assert_eq!(one_line(&"\u{80}".repeat(10), 9), " ".repeat(4));
     }

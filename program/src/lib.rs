@@ -1,16 +1,19 @@
 //! What our daemons have in common as programs: settings, log, start and end, descriptors, ports, traces.
 //!
-//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure` and `spans` are pure; `logging` and
+//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure`, `sanitize` and `spans` are
+//! pure; `logging` and
 //! `process` touch this process and nothing else; `traces` tells a collector.
 
 pub mod address;
 #[cfg(feature = "corpus")]
 pub mod corpus;
 pub mod failure;
+pub mod file_version;
 pub mod logging;
 #[cfg(feature = "pages")]
 pub mod pages;
 pub mod process;
+pub mod sanitize;
 pub mod settings;
 pub mod spans;
 #[cfg(feature = "traces")]

@@ -4,6 +4,7 @@
 //! messages, artifacts and metadata never, at any level.
 
 mod json;
+mod text;
 
 use std::{
     collections::VecDeque,
@@ -102,10 +103,12 @@ pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
             .event_format(json::Json)
             .boxed(),
         LogFormat::Text => lines
+            .fmt_fields(text::Fields)
             .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
             .boxed(),
     };
     let kept = fmt::layer()
+        .fmt_fields(text::Fields)
         .with_ansi(false)
         .with_target(false)
         .with_writer(|| Keeper);

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    logging,
+    logging, sanitize,
     settings::{ConfigError, EXIT_CODE, Loaded, LogFormat, LogLevel, Program, unknown_variables},
 };
 
@@ -41,19 +41,26 @@ pub fn main<C, E: Display>(
             }
         },
         Ok(Loaded::PrintConfig { text, refused }) => {
-            let printed = print(&text);
+            let printed = print(program, &text);
             refused.map_or(printed, |error| refuse(program, &error))
         }
-        Ok(Loaded::Version(text) | Loaded::Help(text)) => print(&text),
+        Ok(Loaded::Version(text) | Loaded::Help(text)) => print(program, &text),
         Err(error) => refuse(program, &error),
     }
 }
 
-fn print(text: &str) -> ExitCode {
-    if writeln!(io::stdout(), "{}", text.trim_end()).is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+/// The exit code when standard output was closed before all was written, as by `| head`: that of a program which SIGPIPE
+/// ends (128 + 13).
+pub const OUTPUT_CLOSED: u8 = 141;
+
+fn print(program: &str, text: &str) -> ExitCode {
+    match writeln!(io::stdout(), "{}", text.trim_end()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(OUTPUT_CLOSED),
+        Err(error) => {
+            complain(program, &format!("cannot write to standard output: {error}"));
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -127,8 +134,10 @@ impl Stop {
 }
 
 fn complain(program: &str, error: &dyn Display) {
-    // Nobody to tell if standard error is gone.
-    let _ = writeln!(io::stderr(), "{program}: {error}");
+    let text = format!("{program}: {error}");
+    let text = sanitize::without_passwords(&text);
+    // A standard error that is gone hears nothing; the exit code is left.
+    let _ = writeln!(io::stderr(), "{}", sanitize::one_line(&text));
 }
 
 /// How many files this process may have open.

@@ -2,13 +2,14 @@
 
 use agentanycast::{AgentCard, Artifact, CancellationToken, IncomingTask, Node, Part, Skill};
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use crate::{
     args::DemoArgs,
     context::Context,
     failure::{Code, Failure},
     interrupt::Interrupt,
-    output::{self, Paint, paint},
+    output::{self, Paint},
 };
 
 /// The skill on the echo agent's card.
@@ -37,35 +38,46 @@ async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Res
     announce(context, node).await?;
     let stop = CancellationToken::new();
     let as_json = context.json;
+    let (untold, mut output_failed) = mpsc::channel(1);
     let serving = node
-        .serve(move |task| async move {
-            let answer = echo(&task);
-            let text = task.message().text_content();
-            let sender = task.sender().map(ToString::to_string).unwrap_or_default();
-            task.complete([answer]).await?;
-            if as_json {
-                output::json(&json!({"task_id": task.id(), "sender": sender, "text": text}))?;
-            } else {
-                output::line(&format!(
-                    "{} {}",
-                    paint(&sender, Paint::Faint),
-                    output::brief(&text)
-                ))?;
+        .serve(move |task| {
+            let untold = untold.clone();
+            async move {
+                let answer = echo(&task);
+                let text = task.message().text_content();
+                let sender = task.sender().map(ToString::to_string).unwrap_or_default();
+                task.complete([answer]).await?;
+                let told = if as_json {
+                    output::json(&json!({"task_id": task.id(), "sender": sender, "text": text}))
+                } else {
+                    output::pieces(&[
+                        (&sender, Paint::Faint),
+                        (" ", Paint::Plain),
+                        (&output::brief(&text), Paint::Plain),
+                    ])
+                };
+                if let Err(error) = told {
+                    // The first is enough: the demo ends with it.
+                    let _ = untold.try_send(error);
+                }
+                Ok(())
             }
-            Ok(())
         })
         .until(stop.clone())
         .into_future();
     tokio::pin!(serving);
-    tokio::select! {
-        () = interrupt.wait() => stop.cancel(),
+    let ended = tokio::select! {
+        () = interrupt.wait() => Ok(()),
+        Some(error) = output_failed.recv() => Err(error.into()),
         outcome = &mut serving => return Ok(outcome?),
-    }
+    };
+    stop.cancel();
     // A second signal does not wait for the handlers.
     tokio::select! {
-        () = interrupt.wait() => Ok(()),
-        outcome = &mut serving => Ok(outcome?),
+        () = interrupt.wait() => {}
+        outcome = &mut serving => outcome?,
     }
+    ended
 }
 
 async fn announce(context: &Context, node: &Node) -> Result<(), Failure> {
@@ -82,10 +94,10 @@ async fn announce(context: &Context, node: &Node) -> Result<(), Failure> {
             &json!({"peer_id": peer.as_str(), "addresses": addresses}),
         )?);
     }
-    output::line(&format!(
-        "The echo agent listens as {}",
-        paint(peer.as_str(), Paint::Good)
-    ))?;
+    output::pieces(&[
+        ("The echo agent listens as ", Paint::Plain),
+        (peer.as_str(), Paint::Good),
+    ])?;
     output::line("Send it a task from any home or host on this network:")?;
     output::line(&format!("  anycast send {peer} \"hello\""))?;
     if !addresses.is_empty() {

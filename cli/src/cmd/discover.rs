@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use agentanycast::{Discovered, DiscoveredAgent, DiscoveredSkill};
 use serde_json::Value;
 
-use crate::{args::DiscoverArgs, context::Context, failure::Failure, json, output};
+use crate::{
+    args::DiscoverArgs,
+    context::Context,
+    failure::{Code, Failure},
+    json, output,
+};
 
 pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Failure> {
     if args.skill.is_empty() {
@@ -17,16 +22,20 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
     let node = context.connect().await?;
     let answer = node.discover(&args.skill, &tags, args.limit.into()).await?;
     if let Some(caution) = caution(&answer) {
-        output::complain(&caution)?;
+        output::complain(&caution);
     }
     let found = answer.agents;
     if context.json {
-        return Ok(output::json(&Value::Array(
-            found.iter().map(json::found).collect(),
-        ))?);
+        output::json(&Value::Array(found.iter().map(json::found).collect()))?;
     }
     if found.is_empty() {
-        return Ok(output::line(&nobody(&args.skill, &tags))?);
+        // As a task for this skill would end. With --json the empty list is the whole answer on standard output.
+        let nobody = nobody(&args.skill, &tags);
+        output::complain(&format!("anycast: {nobody}"));
+        return Err(Failure::new(Code::NotFound, "SkillNotFound", nobody).told());
+    }
+    if context.json {
+        return Ok(());
     }
     let rows: Vec<_> = found.into_iter().map(|agent| row(agent, &args.skill)).collect();
     Ok(output::table(

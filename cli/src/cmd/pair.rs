@@ -1,7 +1,7 @@
 //! `anycast demo --pair`: two daemons in temporary homes, an agent on each, and one task between them,
 //! with the road that it takes. Nothing is left behind.
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 use agentanycast::{Node, Peer, PeerId, Target, Task, TaskStatus};
 use futures::StreamExt;
@@ -14,7 +14,7 @@ use crate::{
     failure::{Code, Failure},
     interrupt::Interrupt,
     json,
-    output::{self, Paint, paint},
+    output::{self, Paint},
 };
 
 /// What the first agent says to the second.
@@ -126,24 +126,18 @@ async fn send(sender: &Side, receiver: &Side) -> Result<(Task, Vec<Step>, f64), 
 }
 
 fn show_sides(sender: &Side, receiver: &Side, connection: &Peer) -> Result<(), Failure> {
-    let home = |path: &Path| paint(&path.display().to_string(), Paint::Faint);
-    output::line(&format!(
-        "daemon A    {}  {}",
-        sender.peer,
-        home(sender.home.path())
-    ))?;
-    output::line(&format!(
-        "daemon B    {}  {}",
-        receiver.peer,
-        home(receiver.home.path())
-    ))?;
+    for (name, side) in [("A", sender), ("B", receiver)] {
+        output::pieces(&[
+            (&format!("daemon {name}    {}  ", side.peer), Paint::Plain),
+            (&side.home.path().display().to_string(), Paint::Faint),
+        ])?;
+    }
     let address = connection.addresses.first().cloned().unwrap_or_default();
     let how = format!("{}, {}", connection.road, transport(&address));
-    Ok(output::line(&format!(
-        "connection  {}  {}",
-        how,
-        paint(&address, Paint::Faint)
-    ))?)
+    Ok(output::pieces(&[
+        (&format!("connection  {how}  "), Paint::Plain),
+        (&address, Paint::Faint),
+    ])?)
 }
 
 fn show_task(task: &Task, steps: &[Step], total: f64) -> Result<(), Failure> {
@@ -157,15 +151,20 @@ fn show_task(task: &Task, steps: &[Step], total: f64) -> Result<(), Failure> {
         } else {
             Paint::Busy
         };
-        output::line(&format!("  {millis:7.1} ms  {}", paint(status.as_str(), shade)))?;
+        output::pieces(&[
+            (&format!("  {millis:7.1} ms  "), Paint::Plain),
+            (status.as_str(), shade),
+        ])?;
     }
     for artifact in &task.artifacts {
         let text = output::brief(&artifact.text_content());
-        output::line(&format!(
-            "artifact    {}: {}",
-            output::brief(&artifact.name),
-            paint(&text, Paint::Good)
-        ))?;
+        output::pieces(&[
+            (
+                &format!("artifact    {}: ", output::brief(&artifact.name)),
+                Paint::Plain,
+            ),
+            (&text, Paint::Good),
+        ])?;
     }
     Ok(output::line(&format!(
         "total       {total:.1} ms from agent to agent and back, durable on both sides"

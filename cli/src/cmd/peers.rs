@@ -12,7 +12,8 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         ))?);
     }
     if peers.is_empty() {
-        return Ok(output::line("no peer is connected")?);
+        output::complain("no peer is connected");
+        return Ok(());
     }
     let rows = peers.into_iter().map(|peer| {
         let id = peer.id.map(|id| id.to_string()).unwrap_or_default();

@@ -11,7 +11,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     }
     output::fields(&[("nat", network.nat.to_string())])?;
     if network.relays.is_empty() {
-        output::line("no relay: none of the bootstrap peers is one, or there are none")?;
+        output::complain("no relay: none of the bootstrap peers is one, or there are none");
     } else {
         let rows = network.relays.into_iter().map(|relay| {
             [
@@ -33,7 +33,8 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         )?;
     }
     if network.peers.is_empty() {
-        return Ok(output::line("no peer is connected")?);
+        output::complain("no peer is connected");
+        return Ok(());
     }
     let rows = network.peers.into_iter().map(|peer| {
         let rtt = peer

@@ -218,7 +218,7 @@ impl Exchange<'_> {
             if let Some(peer) = task.sealed_for() {
                 output::complain(&format!(
                     "sealed: the answer is from {peer}, and nobody on its way could read or change it"
-                ))?;
+                ));
             }
             for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
                 whole::print(handle, artifact, directory).await?;

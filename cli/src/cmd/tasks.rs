@@ -25,7 +25,8 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if tasks.is_empty() {
-        return Ok(output::line("no tasks")?);
+        output::complain("no tasks");
+        return Ok(());
     }
     let own = node.info().await?.peer_id;
     let rows: Vec<_> = tasks.into_iter().map(|task| row(task, own.as_ref())).collect();

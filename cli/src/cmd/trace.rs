@@ -13,7 +13,13 @@ use agentanycast::{
 use serde_json::{Value, json};
 
 use self::{explain::Answer, steps::Step};
-use crate::{args::TraceArgs, context::Context, failure::Failure, json, output};
+use crate::{
+    args::TraceArgs,
+    context::Context,
+    failure::Failure,
+    json,
+    output::{self, Paint},
+};
 
 /// Most of a reason that is shown, in bytes: an agent outside may give megabytes.
 const MAX_REASON: usize = 2000;
@@ -62,11 +68,11 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
             Some((Value::String(at), ago)) => format!("{at:<30}  {ago:>4} ago"),
             _ => "now".to_owned(),
         };
-        output::line(&format!(
-            "{}  {}",
-            output::paint(&format!("{at:<40}"), output::Paint::Faint),
-            output::flat(&step.what)
-        ))?;
+        output::pieces(&[
+            (&format!("{at:<40}"), Paint::Faint),
+            ("  ", Paint::Plain),
+            (&output::flat(&step.what), Paint::Plain),
+        ])?;
     }
     if let Some(audit) = trace
         .audit
@@ -78,7 +84,7 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
         } else {
             output::flat(&audit.error)
         };
-        output::complain(&format!("the audit log {}: {why}", audit.path))?;
+        output::complain(&format!("the audit log {}: {why}", audit.path));
     }
     Ok(())
 }

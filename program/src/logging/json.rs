@@ -19,6 +19,8 @@ use tracing_subscriber::{
     registry::{LookupSpan, SpanRef},
 };
 
+use crate::sanitize;
+
 /// What every line has, or may have, besides its fields.
 const OURS: [&str; 5] = ["timestamp", "level", "target", "span", "spans"];
 
@@ -98,7 +100,14 @@ impl<'a, 'w> Line<'a, 'w> {
 
     fn add(&mut self, name: &str, value: &Value) -> fmt::Result {
         let comma = if std::mem::take(&mut self.first) { "" } else { "," };
-        write!(self.writer, "{comma}{}:{value}", Value::from(name))
+        let value = value.to_string();
+        let value = sanitize::without_passwords(&value);
+        write!(
+            self.writer,
+            "{comma}{}:{}",
+            Value::from(name),
+            sanitize::json(&value)
+        )
     }
 
     fn end(self) -> fmt::Result {
@@ -212,6 +221,18 @@ mod tests {
             line,
             "\"level\":\"INFO\",\"message\":\"said\",\"count\":3,\"share\":0.5,\"dark\":true,\"why\":\"a \\\"b\\\"\\n\",\
              \"who\":\"Some(1)\",\"target\":\"here\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_line_is_one_line_and_has_no_password() {
+        let line = logged(|| {
+            tracing::info!(target: "here", url = "https://u:\"p@h", name = "a\u{2028}b\u{85}\u{202e}", "said");
+        });
+        assert_eq!(
+            line,
+            "\"level\":\"INFO\",\"message\":\"said\",\"url\":\"https://***@h\",\
+             \"name\":\"a\\u2028b\\u0085\\u202e\",\"target\":\"here\"}\n"
         );
     }
 

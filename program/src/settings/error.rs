@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use crate::sanitize::value_without_passwords;
+
 /// Longest part of a value that an error repeats, in characters.
 const SHOWN: usize = 200;
 
@@ -214,21 +216,10 @@ pub(super) fn misspelt<'a>(given: &str, known: impl Iterator<Item = &'a str>) ->
         .map(|(_, name)| name)
 }
 
-/// A value as an error shows it: quoted, on one line, not endless.
+/// A value as an error shows it: quoted, on one line, not endless, without passwords of URLs.
 pub fn quoted(value: &str) -> String {
+    let value = value_without_passwords(value);
     let shown: String = value.chars().take(SHOWN).collect();
     let rest = if shown.len() < value.len() { "…" } else { "" };
-    format!("{:?}{rest}", without_password(&shown))
-}
-
-/// Hides the user part of `scheme://user:password@host`.
-pub(super) fn without_password(value: &str) -> String {
-    let Some((scheme, rest)) = value.split_once("://") else {
-        return value.to_owned();
-    };
-    let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
-    match authority.rfind('@') {
-        Some(at) => format!("{scheme}://***{}", &rest[at..]),
-        None => value.to_owned(),
-    }
+    format!("{shown:?}{rest}")
 }

@@ -13,6 +13,7 @@ use super::{
     find,
     value::{Raw, Setting as _},
 };
+use crate::sanitize::value_without_passwords;
 
 /// What the command line is.
 pub(super) enum Parsed<C: 'static> {
@@ -192,14 +193,19 @@ fn one_line<C>(program: &Program<C>, error: &clap::Error) -> ConfigError {
         _ => "cannot be understood; --help shows the usage",
     };
     ConfigError::Usage {
-        given: given.escape_debug().to_string(),
+        given: shown(&given),
         reason,
     }
 }
 
+/// An argument as an error shows it: without control characters and passwords.
+fn shown(argument: &str) -> String {
+    value_without_passwords(argument).escape_debug().to_string()
+}
+
 /// What to say of a flag that there is not: the setting of that name, or the flag that is most like it.
 fn unknown<C>(program: &Program<C>, name: &str, given: &str) -> ConfigError {
-    let given = given.escape_debug().to_string();
+    let given = shown(given);
     let meant = named(program.keys, name);
     if let Some(key) = meant.filter(|key| key.flag.is_none()) {
         return ConfigError::NoFlag {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, Source, Sources, error::without_password};
+use super::{Key, Source, Sources};
+use crate::sanitize;
 
 /// What stands for a secret.
 pub(super) const STARS: &str = "\"***\"";
@@ -18,14 +19,19 @@ pub(super) fn text<C>(keys: &[Key<C>], config: &C, sources: &Sources) -> String 
         let value = match (key.show)(config) {
             value if value == EMPTY => value,
             _ if key.secret => STARS.to_owned(),
-            value => without_password(&value),
+            value => sanitize::without_passwords(&value).into_owned(),
         };
         let (comment, name) = match &key.flag {
             Some(flag) if !key.in_file => ("# --", flag.name),
             _ if is_idle(keys, key, config, sources) => ("# ", key.name),
             _ => ("", key.name),
         };
-        let _ = writeln!(text, "{comment}{name} = {value}  # {}", sources.of(key.name));
+        let source = sources.of(key.name).to_string();
+        let _ = writeln!(
+            text,
+            "{comment}{name} = {value}  # {}",
+            sanitize::one_line(&source)
+        );
     }
     text
 }

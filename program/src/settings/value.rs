@@ -12,6 +12,7 @@ use std::{
 use multiaddr::Multiaddr;
 
 use super::error::nearest;
+use crate::sanitize;
 
 /// A value before it is known what it should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,9 +145,11 @@ impl fmt::Display for Raw {
     }
 }
 
-/// A TOML string literal.
+/// A TOML string literal, on one line, without raw characters that could drive a terminal.
 pub fn literal(text: &impl ToString) -> String {
-    toml::Value::String(text.to_string()).to_string()
+    // A JSON string is a basic string of TOML too, but for DEL, which TOML wants escaped: `sanitize` does that.
+    let quoted = serde_json::Value::String(text.to_string()).to_string();
+    sanitize::json(&quoted).into_owned()
 }
 
 /// Replaces a leading `~` by the home directory, if that is known. None for `~someone`.

@@ -9,6 +9,7 @@
 
 mod backup;
 mod log;
+mod terminal;
 mod top;
 mod trace;
 mod upgrade;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use agentanycast::{Artifact, ArtifactEvent, Content, EndReason, Part, TaskHandle};
+use agentanycast_program::sanitize;
 use futures::StreamExt;
 
 use crate::{
@@ -23,8 +24,11 @@ pub(in crate::cmd) async fn print(
     for part in &artifact.parts {
         match &part.content {
             Content::Text(text) => output::foreign(text)?,
-            Content::Data(_) => output::line(&format!("{:#}", part.to_json().unwrap_or_default()))?,
-            Content::Url { url, .. } if part.streamed_artifact().is_none() => output::foreign(url)?,
+            Content::Data(_) => {
+                let document = format!("{:#}", part.to_json().unwrap_or_default());
+                output::foreign(&sanitize::json(&document))?;
+            }
+            Content::Url { url, .. } if part.streamed_artifact().is_none() => output::line(url)?,
             Content::Url { .. } if is_text(&part.media_type) && directory.is_none() => {
                 copy(handle, part, &mut |data| output::bytes(data)).await?;
                 output::line("")?;

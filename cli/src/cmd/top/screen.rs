@@ -1,5 +1,6 @@
 //! PURE: a view on a screen. All of it fits on 80×24; a larger screen shows more peers, refusals and lines of the log.
 
+use agentanycast_program::sanitize::printable;
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
@@ -63,6 +64,16 @@ pub(crate) fn draw(view: &View, area: Rect, buffer: &mut Buffer) {
         log,
         buffer,
     );
+    sanitize(buffer);
+}
+
+/// Replaces what could drive the terminal or change the direction of text, wherever on the screen it came from.
+fn sanitize(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if printable(cell.symbol()) != cell.symbol() {
+            cell.set_char(char::REPLACEMENT_CHARACTER);
+        }
+    }
 }
 
 fn paragraph(title: &str, lines: Vec<Line<'_>>, area: Rect, buffer: &mut Buffer) {

@@ -1,0 +1,198 @@
+//! PURE: text from outside made safe to print: on a terminal, as one line, inside JSON, and without passwords of URLs.
+//!
+//! Every program prints through these functions: the command on both of its outputs, the daemons in errors, settings and
+//! logs. Content that a user asked for, such as an artifact in a pipe, is the one thing that stays byte for byte.
+
+use std::borrow::Cow;
+
+/// Stands for each removed character.
+const REMOVED: &str = "\u{fffd}";
+
+/// Stands for the user part of a URL.
+const HIDDEN: &str = "***";
+
+/// Whether a character changes the direction of the text around it (Unicode's `Bidi_Control`).
+const fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether a line ends at this character for any reader: terminals, editors, Python's `splitlines`, Unicode.
+const fn is_line_break(c: char) -> bool {
+    matches!(c, '\n'..='\r' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+fn replaced<'a>(
+    text: &'a str,
+    is_replaced: impl Fn(char) -> bool,
+    with: impl Fn(char) -> &'static str,
+) -> Cow<'a, str> {
+    if !text.contains(&is_replaced) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_replaced(c) {
+            safe.push_str(with(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe.into()
+}
+
+/// The text without characters that drive a terminal or change the direction of the text beside them. Newlines and tabs
+/// stay.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let drives = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || is_bidi_control(c);
+    replaced(text, drives, |_| REMOVED)
+}
+
+/// As [`printable`], on one line: each line break and tab is a space.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let is_space = |c: char| is_line_break(c) || c == '\t';
+    replaced(
+        text,
+        |c| c.is_control() || is_line_break(c) || is_bidi_control(c),
+        |c| if is_space(c) { " " } else { REMOVED },
+    )
+}
+
+/// A JSON document that means the same, with those characters escaped that JSON allows raw and that drive a terminal,
+/// change the direction of text or end a line for some readers.
+pub fn json(document: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| c >= '\u{7f}' && (c.is_control() || is_line_break(c) || is_bidi_control(c));
+    if !document.contains(is_escaped) {
+        return document.into();
+    }
+    let mut safe = String::with_capacity(document.len() + 16);
+    for c in document.chars() {
+        if is_escaped(c) {
+            // All of them have at most four hex digits. JSON allows them inside strings only.
+            safe.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe.into()
+}
+
+/// The text with `***` in the place of the user part of each URL in it: `https://***@host/path`.
+///
+/// A URL ends at white space, or at a quote that no backslash precedes.
+pub fn without_passwords(text: &str) -> Cow<'_, str> {
+    hide(text, |url| {
+        let mut before = ' ';
+        let ends = |c: char| {
+            let quote = matches!(c, '"' | '\'' | '`') && before != '\\';
+            before = c;
+            quote || c.is_whitespace()
+        };
+        url.find(ends).unwrap_or(url.len())
+    })
+}
+
+/// As [`without_passwords`], for a text that is one value: white space and quotes are part of its URL.
+pub fn value_without_passwords(value: &str) -> Cow<'_, str> {
+    hide(value, str::len)
+}
+
+/// Hides user parts; `end` says where the URL ends whose part behind `://` it is given.
+fn hide(text: &str, end: impl Fn(&str) -> usize) -> Cow<'_, str> {
+    const SCHEME_END: &str = "://";
+    if !text.contains(SCHEME_END) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(SCHEME_END) {
+        let (scheme, behind) = rest.split_at(at + SCHEME_END.len());
+        safe.push_str(scheme);
+        rest = behind;
+        if let Some(at) = user_part(&behind[..end(behind)]) {
+            safe.push_str(HIDDEN);
+            rest = &behind[at..];
+        }
+    }
+    safe.push_str(rest);
+    safe.into()
+}
+
+/// The length of the user part of a URL, without its `@`; the URL is given from behind its `://`.
+fn user_part(url: &str) -> Option<usize> {
+    let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
+    // A password with a raw `/`, `?` or `#` in it cuts the authority short: what stands there as the port is no number.
+    let is_cut = || {
+        let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+        !authority.ends_with(']') && !port.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    authority
+        .rfind('@')
+        .or_else(|| is_cut().then(|| url.rfind('@')).flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_drives_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\tc\n"), "a\u{fffd}[2Jb\tc\n");
+        assert_eq!(printable("\u{9b}31m"), "\u{fffd}31m");
+        assert_eq!(
+            printable("good \u{202e}live\u{2069}"),
+            "good \u{fffd}live\u{fffd}"
+        );
+        assert!(matches!(printable("plain ü"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn one_line_is_one_line_for_every_reader() {
+        assert_eq!(one_line("a  b"), "a  b");
+        for line_break in [
+            "\n", "\r", "\u{b}", "\u{c}", "\u{1c}", "\u{1d}", "\u{1e}", "\u{85}", "\u{2028}", "\u{2029}",
+            "\t",
+        ] {
+            assert_eq!(one_line(&format!("a{line_break}b")), "a b", "{line_break:?}");
+        }
+        assert_eq!(one_line("a\u{1b}\u{202e}\u{7f}b"), "a\u{fffd}\u{fffd}\u{fffd}b");
+    }
+
+    #[test]
+    fn json_means_the_same() {
+        let told = serde_json::json!({"a": "\u{1b}\u{85}\u{9b}\u{2028}\u{2029}\u{202e}\u{7f}ü\n"});
+        let safe = json(&told.to_string()).into_owned();
+        assert_eq!(safe, r#"{"a":"\u001b\u0085\u009b\u2028\u2029\u202e\u007fü\n"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), told);
+    }
+
+    #[test]
+    fn passwords_are_hidden_and_nothing_else() {
+        for (text, safe) in [
+            ("https://u:p@h/x", "https://***@h/x"),
+            ("nats://token@h:4222", "nats://***@h:4222"),
+            (
+                "a http://u:p@h b https://v:q@i.",
+                "a http://***@h b https://***@i.",
+            ),
+            (
+                "[\"https://u:p@a\", \"https://b/@c\"]",
+                "[\"https://***@a\", \"https://b/@c\"]",
+            ),
+            ("https://u:p@a,https://v:q@b", "https://***@a,https://***@b"),
+            ("https://a:1,https://v:q@b", "https://a:1,https://***@b"),
+            ("https://u:p@ss@h", "https://***@h"),
+            ("https://u:p/w@h", "https://***@h"),
+            ("https://u:p#w@h", "https://***@h"),
+            ("'https://u:p\\\"w@h'", "'https://***@h'"),
+            ("http://[::1]/x@y", "http://[::1]/x@y"),
+            ("http://h:80/x@y?z=a:b@c", "http://h:80/x@y?z=a:b@c"),
+            ("unix:///a@b", "unix:///a@b"),
+            ("source http:alice@example.com", "source http:alice@example.com"),
+            ("://", "://"),
+            ("x://@", "x://***@"),
+        ] {
+            assert_eq!(without_passwords(text), safe);
+        }
+        assert_eq!(value_without_passwords("https://u:p \"w@h"), "https://***@h");
+    }
+}
