@@ -24,7 +24,8 @@ async fn ask(version: &str, binding: &str, scenarios: &[&str]) {
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let key = format!("--key={}", pair.bob.home().path().join("key").display());
-    let flags = [&[&*key, "--allow-private-webhooks"], card_grpc(binding)].concat();
+    let mut flags = vec![&*key, "--allow-private-webhooks"];
+    flags.extend(card_grpc(binding));
     let bridge = Bridge::start_with(&pair.bob, &flags).await;
     let url = format!("{}/agents/{peer}", bridge.url());
     run(&stage, version, &url, binding, scenarios, &[]).await;
