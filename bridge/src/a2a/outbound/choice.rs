@@ -136,6 +136,8 @@ impl<'a> Listed<'a> {
             return;
         };
         let version = match version.unwrap_or(text("protocolVersion")) {
+            // Cards of 0.3 have no such list: an entry without a version is one of 1.0.
+            "" => Version::V10,
             version if version == "1.0" || version.starts_with("1.0.") => Version::V10,
             version if version == "0.3" || version.starts_with("0.3.") => Version::V03,
             _ => return,
@@ -253,6 +255,14 @@ mod tests {
             (choice.interface.url.as_str(), choice.interface.binding),
             ("https://host:50051", Binding::Grpc)
         );
+    }
+
+    #[test]
+    fn an_interface_of_1_0_may_leave_its_version_out() {
+        // As the official SDK of 1.0 serves the card of an agent that speaks 1.0 alone.
+        let card = json!({"protocolVersion": "0.3", "url": "https://host/", "preferredTransport": "JSONRPC",
+            "supportedInterfaces": [{"url": "https://host/", "protocolBinding": "JSONRPC"}]});
+        assert_eq!(chosen(card).unwrap().interface.version, Version::V10);
     }
 
     #[test]
