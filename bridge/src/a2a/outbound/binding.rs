@@ -18,6 +18,9 @@ use crate::a2a::{
 /// SDK. An agent does not say what it runs on before it is sent the first message.
 pub(crate) const FILES: Files = Files::Base64;
 
+/// Messages of a task that an agent of 0.3 is asked for. The SDK for JavaScript shows none unless a number is given.
+const HISTORY: u32 = 10_000;
+
 /// Tasks of a conversation that are looked through for a message that may have arrived.
 pub(crate) const LISTED: usize = 50;
 
@@ -63,6 +66,7 @@ impl Ask {
         let mut params = match self {
             Self::Send { message, metadata } => send(version, message, metadata, true),
             Self::Stream { message, metadata } => send(version, message, metadata, false),
+            Self::Get { id } if version == Version::V03 => json!({"id": id, "historyLength": HISTORY}),
             Self::Subscribe { id } | Self::Get { id } | Self::Cancel { id } => json!({ "id": id }),
             Self::List { context } => json!({"contextId": context, "pageSize": LISTED}),
         };
@@ -126,7 +130,10 @@ impl Ask {
                 (Method::POST, path.to_owned(), Some(old::to_send(params, FILES)))
             }
             Self::Subscribe { id } => (Method::GET, format!("tasks/{}:subscribe", escaped(&id)), None),
-            Self::Get { id } => (Method::GET, format!("tasks/{}", escaped(&id)), None),
+            Self::Get { id } => {
+                let path = format!("tasks/{}?historyLength={HISTORY}", escaped(&id));
+                (Method::GET, path, None)
+            }
             // Only 1.0 has lists, and nobody asks 0.3 for one.
             Self::List { .. } => (Method::GET, "tasks".to_owned(), None),
             Self::Cancel { id } => {
@@ -271,7 +278,12 @@ mod tests {
         );
         assert_eq!(body["params"], json!({"id": "a b", "tenant": "t/1"}));
         let old = get().request(&interface(Binding::JsonRpc, Version::V03));
-        assert_eq!(old.body.unwrap()["method"], "tasks/get");
+        let old = old.body.unwrap();
+        assert_eq!(old["method"], "tasks/get");
+        assert_eq!(
+            old["params"],
+            json!({"id": "a b", "tenant": "t/1", "historyLength": 10_000})
+        );
         let rest = get().request(&interface(Binding::Rest, Version::V10));
         assert_eq!(
             (rest.url.as_str(), rest.body),
@@ -307,6 +319,8 @@ mod tests {
             (cancel.url.as_str(), cancel.body.unwrap()),
             ("https://h/a/v1/tasks/a%2Fb:cancel", json!({"name": "tasks/a/b"}))
         );
+        let get = ask(Ask::Get { id: id() });
+        assert_eq!(get.url, "https://h/a/v1/tasks/a%2Fb?historyLength=10000");
         let subscribe = ask(Ask::Subscribe { id: id() });
         assert_eq!(
             (subscribe.method, subscribe.url.as_str()),
