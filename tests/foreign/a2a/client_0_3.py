@@ -7,6 +7,7 @@ With A2A_TENANT in its environment it begins without a card, at the URL's host o
 import asyncio
 import os
 import sys
+from importlib.metadata import version
 from uuid import uuid4
 
 import grpc
@@ -191,7 +192,10 @@ class Asker:
         task = await self.ask(said)
         first = task.history[0]
         assert bare(first.parts) == bare(said.parts), first
-        assert first.metadata["trace"] == {"id": 7} and first.extensions == ["urn:x"], first
+        assert first.metadata["trace"] == {"id": 7}, first
+        if self.transport == "JSONRPC" or version("a2a-sdk") != "0.3.10":
+            # Over REST and gRPC that release leaves it out.
+            assert first.extensions == ["urn:x"], first
         await self.plain.cancel_task(TaskIdParams(id=task.id))
 
     async def push(self):

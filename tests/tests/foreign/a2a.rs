@@ -76,17 +76,17 @@ const SCENARIOS: [&str; 12] = [
 ];
 
 #[tokio::test]
-async fn version_1_0_over_json_rpc() {
+pub(crate) async fn version_1_0_over_json_rpc() {
     ask("1.0", "JSONRPC", &SCENARIOS).await;
 }
 
 #[tokio::test]
-async fn version_1_0_over_rest() {
+pub(crate) async fn version_1_0_over_rest() {
     ask("1.0", "HTTP+JSON", &SCENARIOS).await;
 }
 
 #[tokio::test]
-async fn version_1_0_over_grpc() {
+pub(crate) async fn version_1_0_over_grpc() {
     ask("1.0", "GRPC", &SCENARIOS).await;
 }
 
@@ -125,18 +125,18 @@ const OLD_SCENARIOS: [&str; 9] = [
 ];
 
 #[tokio::test]
-async fn version_0_3_over_json_rpc() {
+pub(crate) async fn version_0_3_over_json_rpc() {
     ask("0.3", "JSONRPC", &OLD_SCENARIOS).await;
 }
 
 #[tokio::test]
-async fn version_0_3_over_rest() {
+pub(crate) async fn version_0_3_over_rest() {
     ask("0.3", "HTTP+JSON", &OLD_SCENARIOS).await;
 }
 
 /// Its gRPC has no word for an agent: the one beside the node is found by its card, and any other is named in metadata.
 #[tokio::test]
-async fn version_0_3_over_grpc() {
+pub(crate) async fn version_0_3_over_grpc() {
     let pair = Pair::start(Transport::Tcp).await;
     let stage = Stage::new(Transport::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;

@@ -1,10 +1,12 @@
 //! Clients and peers that we did not write, as they are published: the Python and the TypeScript SDK on our
 //! daemon, js-libp2p against our wire protocol, the published descriptors against our own, the official
-//! A2A SDKs before our bridge, and as agents that our daemon calls, the official MCP SDK as client of our tools.
+//! A2A SDKs and agent frameworks before our bridge, and as agents that our daemon calls, the official MCP SDKs and
+//! LangChain as clients of our tools.
 //!
-//! Needs what `tests/foreign/setup` makes, or what `AGENTANYCAST_TEST_PYTHON`, `AGENTANYCAST_TEST_A2A_1_0_PYTHON`,
-//! `AGENTANYCAST_TEST_A2A_0_3_PYTHON`, `AGENTANYCAST_TEST_MCP_PYTHON` (each the python of a venv), `AGENTANYCAST_TEST_RUST_A2A` and
-//! `AGENTANYCAST_TEST_NODE_MODULES` name.
+//! Needs what `tests/foreign/setup` makes, or what these variables name: `AGENTANYCAST_TEST_PYTHON`,
+//! `AGENTANYCAST_TEST_A2A_1_0_PYTHON`, `AGENTANYCAST_TEST_A2A_0_3_PYTHON`, `AGENTANYCAST_TEST_A2A_0_3_10_PYTHON`,
+//! `AGENTANYCAST_TEST_MCP_PYTHON`, `AGENTANYCAST_TEST_LANGCHAIN_PYTHON` (each the python of a venv),
+//! `AGENTANYCAST_TEST_RUST_A2A` and `AGENTANYCAST_TEST_NODE_MODULES`.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,6 +18,7 @@
 mod a2a;
 mod anycast;
 mod boxes;
+mod clients;
 mod compose;
 mod descriptors;
 mod hostile;

@@ -68,21 +68,21 @@ async fn on_stdio(mode: &str) {
 }
 
 #[tokio::test]
-async fn over_http_without_a_handshake() {
+pub(crate) async fn over_http_without_a_handshake() {
     over_http("2026-07-28").await;
 }
 
 #[tokio::test]
-async fn over_http_with_a_handshake() {
+pub(crate) async fn over_http_with_a_handshake() {
     over_http("legacy").await;
 }
 
 #[tokio::test]
-async fn on_stdio_without_a_handshake() {
+pub(crate) async fn on_stdio_without_a_handshake() {
     on_stdio("2026-07-28").await;
 }
 
 #[tokio::test]
-async fn on_stdio_with_a_handshake() {
+pub(crate) async fn on_stdio_with_a_handshake() {
     on_stdio("legacy").await;
 }

@@ -57,7 +57,7 @@ async fn demo_and_send(transport: Transport, introduction: Introduction) {
 }
 
 #[tokio::test]
-async fn the_command_line_over_quic() {
+pub(crate) async fn the_command_line_over_quic() {
     demo_and_send(Transport::Quic, Introduction::Variable).await;
 }
 

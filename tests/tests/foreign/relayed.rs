@@ -80,7 +80,7 @@ async fn our_node_reserves_on_a_js_relay() {
 }
 
 #[tokio::test]
-async fn go_reserves_on_our_relay_and_is_dialled_through_it() {
+pub(crate) async fn go_reserves_on_our_relay_and_is_dialled_through_it() {
     let Some(program) = interop().await else { return };
     let relay = Relay::builder().start().await;
     for address in &relay.addresses {
@@ -105,7 +105,7 @@ async fn go_reserves_on_our_relay_and_is_dialled_through_it() {
 }
 
 #[tokio::test]
-async fn our_node_reserves_on_a_go_relay() {
+pub(crate) async fn our_node_reserves_on_a_go_relay() {
     let Some(program) = interop().await else { return };
     let (_relay, ready) = go(&program, &["relay"]).await;
     for address in ready["addresses"].as_array().unwrap() {

@@ -47,6 +47,14 @@ pub(crate) fn mcp_python() -> PathBuf {
     )
 }
 
+/// The Python of the venv with LangChain's adapters of MCP, and the MCP SDK before 2.0.
+pub(crate) fn langchain_python() -> PathBuf {
+    named(
+        "AGENTANYCAST_TEST_LANGCHAIN_PYTHON",
+        scripts().join("mcp/1/.venv/bin/python"),
+    )
+}
+
 /// The client on the A2A project's Rust crate.
 pub(crate) fn rust_a2a() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust-a2a/target/debug/rust-a2a");
@@ -180,7 +188,7 @@ impl Stage {
             fs::create_dir(&directory).unwrap();
             std::os::unix::fs::symlink(node_modules(), directory.join("node_modules")).unwrap();
         }
-        for name in ["bundler.mjs", script] {
+        for name in ["bundler.mjs", "a2a_agent.mjs", script] {
             fs::copy(scripts().join("node").join(name), directory.join(name)).unwrap();
         }
         let mut command = self.command("node");

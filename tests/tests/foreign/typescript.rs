@@ -30,7 +30,7 @@ async fn serves_over_tcp() {
 
 /// Python serves, TypeScript asks, both on daemons that run already.
 #[tokio::test]
-async fn asks() {
+pub(crate) async fn asks() {
     let bob = Daemon::builder().start().await;
     let alice = Daemon::builder().bootstrap(bob.quic()).start().await;
     let stage = Stage::new(Transport::Quic);
