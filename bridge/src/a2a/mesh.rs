@@ -310,11 +310,11 @@ impl Handler for Mesh {
                 ));
             }
         };
-        // First the updates, then the task: what happens between is in both, and nothing in neither.
-        let mut updates = handle.updates().peekable();
-        if let Some(Err(error)) = std::pin::Pin::new(&mut updates).peek().await {
-            return Err(error.clone().into());
-        }
+        // First the updates, then the task: what happens between is in both, and nothing in neither. The first
+        // update is the state that the task had before it is read, and is no news to its reader: a task that has
+        // been answered meanwhile does not ask again.
+        let mut updates = handle.updates();
+        updates.next().await.transpose()?;
         let task = self.reads.of(&address.caller, &*handle).await?;
         Ok(Followed {
             place: Place {
@@ -322,7 +322,7 @@ impl Handler for Mesh {
                 task_id: task.task_id.clone(),
             },
             sent,
-            events: events::of(handle, updates.boxed(), task, (sent, heard), reads, place),
+            events: events::of(handle, updates, task, (sent, heard), reads, place),
         })
     }
 

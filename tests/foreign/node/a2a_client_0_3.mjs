@@ -91,6 +91,18 @@ const scenarios = {
     const known = await follow(client.resubscribeTask({ id: task.id }), answer);
     assert.deepEqual([known.state, known.results], ["completed", ["ask live | again"]]);
   },
+  // The answer is sent while the subscription begins: the question is not told once more.
+  async answered_at_once() {
+    for (let round = 0; round < 5; round += 1) {
+      const { id } = await ask("ask live");
+      const following = follow(client.resubscribeTask({ id })).catch((error) => error);
+      await ask("again", { taskId: id, blocking: false });
+      const known = await following;
+      // The task may be over before the subscription.
+      if (!(known instanceof Error)) assert.equal(known.state, "completed");
+      else assert.match(known.message, /has ended/);
+    }
+  },
   async files() {
     // One of them is text that is valid base64.
     const files = [Buffer.from([0, 255, 16]), Buffer.from("test")].map((file) => file.toString("base64"));

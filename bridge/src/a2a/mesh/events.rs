@@ -26,8 +26,8 @@ use crate::{
 /// that it works.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 
-/// The events of a task that is shown as it stands and then followed; `sent`: it has just been sent. A client
-/// that has `heard` of it before is told what it missed instead.
+/// The events of a task that is shown as it stands and then followed by its changes; `sent`: it has just been
+/// sent. A client that has `heard` of it before is told what it missed instead.
 pub(super) fn of(
     handle: Arc<dyn TaskHandle>,
     updates: BoxStream<'static, Result<Update, GatewayError>>,
@@ -40,7 +40,7 @@ pub(super) fn of(
         let _place = place;
         let mut updates = updates.peekable();
         let mut task = task;
-        if sent && is_untouched(&task) && first_word(&mut updates).await? {
+        if sent && is_untouched(&task) && first_word(&mut updates).await {
             task = reads.of(&caller, &*handle).await?;
         }
         if let (true, Some(message)) = (sent, message_answer(&task)) {
@@ -131,20 +131,9 @@ pub(super) fn of(
 }
 
 /// Waits for the first word of an agent; whether it is the end of its task.
-async fn first_word(
-    updates: &mut Peekable<BoxStream<'static, Result<Update, GatewayError>>>,
-) -> Result<bool, GatewayError> {
-    // The first update is the state that the task has already.
-    let is_old = |update: &Result<Update, GatewayError>| {
-        update
-            .as_ref()
-            .is_ok_and(|update| update.status == v1::TaskStatus::Submitted)
-    };
-    if Pin::new(&mut *updates).peek().await.is_some_and(is_old) {
-        updates.next().await.transpose()?;
-    }
+async fn first_word(updates: &mut Peekable<BoxStream<'static, Result<Update, GatewayError>>>) -> bool {
     let first = tokio::time::timeout(FIRST_WORD, Pin::new(updates).peek()).await;
-    Ok(matches!(first, Ok(Some(Ok(update))) if is_terminal(update.status)))
+    matches!(first, Ok(Some(Ok(update))) if is_terminal(update.status))
 }
 
 /// Whether the agent has said nothing of a task yet.
