@@ -147,21 +147,18 @@ impl ToolName {
                 json!({"agent": text(MAX_ID, "Peer id or did:key of the agent; without it, the agent beside this node")}),
                 &[],
             ),
-            Self::AskAgent => {
-                let mut schema = object(
-                    with_message(json!({
-                        "agent": text(MAX_ID, "Ask the agent with this peer id or did:key"),
-                        "skill": text(MAX_ID, "Ask any agent that has this skill"),
-                        "url": text(MAX_URL, "Ask the A2A agent at this URL, outside the network"),
-                        "context_id": text(MAX_ID, "The context_id of an earlier task, to go on with that conversation"),
-                        "wait_seconds": wait(DEFAULT_WAIT),
-                    })),
-                    &["message"],
-                );
-                schema["oneOf"] =
-                    json!([{"required": ["agent"]}, {"required": ["skill"]}, {"required": ["url"]}]);
-                schema
-            }
+            // Which of agent, skill and url are given is checked by the call: model providers refuse a schema with
+            // `oneOf` at its top, or drop its tool.
+            Self::AskAgent => object(
+                with_message(json!({
+                    "agent": text(MAX_ID, "Ask the agent with this peer id or did:key; not with skill or url"),
+                    "skill": text(MAX_ID, "Ask any agent that has this skill; not with agent or url"),
+                    "url": text(MAX_URL, "Ask the A2A agent at this URL, outside the network; not with agent or skill"),
+                    "context_id": text(MAX_ID, "The context_id of an earlier task, to go on with that conversation"),
+                    "wait_seconds": wait(DEFAULT_WAIT),
+                })),
+                &["message"],
+            ),
             Self::GetTask => object(
                 json!({"task_id": task_id(), "wait_seconds": wait(0)}),
                 &["task_id"],
@@ -344,4 +341,34 @@ fn states() -> Vec<&'static str> {
 
 fn state() -> Value {
     json!({"enum": states()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What model providers refuse at the top of an input schema.
+    const REFUSED: [&str; 6] = ["oneOf", "anyOf", "allOf", "not", "enum", "$ref"];
+
+    #[test]
+    fn model_providers_take_every_tool() {
+        for tool in all() {
+            let name = &tool.name;
+            let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+            assert!(
+                (1..=64).contains(&name.len()) && name.chars().all(is_plain),
+                "{name}"
+            );
+            assert_eq!(tool.input_schema["type"], "object", "{name}");
+            for keyword in REFUSED {
+                assert!(!tool.input_schema.contains_key(keyword), "{name}: {keyword}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_description_says_what_the_schema_cannot() {
+        let said = ToolName::AskAgent.description();
+        assert!(said.contains("exactly one of agent, skill and url"), "{said}");
+    }
 }
