@@ -7,6 +7,7 @@
 
 mod arguments;
 pub(crate) mod call;
+mod escaped_lines;
 mod mesh;
 mod progress;
 mod server;

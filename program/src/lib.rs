@@ -1,7 +1,7 @@
 //! What our daemons have in common as programs: settings, log, start and end, descriptors, ports, traces.
 //!
-//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure`, `sanitize` and `spans` are
-//! pure; `logging` and
+//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure`, `json_lines`, `sanitize` and
+//! `spans` are pure; `logging` and
 //! `process` touch this process and nothing else; `traces` tells a collector.
 
 pub mod address;
@@ -9,6 +9,7 @@ pub mod address;
 pub mod corpus;
 pub mod failure;
 pub mod file_version;
+pub mod json_lines;
 pub mod logging;
 #[cfg(feature = "pages")]
 pub mod pages;

@@ -232,6 +232,11 @@ impl Client {
     }
 }
 
+/// Whether all readers of lines see the same lines: some end one at these characters too.
+pub fn is_lines(text: &str) -> bool {
+    !text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
+}
+
 /// Server-sent events as they come. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Stream {
@@ -262,6 +267,10 @@ impl Stream {
                 let text = String::from_utf8_lossy(&block).into_owned();
                 let id = text.lines().find_map(|line| line.strip_prefix("id:"));
                 self.last_id = id.map(|id| id.trim().to_owned()).or(self.last_id.take());
+                assert!(
+                    is_lines(&text),
+                    "a reader of lines takes this for more lines: {text:?}"
+                );
                 let data: Vec<&str> = text
                     .lines()
                     .filter_map(|line| line.strip_prefix("data:"))

@@ -10,10 +10,11 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_program::json_lines::Escaper;
 use axum::{Router, body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
@@ -177,7 +178,18 @@ async fn answer(front: &Shared, request: Request) -> Response {
         asked: Arc::new(Mutex::new(asked)),
     });
     let request = http::Request::from_parts(head, Full::new(rest));
-    let response = front.sdk.handle(request).await.map(Body::new);
+    let response = front.sdk.handle(request).await;
+    // The SDK writes a JSON document a line here. Other bodies are not framed by lines; they are escaped alike.
+    let mut escaper = Escaper::default();
+    let response = response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            frame.map_data(|piece: Bytes| {
+                let mut escaped = Vec::with_capacity(piece.len());
+                escaper.push(&piece, &mut escaped);
+                Bytes::from(escaped)
+            })
+        }))
+    });
     leaving(response, place).unwrap_or_else(|refusal| refusal.http(Words::Mcp))
 }
 

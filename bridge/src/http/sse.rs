@@ -2,6 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use agentanycast_program::json_lines::to_line;
 use axum::response::{
     IntoResponse as _, Response, Sse,
     sse::{Event as Line, KeepAlive},
@@ -38,14 +39,14 @@ pub(super) fn stream(
     let lines = told(followed, version, stop).map(move |event| {
         Ok::<_, Infallible>(match event {
             Ok((body, id)) => {
-                let line = Line::default().data(result(body).to_string());
+                let line = Line::default().data(to_line(&result(body)));
                 match id {
                     Some(id) => line.id(id.to_string()),
                     None => line,
                 }
             }
             Err(failure) => {
-                let line = Line::default().data(error(&failure).to_string());
+                let line = Line::default().data(to_line(&error(&failure)));
                 match frame {
                     Frame::Plain => line,
                     Frame::NamedErrors => line.event("error"),
@@ -58,7 +59,7 @@ pub(super) fn stream(
 
 /// A stream with this event alone.
 pub(super) fn alone(body: &Value) -> Response {
-    let line = Line::default().data(body.to_string());
+    let line = Line::default().data(to_line(body));
     events(futures::stream::iter([Ok(line)]))
 }
 

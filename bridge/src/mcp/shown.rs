@@ -3,6 +3,7 @@
 //! The one rule: what an agent sent is shown as it is or said to be left out, in a bounded answer; nothing is cut in
 //! silence.
 
+use agentanycast_program::json_lines;
 use agentanycast_proto::{
     exact::{self, EXACT},
     v1::{self, Artifact, Part, Skill, SkillInfo, TaskStatus, part::Content},
@@ -52,7 +53,7 @@ fn as_many(all: impl Iterator<Item = Value>) -> (Vec<Value>, usize) {
     for json in all {
         let text = json.to_string();
         // It is there as text and as JSON.
-        let cost = text.len() + escaped(&text);
+        let cost = json_lines::escape(&text).len() + escaped(&text);
         if over == 0 && cost <= room {
             room -= cost;
             shown.push(json);
@@ -72,6 +73,8 @@ fn escaped_letter(letter: char) -> usize {
     match letter {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         letter if letter.is_control() => 6,
+        // Ends of lines for some readers, which are escaped too (`json_lines`).
+        '\u{2028}' | '\u{2029}' => 6,
         letter => letter.len_utf8(),
     }
 }
@@ -308,7 +311,7 @@ impl<'a> Page<'a> {
                 let exact = part.metadata.get(EXACT).map(String::as_str);
                 let data = exact::restore(&data.data.clone().unwrap_or_default(), exact);
                 let text = data.to_string();
-                if self.take(text.len() + escaped(&text)) {
+                if self.take(json_lines::escape(&text).len() + escaped(&text)) {
                     self.content.push(ContentBlock::text(text));
                     json!({"type": "data", "data": data})
                 } else {

@@ -9,7 +9,7 @@ use rmcp::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Server, Tools};
+use super::{Server, Tools, escaped_lines::EscapedLines};
 
 /// Longest line, in bytes: a message of 16 MiB in base64. A longer one is dropped; the log says so.
 const LINE: usize = 24 << 20;
@@ -20,7 +20,7 @@ const LINE: usize = 24 << 20;
 /// When the client does not speak MCP.
 pub async fn serve(tools: Arc<Tools>, stop: CancellationToken) -> anyhow::Result<()> {
     let (reader, writer) = stdio_pipes();
-    let transport = AsyncRwTransport::new_server(reader, writer).with_max_line_length(LINE);
+    let transport = AsyncRwTransport::new_server(reader, EscapedLines::new(writer)).with_max_line_length(LINE);
     let running = match serve_server_with_ct(Server::local(tools), transport, stop).await {
         Ok(running) => running,
         // It had nothing to ask.

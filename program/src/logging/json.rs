@@ -215,11 +215,11 @@ mod tests {
     #[test]
     fn a_line_is_an_object() {
         let line = logged(|| {
-            tracing::info!(target: "here", count = 3, share = 0.5, dark = true, why = "a \"b\"\n", who = ?Some(1), "said");
+            tracing::info!(target: "here", count = 3, share = 0.5, dark = true, why = "a \"b\"\n\u{2028}\u{85}", who = ?Some(1), "said");
         });
         assert_eq!(
             line,
-            "\"level\":\"INFO\",\"message\":\"said\",\"count\":3,\"share\":0.5,\"dark\":true,\"why\":\"a \\\"b\\\"\\n\",\
+            "\"level\":\"INFO\",\"message\":\"said\",\"count\":3,\"share\":0.5,\"dark\":true,\"why\":\"a \\\"b\\\"\\n\\u2028\\u0085\",\
              \"who\":\"Some(1)\",\"target\":\"here\"}\n"
         );
     }

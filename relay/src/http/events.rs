@@ -4,6 +4,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use agentanycast_door::{Full, Seat};
+use agentanycast_program::json_lines;
 use axum::{
     extract::{ConnectInfo, Query, State},
     response::{
@@ -58,9 +59,7 @@ fn follow(face: Face, seat: Seat) -> impl Stream<Item = Result<Event, Infallible
             bell.mark_unchanged();
             let mut shown = figures(&face);
             shown["changes"] = changes.into();
-            if let Ok(event) = Event::default().event("stats").json_data(&shown) {
-                yield Ok(event);
-            }
+            yield Ok(Event::default().event("stats").data(json_lines::to_line(&shown)));
             sleep(LEAST).await;
             // An error means that the relay is stopping; the connection ends with it.
             if let Ok(Ok(())) = timeout(MOST.saturating_sub(LEAST), bell.changed()).await {

@@ -17,6 +17,7 @@ mod errors;
 mod hostile;
 mod issuer;
 mod life;
+mod lines;
 mod load;
 mod mcp;
 mod more;

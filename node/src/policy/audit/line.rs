@@ -1,9 +1,11 @@
 //! One line of the audit log: a decision as a JSON object, and the chain that ties it to the line before.
 //!
-//! PURE. A line is what `serde_json` writes, in this order of fields; the chain is over its bytes without the newline.
+//! PURE. A line is what `serde_json` writes, in this order of fields, with the ends of lines that JSON allows in
+//! texts escaped (`json_lines`); the chain is over its bytes without the newline.
 
 use std::fmt::Write as _;
 
+use agentanycast_program::json_lines;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -160,11 +162,11 @@ impl Chain {
 
     fn push(&mut self, line: &impl Serialize, lines: &mut Vec<u8>) {
         let begin = lines.len();
-        // Texts and numbers always have a form in JSON, and memory takes every byte.
-        if serde_json::to_writer(&mut *lines, line).is_err() {
-            lines.truncate(begin);
+        // Serialization does not fail: texts and numbers always have a form in JSON.
+        let Ok(json) = serde_json::to_string(line) else {
             return;
-        }
+        };
+        lines.extend_from_slice(json_lines::escape(&json).as_bytes());
         if let Some(last) = &mut self.0 {
             *last = hash(&lines[begin..]);
         }

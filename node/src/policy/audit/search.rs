@@ -84,7 +84,7 @@ fn about(log: &mut impl BufRead, task: &str, by: By) -> io::Result<Vec<String>> 
 
 fn is_about(line: &str, task: &str, by: By) -> bool {
     // Most lines are about others: those are not even parsed. An id with signs that JSON escapes is looked at anyway.
-    let is_plain = !task.contains(['"', '\\']) && !task.contains(char::is_control);
+    let is_plain = !task.contains(['"', '\\', '\u{2028}', '\u{2029}']) && !task.contains(char::is_control);
     if is_plain && !line.contains(task) {
         return false;
     }
@@ -116,7 +116,8 @@ mod tests {
     use super::*;
 
     fn line(task: &str, number: usize) -> String {
-        serde_json::json!({"task": task, "number": number, "reason": "not t1"}).to_string()
+        let line = serde_json::json!({"task": task, "number": number, "reason": "not t1"});
+        agentanycast_program::json_lines::to_line(&line)
     }
 
     proptest! {
@@ -126,6 +127,7 @@ mod tests {
             written in prop::collection::vec(prop_oneof![
                 (0..4_u8).prop_map(|task| Ok(format!("t{task}"))),
                 Just(Ok("a\"b\\\n".to_owned())),
+                Just(Ok("a\u{2028}b".to_owned())),
                 prop::collection::vec(any::<u8>().prop_filter("one line", |byte| *byte != b'\n'), 0..40).prop_map(Err),
                 Just(Err(vec![b'x'; MAX_LINE as usize + 10])),
             ], 0..150),
@@ -143,7 +145,7 @@ mod tests {
                 }
                 log.push(b'\n');
             }
-            for task in ["t0", "t1", "t2", "a\"b\\\n", "none"] {
+            for task in ["t0", "t1", "t2", "a\"b\\\n", "a\u{2028}b", "none"] {
                 let mut all = expected.remove(task).unwrap_or_default();
                 let last = all.split_off(all.len().saturating_sub(MOST));
                 prop_assert_eq!(about(&mut log.as_slice(), task, By::Id).unwrap(), last);
