@@ -101,7 +101,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Largest body of a request. Default: 24 MiB.
     pub max_body: ByteSize,
-    /// How long an answer may wait for its task before it shows the task as it stands. Default: 10 min.
+    /// How long an answer of A2A may wait for its task before it shows the task as it stands. Default: 45 s, since many
+    /// clients give a call up after a minute.
     pub wait_limit: Duration,
     /// Tell webhooks on private networks and on this host too. Default: false.
     pub allow_private_webhooks: bool,
@@ -181,7 +182,7 @@ impl Default for Settings {
             auth: Auth::default(),
             limits: Limits::default(),
             max_body: ByteSize(24 << 20),
-            wait_limit: Duration::from_mins(10),
+            wait_limit: Duration::from_secs(45),
             allow_private_webhooks: false,
             webhook_patience: Duration::from_hours(24),
             extended_card: None,
@@ -344,6 +345,12 @@ mod tests {
     fn the_man_page_and_completions_are_fresh() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         agentanycast_program::pages::check(settings::command(&PROGRAM), &top).unwrap();
+    }
+
+    /// The usual clients give a call up after 60 s.
+    #[test]
+    fn an_answer_comes_before_its_client_gives_up() {
+        assert!(Settings::default().wait_limit < Duration::from_secs(55));
     }
 
     fn load(args: &[&str]) -> Result<Config, ConfigError> {

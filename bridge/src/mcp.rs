@@ -14,6 +14,7 @@ mod server;
 mod shown;
 mod stdio;
 mod tally;
+mod tasks;
 pub(crate) mod tools;
 
 pub(crate) use mesh::Caller;

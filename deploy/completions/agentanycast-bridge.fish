@@ -29,7 +29,7 @@ complete -c agentanycast-bridge -l webhook-patience -d 'How long a webhook may b
 complete -c agentanycast-bridge -l extended-card -d 'What the own agent\'s card says besides to callers with a token, JSON' -r
 complete -c agentanycast-bridge -l extensions -d 'Extensions of A2A that the agents understand, comma list' -r
 complete -c agentanycast-bridge -l required-extensions -d 'Those that clients must declare, comma list' -r
-complete -c agentanycast-bridge -l wait-limit -d 'How long an answer may wait for its task [default: "10m"]' -r
+complete -c agentanycast-bridge -l wait-limit -d 'How long an answer of A2A may wait for its task [default: "45s"]' -r
 complete -c agentanycast-bridge -l print-config -d 'Print every setting with its source, and end'
 complete -c agentanycast-bridge -s h -l help -d 'Print help'
 complete -c agentanycast-bridge -s V -l version -d 'Print version'

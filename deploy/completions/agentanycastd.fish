@@ -48,7 +48,7 @@ complete -c agentanycastd -l bridge-webhook-patience -d 'How long a webhook may 
 complete -c agentanycastd -l bridge-extended-card -d 'What the own agent\'s card says besides to callers with a token, JSON' -r
 complete -c agentanycastd -l bridge-extensions -d 'Extensions of A2A that the agents understand, comma list' -r
 complete -c agentanycastd -l bridge-required-extensions -d 'Those that clients must declare, comma list' -r
-complete -c agentanycastd -l bridge-wait-limit -d 'How long an answer may wait for its task [default: "10m"]' -r
+complete -c agentanycastd -l bridge-wait-limit -d 'How long an answer of A2A may wait for its task [default: "45s"]' -r
 complete -c agentanycastd -l print-config -d 'Print every setting with its source, and end'
 complete -c agentanycastd -s h -l help -d 'Print help'
 complete -c agentanycastd -s V -l version -d 'Print version'

@@ -17,7 +17,10 @@ use agentanycast_proto::v1;
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream::BoxStream};
 use serde_json::{Map, Value};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use super::{
     card::{self, Front},
@@ -233,6 +236,8 @@ struct Known {
 impl Handler for Mesh {
     async fn answer(&self, address: &Address, request: Request) -> Result<Answer, A2aError> {
         let tenant = &request.tenant;
+        // What the daemon takes to accept a message counts too: clients count from their request on.
+        let until = Instant::now() + self.rules.patience;
         self.check_extensions(address)?;
         match request.call {
             Call::LegacySend(send) => {
@@ -241,7 +246,7 @@ impl Handler for Mesh {
                 }
                 let place = self.room()?;
                 let handle = self.send(address, tenant, &send).await?;
-                let task = self.halted(address, &handle, place).await?;
+                let task = self.halted(address, &handle, place, until).await?;
                 Ok(Answer::Legacy(
                     Some(Box::new(finished_results(task))),
                     send.history,
@@ -252,7 +257,7 @@ impl Handler for Mesh {
                 let place = send.wait.then(|| self.room()).transpose()?;
                 let handle = self.send(address, tenant, &send).await?;
                 let task = match place {
-                    Some(place) => self.halted(address, &handle, place).await?,
+                    Some(place) => self.halted(address, &handle, place, until).await?,
                     None => self.reads.of(&address.caller, &*handle).await?,
                 };
                 Ok(Answer::Sent(Box::new(finished_results(task)), send.history))

@@ -40,7 +40,7 @@ macro_rules! settings_table {
             $crate::setting!($config, $($at).+.extended_card, $toml, $flag, $variable, "extended_card", "extended-card", "EXTENDED_CARD", "FILE", "What the own agent's card says besides to callers with a token, JSON"),
             $crate::setting!($config, $($at).+.extensions, $toml, $flag, $variable, "extensions", "extensions", "EXTENSIONS", "URIS", "Extensions of A2A that the agents understand, comma list"),
             $crate::setting!($config, $($at).+.required_extensions, $toml, $flag, $variable, "required_extensions", "required-extensions", "REQUIRED_EXTENSIONS", "URIS", "Those that clients must declare, comma list"),
-            $crate::setting!($config, $($at).+.wait_limit, $toml, $flag, $variable, "wait_limit", "wait-limit", "WAIT_LIMIT", "TIME", "How long an answer may wait for its task"),
+            $crate::setting!($config, $($at).+.wait_limit, $toml, $flag, $variable, "wait_limit", "wait-limit", "WAIT_LIMIT", "TIME", "How long an answer of A2A may wait for its task"),
         ]
     };
 }

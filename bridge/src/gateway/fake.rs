@@ -13,12 +13,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 
-use super::{ErrorKind, Gateway, GatewayError, Group, Listed, Listing, Outgoing, TaskHandle, Update};
+use super::{
+    ErrorKind, Gateway, GatewayError, Group, Listed, Listing, Outgoing, TaskHandle, Update, is_halt,
+};
 
 /// Tasks that it keeps, so that long tests do not become longer.
 const KEPT: usize = 64;
 
-/// The node. A message whose first text is `ask` ends in a question, every other one in an echo.
+/// The node. A message whose first text is `ask` ends in a question, one that is `wait` stays in work, every other one
+/// ends in an echo.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeGateway {
     tasks: Arc<Mutex<HashMap<String, v1::Task>>>,
@@ -39,6 +42,8 @@ fn work(task: &mut v1::Task, message: v1::Message) {
     let asks = task.messages.is_empty() && text_of(&message) == "ask";
     if asks {
         task.set_status(TaskStatus::InputRequired);
+    } else if text_of(&message) == "wait" {
+        task.set_status(TaskStatus::Working);
     } else {
         task.set_status(TaskStatus::Completed);
         task.artifacts.push(v1::Artifact {
@@ -225,6 +230,7 @@ impl TaskHandle for FakeTask {
 
     fn updates(&self) -> BoxStream<'static, Result<Update, GatewayError>> {
         let task = self.gateway.tasks.lock().unwrap().get(&self.id).cloned();
+        let is_over = task.as_ref().is_none_or(|task| is_halt(task.status()));
         let update = task.map(|task| {
             Ok(Update {
                 status: task.status(),
@@ -233,7 +239,12 @@ impl TaskHandle for FakeTask {
                 resumed: false,
             })
         });
-        futures::stream::iter(update).boxed()
+        let told = futures::stream::iter(update);
+        if is_over {
+            told.boxed()
+        } else {
+            told.chain(futures::stream::pending()).boxed()
+        }
     }
 
     fn stream(&self, _: &str) -> BoxStream<'static, Result<Bytes, GatewayError>> {
@@ -241,7 +252,11 @@ impl TaskHandle for FakeTask {
     }
 
     async fn halted(&self) -> Result<v1::Task, GatewayError> {
-        self.snapshot().await
+        let task = self.snapshot().await?;
+        if is_halt(task.status()) {
+            return Ok(task);
+        }
+        std::future::pending().await
     }
 
     async fn reply(

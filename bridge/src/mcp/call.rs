@@ -43,10 +43,12 @@ pub(super) const DEFAULT_AGENTS: u64 = 10;
 pub(super) const LISTED: RangeInclusive<u64> = 1..=100;
 pub(super) const DEFAULT_LISTED: u64 = 20;
 
-/// How long a call may wait for its task, in seconds, and how long one does that says nothing of it: most clients give a
-/// tool up after a minute or some.
+/// How long a call may wait for its task, in seconds.
 pub(super) const MAX_WAIT: u64 = 600;
-pub(super) const DEFAULT_WAIT: u64 = 60;
+
+/// How long a call waits that does not say how long, in seconds. The official TypeScript client gives a call up after 60
+/// seconds; the answer has to be there before.
+pub(super) const DEFAULT_WAIT: u64 = 45;
 
 /// The states of tasks, by their names here.
 pub(super) const STATES: [(&str, TaskStatus); 7] = [
@@ -175,9 +177,9 @@ fn target(given: &mut Arguments) -> Result<Target, Wrong> {
         let text = given.text(name, most)?.filter(|text| !text.is_empty());
         there.extend(text.map(|text| (name, text)));
     }
-    let one = "say who is asked by exactly one of agent, skill and url";
+    let one = "give exactly one of agent, skill and url";
     match there.as_slice() {
-        [] => Err(format!("nobody is asked; {one}")),
+        [] => Err(format!("the call names no agent; {one}")),
         [(name, text)] => Ok(match *name {
             "agent" => Target::Peer(peer(text)),
             "skill" => Target::Skill(text.clone()),

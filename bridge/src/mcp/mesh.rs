@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_proto::v1;
 use futures::StreamExt as _;
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, DetailedTask};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,7 @@ use super::{
     progress::Progress,
     shown,
     tally::{Outcome, ToolCalls},
+    tasks::WaitingCall,
 };
 use crate::gateway::{
     ErrorKind, Gateway, GatewayError, Listing, Outgoing, Target, TaskHandle, contexts, is_halt, is_terminal,
@@ -34,7 +35,6 @@ const WAITED_FOR: usize = 1024;
 /// What the tools work on.
 pub struct Tools {
     gateway: Arc<dyn Gateway>,
-    patience: Duration,
     waited_for: Arc<Semaphore>,
     reads: Reads,
     pub(super) tally: Arc<ToolCalls>,
@@ -89,6 +89,8 @@ pub(super) struct Waiting {
     pub(super) over: CancellationToken,
     /// Who is told how it goes on.
     pub(super) progress: Option<Progress>,
+    /// Whether a handle is given out instead of waiting.
+    pub(super) as_task: bool,
     /// Memory that the call's arguments had, until they are sent on.
     pub(super) held: Option<Box<dyn Send>>,
 }
@@ -97,6 +99,8 @@ pub(super) struct Waiting {
 pub(super) struct Done {
     pub(super) outcome: Outcome,
     pub(super) shown: Box<CallToolResult>,
+    /// The handle of a call that goes on; it is answered instead of what is shown.
+    pub(super) handle: Option<Box<rmcp::model::Task>>,
 }
 
 impl From<GatewayError> for Done {
@@ -113,6 +117,7 @@ impl From<GatewayError> for Done {
         Self {
             outcome,
             shown: Box::new(shown::refused(error.to_string())),
+            handle: None,
         }
     }
 }
@@ -122,6 +127,7 @@ impl Done {
         Self {
             outcome: Outcome::Ok,
             shown: Box::new(shown),
+            handle: None,
         }
     }
 
@@ -131,14 +137,31 @@ impl Done {
         } else {
             Outcome::Ok
         };
-        let shown = Box::new(shown::task(task));
-        Self { outcome, shown }
+        Self {
+            outcome,
+            shown: Box::new(shown::task(task)),
+            handle: None,
+        }
+    }
+
+    fn goes_on(task: &v1::Task) -> Self {
+        Self {
+            handle: Some(Box::new(WaitingCall::new(task).handle(task))),
+            ..Self::task(task)
+        }
+    }
+
+    /// Why nothing came of a call, for people.
+    pub(super) fn reason(&self) -> String {
+        let first = self.shown.content.first().and_then(|block| block.as_text());
+        first.map_or_else(String::new, |text| text.text.clone())
     }
 
     pub(super) fn refused(text: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::Refused,
             shown: Box::new(shown::refused(text)),
+            handle: None,
         }
     }
 
@@ -148,16 +171,16 @@ impl Done {
             shown: Box::new(shown::refused(
                 "nobody waits for this call any more; its task, if it began one, goes on",
             )),
+            handle: None,
         }
     }
 }
 
 impl Tools {
-    /// On this node. A call waits at most `patience` for its task; how calls went is counted in `tally`.
-    pub fn new(gateway: Arc<dyn Gateway>, patience: Duration, tally: Arc<ToolCalls>) -> Self {
+    /// On this node. How calls went is counted in `tally`.
+    pub fn new(gateway: Arc<dyn Gateway>, tally: Arc<ToolCalls>) -> Self {
         Self {
             gateway,
-            patience,
             waited_for: Arc::new(Semaphore::new(WAITED_FOR)),
             reads: Reads::default(),
             tally,
@@ -317,14 +340,36 @@ impl Tools {
         waiting: Waiting,
         _room: Option<OwnedSemaphorePermit>,
     ) -> Result<Done, Done> {
-        let Waiting { over, progress, .. } = waiting;
+        let Waiting {
+            over,
+            progress,
+            as_task,
+            ..
+        } = waiting;
+        if as_task && !wait.is_zero() {
+            let task = self.reads.of(caller.share(), handle).await?;
+            let has_halted = is_halt(task.status());
+            return Ok(if has_halted {
+                Done::task(&task)
+            } else {
+                Done::goes_on(&task)
+            });
+        }
         let halted = async {
             let Some(mut progress) = progress else {
                 return handle.halted().await.map(Some);
             };
             let mut updates = handle.updates();
-            while let Some(update) = updates.next().await {
-                let update = update?;
+            loop {
+                let update = tokio::select! {
+                    biased;
+                    update = updates.next() => update.transpose()?,
+                    () = progress.silence() => {
+                        progress.beat().await;
+                        continue;
+                    }
+                };
+                let Some(update) = update else { break };
                 progress.tell(&update).await;
                 if is_halt(update.status) {
                     break;
@@ -335,12 +380,47 @@ impl Tools {
         let task = tokio::select! {
             biased;
             () = over.cancelled() => return Err(Done::over()),
-            halted = tokio::time::timeout(wait.min(self.patience), halted) => halted.ok().transpose()?.flatten(),
+            halted = tokio::time::timeout(wait, halted) => halted.ok().transpose()?.flatten(),
         };
         match task {
             Some(task) => Ok(Done::task(&task)),
             None => Ok(Done::task(&self.reads.of(caller.share(), handle).await?)),
         }
+    }
+
+    /// A call that this caller was given the handle of, as it stands.
+    pub(super) async fn waiting_call(&self, caller: &Caller, id: &str) -> Result<DetailedTask, Done> {
+        let (call, _, task) = self.handed_out(caller, id).await?;
+        Ok(call.state(&task))
+    }
+
+    /// Ends the task that such a call waits for. A call that is over stays as it is.
+    pub(super) async fn cancel_call(&self, caller: &Caller, id: &str) -> Result<(), Done> {
+        let (call, handle, task) = self.handed_out(caller, id).await?;
+        if call.is_over(&task) {
+            return Ok(());
+        }
+        match handle.cancel().await {
+            // It has ended meanwhile.
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+            canceled => canceled.map(drop).map_err(Done::from),
+        }
+    }
+
+    /// The call of that id, with its task.
+    pub(super) async fn handed_out(
+        &self,
+        caller: &Caller,
+        id: &str,
+    ) -> Result<(WaitingCall, Arc<dyn TaskHandle>, v1::Task), Done> {
+        let Some(call) = WaitingCall::parse(id) else {
+            let id = shorten(id);
+            return Err(Done::refused(format!(
+                "there is no call {id} of yours; give the taskId that tools/call returned"
+            )));
+        };
+        let (handle, task) = self.task(caller, &call.task_id).await?;
+        Ok((call, handle, task))
     }
 
     /// A task of this caller, as it stands.

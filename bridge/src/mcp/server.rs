@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-        ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, CreateTaskResult, GetTaskParams,
+        GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+        ServerConfig, Tool, UpdateTaskParams,
     },
     service::RequestContext,
 };
@@ -70,34 +71,57 @@ impl Server {
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<(Caller, Asked), ErrorData> {
-        let guest = context
-            .extensions
-            .get::<http::request::Parts>()
-            .and_then(|parts| parts.extensions.get::<Guest>());
-        if let Some(guest) = guest {
+        if let Some(guest) = guest(context) {
             let mut asked = guest.asked.lock().unwrap_or_else(PoisonError::into_inner);
             let asked = asked.take();
             return asked
                 .map(|asked| (guest.caller.clone(), asked))
                 .ok_or_else(|| ErrorData::internal_error("the front did not read this call", None));
         }
-        if !self.local {
-            return Err(ErrorData::internal_error("it is not known who calls", None));
-        }
+        let caller = self.caller(context)?;
         let asked = Asked {
             call: call::read(tool, request.arguments.unwrap_or_default()),
             held: Box::new(()),
         };
-        Ok((Caller::local(), asked))
+        Ok((caller, asked))
+    }
+
+    /// Who sends a request.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
+        match guest(context) {
+            Some(guest) => Ok(guest.caller.clone()),
+            None if self.local => Ok(Caller::local()),
+            None => Err(ErrorData::internal_error("it is not known who calls", None)),
+        }
+    }
+}
+
+/// What the front knows of a request, if it came by one.
+fn guest(context: &RequestContext<RoleServer>) -> Option<&Guest> {
+    let parts = context.extensions.get::<http::request::Parts>()?;
+    parts.extensions.get::<Guest>()
+}
+
+/// Why a request about a call that goes on fails.
+fn unknown_call(done: &Done) -> ErrorData {
+    let reason = done.reason();
+    match done.outcome {
+        Outcome::Refused => ErrorData::invalid_params(reason, None),
+        _ => ErrorData::internal_error(reason, None),
     }
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let me = Implementation::new("agentanycast", env!("CARGO_PKG_VERSION")).with_title("AgentAnycast");
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(me)
-            .with_instructions(INSTRUCTIONS)
+        ServerConfig::new(
+            ServerCapabilities::builder()
+                .enable_tools()
+                .enable_tasks()
+                .build(),
+        )
+        .with_server_info(me)
+        .with_instructions(INSTRUCTIONS)
     }
 
     async fn list_tools(
@@ -131,6 +155,9 @@ impl ServerHandler for Server {
         let waiting = Waiting {
             over: context.ct.clone(),
             progress: token.map(|token| Progress::new(context.peer.clone(), token)),
+            as_task: context
+                .client_capabilities()
+                .is_some_and(|declared| declared.supports_tasks()),
             held: Some(held),
         };
         let done = match call {
@@ -138,6 +165,40 @@ impl ServerHandler for Server {
             Err(wrong) => Done::refused(wrong),
         };
         tally.count(Some(tool), done.outcome);
-        Ok((*done.shown).into())
+        Ok(match done.handle {
+            Some(handle) => CreateTaskResult::new(*handle).into(),
+            None => (*done.shown).into(),
+        })
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let caller = self.caller(&context)?;
+        let call = self.tools.waiting_call(&caller, &request.task_id).await;
+        call.map(GetTaskResult::new).map_err(|done| unknown_call(&done))
+    }
+
+    /// A call asks its client for nothing: the agent's question is the call's result. Answers are passed over.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let caller = self.caller(&context)?;
+        let call = self.tools.handed_out(&caller, &request.task_id).await;
+        call.map(drop).map_err(|done| unknown_call(&done))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let caller = self.caller(&context)?;
+        let ended = self.tools.cancel_call(&caller, &request.task_id).await;
+        ended.map_err(|done| unknown_call(&done))
     }
 }

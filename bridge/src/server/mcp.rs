@@ -38,7 +38,7 @@ impl Mcp {
             cors_origins: settings.cors_origins.clone(),
         };
         let tls = listening::tls(settings)?;
-        let tools = Arc::new(Tools::new(gateway, settings.wait_limit, tally));
+        let tools = Arc::new(Tools::new(gateway, tally));
         let router = |stop: CancellationToken| mcp::router(tools, config, stop);
         Ok(Self(
             Listening::start(settings, tls, "MCP clients", router).await?,

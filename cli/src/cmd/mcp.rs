@@ -1,7 +1,7 @@
 //! `anycast mcp`: the MCP gateway on standard input and output, before the daemon that runs. What a desktop client or an
 //! editor starts; it ends with its input.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use agentanycast_bridge::{
     gateway::SdkGateway,
@@ -18,14 +18,11 @@ use crate::{
     failure::{Code, Failure},
 };
 
-/// How long a call may wait for its task: as long as a client can ask for.
-const PATIENCE: Duration = Duration::from_mins(10);
-
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     // Standard output is for MCP alone; what went wrong is on standard error, where clients keep it as a log.
     process::begin("anycast mcp", LogLevel::Warn, LogFormat::Text);
     let node = context.connect().await?;
-    let tools = Tools::new(Arc::new(SdkGateway::new(node)), PATIENCE, Arc::default());
+    let tools = Tools::new(Arc::new(SdkGateway::new(node)), Arc::default());
     mcp::serve_stdio(Arc::new(tools), CancellationToken::new())
         .await
         .map_err(|error| Failure::new(Code::General, "Protocol", format!("{error:#}")))

@@ -41,7 +41,7 @@ impl Fronts {
         } else {
             None
         };
-        let tools = || Arc::new(Tools::new(gateway, front.wait_limit, tool_calls));
+        let tools = || Arc::new(Tools::new(gateway, tool_calls));
         Ok(Self {
             bridge,
             mcp,

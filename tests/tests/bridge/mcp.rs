@@ -3,7 +3,15 @@
 use std::{fs, process::Stdio};
 
 use agentanycast::TaskFilter;
-use agentanycast_tests::{Daemon, Pair, Transport, agent::Agent, command, eventually, http::Client, within};
+use agentanycast_tests::{
+    Builder, Daemon, Pair, Transport,
+    agent::Agent,
+    command,
+    daemon::Home,
+    eventually,
+    http::{Client, is_lines},
+    within,
+};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::{
@@ -31,6 +39,15 @@ impl Scene {
         Client::new(format!("http://{}", self.pair.bob.mcp()))
             .header("accept", "application/json, text/event-stream")
             .header("mcp-protocol-version", "2025-06-18")
+    }
+
+    /// MCP on standard input and output before the second daemon.
+    fn command(&self) -> Command {
+        let mut command = Command::new(command::program());
+        command
+            .args(["--daemon", self.pair.bob.grpc(), "mcp"])
+            .env_clear();
+        command
     }
 
     /// Arguments that tell the agent something.
@@ -153,6 +170,20 @@ async fn progress_is_told_before_the_result() {
 }
 
 #[tokio::test]
+async fn an_answer_is_one_line_for_every_reader() {
+    let scene = Scene::new(&[]).await;
+    let text = "a\u{85}b\u{2028}c\u{2029}d";
+    let tell = scene.tell(&format!("echo {text}"));
+    let done = called(&scene.client(), "ask_agent", tell.clone()).await;
+    assert_eq!(done["structuredContent"]["results"][1]["parts"][0]["text"], text);
+    let mut client = Piped::start(scene.command()).await;
+    let done = client.asked(&call("ask_agent", &tell)).await;
+    let shown = &done["result"]["structuredContent"];
+    assert_eq!(shown["results"][1]["parts"][0]["text"], text, "{done}");
+    client.end().await;
+}
+
+#[tokio::test]
 async fn whoever_goes_away_stops_waiting_and_the_task_goes_on() {
     let scene = Scene::new(&[]).await;
     let client = scene.client();
@@ -256,6 +287,92 @@ async fn what_is_too_large_is_refused_before_it_is_kept() {
     assert_eq!(scene.counted("unknown", "refused").await, 1);
 }
 
+/// A request of the revision without a handshake, by a client that takes handles of calls.
+async fn with_tasks(scene: &Scene, method: &str, name: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    });
+    let client = Client::new(format!("http://{}", scene.pair.bob.mcp()))
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method)
+        .header("mcp-name", name);
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    client.events(Method::POST, "/mcp", &request).await.event().await
+}
+
+/// A call of a tool by such a client.
+async fn handed_out(scene: &Scene, tool: &str, arguments: Value) -> Value {
+    let answer = with_tasks(
+        scene,
+        "tools/call",
+        tool,
+        json!({"name": tool, "arguments": arguments}),
+    )
+    .await;
+    answer["result"].clone()
+}
+
+/// How a call stands that goes on.
+async fn stands(scene: &Scene, id: &str) -> Value {
+    let answer = with_tasks(scene, "tasks/get", id, json!({ "taskId": id })).await;
+    answer["result"].clone()
+}
+
+/// Such a call once it is over.
+async fn over(scene: &Scene, id: &str) -> Value {
+    eventually("the call is over", || async {
+        let call = stands(scene, id).await;
+        (call["status"] != "working").then_some(call)
+    })
+    .await
+}
+
+/// What came of a call; the agent may be quicker than the handle.
+async fn result_of(scene: &Scene, answer: Value) -> Value {
+    if answer["resultType"] != "task" {
+        return answer;
+    }
+    let mut call = over(scene, answer["taskId"].as_str().unwrap()).await;
+    assert_eq!(call["status"], "completed", "{call}");
+    call["result"].take()
+}
+
+#[tokio::test]
+async fn a_client_that_takes_handles_asks_how_its_call_stands() {
+    let scene = Scene::new(&[]).await;
+    let asked = handed_out(&scene, "ask_agent", scene.tell("ask me")).await;
+    let question = result_of(&scene, asked).await["structuredContent"].clone();
+    assert_eq!(question["state"], "input_required", "{question}");
+    let answer = json!({"task_id": question["task_id"], "message": "this one"});
+    let replied = handed_out(&scene, "reply_to_task", answer).await;
+    let result = result_of(&scene, replied).await;
+    let parts = &result["structuredContent"]["results"][0]["parts"];
+    assert_eq!(parts[0]["text"], "You said this one", "{result}");
+
+    let waits = handed_out(&scene, "ask_agent", scene.tell("wait")).await;
+    assert_eq!(
+        (&waits["resultType"], &waits["status"]),
+        (&json!("task"), &json!("working")),
+        "{waits}"
+    );
+    let id = waits["taskId"].as_str().unwrap();
+    assert_eq!(stands(&scene, id).await["status"], "working");
+    let ended = with_tasks(&scene, "tasks/cancel", id, json!({ "taskId": id })).await;
+    assert!(ended.get("error").is_none(), "{ended}");
+    assert_eq!(over(&scene, id).await["status"], "cancelled");
+
+    let unknown = with_tasks(&scene, "tasks/get", "1.x", json!({"taskId": "1.x"})).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    // A call that does not want to wait is answered at once.
+    let mut tell = scene.tell("wait");
+    tell["wait_seconds"] = 0.into();
+    let shown = handed_out(&scene, "ask_agent", tell).await;
+    assert_eq!(shown["resultType"], "complete", "{shown}");
+}
+
 /// A process that speaks MCP on its standard input and output.
 struct Piped {
     child: Child,
@@ -298,8 +415,12 @@ impl Piped {
 
     async fn next(&mut self) -> Value {
         let line = within("a line comes", self.output.next_line()).await.unwrap();
-        serde_json::from_str(&line.expect("the output goes on"))
-            .expect("nothing but MCP is on standard output")
+        let line = line.expect("the output goes on");
+        assert!(
+            is_lines(&line),
+            "a reader of lines takes this for more lines: {line:?}"
+        );
+        serde_json::from_str(&line).expect("nothing but MCP is on standard output")
     }
 
     async fn asked(&mut self, message: &Value) -> Value {
@@ -318,11 +439,7 @@ impl Piped {
 #[tokio::test]
 async fn the_command_serves_a_desktop_client() {
     let scene = Scene::new(&[]).await;
-    let mut command = Command::new(command::program());
-    command
-        .args(["--daemon", scene.pair.bob.grpc(), "mcp"])
-        .env_clear();
-    let mut client = Piped::start(command).await;
+    let mut client = Piped::start(scene.command()).await;
     let done = client.asked(&call("ask_agent", &scene.tell("echo hello"))).await;
     let shown = &done["result"]["structuredContent"];
     assert_eq!(shown["results"][1]["parts"][0]["text"], "hello", "{done}");
@@ -355,15 +472,51 @@ async fn the_command_serves_a_desktop_client() {
     client.end().await;
 }
 
+/// A desktop client starts its server once: before the daemon, and through its restarts.
 #[tokio::test]
-async fn without_a_daemon_the_command_says_so() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().display().to_string();
-    let said = tokio::task::spawn_blocking(move || command::anycast(["--home", &path, "mcp"]))
+async fn the_command_serves_without_a_daemon_until_there_is_one() {
+    let home = Home::new();
+    let mut command = Command::new(command::program());
+    command.arg("--home").arg(home.path()).arg("mcp").env_clear();
+    let mut client = Piped::start(command).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let tools = client.asked(&list).await;
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 7, "{tools}");
+    for (tool, arguments) in [
+        ("list_tasks", json!({})),
+        ("get_task", json!({"task_id": "t"})),
+        ("ask_agent", json!({"message": "hi", "skill": "s"})),
+    ] {
+        let failed = client.asked(&call(tool, &arguments)).await;
+        assert_eq!(failed["result"]["isError"], true, "{failed}");
+        let said = failed["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(said.contains("no daemon is running at"), "{said}");
+        assert!(said.contains("start one with"), "{said}");
+    }
+
+    let mut daemon = Builder::new(home).start().await;
+    let listed = call("list_tasks", &json!({}));
+    let found = client.asked(&listed).await;
+    assert_eq!(found["result"]["structuredContent"]["total"], 0, "{found}");
+    for crash in [false, true] {
+        if crash {
+            daemon.kill().await;
+        } else {
+            daemon.stop().await;
+        }
+        daemon.restart().await;
+        let again = client.asked(&listed).await;
+        assert_eq!(again["result"]["structuredContent"]["total"], 0, "{again}");
+    }
+    client.end().await;
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_is_refused_at_the_start() {
+    let said = tokio::task::spawn_blocking(|| command::anycast(["--daemon", "http://x", "mcp"]))
         .await
         .unwrap();
-    assert_eq!(said.status.code(), Some(3), "{}", said.said);
-    assert!(said.said.contains("start one with"), "{}", said.said);
+    assert_eq!(said.status.code(), Some(2), "{}", said.said);
 }
 
 #[tokio::test]

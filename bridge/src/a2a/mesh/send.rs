@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use agentanycast_proto::v1;
 use prost::Message as _;
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{Address, Known, Mesh, group, labels, webhooks::note};
 use crate::{
@@ -147,15 +147,16 @@ impl Mesh {
         if fits { Ok(()) } else { Err(reused()) }
     }
 
-    /// The task once it has ended or asks for something, or as it stands when patience is over. `_place` was taken before
-    /// anything was sent.
+    /// The task once it has ended or asks for something, or as it stands at `until`. `_place` was taken before the message
+    /// was sent.
     pub(super) async fn halted(
         &self,
         address: &Address,
         handle: &Arc<dyn TaskHandle>,
         _place: OwnedSemaphorePermit,
+        until: Instant,
     ) -> Result<v1::Task, A2aError> {
-        match tokio::time::timeout(self.rules.patience, handle.halted()).await {
+        match tokio::time::timeout_at(until, handle.halted()).await {
             Ok(halted) => Ok(halted?),
             Err(_) => Ok(self.reads.of(&address.caller, &**handle).await?),
         }

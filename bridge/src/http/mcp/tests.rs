@@ -13,7 +13,7 @@ use crate::{
 const MAX_BODY: usize = 1 << 20;
 
 fn front_of(tally: Arc<ToolCalls>) -> Router {
-    let tools = Tools::new(Arc::new(FakeGateway::default()), Duration::from_secs(10), tally);
+    let tools = Tools::new(Arc::new(FakeGateway::default()), tally);
     let config = McpConfig {
         callers: Callers::default(),
         limits: Limits {

@@ -7,11 +7,7 @@ use crate::{
 };
 
 fn tools() -> Tools {
-    Tools::new(
-        Arc::new(FakeGateway::default()),
-        Duration::from_secs(10),
-        Arc::default(),
-    )
+    Tools::new(Arc::new(FakeGateway::default()), Arc::default())
 }
 
 fn caller(name: &str) -> Caller {
@@ -109,7 +105,7 @@ async fn agents_are_found_and_shown() {
 #[tokio::test]
 async fn the_trace_goes_with_the_task() {
     let gateway = FakeGateway::default();
-    let tools = Tools::new(Arc::new(gateway.clone()), Duration::from_secs(1), Arc::default());
+    let tools = Tools::new(Arc::new(gateway.clone()), Arc::default());
     let alice = Caller {
         trace: vec![("traceparent", "00-x".to_owned())],
         ..caller("alice")
