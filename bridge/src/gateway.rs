@@ -13,6 +13,7 @@ mod errands;
 pub(crate) mod fake;
 pub(crate) mod idempotency;
 pub(crate) mod labels;
+mod late;
 pub(crate) mod reads;
 mod sdk;
 
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 
 pub use errands::{Answer, Deed, Errand, Errands, Report, Seal, TRACE_LABELS};
+pub use late::{Connect, LateGateway};
 pub use sdk::SdkGateway;
 
 /// Whom a message is for.

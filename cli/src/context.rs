@@ -39,7 +39,7 @@ const CONFIG_FILE: &str = "config.toml";
 /// Names the daemon's settings where no flag does.
 pub(crate) const CONFIG_VARIABLE: &str = "AGENTANYCAST_CONFIG";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     /// As given; the default home otherwise.
     pub(crate) home: PathBuf,

@@ -50,6 +50,16 @@ impl Failure {
         self.code == Code::Daemon
     }
 
+    /// Whether the command was called with something that cannot be.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.code == Code::Usage
+    }
+
+    /// What happened, for people.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A failure that standard output already tells in full.
     pub(crate) fn told(mut self) -> Self {
         self.silent = true;

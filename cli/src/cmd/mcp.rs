@@ -1,28 +1,51 @@
 //! `anycast mcp`: the MCP gateway on standard input and output, before the daemon that runs. What a desktop client or an
 //! editor starts; it ends with its input.
+//!
+//! It serves without a daemon too, since such a client does not start it again: calls fail with the reason until a daemon
+//! answers.
 
 use std::sync::Arc;
 
 use agentanycast_bridge::{
-    gateway::SdkGateway,
+    gateway::{ErrorKind, GatewayError, LateGateway},
     mcp::{self, Tools},
 };
 use agentanycast_program::{
     process,
     settings::{LogFormat, LogLevel},
 };
+use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     context::Context,
     failure::{Code, Failure},
+    output,
 };
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     // Standard output is for MCP alone; what went wrong is on standard error, where clients keep it as a log.
     process::begin("anycast mcp", LogLevel::Warn, LogFormat::Text);
-    let node = context.connect().await?;
-    let tools = Tools::new(Arc::new(SdkGateway::new(node)), Arc::default());
+    match context.connect().await {
+        Ok(_) => {}
+        // No daemon can be where such an option says.
+        Err(failure) if failure.is_usage() => return Err(failure),
+        Err(failure) => output::complain(&format!(
+            "{}; calls of tools fail until a daemon answers",
+            failure.message()
+        )),
+    }
+    let context = context.clone();
+    let connect = move || {
+        let context = context.clone();
+        async move {
+            let away = |failure: Failure| GatewayError::new(ErrorKind::Unavailable, failure.message());
+            context.connect().await.map_err(away)
+        }
+        .boxed()
+    };
+    let gateway = LateGateway::new(Box::new(connect));
+    let tools = Tools::new(Arc::new(gateway), Arc::default());
     mcp::serve_stdio(Arc::new(tools), CancellationToken::new())
         .await
         .map_err(|error| Failure::new(Code::General, "Protocol", format!("{error:#}")))
