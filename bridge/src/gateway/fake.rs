@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 
 use super::{
-    ErrorKind, Gateway, GatewayError, Group, Listed, Listing, Outgoing, TaskHandle, Update, is_halt,
+    ErrorKind, Gateway, GatewayError, Group, Listed, Listing, Outgoing, Target, TaskHandle, Update, is_halt,
 };
 
 /// Tasks that it keeps, so that long tests do not become longer.
@@ -27,7 +27,15 @@ pub(crate) struct FakeGateway {
     tasks: Arc<Mutex<HashMap<String, v1::Task>>>,
     groups: Arc<Mutex<HashMap<String, Group>>>,
     notes: Arc<Mutex<BTreeMap<(String, String), v1::TaskNote>>>,
+    /// Idempotency keys, and the tasks that they named.
+    keys: Arc<Mutex<HashMap<String, String>>>,
     next: Arc<AtomicU64>,
+}
+
+impl FakeGateway {
+    fn named(&self, key: &str) -> Option<String> {
+        self.keys.lock().unwrap().get(key).cloned()
+    }
 }
 
 fn text_of(message: &v1::Message) -> String {
@@ -66,12 +74,20 @@ impl Gateway for FakeGateway {
     }
 
     async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
+        let known = outgoing.idempotency_key.as_ref().and_then(|key| self.named(key));
+        if let Some(id) = known {
+            return Ok(self.task(&id));
+        }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut task = v1::Task {
             task_id: format!("t{number}"),
             context_id: outgoing.context_id,
             metadata: outgoing.metadata,
             originator_peer_id: "me".to_owned(),
+            target_skill_id: match outgoing.target {
+                Target::Skill(skill) => skill,
+                _ => String::new(),
+            },
             updated_at: Some(prost_types::Timestamp {
                 seconds: number as i64,
                 nanos: 0,
@@ -89,6 +105,9 @@ impl Gateway for FakeGateway {
             tasks.insert(id.clone(), task);
         }
         self.groups.lock().unwrap().insert(id.clone(), outgoing.group);
+        if let Some(key) = outgoing.idempotency_key {
+            self.keys.lock().unwrap().insert(key, id.clone());
+        }
         if let Some(note) = outgoing.note {
             self.put_note(&id, note, 0).await?;
         }
@@ -263,8 +282,18 @@ impl TaskHandle for FakeTask {
         &self,
         message: v1::Message,
         note: Option<v1::TaskNote>,
-        _: Option<String>,
+        idempotency_key: Option<String>,
     ) -> Result<String, GatewayError> {
+        if let Some(key) = idempotency_key {
+            if let Some(id) = self.gateway.named(&key) {
+                return Ok(id);
+            }
+            // The key counts only if the message is taken.
+            let status = self.snapshot().await?.status();
+            if status == TaskStatus::InputRequired {
+                self.gateway.keys.lock().unwrap().insert(key, self.id.clone());
+            }
+        }
         {
             let mut tasks = self.gateway.tasks.lock().unwrap();
             let task = tasks.get_mut(&self.id).unwrap();

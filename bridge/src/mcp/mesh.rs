@@ -19,7 +19,8 @@ use super::{
     tasks::WaitingCall,
 };
 use crate::gateway::{
-    ErrorKind, Gateway, GatewayError, Listing, Outgoing, Target, TaskHandle, contexts, is_halt, is_terminal,
+    ErrorKind, Gateway, GatewayError, Listing, Outgoing, Target, TaskHandle, contexts, idempotency, is_halt,
+    is_terminal,
     labels::{CALLER, TARGET, group_of},
     reads::Reads,
     shorten,
@@ -91,6 +92,8 @@ pub(super) struct Waiting {
     pub(super) progress: Option<Progress>,
     /// Whether a handle is given out instead of waiting.
     pub(super) as_task: bool,
+    /// The idempotency key that the client gave.
+    pub(super) key: Option<String>,
     /// Memory that the call's arguments had, until they are sent on.
     pub(super) held: Option<Box<dyn Send>>,
 }
@@ -270,8 +273,12 @@ impl Tools {
             .map(|(name, value)| ((*name).to_owned(), value.clone()))
             .collect();
         let group = group_of(&labels);
-        let context_id = contexts::begin(&mut labels, &context_id);
+        let asked_context = context_id;
+        let context_id = contexts::begin(&mut labels, &asked_context);
         metadata.extend(labels);
+        let key = node_key(caller, waiting.key.as_deref())?;
+        // What the task is compared with that the node names by the key.
+        let said = key.is_some().then(|| (target.clone(), message.clone()));
         let outgoing = Outgoing {
             target,
             message,
@@ -279,10 +286,18 @@ impl Tools {
             metadata,
             group,
             note: None,
-            idempotency_key: None,
+            idempotency_key: key,
         };
         let handle = self.gateway.send(outgoing).await?;
         drop(waiting.held.take());
+        if let (Some(given), Some((target, message))) = (waiting.key.as_deref(), said) {
+            let fits = |task: &v1::Task| {
+                (asked_context.is_empty() || asked_context == contexts::shown(task))
+                    && is_for(task, &target)
+                    && idempotency::is_same(task, &message, false)
+            };
+            self.check_same(caller, handle.id(), given, fits).await?;
+        }
         self.wait(caller, &*handle, wait, waiting, room).await
     }
 
@@ -297,22 +312,53 @@ impl Tools {
         let room = self.room(wait)?;
         let (handle, task) = self.task(caller, id).await?;
         let id = shorten(id);
-        if is_terminal(task.status()) {
+        let ended = is_terminal(task.status()).then(|| {
             let state = shown::state(task.status());
-            return Err(Done::refused(format!(
+            Done::refused(format!(
                 "task {id} has ended ({state}) and takes no message; begin another with ask_agent"
-            )));
-        }
+            ))
+        });
         drop(task);
-        match handle.reply(message, None, None).await {
+        let key = node_key(caller, waiting.key.as_deref())?;
+        // A message with a key may have been taken before the task ended.
+        let ended = match (ended, &key) {
+            (Some(ended), None) => return Err(ended),
+            (ended, _) => ended,
+        };
+        let said = key.is_some().then(|| message.clone());
+        match handle.reply(message, None, key).await {
+            Err(error) if error.kind() == ErrorKind::Conflict && ended.is_some() => {
+                Err(ended.unwrap_or_else(|| error.into()))
+            }
             Err(error) if error.kind() == ErrorKind::Conflict => Err(Done::refused(format!(
                 "task {id} asks for nothing now; see by get_task when its state is input_required"
             ))),
             replied => {
-                replied?;
+                let named = replied?;
                 drop(waiting.held.take());
+                if let (Some(given), Some(message)) = (waiting.key.as_deref(), said) {
+                    let fits =
+                        |task: &v1::Task| named == handle.id() && idempotency::is_same(task, &message, true);
+                    self.check_same(caller, &named, given, fits).await?;
+                }
                 self.wait(caller, &*handle, wait, waiting, room).await
             }
+        }
+    }
+
+    /// Checks that the task which the node names by a caller's key is the one that this call means.
+    async fn check_same(
+        &self,
+        caller: &Caller,
+        named: &str,
+        given: &str,
+        fits: impl Fn(&v1::Task) -> bool,
+    ) -> Result<(), Done> {
+        match self.task(caller, named).await {
+            Ok((_, task)) if fits(&task) => Ok(()),
+            Err(done) if done.outcome != Outcome::Refused => Err(done),
+            // A task of another gateway is unknown here.
+            _ => Err(Done::refused(idempotency::reused(given))),
         }
     }
 
@@ -442,6 +488,24 @@ impl Tools {
             return Err(unknown());
         }
         Ok((handle, task))
+    }
+}
+
+/// The node's idempotency key for the one that this caller gave.
+fn node_key(caller: &Caller, given: Option<&str>) -> Result<Option<String>, Done> {
+    let key = given.map(|given| idempotency::key_of(caller.share(), given));
+    key.transpose().map_err(Done::refused)
+}
+
+/// Whether a task was sent to this target, as far as the task says.
+fn is_for(task: &v1::Task, target: &Target) -> bool {
+    match target {
+        Target::Skill(skill) => task.target_skill_id == *skill,
+        Target::Peer(peer) => {
+            let is_assigned = !task.assignee_peer_id.is_empty();
+            task.target_skill_id.is_empty() && (!is_assigned || task.assignee_peer_id == *peer)
+        }
+        Target::Url(_) | Target::Own => task.target_skill_id.is_empty(),
     }
 }
 

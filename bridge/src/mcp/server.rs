@@ -12,6 +12,8 @@ use rmcp::{
     service::RequestContext,
 };
 
+use serde_json::Value;
+
 use super::{
     Tools,
     arguments::Wrong,
@@ -27,6 +29,9 @@ use crate::gateway::shorten;
 const INSTRUCTIONS: &str = "Agents of the AgentAnycast network as tools. Find one by skill with discover_agents, or ask \
     any that has the skill by ask_agent with `skill`. A task goes on when a call ends before it: follow it by its task_id \
     with get_task. A task in the state input_required waits for reply_to_task.";
+
+/// The key of `_meta` by which a client says that a call is the same one again.
+const IDEMPOTENCY_KEY: &str = "agentanycast/idempotency-key";
 
 /// What the front knows of a request besides what the SDK reads.
 #[derive(Clone)]
@@ -151,6 +156,17 @@ impl ServerHandler for Server {
             ));
         };
         let (caller, Asked { call, held }) = self.asked(tool, request, &context)?;
+        let key = match context.meta.get(IDEMPOTENCY_KEY) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(key)) => Ok(Some(key.clone())),
+            Some(_) => Err(format!(
+                "{IDEMPOTENCY_KEY} in _meta is no text; give a text, such as a UUID"
+            )),
+        };
+        let (call, key) = match key {
+            Ok(key) => (call, key),
+            Err(wrong) => (Err(wrong), None),
+        };
         let token = context.meta.get_progress_token();
         let waiting = Waiting {
             over: context.ct.clone(),
@@ -158,6 +174,7 @@ impl ServerHandler for Server {
             as_task: context
                 .client_capabilities()
                 .is_some_and(|declared| declared.supports_tasks()),
+            key,
             held: Some(held),
         };
         let done = match call {

@@ -144,6 +144,31 @@ async fn agents_are_tools() {
     }
 }
 
+/// The same with an idempotency key.
+async fn keyed(client: &Client, key: &str, arguments: Value) -> Value {
+    let mut message = call("ask_agent", &arguments);
+    message["params"]["_meta"] = json!({"agentanycast/idempotency-key": key});
+    let mut events = client.events(Method::POST, "/mcp", &message).await;
+    events.event().await["result"].take()
+}
+
+#[tokio::test]
+async fn a_call_with_its_key_is_one_task_over_a_restart() {
+    let mut scene = Scene::new(&[]).await;
+    let tell = scene.tell("echo hello");
+    let first = keyed(&scene.client(), "k", tell.clone()).await;
+    let id = &first["structuredContent"]["task_id"];
+    assert!(id.is_string(), "{first}");
+    scene.pair.bob.stop().await;
+    scene.pair.bob.restart().await;
+    let again = keyed(&scene.client(), "k", tell).await;
+    assert_eq!(&again["structuredContent"]["task_id"], id, "{again}");
+    let refused = keyed(&scene.client(), "k", scene.tell("echo other")).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let said = refused["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("was used with another message"), "{said}");
+}
+
 #[tokio::test]
 async fn progress_is_told_before_the_result() {
     let scene = Scene::new(&[]).await;

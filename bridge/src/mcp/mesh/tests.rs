@@ -157,3 +157,76 @@ async fn a_callers_conversations_are_its_own() {
         "who uses the daemon itself has its names"
     );
 }
+
+/// A call with an idempotency key.
+async fn keyed(
+    tools: &Tools,
+    caller: &Caller,
+    tool: ToolName,
+    key: &str,
+    arguments: Value,
+) -> (Outcome, Value) {
+    let call = call::read(tool, arguments.as_object().cloned().unwrap()).unwrap();
+    let waiting = Waiting {
+        key: Some(key.to_owned()),
+        ..Waiting::default()
+    };
+    let done = tools.carry_out(caller, call, waiting).await;
+    (done.outcome, serde_json::to_value(&done.shown).unwrap())
+}
+
+#[tokio::test]
+async fn a_call_that_comes_again_with_its_key_is_one_task() {
+    let (tools, alice, bob) = (tools(), caller("alice"), caller("bob"));
+    let ask = json!({"message": "ask", "skill": "echo"});
+    let mut ids = Vec::new();
+    for caller in [&alice, &alice, &bob] {
+        let (outcome, asked) = keyed(&tools, caller, ToolName::AskAgent, "k", ask.clone()).await;
+        assert_eq!(outcome, Outcome::Ok, "{asked}");
+        ids.push(asked["structuredContent"]["task_id"].clone());
+    }
+    assert_eq!(ids[0], ids[1]);
+    assert_ne!(ids[0], ids[2], "a key is its caller's");
+    for other in [
+        json!({"message": "hi", "skill": "echo"}),
+        json!({"message": "ask", "skill": "other"}),
+        json!({"message": "ask", "skill": "echo", "data": {"n": 1}}),
+        json!({"message": "ask", "skill": "echo", "context_id": "c"}),
+    ] {
+        let (outcome, refused) = keyed(&tools, &alice, ToolName::AskAgent, "k", other).await;
+        assert_eq!(outcome, Outcome::Refused, "{refused}");
+        let said = refused["content"][0]["text"].as_str().unwrap();
+        assert!(said.contains("was used with another message"), "{said}");
+    }
+    let (_, listed) = made(&tools, &alice, ToolName::ListTasks, json!({})).await;
+    assert_eq!(listed["structuredContent"]["total"], 1);
+    for odd in ["", "\n"] {
+        let (outcome, refused) = keyed(&tools, &alice, ToolName::AskAgent, odd, ask.clone()).await;
+        assert_eq!(outcome, Outcome::Refused, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_again_with_its_key_is_one_message() {
+    let (tools, alice) = (tools(), caller("alice"));
+    let ask = json!({"message": "ask", "skill": "echo"});
+    let (_, asked) = made(&tools, &alice, ToolName::AskAgent, ask).await;
+    let id = &asked["structuredContent"]["task_id"];
+    let reply = json!({"task_id": id, "message": "this"});
+    for _ in 0..2 {
+        let (outcome, replied) = keyed(&tools, &alice, ToolName::ReplyToTask, "k", reply.clone()).await;
+        assert_eq!(outcome, Outcome::Ok, "{replied}");
+        assert_eq!(replied["structuredContent"]["state"], "completed");
+    }
+    let other = json!({"task_id": id, "message": "that"});
+    let (outcome, refused) = keyed(&tools, &alice, ToolName::ReplyToTask, "k", other.clone()).await;
+    assert_eq!(outcome, Outcome::Refused, "{refused}");
+    let (outcome, refused) = keyed(&tools, &alice, ToolName::ReplyToTask, "l", other).await;
+    assert_eq!(outcome, Outcome::Refused, "{refused}");
+    assert!(
+        refused["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("has ended")
+    );
+}
