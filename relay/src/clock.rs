@@ -1,10 +1,67 @@
-//! The time, for everything in this crate that may know it.
+//! The time: how much of it has passed, and what the wall clock shows.
+//!
+//! Lives, limits, windows and back-offs are measured in passed time, which no setting of the clock changes. The wall
+//! clock counts for what is signed, for versions, and for what is shown. [`Now`] is pure; [`now`] reads both clocks.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use crate::federation::merge::{Nanos, nanos};
 
-/// Now, in nanoseconds since 1970.
-pub(crate) fn now() -> Nanos {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos)
+/// The passed time at the start of the process: 36 years, so that no moment before it is below zero.
+const START: Nanos = 1 << 60;
+
+/// When the process read the clock first.
+static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// One moment, by both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Nanoseconds that have passed since a fixed moment. It is never set.
+    pub passed: Nanos,
+    /// Nanoseconds since 1970 by the wall clock, which may be wrong and may be set at any time.
+    pub wall: Nanos,
+}
+
+impl Now {
+    /// What the wall clock shows at another moment, if it is not set until then.
+    pub fn wall_at(self, passed: Nanos) -> Nanos {
+        if passed >= self.passed {
+            self.wall.saturating_add(passed - self.passed)
+        } else {
+            self.wall.saturating_sub(self.passed - passed)
+        }
+    }
+}
+
+#[cfg(any(test, feature = "fuzz"))]
+impl From<Nanos> for Now {
+    /// A moment of a test whose wall clock is right.
+    fn from(time: Nanos) -> Self {
+        Self {
+            passed: time,
+            wall: time,
+        }
+    }
+}
+
+/// Begins to count passed time, if nothing has read the clock yet.
+pub(crate) fn begin() {
+    LazyLock::force(&STARTED);
+}
+
+/// This moment.
+pub(crate) fn now() -> Now {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    Now {
+        passed: START.saturating_add(nanos(STARTED.elapsed())),
+        wall: since_1970.map_or(0, nanos),
+    }
+}
+
+/// How long this process has read the clock.
+pub(crate) fn since_start(now: Now) -> Duration {
+    Duration::from_nanos(now.passed.saturating_sub(START))
 }

@@ -14,7 +14,7 @@ mod unary;
 
 use std::time::Duration;
 
-use agentanycast_identity::proof::RELAY_KEY;
+use agentanycast_identity::proof::{LIFE_KEY, RELAY_KEY};
 use agentanycast_proto::FILE_DESCRIPTOR_SET;
 use axum::http::{HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,15 @@ const KEEPALIVE_ANSWER: Duration = Duration::from_secs(10);
 /// Largest head of a request.
 const HEADERS: u32 = 16 << 10;
 
+/// The services on the registry's port, as reflection lists them.
+const SERVED: [&str; 5] = [
+    "agentanycast.v1.FederationService",
+    "agentanycast.v1.RegistryService",
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+];
+
 /// Serves until `stop`, then ends what is being answered. `recorder` is told of calls.
 ///
 /// # Errors
@@ -63,15 +72,22 @@ pub async fn serve(
             .await;
     }
     let described = || {
-        tonic_reflection::server::Builder::configure()
+        // Without names, reflection lists every service that the descriptors have.
+        let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET);
+        SERVED
+            .into_iter()
+            .fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
     let id = HeaderValue::from_str(handle.me())?;
+    let life = u64::try_from(handle.limits().ttl.as_millis()).unwrap_or(u64::MAX);
     let named = move |mut answer: axum::http::Response<_>| {
-        answer
-            .headers_mut()
-            .insert(HeaderName::from_static(RELAY_KEY), id.clone());
+        let headers = answer.headers_mut();
+        headers.insert(HeaderName::from_static(RELAY_KEY), id.clone());
+        headers.insert(HeaderName::from_static(LIFE_KEY), life.into());
         answer
     };
     let router = Server::builder()

@@ -19,7 +19,8 @@ use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    clock::now,
+    clock::{Now, now, since_start},
+    clock_offsets::{ClockOffsets, Suspect},
     federation::{
         merge::Nanos,
         record::{self, Teller},
@@ -53,9 +54,9 @@ struct Shared {
     me: String,
     registry: RwLock<Registry>,
     limits: Limits,
-    /// Nothing that was signed before counts.
-    started: Nanos,
     seen: Mutex<Seen>,
+    /// How far the clocks of those who signed something are from this one's.
+    offsets: Mutex<ClockOffsets>,
     /// Requests of one source; None: no limit.
     rate: Option<Rate>,
     /// The same as a number.
@@ -97,12 +98,13 @@ pub struct Taken {
 impl Handle {
     /// Around a registry of the relay with this id, with what the store has brought back.
     pub fn new(me: &str, registry: Registry, store: Option<Store>, rate: u64, metrics: Arc<Metrics>) -> Self {
+        crate::clock::begin();
         let limits = registry.limits().clone();
         Self(Arc::new(Shared {
             me: me.to_owned(),
             registry: RwLock::new(registry),
-            started: now(),
             seen: Mutex::new(Seen::new(limits.per_source, limits.ttl)),
+            offsets: Mutex::default(),
             limits,
             rate: Rate::new(rate as f64, BURST),
             requests_per_ip: rate,
@@ -164,7 +166,7 @@ impl Handle {
             return true;
         };
         let mut rates = self.0.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let may = rates.take(now(), source, rate, cost);
+        let may = rates.take(now().passed, source, rate, cost);
         drop(rates);
         if !may {
             self.at_limit("requests_per_ip", Some(source));
@@ -205,10 +207,42 @@ impl Handle {
     /// # Errors
     /// See [`BadProof`].
     pub fn prove(&self, source: Option<Source>, signature: Signature<'_>) -> Result<RegistryProof, BadProof> {
-        // The costly part is done before the lock is taken.
-        let checked = proofs::check(now(), self.0.started, signature)?;
-        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.count(now(), source, checked)
+        let now = now();
+        let signed_ms = signature.statement.time_ms;
+        // The costly part is done before the locks are taken.
+        match proofs::check(now, since_start(now), signature) {
+            Ok(checked) => {
+                let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let proof = seen.count(now.passed, source, checked)?;
+                drop(seen);
+                self.note_clock(now, source, signed_ms);
+                Ok(proof)
+            }
+            Err(BadProof::Late {
+                signed_ms, now_ms, ..
+            }) => Err(BadProof::Late {
+                signed_ms,
+                now_ms,
+                suspect: self.note_clock(now, source, signed_ms),
+            }),
+            Err(bad) => Err(bad),
+        }
+    }
+
+    /// Notes by which clock a source has signed; whose clock is wrong, as far as all sources tell.
+    fn note_clock(&self, now: Now, source: Option<Source>, signed_ms: u64) -> Suspect {
+        let Some(source) = source else {
+            return Suspect::Unknown;
+        };
+        let mut offsets = self.0.offsets.lock().unwrap_or_else(PoisonError::into_inner);
+        offsets.note(now, source, signed_ms)
+    }
+
+    /// How far this relay's wall clock is wrong, in seconds, where most of those say so who signed something; less than
+    /// zero where it is behind.
+    pub fn clock_error(&self) -> Option<i64> {
+        let mut offsets = self.0.offsets.lock().unwrap_or_else(PoisonError::into_inner);
+        offsets.own_error(now())
     }
 
     /// See [`Registry::register`]; returns once it is written down, where there is a store.
@@ -274,7 +308,7 @@ impl Handle {
         let mut is_new = false;
         for told in told {
             // Signatures are checked before the lock is taken.
-            let incoming = record::read(told, now(), self.0.limits.ttl, by);
+            let incoming = record::read(told, now().wall, self.0.limits.ttl, by);
             let peer = incoming.agent.peer.clone();
             let outcome = self.write().merge(now(), incoming);
             match outcome {
@@ -341,7 +375,7 @@ impl Handle {
 
     /// A record of this relay for the store.
     pub fn stored(&self, peer: &str) -> Option<Kept> {
-        self.read().stored(peer)
+        self.read().stored(now(), peer)
     }
 
     /// All peers that have a record of this relay, for the store.

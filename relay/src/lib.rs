@@ -2,6 +2,7 @@
 
 mod ceilings;
 mod clock;
+mod clock_offsets;
 pub mod config;
 pub mod federation;
 #[cfg(any(test, feature = "fuzz"))]

@@ -1,11 +1,11 @@
 //! Whether a request comes from the peer it speaks of: its signature, its time, and that it is not a copy.
 //!
-//! PURE. The one rule: a signed request counts once. What was counted is remembered for as long as its time would let
-//! it count again, in two halves that take turns, so that it takes bounded memory; and each source has a share of it, so
-//! that none fills it for the others. A start of the relay forgets all of it, so nothing signed before counts.
+//! PURE. The invariant: a signed request counts once. Each is remembered for ten minutes of passed time, which is how
+//! long its own time lets it count. It takes bounded memory, and each source has a share of that, so that no source fills
+//! it for the others. A start of the relay forgets all of it, so a request that was signed before the start is refused.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -17,18 +17,24 @@ use agentanycast_proto::v1::RegistryProof;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    clock::Now,
+    clock_offsets::Suspect,
     federation::merge::{Nanos, SECOND, nanos},
     registry::Source,
 };
 
-/// Requests that are remembered in each half: 64 addresses with their shares, as many as it takes to fill the registry.
-const MOST: usize = 1 << 21;
+/// Requests that are remembered: 64 addresses with their shares, as many as it takes to fill the registry. They take about
+/// 150 MB then.
+const MOST: usize = 1 << 23;
 
-/// How long a half is the newer one: a request that is a minute early counts for two minutes.
-const TURN: Duration = MAX_SKEW.saturating_mul(2);
+/// How long each is remembered: one that is five minutes early counts for ten minutes.
+const REMEMBERED: Duration = MAX_SKEW.saturating_mul(2);
 
-/// Signed requests in a [`TURN`] for each entry that a source may have, besides its heartbeats.
-const PER_ENTRY: usize = 20;
+/// How much longer some are remembered, since those of a minute are forgotten together.
+const SLICE: Duration = Duration::from_mins(1);
+
+/// Signed requests in [`REMEMBERED`] for each entry that a source may have, besides its heartbeats.
+const PER_ENTRY: usize = 60;
 
 /// A signature as it came with a request.
 #[derive(Clone, Copy, Debug)]
@@ -53,13 +59,17 @@ pub enum BadProof {
     Wrong(#[from] agentanycast_identity::proof::ProofError),
     /// Too long ago, or in the future.
     #[error(
-        "signed at {signed_ms} ms since 1970, and it is {now_ms} ms here; they may be 60 s apart: set the clock"
+        "the clocks of the signer and of this relay differ by {} s; requests are taken up to {} s: {suspect}",
+        signed_ms.abs_diff(*now_ms).div_ceil(1000),
+        MAX_SKEW.as_secs()
     )]
     Late {
         /// By the signer's clock.
         signed_ms: u64,
         /// By ours.
         now_ms: u64,
+        /// Whose clock is wrong, as far as others tell.
+        suspect: Suspect,
     },
     /// Before this relay knew what has been here.
     #[error(
@@ -75,7 +85,7 @@ pub enum BadProof {
     #[error("this signed request has been here before; sign every request anew")]
     Again,
     /// Too many to remember, of all or of this source.
-    #[error("{whose} within two minutes: {most} at most; try again in two minutes")]
+    #[error("{whose} within eleven minutes: {most} at most; try again in a minute")]
     Busy {
         /// Whose there are too many.
         whose: &'static str,
@@ -88,24 +98,34 @@ pub enum BadProof {
 #[derive(Debug)]
 pub struct Checked {
     proof: RegistryProof,
-    fingerprint: u128,
+    fingerprint: u64,
 }
 
-/// Whether a signature holds, is recent, and was made since the relay was started.
+/// Whether a signature holds, is recent, and was made since the relay was started, `running` ago.
+///
+/// The start is where the wall clock of now puts it: a clock that was wrong at the start and is right now refuses nothing
+/// that is signed by a right clock.
 ///
 /// # Errors
-/// See [`BadProof`].
-pub fn check(now: Nanos, started: Nanos, signature: Signature<'_>) -> Result<Checked, BadProof> {
+/// See [`BadProof`]. Of a time that is not taken the signature holds, and no other is known to be wrong.
+pub fn check(now: Now, running: Duration, signature: Signature<'_>) -> Result<Checked, BadProof> {
     let Signature {
         peer,
         statement,
         bytes,
     } = signature;
-    let [now_ms, started_ms] = [now, started].map(|time| time / (SECOND / 1000));
+    let started = now.wall.saturating_sub(nanos(running));
+    let [now_ms, started_ms] = [now.wall, started].map(|time| time / (SECOND / 1000));
+    let id: PeerId = peer.parse().map_err(|error| {
+        let shown = peer.chars().take(80).collect();
+        BadProof::Peer(shown, format!("{error}"))
+    })?;
+    statement.check(id, bytes)?;
     if !is_recent(statement.time_ms, now_ms) {
         return Err(BadProof::Late {
             signed_ms: statement.time_ms,
             now_ms,
+            suspect: Suspect::Unknown,
         });
     }
     if statement.time_ms < started_ms {
@@ -114,11 +134,6 @@ pub fn check(now: Nanos, started: Nanos, signature: Signature<'_>) -> Result<Che
             started_ms,
         });
     }
-    let id: PeerId = peer.parse().map_err(|error| {
-        let shown = peer.chars().take(80).collect();
-        BadProof::Peer(shown, format!("{error}"))
-    })?;
-    statement.check(id, bytes)?;
     Ok(Checked {
         proof: RegistryProof {
             method: statement.method.to_owned(),
@@ -130,78 +145,108 @@ pub fn check(now: Nanos, started: Nanos, signature: Signature<'_>) -> Result<Che
     })
 }
 
-/// What has been counted.
+/// What has been counted, by when in passed time.
 #[derive(Debug)]
 pub struct Seen {
-    /// Most in a half, and most of one source.
+    /// Most that are remembered, and most of one source.
     most: usize,
     share: usize,
-    newer: HashSet<u128>,
-    older: HashSet<u128>,
-    /// How many of the newer half each source has.
+    /// The newest last.
+    slices: VecDeque<Slice>,
+    /// How many all slices have.
+    count: usize,
+}
+
+/// What was counted within a [`SLICE`].
+#[derive(Debug)]
+struct Slice {
+    begun: Nanos,
+    fingerprints: HashSet<u64>,
     sources: HashMap<Source, usize>,
-    /// When the halves took turns last.
-    turned: Nanos,
 }
 
 impl Seen {
     /// Of sources that may have so many entries each, which are renewed three times in a `ttl`.
     pub fn new(entries: usize, ttl: Duration) -> Self {
-        let renewals = (TURN * 3).as_millis().div_ceil(ttl.as_millis().max(1));
+        let renewals = (REMEMBERED * 3).as_millis().div_ceil(ttl.as_millis().max(1));
         let renewals = usize::try_from(renewals).unwrap_or(usize::MAX);
-        Self::bounded(MOST, entries.saturating_mul(renewals.saturating_add(PER_ENTRY)))
+        let share = entries.saturating_mul(renewals.saturating_add(PER_ENTRY));
+        Self::bounded(MOST, share)
     }
 
     fn bounded(most: usize, share: usize) -> Self {
         Self {
             most,
             share,
-            newer: HashSet::new(),
-            older: HashSet::new(),
-            sources: HashMap::new(),
-            turned: 0,
+            slices: VecDeque::new(),
+            count: 0,
         }
     }
 
-    /// Counts a signed request from a source; its proof, to be shown to other relays.
+    /// Counts a signed request from a source at a moment of passed time; its proof, to be shown to other relays.
     ///
     /// # Errors
     /// [`BadProof::Again`] or [`BadProof::Busy`]; then it is not counted.
     pub fn count(
         &mut self,
-        now: Nanos,
+        passed: Nanos,
         source: Option<Source>,
         checked: Checked,
     ) -> Result<RegistryProof, BadProof> {
         let Checked { proof, fingerprint } = checked;
-        // A clock that was set back must not keep the halves from taking turns.
-        self.turned = self.turned.min(now);
-        if now - self.turned > nanos(TURN) {
-            self.older = std::mem::take(&mut self.newer);
-            self.sources.clear();
-            self.turned = now;
-        }
-        if self.older.contains(&fingerprint) || self.newer.contains(&fingerprint) {
+        self.forget(passed);
+        if self
+            .slices
+            .iter()
+            .any(|slice| slice.fingerprints.contains(&fingerprint))
+        {
             return Err(BadProof::Again);
         }
         let busy = |whose, most| Err(BadProof::Busy { whose, most });
-        if self.newer.len() >= self.most {
+        if self.count >= self.most {
             return busy("signed requests to this registry", self.most);
         }
-        if let Some(source) = source {
-            let counted = self.sources.entry(source).or_default();
-            if *counted >= self.share {
+        if let Some(source) = &source {
+            let of_source = self.slices.iter().filter_map(|slice| slice.sources.get(source));
+            if of_source.sum::<usize>() >= self.share {
                 return busy("signed requests from one address", self.share);
             }
-            *counted += 1;
         }
-        self.newer.insert(fingerprint);
+        if self
+            .slices
+            .back()
+            .is_none_or(|slice| passed.saturating_sub(slice.begun) > nanos(SLICE))
+        {
+            self.slices.push_back(Slice {
+                begun: passed,
+                fingerprints: HashSet::new(),
+                sources: HashMap::new(),
+            });
+        }
+        if let Some(slice) = self.slices.back_mut() {
+            self.count += usize::from(slice.fingerprints.insert(fingerprint));
+            if let Some(source) = source {
+                *slice.sources.entry(source).or_default() += 1;
+            }
+        }
         Ok(proof)
+    }
+
+    /// Forgets the slices whose youngest signature is old enough.
+    fn forget(&mut self, passed: Nanos) {
+        let kept = nanos(REMEMBERED.saturating_add(SLICE));
+        while let Some(slice) = self.slices.front()
+            && passed.saturating_sub(slice.begun) > kept
+        {
+            self.count -= slice.fingerprints.len();
+            self.slices.pop_front();
+        }
     }
 }
 
-/// Of what is signed and not of the signature: a signer can make several signatures of one request.
-fn fingerprint(peer: &str, statement: &Statement<'_>) -> u128 {
+/// Of what is signed and not of the signature: a signer can make several signatures of one request. Two that are alike by
+/// chance, of the four million of a full registry, are one in 10^12.
+fn fingerprint(peer: &str, statement: &Statement<'_>) -> u64 {
     let mut hash = Sha256::new();
     hash.update((peer.len() as u64).to_be_bytes());
     hash.update(peer);
@@ -211,8 +256,8 @@ fn fingerprint(peer: &str, statement: &Statement<'_>) -> u128 {
     hash.update(Sha256::digest(statement.request));
     let hash = hash.finalize();
     hash.iter()
-        .take(16)
-        .fold(0, |number, byte| (number << 8) | u128::from(*byte))
+        .take(8)
+        .fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
 #[cfg(test)]
@@ -237,7 +282,19 @@ mod tests {
             Self(key, id)
         }
 
-        fn count(&self, seen: &mut Seen, now: Nanos, time_ms: u64) -> Result<RegistryProof, BadProof> {
+        /// Asks with a signature of that time, an hour after the start.
+        fn count(
+            &self,
+            seen: &mut Seen,
+            now: impl Into<Now>,
+            time_ms: u64,
+        ) -> Result<RegistryProof, BadProof> {
+            let now = now.into();
+            let checked = self.check(now, Duration::from_hours(1), time_ms)?;
+            seen.count(now.passed, None, checked)
+        }
+
+        fn check(&self, now: Now, running: Duration, time_ms: u64) -> Result<Checked, BadProof> {
             let statement = Statement {
                 method: "/m",
                 request: b"r",
@@ -250,129 +307,133 @@ mod tests {
                 statement,
                 bytes: &bytes,
             };
-            seen.count(now, None, check(now, NOW - 3600 * SECOND, signature)?)
+            check(now, running, signature)
         }
     }
 
     #[test]
-    fn a_signed_request_counts_once_within_a_minute() {
+    fn a_signed_request_counts_once_within_five_minutes() {
         let (mut seen, signer) = (Seen::new(1024, TTL), Signer::new());
         let proof = signer.count(&mut seen, NOW, NOW_MS).unwrap();
         assert_eq!((proof.method.as_str(), proof.time_ms), ("/m", NOW_MS));
-        for seconds in 0..60 {
-            assert_eq!(
-                signer.count(&mut seen, NOW + seconds * SECOND, NOW_MS),
-                Err(BadProof::Again)
-            );
+        for seconds in (0..=300).step_by(30) {
+            let again = signer.count(&mut seen, NOW + seconds * SECOND, NOW_MS);
+            assert_eq!(again, Err(BadProof::Again));
         }
-        assert!(matches!(
-            signer.count(&mut seen, NOW + 61 * SECOND, NOW_MS),
-            Err(BadProof::Late { .. })
-        ));
+        let late = signer.count(&mut seen, NOW + 301 * SECOND, NOW_MS).unwrap_err();
+        assert!(late.to_string().contains("differ by 301 s"), "{late}");
         assert!(signer.count(&mut seen, NOW, NOW_MS + 1).is_ok());
+        assert!(signer.count(&mut seen, NOW, NOW_MS - 94_000).is_ok());
         assert!(Signer::new().count(&mut seen, NOW, NOW_MS).is_ok());
         assert!(matches!(
-            signer.count(&mut seen, NOW, NOW_MS + 60_001),
+            signer.count(&mut seen, NOW, NOW_MS + 300_001),
             Err(BadProof::Late { .. })
         ));
     }
 
     #[test]
-    fn an_early_one_is_remembered_until_it_is_too_late() {
+    fn each_is_remembered_for_ten_minutes_of_passed_time() {
         let (mut seen, signer) = (Seen::new(1024, TTL), Signer::new());
-        // The halves have just been about to take turns.
-        signer
-            .count(&mut seen, NOW - 119 * SECOND, NOW_MS - 119_000)
-            .unwrap();
-        assert!(signer.count(&mut seen, NOW, NOW_MS + 60_000).is_ok());
-        for seconds in 1..=120 {
-            let again = signer.count(&mut seen, NOW + seconds * SECOND, NOW_MS + 60_000);
+        assert!(signer.count(&mut seen, NOW, NOW_MS + 300_000).is_ok());
+        for seconds in (1..=600).step_by(7) {
+            let time = NOW + seconds * SECOND;
+            // Others come in between.
+            assert!(signer.count(&mut seen, time, time / 1_000_000 - 200).is_ok());
+            let again = signer.count(&mut seen, time, NOW_MS + 300_000);
             assert_eq!(again, Err(BadProof::Again), "after {seconds} s");
+            // As long as the clock is where it was.
+            let back = Now {
+                passed: time,
+                wall: NOW,
+            };
+            assert_eq!(
+                signer.count(&mut seen, back, NOW_MS + 300_000),
+                Err(BadProof::Again)
+            );
         }
+        let later = Now {
+            passed: NOW + 1262 * SECOND,
+            wall: NOW,
+        };
+        assert!(signer.count(&mut seen, later, NOW_MS + 300_000).is_ok());
+        assert_eq!(seen.count, 1, "the others are forgotten");
     }
 
     #[test]
     fn what_was_signed_before_the_start_is_signed_anew() {
         let signer = Signer::new();
-        let check_at = |time_ms: u64| {
-            let statement = Statement {
-                method: "/m",
-                request: b"r",
-                relay: "relay",
-                time_ms,
-            };
-            let bytes = statement.sign(&signer.0).unwrap();
-            let signature = Signature {
-                peer: &signer.1,
-                statement,
-                bytes: &bytes,
-            };
-            check(NOW + SECOND, NOW, signature).map(|_| ())
-        };
+        let check_at =
+            |now: Now, time_ms: u64| signer.check(now, Duration::from_secs(1), time_ms).map(|_| ());
+        let now = Now::from(NOW + SECOND);
         let former = BadProof::Former {
             signed_ms: NOW_MS - 1,
             started_ms: NOW_MS,
         };
-        assert_eq!(check_at(NOW_MS - 1), Err(former));
-        assert_eq!(check_at(NOW_MS), Ok(()));
+        assert_eq!(check_at(now, NOW_MS - 1), Err(former));
+        assert_eq!(check_at(now, NOW_MS), Ok(()));
+        // The clock was an hour ahead at the start, and is right now.
+        let right = Now {
+            passed: NOW,
+            wall: NOW - 3600 * SECOND,
+        };
+        assert_eq!(check_at(right, NOW_MS - 3_600_000), Ok(()));
     }
 
     #[test]
-    fn a_clock_that_is_set_back_does_not_keep_the_halves() {
+    fn a_clock_that_is_set_keeps_nothing_for_longer() {
         let mut seen = Seen::bounded(2, 2);
-        let mut count = |now: Nanos, fingerprint| {
+        let mut count = |passed: Nanos, fingerprint| {
             let proof = RegistryProof::default();
-            seen.count(now, None, Checked { proof, fingerprint })
+            seen.count(passed, None, Checked { proof, fingerprint })
         };
         count(NOW, 1).unwrap();
         count(NOW, 2).unwrap();
-        let back = NOW - 3600 * SECOND;
-        assert!(matches!(count(back, 3), Err(BadProof::Busy { .. })));
-        assert_eq!(count(back + 120 * SECOND, 1), Err(BadProof::Again));
-        count(back + 121 * SECOND, 3).unwrap();
+        assert!(matches!(count(NOW + 600 * SECOND, 3), Err(BadProof::Busy { .. })));
+        assert_eq!(count(NOW + 600 * SECOND, 1), Err(BadProof::Again));
+        count(NOW + 661 * SECOND, 3).unwrap();
     }
 
     #[test]
     fn a_short_life_has_room_for_its_heartbeats() {
-        for (ttl, share) in [(1, 380), (30, 32), (3600, 21)] {
+        for (ttl, share) in [(1, 1860), (30, 120), (3600, 61)] {
             assert_eq!(Seen::new(1, Duration::from_secs(ttl)).share, share, "{ttl} s");
         }
     }
 
     proptest! {
-        /// Against a list of all that was counted, with the half that each is in. A source that has its share is refused
-        /// by itself; what anybody has counted stays so for as long as it would count again.
+        /// Against a list of all that was counted. A source that has its share is refused by itself. What was counted is
+        /// remembered for ten minutes at least, and for twelve at most.
         #[test]
-        fn each_source_has_its_share(steps in vec((0..3_u8, 0..30_u128, 0..40_u64), 0..150)) {
+        fn each_source_has_its_share(steps in vec((0..3_u8, 0..30_u64, 0..120_u64), 0..150)) {
             const MOST: usize = 12;
             const SHARE: usize = 5;
             let mut seen = Seen::bounded(MOST, SHARE);
-            let (mut now, mut turned) = (NOW, 0);
-            let mut model: Vec<(u128, u8, bool)> = Vec::new();
+            let mut now = NOW;
+            let mut model: Vec<(u64, u8, Nanos)> = Vec::new();
             for (who, fingerprint, wait) in steps {
                 now += wait * SECOND;
-                if now - turned > 120 * SECOND {
-                    model.retain(|(.., is_new)| *is_new);
-                    for one in &mut model {
-                        one.2 = false;
-                    }
-                    turned = now;
-                }
+                model.retain(|(.., at)| now - at <= 720 * SECOND);
                 let source = Some(IpAddr::from([192, 0, 2, who]).into());
                 let checked = Checked { proof: RegistryProof::default(), fingerprint };
                 let outcome = seen.count(now, source, checked);
-                let newer = model.iter().filter(|(.., is_new)| *is_new);
-                if model.iter().any(|(other, ..)| *other == fingerprint) {
+                let sure = |(.., at): &&(u64, u8, Nanos)| now - at <= 600 * SECOND;
+                let of_source = |(_, other, _): &&(u64, u8, Nanos)| *other == who;
+                let known = |(other, ..): &&(u64, u8, Nanos)| *other == fingerprint;
+                let text = outcome.as_ref().map_or_else(ToString::to_string, |_| String::new());
+                if model.iter().filter(sure).any(|one| known(&one)) {
                     prop_assert_eq!(outcome, Err(BadProof::Again));
-                } else if newer.clone().count() == MOST {
-                    let refused = outcome.unwrap_err().to_string();
-                    prop_assert!(refused.contains("this registry within two minutes: 12"), "{}", refused);
-                } else if newer.filter(|(_, other, _)| *other == who).count() == SHARE {
-                    let refused = outcome.unwrap_err().to_string();
-                    prop_assert!(refused.contains("one address within two minutes: 5"), "{}", refused);
+                } else if model.iter().filter(sure).count() >= MOST {
+                    prop_assert!(outcome.is_err());
+                } else if model.iter().filter(sure).filter(of_source).count() >= SHARE {
+                    prop_assert!(outcome.is_err());
+                } else if outcome.is_ok() {
+                    model.push((fingerprint, who, now));
+                } else if text.contains("this registry within") {
+                    prop_assert!(model.len() >= MOST, "{}", text);
+                } else if text.contains("one address within") {
+                    prop_assert!(model.iter().filter(of_source).count() >= SHARE, "{}", text);
                 } else {
-                    prop_assert!(outcome.is_ok());
-                    model.push((fingerprint, who, true));
+                    prop_assert!(model.iter().any(|one| known(&one)), "{}", text);
                 }
             }
         }
@@ -391,11 +452,17 @@ mod tests {
             statement,
             bytes: &[0; 64],
         };
-        assert!(matches!(check(NOW, 0, signature), Err(BadProof::Peer(..))));
+        assert!(matches!(
+            check(NOW.into(), Duration::ZERO, signature),
+            Err(BadProof::Peer(..))
+        ));
         let signature = Signature {
             peer: &Signer::new().1,
             ..signature
         };
-        assert!(matches!(check(NOW, 0, signature), Err(BadProof::Wrong(_))));
+        assert!(matches!(
+            check(NOW.into(), Duration::ZERO, signature),
+            Err(BadProof::Wrong(_))
+        ));
     }
 }

@@ -34,7 +34,10 @@ pub use table::Figures;
 
 pub(crate) use agent::each_once;
 
-use crate::federation::merge::{Clock, Nanos, SECOND, Stamp, nanos};
+use crate::{
+    clock::Now,
+    federation::merge::{Clock, Nanos, SECOND, Stamp, nanos},
+};
 use agent::Answer;
 use names::sets_of_skill;
 use places::{Class, Crowd};
@@ -70,6 +73,16 @@ struct Came {
     /// Whose share it takes.
     source: Option<(Source, Kind)>,
     crowd: Crowd,
+}
+
+/// The times of a record.
+#[derive(Clone, Copy)]
+struct Times {
+    now: Now,
+    /// By the wall clock of its origin.
+    registered: Nanos,
+    /// In passed time.
+    expires: Nanos,
 }
 
 /// The table with its rules.
@@ -124,11 +137,12 @@ impl Registry {
         self.table.figures()
     }
 
-    /// Registers an agent, in the place of what it had; until when.
+    /// Registers an agent, in the place of what it had; until when, by the wall clock.
     ///
     /// # Errors
     /// Nothing has changed then; see [`Refused`].
-    pub fn register(&mut self, now: Nanos, agent: Agent, caller: Caller) -> Result<Nanos, Refused> {
+    pub fn register(&mut self, now: impl Into<Now>, agent: Agent, caller: Caller) -> Result<Nanos, Refused> {
+        let now = now.into();
         agent::check(&agent, &self.limits)?;
         self.admit(now, &agent.peer, caller.proof.as_ref())?;
         let kind = if caller.proof.is_some() {
@@ -137,10 +151,10 @@ impl Registry {
             Kind::Unverified
         };
         let source = caller.source.map(|source| (source, kind));
-        let expires = now.saturating_add(nanos(self.limits.ttl));
+        let expires = now.passed.saturating_add(nanos(self.limits.ttl));
         let stamp = Stamp {
             proven_ms: caller.proof.as_ref().map_or(0, |proof| proof.time_ms),
-            version: self.clock.next(now),
+            version: self.clock.next(now.wall),
             over: false,
             digest: agent.digest(),
         };
@@ -148,9 +162,15 @@ impl Registry {
         let me = Arc::clone(&self.me);
         let crowd = self.crowd((&agent.peer, &me), source);
         let came = Came { source, crowd };
-        let record = self.record(agent, me, stamp, [now, now, expires], proofs, came)?;
+        let registered = now.wall;
+        let times = Times {
+            now,
+            registered,
+            expires,
+        };
+        let record = self.record(agent, me, stamp, times, proofs, came)?;
         self.table.put(record, now);
-        Ok(expires)
+        Ok(now.wall_at(expires))
     }
 
     /// Takes skills off an agent, or all of it when none are named. An agent that is not there is no error.
@@ -159,14 +179,19 @@ impl Registry {
     /// Nothing has changed then; see [`Refused`].
     pub fn unregister(
         &mut self,
-        now: Nanos,
+        now: impl Into<Now>,
         peer: &str,
         skills: &[String],
         caller: Caller,
     ) -> Result<(), Refused> {
+        let now = now.into();
         agent::check_peer(peer, &self.limits)?;
         self.admit(now, peer, caller.proof.as_ref())?;
-        let Some(record) = self.own(peer).filter(|record| record.is_live(now)).cloned() else {
+        let Some(record) = self
+            .own(peer)
+            .filter(|record| record.is_live(now.passed))
+            .cloned()
+        else {
             return Ok(());
         };
         let Some(live) = &record.live else { return Ok(()) };
@@ -190,14 +215,18 @@ impl Registry {
         };
         let stamp = Stamp {
             proven_ms,
-            version: self.clock.next(now),
+            version: self.clock.next(now.wall),
             over,
             digest: if over { 0 } else { agent.digest() },
         };
         if over {
             return self.withdraw(now, record, stamp, proofs);
         }
-        let times = [now, live.registered, record.expires];
+        let times = Times {
+            now,
+            registered: live.registered,
+            expires: record.expires,
+        };
         let origin = Arc::clone(&record.origin);
         let came = Came {
             source: record.source,
@@ -213,14 +242,19 @@ impl Registry {
     ///
     /// # Errors
     /// When there is no room for that it is over; see [`Refused`].
-    pub fn supersede(&mut self, now: Nanos, by: &Rotation) -> Result<(), Refused> {
+    pub fn supersede(&mut self, now: impl Into<Now>, by: &Rotation) -> Result<(), Refused> {
+        let now = now.into();
         let peer = by.old().to_string();
-        let Some(record) = self.own(&peer).filter(|record| record.is_live(now)).cloned() else {
+        let Some(record) = self
+            .own(&peer)
+            .filter(|record| record.is_live(now.passed))
+            .cloned()
+        else {
             return Ok(());
         };
         let stood_ms = record.stamp.proven_ms;
         // No statement keeps the old key from coming back for longer than a request of its own would.
-        let latest_ms = now.saturating_add(nanos(MAX_SKEW)) / (SECOND / 1000);
+        let latest_ms = now.wall.saturating_add(nanos(MAX_SKEW)) / (SECOND / 1000);
         let (proven_ms, proofs) = if (stood_ms..=latest_ms).contains(&by.at_ms()) {
             (by.at_ms(), vec![proof_of(by)])
         } else {
@@ -228,21 +262,25 @@ impl Registry {
         };
         let stamp = Stamp {
             proven_ms,
-            version: self.clock.next(now),
+            version: self.clock.next(now.wall),
             over: true,
             digest: 0,
         };
         self.withdraw(now, record, stamp, proofs)
     }
 
-    /// Extends an entry; until when.
+    /// Extends an entry; until when, by the wall clock.
     ///
     /// # Errors
     /// Nothing has changed then; see [`Refused`].
-    pub fn heartbeat(&mut self, now: Nanos, peer: &str, caller: Caller) -> Result<Nanos, Refused> {
+    pub fn heartbeat(&mut self, now: impl Into<Now>, peer: &str, caller: Caller) -> Result<Nanos, Refused> {
+        let now = now.into();
         agent::check_peer(peer, &self.limits)?;
         self.admit(now, peer, caller.proof.as_ref())?;
-        let standing = self.own(peer).filter(|record| record.is_live(now)).cloned();
+        let standing = self
+            .own(peer)
+            .filter(|record| record.is_live(now.passed))
+            .cloned();
         let Some((mut record, mut live)) = standing.and_then(|mut record| {
             let live = record.live.take()?;
             Some((record, live))
@@ -257,12 +295,14 @@ impl Registry {
             record.stamp.proven_ms = record.stamp.proven_ms.max(signed_ms);
             record.proofs = proofs.into();
         }
-        record.stamp.version = self.clock.next(now);
-        record.expires = now.saturating_add(nanos(self.limits.ttl));
-        live.answer = live.answer.expiring(record.expires);
+        record.stamp.version = self.clock.next(now.wall);
+        record.expires = now.passed.saturating_add(nanos(self.limits.ttl));
+        let expires = now.wall_at(record.expires);
+        live.answer = live.answer.expiring(expires);
         let crowd = live.place.class.crowd();
-        live.place = live.place.with_class(Class::new(false, verified, crowd, now));
-        let expires = record.expires;
+        live.place = live
+            .place
+            .with_class(Class::new(false, verified, crowd, now.passed));
         self.table.put(
             Record {
                 live: Some(live),
@@ -274,14 +314,15 @@ impl Registry {
     }
 
     /// Forgets what has expired by `now`, at most `most` records; how many entries did.
-    pub fn expire(&mut self, now: Nanos, most: usize) -> usize {
+    pub fn expire(&mut self, now: impl Into<Now>, most: usize) -> usize {
+        let now = now.into();
         let before = self.evicted;
         for _ in 0..most {
-            let Some(slot) = self.table.first_due(now) else {
+            let Some(slot) = self.table.first_due(now.passed) else {
                 break;
             };
             let Some(record) = self.table.get(slot) else { break };
-            if record.expires > now {
+            if record.expires > now.passed {
                 self.table.settle_doubt(slot, now);
                 continue;
             }
@@ -293,11 +334,11 @@ impl Registry {
             // Remembered for as long as a copy of it may still be on its way to us, or something older that its peer
             // has signed.
             let until = if is_ours {
-                signed_until(record.stamp.proven_ms, now)
+                signed_until(record)
             } else {
                 record.expires.saturating_add(nanos(self.limits.longest_life()))
             };
-            if was_live && until > now {
+            if was_live && until > now.passed {
                 self.table.end(slot, until, now);
             } else {
                 self.table.take(slot);
@@ -308,7 +349,7 @@ impl Registry {
     }
 
     /// Whether a request for `peer` may be taken at all.
-    fn admit(&self, now: Nanos, peer: &str, proof: Option<&RegistryProof>) -> Result<(), Refused> {
+    fn admit(&self, now: Now, peer: &str, proof: Option<&RegistryProof>) -> Result<(), Refused> {
         if let Some(proof) = proof {
             let stood_ms = self.own(peer).map_or(0, |record| record.stamp.proven_ms);
             if proof.time_ms < stood_ms {
@@ -324,7 +365,7 @@ impl Registry {
         if self.limits.signed_only {
             return Err(Refused::Unsigned);
         }
-        let proven = |record: &Record| record.is_live(now) && record.is_verified();
+        let proven = |record: &Record| record.is_live(now.passed) && record.is_verified();
         if self.table.of_peer(peer).any(proven) {
             return Err(Refused::Denied(peer.to_owned()));
         }
@@ -342,17 +383,22 @@ impl Registry {
         agent: Agent,
         origin: Arc<str>,
         stamp: Stamp,
-        [now, registered, expires]: [Nanos; 3],
+        times: Times,
         proofs: Vec<RegistryProof>,
         came: Came,
     ) -> Result<Record, Refused> {
         let Came { source, crowd } = came;
+        let Times {
+            now,
+            registered,
+            expires,
+        } = times;
         let federated = origin != self.me;
         let verified = stamp.proven_ms > 0;
         let shown = if federated { &*origin } else { "" };
         let peer: Arc<str> = agent.peer.as_str().into();
         let skills = agent.skills.clone();
-        let answer = Answer::new(agent, registered, verified, shown, expires);
+        let answer = Answer::new(agent, registered, verified, shown, now.wall_at(expires));
         if answer.len() > self.limits.agent_bytes {
             return Err(Refused::Limit {
                 what: "bytes of one agent",
@@ -372,7 +418,7 @@ impl Registry {
         self.room(now, wanted)?;
         let slot = self.table.slot_of(&peer, &origin);
         // No life that somebody claims makes an entry fresher than now.
-        let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now);
+        let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now.passed);
         let place = Table::place(slot, Class::new(federated, verified, crowd, renewed), registered);
         let sets = self.table.names.sets_of(&skills);
         Ok(Record {
@@ -413,13 +459,13 @@ impl Registry {
     /// Ends a registration here. What tells of it has the share of what it ends.
     fn withdraw(
         &mut self,
-        now: Nanos,
+        now: Now,
         record: Record,
         stamp: Stamp,
         proofs: Vec<RegistryProof>,
     ) -> Result<(), Refused> {
         let tombstone = Record {
-            expires: now.saturating_add(nanos(self.limits.tombstone_life())),
+            expires: now.passed.saturating_add(nanos(self.limits.tombstone_life())),
             ..self.tombstone(now, (record.peer, record.origin), stamp, proofs, record.source)?
         };
         self.table.put(tombstone, now);
@@ -430,7 +476,7 @@ impl Registry {
     /// caller.
     fn tombstone(
         &mut self,
-        now: Nanos,
+        now: Now,
         (peer, origin): (Arc<str>, Arc<str>),
         stamp: Stamp,
         proofs: Vec<RegistryProof>,
@@ -449,7 +495,7 @@ impl Registry {
             origin,
             stamp,
             live: None,
-            expires: now,
+            expires: now.passed,
             proofs: proofs.into(),
             via: None,
             source,
@@ -469,11 +515,14 @@ fn proof_of(rotation: &Rotation) -> RegistryProof {
     }
 }
 
-/// Until when something older may come than what was signed at `proven_ms`.
-fn signed_until(proven_ms: u64, now: Nanos) -> Nanos {
-    let skew = nanos(MAX_SKEW);
-    let until = proven_ms.saturating_mul(SECOND / 1000).saturating_add(skew);
-    until.min(now.saturating_add(2 * skew))
+/// Until when, in passed time, a request may come that was signed before what the peer of this record signed last, which was
+/// at most as far ahead of its coming as clocks may be apart.
+fn signed_until(record: &Record) -> Nanos {
+    if record.is_verified() {
+        record.expires.saturating_add(nanos(MAX_SKEW * 2))
+    } else {
+        record.expires
+    }
 }
 
 /// Proofs without the last heartbeat, which any later proof makes needless.

@@ -21,6 +21,7 @@ pub mod command;
 pub mod daemon;
 pub mod disk;
 pub mod ending;
+pub mod fake_clock;
 pub mod http;
 pub mod lab;
 pub mod names;

@@ -2,6 +2,7 @@
 //! `agentanycast-relay` beside the test executable. Its log is shown when a test fails.
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::Read as _,
     net::SocketAddr,
@@ -48,6 +49,7 @@ pub struct Builder {
     namespace: Option<Namespace>,
     ports: [String; 4],
     args: Vec<String>,
+    variables: Vec<(String, OsString)>,
     descriptors: Option<u64>,
 }
 
@@ -68,6 +70,7 @@ impl Builder {
                 "127.0.0.1:0".to_owned(),
             ],
             args: Vec::new(),
+            variables: Vec::new(),
             descriptors: None,
         }
     }
@@ -81,6 +84,12 @@ impl Builder {
     /// Adds arguments.
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
         self
     }
 
@@ -142,7 +151,8 @@ impl Builder {
             .arg(format!("--metrics-listen={metrics}"))
             .arg(format!("--api-listen={api}"))
             .args(&self.args)
-            .env("HOME", self.home());
+            .env("HOME", self.home())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -3,6 +3,7 @@
 //! PURE. The one rule: nobody is given up; a relay that does not answer is asked ever more rarely, for ever.
 
 use super::merge::{Nanos, SECOND};
+use crate::clock::Now;
 
 /// First wait after a failure; it doubles.
 const FIRST_WAIT: Nanos = 5 * SECOND;
@@ -17,7 +18,7 @@ pub struct Health {
     pub contacted: bool,
     /// Calls that have failed since its last answer.
     pub failures: u32,
-    /// It is not asked before.
+    /// It is not asked before, in passed time.
     pub backoff_until: Option<Nanos>,
     /// What it failed with last, in one line.
     pub reason: Option<String>,
@@ -43,11 +44,11 @@ impl Health {
     }
 
     /// It has not. `jitter` is from 0 to 1.
-    pub fn failed(&mut self, now: Nanos, reason: String, jitter: f64) {
+    pub fn failed(&mut self, now: impl Into<Now>, reason: String, jitter: f64) {
         let doubled = FIRST_WAIT << self.failures.min(10);
         let wait = doubled.min(LONGEST_WAIT) as f64 * (0.8 + 0.4 * jitter);
         self.failures = self.failures.saturating_add(1);
-        self.backoff_until = Some(now.saturating_add(wait as Nanos));
+        self.backoff_until = Some(now.into().passed.saturating_add(wait as Nanos));
         self.reason = Some(reason);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// Nanoseconds since 1970, by the clock of this relay.
+/// Nanoseconds: of a span, or since a moment that its use names, as 1970 is for the wall clock.
 pub type Nanos = u64;
 
 /// How far in the future a version may be before it is not believed (the contract's figure).
@@ -50,7 +50,7 @@ pub fn replaces(incoming: &impl Versioned, standing: Option<&impl Versioned>) ->
     standing.is_none_or(|standing| incoming.stamp() > standing.stamp())
 }
 
-/// A hybrid logical clock: the time, but always after everything it has seen and said.
+/// A hybrid logical clock: the wall clock's time, but always after everything it has seen and said.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     last: Nanos,

@@ -1,6 +1,6 @@
 //! Several relays in one thread, with time, network and failures of the test's making: agents register, stay,
-//! move and leave while relays are cut off from each other, stop, lose their tables, and have clocks that are up to
-//! ten minutes wrong. Some agents sign, by clocks that are set ahead and back. In the end all tables must say the same,
+//! move and leave while relays are cut off from each other, stop, lose their tables, and have wall clocks that are up to
+//! ten minutes wrong and are set while they run. Some agents sign, by clocks that are set ahead and back. In the end all tables must say the same,
 //! and say what is true.
 //!
 //! `AGENTANYCAST_SCHEDULES` is the number of schedules (200), `AGENTANYCAST_FIRST_SCHEDULE` the first one (0).
@@ -33,9 +33,9 @@ use crate::registry::{HEARTBEAT, Limits, Page, Query, REGISTER, Reader, UNREGIST
 
 /// How long a schedule makes trouble, in steps of [`STEP`].
 const TROUBLE: u64 = 1200;
-/// And how long everything is well after it: longer than any copy lives without being renewed, and long enough for a
-/// table to go once along the line.
-const CALM: u64 = 600;
+/// And how long everything is well after it: longer than a copy lives and is remembered without being renewed, which is
+/// 4 TTL, and long enough for a table to go once along the line.
+const CALM: u64 = 900;
 const STEP: Nanos = SECOND / 5;
 const TTL: Duration = Duration::from_secs(30);
 const START: Nanos = 1_800_000_000 * SECOND;
@@ -67,6 +67,8 @@ struct World {
     random: Random,
     /// Of keys and clocks of agents.
     signing: Random,
+    /// Of clocks of relays that are set while they run.
+    clocks: Random,
     time: Nanos,
     relays: Vec<Relay>,
     links: Vec<(usize, usize)>,
@@ -96,6 +98,7 @@ impl World {
         Self {
             random,
             signing,
+            clocks: Random::new(seed, 1 << 41),
             time: START,
             relays,
             cut: vec![false; links.len()],
@@ -133,6 +136,10 @@ impl World {
                 self.start(relay);
             }
         }
+        if self.clocks.one_in(100) {
+            let relay = self.clocks.below(self.relays.len() as u64) as usize;
+            self.relays[relay].skew = self.clocks.below(1201) as i64 - 600;
+        }
         if self.random.one_in(8) {
             let agent = self.random.below(self.agents.len() as u64) as usize;
             let home = self.random.below(self.relays.len() as u64) as usize;
@@ -169,7 +176,7 @@ impl World {
         let owner = &mut self.agents[agent];
         owner.skill = skill;
         owner.ask(relay, self.time, REGISTER).unwrap();
-        relay.keep(&owner.peer);
+        relay.keep(self.time, &owner.peer);
         owner.home = Some(home);
         owner.next_beat = self.time + nanos(TTL) / 3;
     }
@@ -180,7 +187,7 @@ impl World {
         let relay = &mut self.relays[home];
         if relay.up {
             owner.ask(relay, self.time, UNREGISTER).unwrap();
-            relay.keep(&owner.peer);
+            relay.keep(self.time, &owner.peer);
         }
     }
 
@@ -221,7 +228,7 @@ impl World {
             // As an agent does that is told so.
             owner.ask(relay, self.time, REGISTER).unwrap();
         }
-        relay.keep(&owner.peer);
+        relay.keep(self.time, &owner.peer);
     }
 
     fn push(&mut self, from: usize, to: usize) {
@@ -276,7 +283,7 @@ impl World {
             ..Teller::default()
         };
         for told in records {
-            let incoming = record::read(told, now, TTL, by);
+            let incoming = record::read(told, now.wall, TTL, by);
             let _ = relay.registry.merge(now, incoming);
         }
     }

@@ -84,7 +84,7 @@ pub struct Peer {
     pub pulled: u64,
     /// See `pulled`.
     pub pushed: u64,
-    /// When it answered last.
+    /// When it answered last, by the wall clock.
     pub last_answer: Option<Nanos>,
 }
 
@@ -361,7 +361,7 @@ impl Link {
         let relay = self.relay.to_string();
         self.peers.change(self.place, |peer| {
             peer.relay = relay;
-            peer.last_answer = Some(now());
+            peer.last_answer = Some(now().wall);
         });
     }
 
@@ -394,9 +394,10 @@ impl Link {
                 tracing::warn!(address = %peer.address, ?way, reason, "a federation peer fails; it is asked again for ever");
             }
             let health = peer.health_of(way);
-            health.failed(now(), reason, rand::random());
+            let now = now();
+            health.failed(now, reason, rand::random());
             let until = health.backoff_until.unwrap_or(0);
-            wait = Duration::from_nanos(until.saturating_sub(now()));
+            wait = Duration::from_nanos(until.saturating_sub(now.passed));
         });
         wait
     }

@@ -1,6 +1,8 @@
 //! What every call has in common: where it came from, what its metadata prove, and how a refusal is said.
 
-use agentanycast_identity::proof::{AFTER_KEY, SIGNATURE_KEY, Statement, TIME_KEY};
+use agentanycast_identity::proof::{
+    AFTER_KEY, CLOCK_KEY, SIGNATURE_KEY, SUSPECT_KEY, SUSPECT_RELAY, SUSPECT_SIGNER, Statement, TIME_KEY,
+};
 use tonic::{
     Code, Extensions, Status,
     metadata::{MetadataMap, MetadataValue},
@@ -8,6 +10,7 @@ use tonic::{
 };
 
 use crate::{
+    clock_offsets::Suspect,
     handle::{Failed, Handle},
     proofs::{BadProof, Signature},
     registry::{Caller, Refused, Source},
@@ -68,6 +71,7 @@ pub(super) fn caller(
         BadProof::Busy { .. } => Status::resource_exhausted(error.to_string()),
         // The start itself is not too early.
         BadProof::Former { started_ms, .. } => sign_after(started_ms.saturating_sub(1), error.to_string()),
+        BadProof::Late { now_ms, suspect, .. } => apart(now_ms, suspect, error.to_string()),
         error => Status::unauthenticated(error.to_string()),
     })?;
     Ok(Caller {
@@ -86,6 +90,21 @@ pub(super) fn status(error: &Failed) -> Status {
             "the change counts, but will be lost when this relay is restarted: its store has failed; tell whoever runs it",
         ),
     }
+}
+
+/// A refusal because two clocks are too far apart, with the time of this relay's.
+fn apart(now_ms: u64, suspect: Suspect, text: String) -> Status {
+    let mut metadata = MetadataMap::new();
+    metadata.insert(CLOCK_KEY, MetadataValue::from(now_ms));
+    let whose = match suspect {
+        Suspect::Unknown => None,
+        Suspect::Signer { .. } => Some(SUSPECT_SIGNER),
+        Suspect::Relay { .. } => Some(SUSPECT_RELAY),
+    };
+    if let Some(whose) = whose {
+        metadata.insert(SUSPECT_KEY, MetadataValue::from_static(whose));
+    }
+    Status::with_metadata(Code::Unauthenticated, text, metadata)
 }
 
 /// A refusal that says when the next request has to be signed.

@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use agentanycast_program::spans::{self, OnSpan, Span, SpanKind};
@@ -51,6 +51,7 @@ impl Recorder {
             span_id: rng.random_range(1..=u64::MAX),
             parent,
             start: now(),
+            begun: Instant::now(),
         })
     }
 }
@@ -62,7 +63,9 @@ struct Call {
     trace_id: u128,
     span_id: u64,
     parent: u64,
+    /// By the wall clock.
     start: u64,
+    begun: Instant,
 }
 
 impl Call {
@@ -75,7 +78,10 @@ impl Call {
             name: self.name,
             kind: SpanKind::Server,
             start: self.start,
-            end: now(),
+            // A clock that is set meanwhile changes no duration.
+            end: self
+                .start
+                .saturating_add(crate::federation::merge::nanos(self.begun.elapsed())),
             error: is_our_failure(code).then(|| code.description().to_owned()),
             attributes: vec![
                 ("rpc.system", "grpc".to_owned()),
@@ -102,8 +108,7 @@ fn is_our_failure(code: Code) -> bool {
 
 /// Unix nanoseconds.
 fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    crate::federation::merge::nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Tells of the calls of a service, if there is somebody to tell.

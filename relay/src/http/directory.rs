@@ -1,10 +1,11 @@
 //! The directory that people read: every agent once, decoded, in order of its name.
 //!
-//! It is brought up to date when somebody looks, by what has changed since, so that a relay that nobody looks at pays
-//! nothing for it and the registry's lock is held for a page at a time.
+//! Every look brings it up to date first, by what has changed since the last look. So an agent whose registration was
+//! answered is seen, a relay whose directory is not used pays nothing for it, and the registry's lock is held for a page at
+//! a time.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,7 +16,7 @@ use serde::Serialize;
 use super::health::time;
 use crate::{
     clock::now,
-    federation::merge::Nanos,
+    federation::merge::{Nanos, SECOND},
     handle::Handle,
     registry::{Reader, nanos_of},
 };
@@ -23,8 +24,11 @@ use crate::{
 /// Records that are read at a time.
 const PAGE: usize = 1000;
 
-/// A directory that is younger than this is shown as it is.
-const FRESH: Duration = Duration::from_millis(300);
+/// How often it is looked for agents that have expired. One is shown for so much longer.
+const EXPIRE_EVERY: Duration = Duration::from_millis(300);
+
+/// Most agents that are put in their places one by one; where more have changed, all are sorted anew.
+const ONE_BY_ONE: usize = 256;
 
 /// A skill as it is shown.
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +52,7 @@ pub(super) struct Agent {
     addresses: Vec<String>,
     registered_at: String,
     expires_at: String,
+    /// In passed time.
     #[serde(skip)]
     expires: Nanos,
     /// Everything that a search looks at, in lower case.
@@ -84,14 +89,31 @@ pub(super) fn words_of(text: &str) -> Vec<String> {
 /// All agents.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    /// By peer, then by origin; an empty origin is this relay.
-    agents: HashMap<String, BTreeMap<String, Arc<Agent>>>,
+    /// By peer.
+    agents: HashMap<String, Entries>,
     cursor: u64,
     /// Each peer once, by name.
     shown: Arc<Vec<Arc<Agent>>>,
-    /// The skills of those, once somebody has asked.
+    /// The skills of those, once a request has asked for them.
     skills: Option<Arc<Vec<Shared>>>,
-    read: Option<Instant>,
+    expired: Option<Instant>,
+}
+
+/// What is known of one peer.
+#[derive(Debug, Default)]
+struct Entries {
+    /// By origin; an empty origin is this relay.
+    by_origin: BTreeMap<String, Arc<Agent>>,
+    /// The one that is shown, as it stands in the list.
+    shown: Option<Arc<Agent>>,
+}
+
+impl Entries {
+    /// The one to show: what the peer has proven, else what this relay has, else any.
+    fn best(&self) -> Option<&Arc<Agent>> {
+        let proven = self.by_origin.values().find(|agent| agent.verified);
+        proven.or_else(|| self.by_origin.values().next())
+    }
 }
 
 impl Directory {
@@ -108,10 +130,7 @@ impl Directory {
 
     /// Brings it up to date.
     pub(super) fn read(&mut self, handle: &Handle) {
-        if self.read.is_some_and(|read| read.elapsed() < FRESH) {
-            return;
-        }
-        let mut changed = false;
+        let mut changed = HashSet::new();
         let reader = Reader {
             relay: "",
             everything: true,
@@ -119,18 +138,25 @@ impl Directory {
         loop {
             let page = handle.changes(self.cursor, PAGE, reader);
             self.cursor = page.cursor;
-            changed |= !page.records.is_empty();
             for told in page.records {
+                changed.insert(told.peer_id.clone());
                 self.take(told, handle.me());
             }
             if !page.more {
                 break;
             }
         }
-        if self.expire() || changed {
-            self.arrange();
+        if self.expired.is_none_or(|last| last.elapsed() >= EXPIRE_EVERY) {
+            self.expire(&mut changed);
+            self.expired = Some(Instant::now());
         }
-        self.read = Some(Instant::now());
+        if changed.len() > ONE_BY_ONE {
+            self.arrange();
+        } else {
+            for peer in changed {
+                self.place(peer);
+            }
+        }
     }
 
     fn take(&mut self, told: FederatedRegistration, me: &str) {
@@ -139,40 +165,89 @@ impl Directory {
         } else {
             told.origin_relay_id.clone()
         };
-        let of_peer = self.agents.entry(told.peer_id.clone()).or_default();
+        let entries = self.agents.entry(told.peer_id.clone()).or_default();
         if told.tombstone {
-            of_peer.remove(&origin);
+            entries.by_origin.remove(&origin);
         } else {
-            of_peer.insert(origin.clone(), Arc::new(agent(told, origin)));
+            entries
+                .by_origin
+                .insert(origin.clone(), Arc::new(agent(told, origin)));
         }
     }
 
-    /// Drops who has expired. True if there was one.
-    fn expire(&mut self) -> bool {
-        let now = now();
-        let mut expired = false;
-        self.agents.retain(|_, of_peer| {
-            of_peer.retain(|_, agent| {
-                expired |= agent.expires <= now;
-                agent.expires > now
-            });
-            !of_peer.is_empty()
-        });
-        expired
+    /// Drops the entries that have expired, and adds their peers to `changed`.
+    fn expire(&mut self, changed: &mut HashSet<String>) {
+        let now = now().passed;
+        for (peer, entries) in &mut self.agents {
+            let before = entries.by_origin.len();
+            entries.by_origin.retain(|_, agent| agent.expires > now);
+            if entries.by_origin.len() < before {
+                changed.insert(peer.clone());
+            }
+        }
     }
 
-    /// Puts them in order.
+    /// Puts all in order.
     fn arrange(&mut self) {
-        // Of several records of a peer the one that it has proven stands, then that of this relay (an empty origin).
-        let shown = self.agents.values().filter_map(|of_peer| {
-            let proven = of_peer.values().find(|agent| agent.verified);
-            proven.or_else(|| of_peer.values().next()).cloned()
+        let mut shown = Vec::with_capacity(self.agents.len());
+        self.agents.retain(|_, entries| {
+            entries.shown = entries.best().cloned();
+            shown.extend(entries.shown.clone());
+            entries.shown.is_some()
         });
-        let mut shown: Vec<_> = shown.collect();
-        shown.sort_by(|a, b| (&a.name, &a.peer_id).cmp(&(&b.name, &b.peer_id)));
+        shown.sort_by(|one, other| order(one).cmp(&order(other)));
         self.shown = Arc::new(shown);
         self.skills = None;
     }
+
+    /// Puts one in its place, or takes it out.
+    fn place(&mut self, peer: String) {
+        let Some(entries) = self.agents.get_mut(&peer) else {
+            return;
+        };
+        let best = entries.best().cloned();
+        let before = std::mem::replace(&mut entries.shown, best.clone());
+        if best.is_none() {
+            self.agents.remove(&peer);
+        }
+        if !ids(before.as_deref()).eq(ids(best.as_deref())) {
+            self.skills = None;
+        }
+        let shown = Arc::make_mut(&mut self.shown);
+        let at = |shown: &[Arc<Agent>], agent: &Agent| {
+            shown.binary_search_by(|other| order(other).cmp(&order(agent)))
+        };
+        match (before, best) {
+            (Some(before), Some(best)) if order(&before) == order(&best) => {
+                if let Ok(at) = at(shown, &best) {
+                    shown[at] = best;
+                }
+            }
+            (before, best) => {
+                if let Some(Ok(at)) = before.map(|before| at(shown, &before)) {
+                    shown.remove(at);
+                }
+                if let Some(best) = best
+                    && let Err(at) = at(shown, &best)
+                {
+                    shown.insert(at, best);
+                }
+            }
+        }
+    }
+}
+
+/// The order in which agents are shown; no two have the same.
+fn order(agent: &Agent) -> (&str, &str) {
+    (&agent.name, &agent.peer_id)
+}
+
+/// The ids of its skills.
+fn ids(agent: Option<&Agent>) -> impl Iterator<Item = &str> {
+    agent
+        .into_iter()
+        .flat_map(|agent| &agent.skills)
+        .map(|skill| skill.id.as_str())
 }
 
 impl Skill {
@@ -216,7 +291,8 @@ fn counted(agents: &[Arc<Agent>]) -> Vec<Shared> {
 }
 
 fn agent(told: FederatedRegistration, origin: String) -> Agent {
-    let expires = told.expires_at.map_or(0, nanos_of);
+    let shown_expiry = told.expires_at.map_or(0, nanos_of);
+    let left = told.remaining_ms.saturating_mul(SECOND / 1000);
     let skills: Vec<Skill> = told
         .skills
         .into_iter()
@@ -252,8 +328,8 @@ fn agent(told: FederatedRegistration, origin: String) -> Agent {
         verified: !told.proofs.is_empty(),
         addresses: told.addresses,
         registered_at: time(told.registered_at.map_or(0, nanos_of)),
-        expires_at: time(expires),
-        expires,
+        expires_at: time(shown_expiry),
+        expires: now().passed.saturating_add(left),
         text: text.to_lowercase(),
     }
 }

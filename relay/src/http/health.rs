@@ -9,7 +9,10 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::Face;
-use crate::federation::{merge::Nanos, sync::Peer};
+use crate::{
+    clock::now,
+    federation::{merge::Nanos, sync::Peer},
+};
 
 /// The content type of Prometheus text in its OpenMetrics form.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -43,6 +46,13 @@ pub(super) fn summary(face: &Face) -> Value {
     let store_works = shared.handle.store().is_none_or(crate::store::Store::works);
     if !store_works {
         problems.push(STORE_FAILED.to_owned());
+    }
+    if let Some(ahead) = shared.handle.clock_error() {
+        problems.push(format!(
+            "this relay's clock is {} s {} the clocks of most sources that signed within the last hour; set it",
+            ahead.unsigned_abs(),
+            if ahead > 0 { "ahead of" } else { "behind" }
+        ));
     }
     let failing = peers.iter().any(|peer| peer.health().is_failing());
     let status = match (store_works, failing || !problems.is_empty()) {
@@ -103,7 +113,10 @@ fn detail(peer: &Peer) -> Value {
         "pushed": peer.pushed,
     });
     let optional = [
-        ("backoff_until", health.backoff_until.map(time)),
+        (
+            "backoff_until",
+            health.backoff_until.map(|until| time(now().wall_at(until))),
+        ),
         ("last_answer", peer.last_answer.map(time)),
         ("reason", health.reason.clone()),
     ];

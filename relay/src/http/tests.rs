@@ -544,3 +544,38 @@ async fn who_does_not_finish_asking_is_left() {
     stop.cancel();
     served.await.unwrap();
 }
+
+/// Also where few have changed, which are put in their places one by one, and where many have.
+#[tokio::test]
+async fn what_was_answered_is_seen() {
+    let face = face();
+    let router = api_router(&face, &[]).unwrap();
+    let names = |value: &Value| -> Vec<String> {
+        let agents = value["agents"].as_array().unwrap().iter();
+        agents
+            .map(|agent| agent["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    for (count, number) in [7, 3, 5, 1].into_iter().enumerate() {
+        register(&face, &format!("p{number}"), &format!("n{number}"), "few", &[]).await;
+        let (_, value) = json(&router, "/api/v1/agents").await;
+        assert_eq!(value["total"], count + 1);
+    }
+    // One has another name and skill, one renews, one is gone.
+    register(&face, "p1", "n6", "other", &[]).await;
+    face.0.handle.heartbeat("p3", Caller::default()).unwrap();
+    let gone = face.0.handle.unregister("p5", &[], Caller::default()).await;
+    gone.unwrap();
+    let (_, value) = json(&router, "/api/v1/agents").await;
+    assert_eq!(names(&value), ["n3", "n6", "n7"]);
+    let (_, value) = json(&router, "/api/v1/skills").await;
+    assert_eq!(value["skills"][0]["agent_count"], 2);
+    for number in 100..500 {
+        register(&face, &format!("p{number}"), &format!("n{number}"), "many", &[]).await;
+    }
+    let (_, value) = json(&router, "/api/v1/agents?limit=1000").await;
+    assert_eq!(value["total"], 403);
+    assert!(names(&value).is_sorted(), "{value}");
+    let (_, value) = json(&router, "/api/v1/skills").await;
+    assert_eq!(value["skills"][0]["agent_count"], 400);
+}

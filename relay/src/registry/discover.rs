@@ -17,7 +17,7 @@ use super::{
     table::{Live, Record, Table},
     walk::{Progress, Walk},
 };
-use crate::federation::merge::Nanos;
+use crate::clock::Now;
 
 /// Agents that are answered when nobody says how many.
 const DEFAULT_LIMIT: usize = 100;
@@ -112,7 +112,8 @@ struct Found {
 
 impl Registry {
     /// The agents found, as an encoded `DiscoverBySkillResponse` of at most [`MAX_ANSWER`] bytes.
-    pub fn discover(&self, now: Nanos, query: &Query<'_>, seed: u64) -> Vec<u8> {
+    pub fn discover(&self, now: impl Into<Now>, query: &Query<'_>, seed: u64) -> Vec<u8> {
+        let now = now.into();
         let mut search = Search::new(*query, seed);
         loop {
             if let Some(found) = self.search(now, &mut search) {
@@ -123,7 +124,8 @@ impl Registry {
 
     /// Goes on with a search by a piece: what [`Registry::discover`] says, or None where there is more to look at. Whoever
     /// matches from its beginning to its end is among those that are chosen from, whatever changes meanwhile.
-    pub fn search(&self, now: Nanos, search: &mut Search<'_>) -> Option<Vec<u8>> {
+    pub fn search(&self, now: impl Into<Now>, search: &mut Search<'_>) -> Option<Vec<u8>> {
+        let now = now.into();
         let query = search.query;
         // So nobody makes a piece longer by tags that no agent can have.
         if query.tags.len() > self.limits.tags {
@@ -184,7 +186,7 @@ fn listed(found: &[&Answer], limit: usize) -> Vec<u8> {
 /// The table as it is for one piece of a search.
 struct View<'a> {
     table: &'a Table,
-    now: Nanos,
+    now: Now,
     standing: Standing<'a>,
     limit: usize,
     federated: bool,
@@ -277,7 +279,9 @@ impl<'a> View<'a> {
             }
             gathered.since = record.changed;
             let live = record.live.as_ref().filter(|live| {
-                gathered.origins.has(live.place.class) && record.is_live(self.now) && self.matches(live)
+                gathered.origins.has(live.place.class)
+                    && record.is_live(self.now.passed)
+                    && self.matches(live)
             });
             match live {
                 Some(live) => gathered.found.push(Found::of(record, live)),
@@ -295,7 +299,7 @@ impl<'a> View<'a> {
             .filter_map(|found| {
                 let record = self.table.get(found.slot)?;
                 let live = record.live.as_ref()?;
-                let stands = record.changed == found.changed && record.is_live(self.now);
+                let stands = record.changed == found.changed && record.is_live(self.now.passed);
                 stands.then_some((found.class, record, &live.answer))
             })
             .collect();
@@ -328,7 +332,7 @@ impl<'a> View<'a> {
         let record = self
             .table
             .get(place.slot)
-            .filter(|record| record.is_live(self.now))?;
+            .filter(|record| record.is_live(self.now.passed))?;
         Some((record, record.live.as_ref()?))
     }
 }

@@ -10,12 +10,15 @@ use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use prost::Message as _;
 
 use super::{
-    Agent, Came, Crowd, Kept, Refused, Registry, agent,
+    Agent, Came, Crowd, Kept, Refused, Registry, Times, agent,
     source::{Kind, Source, is_pushed},
-    table::{Live, Record},
+    table::{Doubt, Live, Record},
     timestamp,
 };
-use crate::federation::merge::{FUTURE, Nanos, SECOND, Stamp, Versioned as _, nanos, replaces};
+use crate::{
+    clock::Now,
+    federation::merge::{FUTURE, Nanos, SECOND, Stamp, Versioned as _, nanos, replaces},
+};
 
 /// Most bytes of records in a page: well below the 4 MiB that gRPC libraries take.
 const PAGE_BYTES: usize = 3 << 20;
@@ -115,7 +118,8 @@ impl Registry {
     ///
     /// # Errors
     /// Nothing has changed then; see [`Refused`].
-    pub fn merge(&mut self, now: Nanos, incoming: Incoming) -> Result<Merged, Refused> {
+    pub fn merge(&mut self, now: impl Into<Now>, incoming: Incoming) -> Result<Merged, Refused> {
+        let now = now.into();
         self.check_incoming(&incoming)?;
         let stamp = Stamp {
             proven_ms: incoming.proven_ms,
@@ -126,7 +130,7 @@ impl Registry {
         if *incoming.origin == *self.me {
             return self.correct(now, &incoming, stamp);
         }
-        self.clock.observe(stamp.version, now);
+        self.clock.observe(stamp.version, now.wall);
         let standing = self
             .table
             .find(&incoming.agent.peer, &incoming.origin)
@@ -164,7 +168,11 @@ impl Registry {
         };
         let vouched = standing.filter(|standing| !is_pushed(standing.source));
         let kept = vouched.and_then(|standing| Some(standing.live.as_ref()?.place.class.crowd()));
-        let doubted = (stamp.version > now.saturating_add(FUTURE)).then(|| now.saturating_add(FUTURE));
+        let believed = now.wall.saturating_add(FUTURE);
+        let doubted = (stamp.version > believed).then(|| Doubt {
+            until: now.passed.saturating_add(FUTURE),
+            version: believed,
+        });
         let record = self.incoming_record(now, incoming, stamp, (source, kept))?;
         self.table.put(Record { doubted, ..record }, now);
         Ok(Merged::Taken)
@@ -196,8 +204,8 @@ impl Registry {
     }
 
     /// Somebody has a record that bears our name.
-    fn correct(&mut self, now: Nanos, incoming: &Incoming, stamp: Stamp) -> Result<Merged, Refused> {
-        self.clock.observe_own(stamp.version, now);
+    fn correct(&mut self, now: Now, incoming: &Incoming, stamp: Stamp) -> Result<Merged, Refused> {
+        self.clock.observe_own(stamp.version, now.wall);
         let Some(record) = self.own(&incoming.agent.peer).cloned() else {
             // Written before we lost our table, or by somebody else: it expires by itself.
             return Err(Refused::NotFound(incoming.agent.peer.clone()));
@@ -205,7 +213,7 @@ impl Registry {
         if stamp <= record.stamp {
             return Ok(Merged::Known);
         }
-        let version = self.clock.next(now);
+        let version = self.clock.next(now.wall);
         let stamp = Stamp {
             version,
             ..record.stamp
@@ -217,7 +225,7 @@ impl Registry {
     /// `kept` is how crowded a stranger's record is, where a relay of our choice has said so of the one before.
     fn incoming_record(
         &mut self,
-        now: Nanos,
+        now: Now,
         incoming: Incoming,
         stamp: Stamp,
         (source, kept): (Option<(Source, Kind)>, Option<Crowd>),
@@ -227,14 +235,18 @@ impl Registry {
         } else {
             self.limits.longest_life()
         };
-        let expires = now.saturating_add(incoming.life.min(nanos(longest)));
+        let expires = now.passed.saturating_add(incoming.life.min(nanos(longest)));
         let is_by_stranger = incoming.is_by_stranger();
         let origin: Arc<str> = incoming.origin.into();
         let record = if incoming.over {
             let whose = (incoming.agent.peer.into(), origin);
             self.tombstone(now, whose, stamp, incoming.proofs, source)?
         } else {
-            let times = [now, incoming.registered.min(now), expires];
+            let times = Times {
+                now,
+                registered: incoming.registered.min(now.wall),
+                expires,
+            };
             let crowd = match kept {
                 Some(kept) if is_pushed(source) => kept,
                 None if is_by_stranger => self.crowd((&incoming.agent.peer, &origin), source),
@@ -251,9 +263,10 @@ impl Registry {
     }
 
     /// What has changed after `since`, at most `most` records.
-    pub fn changes(&self, now: Nanos, since: u64, most: usize, reader: Reader<'_>) -> Page {
+    pub fn changes(&self, now: impl Into<Now>, since: u64, most: usize, reader: Reader<'_>) -> Page {
+        let now = now.into();
         // Of before this clock was set back: by it nothing would be told until the clock is there again.
-        let is_ahead = since > now.saturating_add(AHEAD) && since > self.table.last_change();
+        let is_ahead = since > now.wall.saturating_add(AHEAD) && since > self.table.last_change();
         let since = if is_ahead { 0 } else { since };
         let mut page = Page {
             cursor: since,
@@ -282,11 +295,11 @@ impl Registry {
         page
     }
 
-    /// A record of this relay as it is kept on disk: the times are absolute there. None if there is none.
-    pub fn stored(&self, peer: &str) -> Option<Kept> {
+    /// A record of this relay as it is kept on disk: its times are those of the wall clock. None if there is none.
+    pub fn stored(&self, now: impl Into<Now>, peer: &str) -> Option<Kept> {
         let record = self.own(peer)?;
         let mut told = tell(record)?;
-        told.expires_at = Some(timestamp(record.expires));
+        told.expires_at = Some(timestamp(now.into().wall_at(record.expires)));
         told.version = record.stamp.version;
         Some(Kept {
             told,
@@ -302,9 +315,13 @@ impl Registry {
 
     /// Puts back what was kept on disk, unless it has expired, in the share that `stored` had. `kept` is that as it reads.
     ///
+    /// The wall clock says how much of a life was left, since nothing else tells how long the relay was stopped. A clock
+    /// that was set back meanwhile gives no entry more than a life of its own from now on.
+    ///
     /// # Errors
     /// When it is not within the limits of now.
-    pub fn restore(&mut self, now: Nanos, kept: Incoming, stored: &Kept) -> Result<(), Refused> {
+    pub fn restore(&mut self, now: impl Into<Now>, kept: Incoming, stored: &Kept) -> Result<(), Refused> {
+        let now = now.into();
         self.check_incoming(&kept)?;
         let stamp = Stamp {
             proven_ms: kept.proven_ms,
@@ -312,10 +329,16 @@ impl Registry {
             over: kept.over,
             digest: if kept.over { 0 } else { kept.agent.digest() },
         };
-        self.clock.observe_own(stamp.version, now);
+        self.clock.observe_own(stamp.version, now.wall);
+        let life = if kept.over {
+            kept.life
+        } else {
+            kept.life.min(nanos(self.limits.ttl))
+        };
         let kept = Incoming {
             origin: self.me.to_string(),
             via: None,
+            life,
             ..kept
         };
         let record = self.incoming_record(now, kept, stamp, (stored.source, None))?;
@@ -325,17 +348,20 @@ impl Registry {
 }
 
 /// A record as another relay is told it, with what time there is left.
-fn told(record: &Record, now: Nanos) -> Option<FederatedRegistration> {
-    if record.expires <= now {
+fn told(record: &Record, now: Now) -> Option<FederatedRegistration> {
+    if record.expires <= now.passed {
         return None;
     }
     let mut told = tell(record)?;
-    let believed = now.saturating_add(FUTURE);
+    if record.live.is_some() {
+        told.expires_at = Some(timestamp(now.wall_at(record.expires)));
+    }
+    let believed = now.wall.saturating_add(FUTURE);
     if record.stamp.version > believed {
         told.claimed_version = record.stamp.version;
     }
     told.version = record.stamp.version.min(believed);
-    told.remaining_ms = ((record.expires - now) / (SECOND / 1000)).max(1);
+    told.remaining_ms = ((record.expires - now.passed) / (SECOND / 1000)).max(1);
     Some(told)
 }
 
@@ -366,7 +392,6 @@ fn tell(record: &Record) -> Option<FederatedRegistration> {
         told.agent_description = said.agent_description;
         told.addresses = said.addresses;
         told.registered_at = said.registered_at;
-        told.expires_at = said.expires_at;
         told.crowd = place.class.crowd().degree();
         return Some(told);
     }

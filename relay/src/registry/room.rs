@@ -11,7 +11,7 @@ use super::{
     source::{Held, Kind, Source, is_pushed},
     table::Record,
 };
-use crate::federation::merge::Nanos;
+use crate::clock::Now;
 
 /// Most bytes of a signed heartbeat, or of a signed request that ends a whole registration: they say an id.
 const BRIEF: usize = 512;
@@ -88,7 +88,7 @@ impl Registry {
     ///
     /// # Errors
     /// The bound that it would break.
-    pub(super) fn room(&mut self, now: Nanos, wanted: Wanted<'_>) -> Result<(), Refused> {
+    pub(super) fn room(&mut self, now: Now, wanted: Wanted<'_>) -> Result<(), Refused> {
         if self.fits(wanted).is_err() {
             self.expire(now, usize::MAX);
         }

@@ -17,7 +17,10 @@ use super::{
     room,
     source::{Held, Kind, Shares, Source, is_pushed},
 };
-use crate::federation::merge::{Nanos, Stamp, Versioned};
+use crate::{
+    clock::Now,
+    federation::merge::{Nanos, Stamp, Versioned},
+};
 
 /// What is known of one peer's registration at one relay.
 #[derive(Clone, Debug)]
@@ -27,7 +30,7 @@ pub(super) struct Record {
     pub(super) stamp: Stamp,
     /// None when it is over (a tombstone), or has expired and is remembered for a while.
     pub(super) live: Option<Live>,
-    /// When a live one ends, or the other is forgotten.
+    /// When a live one ends, or the other is forgotten, in passed time.
     pub(super) expires: Nanos,
     /// What the peer has signed; empty when it has not.
     pub(super) proofs: Arc<[RegistryProof]>,
@@ -35,10 +38,19 @@ pub(super) struct Record {
     pub(super) via: Option<Arc<str>>,
     /// Whose share it takes.
     pub(super) source: Option<(Source, Kind)>,
-    /// Its version is too far ahead to be believed for longer than until then, when it becomes that.
-    pub(super) doubted: Option<Nanos>,
+    /// Its version is too far ahead to be believed for long.
+    pub(super) doubted: Option<Doubt>,
     /// When it changed, by a count of our own that no two records share. Set by the table.
     pub(super) changed: u64,
+}
+
+/// How long a version is believed that is too far ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    /// Until then, in passed time.
+    pub(super) until: Nanos,
+    /// What it becomes then.
+    pub(super) version: Nanos,
 }
 
 /// What discovery needs of a live record.
@@ -48,6 +60,7 @@ pub(super) struct Live {
     /// The sets that it stands in, in ascending order.
     pub(super) sets: Box<[SetId]>,
     pub(super) place: Place,
+    /// By the wall clock of its origin.
     pub(super) registered: Nanos,
 }
 
@@ -56,14 +69,15 @@ impl Record {
         self.stamp.proven_ms > 0
     }
 
-    pub(super) fn is_live(&self, now: Nanos) -> bool {
-        self.live.is_some() && self.expires > now
+    /// Whether it counts at this moment, in passed time.
+    pub(super) fn is_live(&self, passed: Nanos) -> bool {
+        self.live.is_some() && self.expires > passed
     }
 
     /// When something is to be done with it.
     fn due(&self) -> Nanos {
         self.doubted
-            .map_or(self.expires, |doubted| doubted.min(self.expires))
+            .map_or(self.expires, |doubted| doubted.until.min(self.expires))
     }
 
     /// What it takes of every share.
@@ -178,10 +192,10 @@ impl Table {
         }
     }
 
-    /// Puts a record in, in the place of the one of its peer and origin. `now` only keeps the count of
-    /// changes near the time, for relays that ask for what has changed since a time.
-    pub(super) fn put(&mut self, mut record: Record, now: Nanos) {
-        self.last_change = now.max(self.last_change + 1);
+    /// Puts a record in, in the place of the one of its peer and origin. `now` keeps the count of changes near the wall
+    /// clock, for relays that ask for what has changed since a time. It changes nothing else.
+    pub(super) fn put(&mut self, mut record: Record, now: Now) {
+        self.last_change = now.wall.max(self.last_change + 1);
         record.changed = self.last_change;
         let slot = self.find(&record.peer, &record.origin);
         let old = slot.and_then(|slot| self.detach(slot));
@@ -222,7 +236,7 @@ impl Table {
     }
 
     /// Ends a live record that has expired, and remembers it until then, in the share that it had.
-    pub(super) fn end(&mut self, slot: Slot, until: Nanos, now: Nanos) {
+    pub(super) fn end(&mut self, slot: Slot, until: Nanos, now: Now) {
         if let Some(record) = self.get(slot).cloned() {
             let ended = Record {
                 live: None,
@@ -235,9 +249,11 @@ impl Table {
     }
 
     /// Brings a version that is too far ahead back to where it is believed.
-    pub(super) fn settle_doubt(&mut self, slot: Slot, now: Nanos) {
+    pub(super) fn settle_doubt(&mut self, slot: Slot, now: Now) {
         if let Some(mut record) = self.get(slot).cloned() {
-            record.stamp.version = record.doubted.take().unwrap_or(record.stamp.version);
+            if let Some(doubted) = record.doubted.take() {
+                record.stamp.version = doubted.version;
+            }
             self.put(record, now);
         }
     }
@@ -284,11 +300,11 @@ impl Table {
         self.slots[slot as usize] = Some(record);
     }
 
-    /// The record that is due first, if one is by `now`.
-    pub(super) fn first_due(&self, now: Nanos) -> Option<Slot> {
+    /// The record that is due first, if one is at this moment, in passed time.
+    pub(super) fn first_due(&self, passed: Nanos) -> Option<Slot> {
         self.due
             .first()
-            .filter(|(due, _)| *due <= now)
+            .filter(|(due, _)| *due <= passed)
             .map(|(_, slot)| *slot)
     }
 

@@ -120,7 +120,7 @@ fn a_proof_that_is_larger_than_an_agent_may_be_is_refused() {
 
 fn ask(
     registry: &Registry,
-    now: Nanos,
+    now: impl Into<Now>,
     skill: &str,
     tags: &[(&str, &str)],
     limit: i32,
@@ -136,10 +136,16 @@ fn ask(
         limit,
         federated,
     };
-    discovered(registry, now, &query, now ^ 7)
+    let now = now.into();
+    discovered(registry, now, &query, now.wall ^ 7)
 }
 
-fn discovered(registry: &Registry, now: Nanos, query: &Query<'_>, seed: u64) -> Vec<SkillRegistration> {
+fn discovered(
+    registry: &Registry,
+    now: impl Into<Now>,
+    query: &Query<'_>,
+    seed: u64,
+) -> Vec<SkillRegistration> {
     let found = registry.discover(now, query, seed);
     DiscoverBySkillResponse::decode(&*found).unwrap().agents
 }
@@ -423,4 +429,36 @@ fn ties_are_shuffled() {
         .map(|agent| agent.peer_id)
         .collect();
     assert_eq!(firsts.len(), 10);
+}
+
+#[test]
+fn a_life_is_of_passed_time_whatever_the_clock_shows() {
+    for set in [-7200_i64, 0, 7200] {
+        let at = |seconds: u64| Now {
+            passed: START + seconds * SECOND,
+            wall: (START + seconds * SECOND).saturating_add_signed(set * 1_000_000_000),
+        };
+        let mut registry = registry(Limits::default());
+        let said = agent("p", &[skill("s", &[])]);
+        registry.register(START, said, from(1)).unwrap();
+        // The clock is set now.
+        assert_eq!(ask(&registry, at(29), "s", &[], 0, false).len(), 1, "{set} s");
+        assert!(ask(&registry, at(30), "s", &[], 0, false).is_empty(), "{set} s");
+        let until = registry.heartbeat(at(20), "p", from(1)).unwrap();
+        assert_eq!(until, at(50).wall, "{set} s");
+        let found = ask(&registry, at(49), "s", &[], 0, false);
+        assert_eq!(found[0].expires_at, Some(timestamp(until)), "{set} s");
+        let told = registry.changes(
+            at(40),
+            0,
+            9,
+            Reader {
+                relay: "b",
+                everything: true,
+            },
+        );
+        assert_eq!(told.records[0].remaining_ms, 10_000, "{set} s");
+        assert_eq!(registry.expire(at(49), 9), 0, "{set} s");
+        assert_eq!(registry.expire(at(50), 9), 1, "{set} s");
+    }
 }

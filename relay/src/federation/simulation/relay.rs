@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{TTL, limits};
 use crate::{
+    clock::Now,
     federation::{
         merge::{Clock, Nanos},
         progress::Progress,
@@ -16,7 +17,7 @@ use crate::{
 pub(super) struct Relay {
     pub(super) name: String,
     pub(super) registry: Registry,
-    /// What its clock is off by, in seconds.
+    /// What its wall clock is off by, in seconds. It is set now and then, also while the relay runs.
     pub(super) skew: i64,
     pub(super) up: bool,
     /// A table on disk that it comes back with.
@@ -52,14 +53,17 @@ impl Relay {
         let now = self.now(time);
         for kept in self.disk.clone() {
             if self.keeps {
-                let read = record::read(kept.told.clone(), now, TTL, Teller::default());
+                let read = record::read(kept.told.clone(), now.wall, TTL, Teller::default());
                 let _ = self.registry.restore(now, read, &kept);
             }
         }
     }
 
-    pub(super) fn now(&self, time: Nanos) -> Nanos {
-        time.saturating_add_signed(self.skew * 1_000_000_000)
+    pub(super) fn now(&self, time: Nanos) -> Now {
+        Now {
+            passed: time,
+            wall: time.saturating_add_signed(self.skew * 1_000_000_000),
+        }
     }
 
     /// How far a neighbour is heard and told.
@@ -68,13 +72,14 @@ impl Relay {
     }
 
     /// When the last of what it shows of a peer was signed.
-    pub(super) fn signed_last(&self, peer: &str) -> Option<u64> {
-        let kept = self.registry.stored(peer)?;
+    pub(super) fn signed_last(&self, time: Nanos, peer: &str) -> Option<u64> {
+        let kept = self.registry.stored(self.now(time), peer)?;
         Some(kept.told.proofs.last()?.time_ms)
     }
 
-    pub(super) fn keep(&mut self, peer: &str) {
+    pub(super) fn keep(&mut self, time: Nanos, peer: &str) {
+        let now = self.now(time);
         self.disk.retain(|kept| kept.told.peer_id != peer);
-        self.disk.extend(self.registry.stored(peer));
+        self.disk.extend(self.registry.stored(now, peer));
     }
 }

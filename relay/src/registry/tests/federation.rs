@@ -298,7 +298,7 @@ fn what_is_kept_on_disk_comes_back() {
     let mut after = registry(Limits::default());
     let later = START + 5 * SECOND;
     for peer in ["p", "q"] {
-        let kept = before.stored(peer).unwrap();
+        let kept = before.stored(START, peer).unwrap();
         let read = record::read(kept.told.clone(), later, Limits::default().ttl, Teller::default());
         after.restore(later, read, &kept).unwrap();
     }
@@ -343,12 +343,12 @@ fn a_crowd_at_one_relay_hides_nobody_of_another() {
         }
     }
     // A relay's own crowd comes before another one's, and after its restart it is one again.
-    let kept = relays[0].stored("fake-199").unwrap();
+    let kept = relays[0].stored(START, "fake-199").unwrap();
     assert_eq!(kept.told.crowd, 3);
     let mut again = relay("relay-a");
     let restored = record::read(kept.told.clone(), START, again.limits().ttl, Teller::default());
     again.restore(START, restored, &kept).unwrap();
-    assert_eq!(again.stored("fake-199").unwrap().told.crowd, 3);
+    assert_eq!(again.stored(START, "fake-199").unwrap().told.crowd, 3);
 }
 
 #[test]
@@ -361,4 +361,32 @@ fn nobody_was_registered_later_than_now() {
     registry.merge(START, ahead).unwrap();
     let found = ask(&registry, START, "s", &[], 0, true);
     assert_eq!(found[0].registered_at, Some(timestamp(START)));
+}
+
+#[test]
+fn a_clock_that_was_set_back_before_a_restart_gives_one_life() {
+    let mut before = registry(Limits::default());
+    let said = agent("p", &[skill("s", &[])]);
+    before.register(START, said, from(1)).unwrap();
+    let kept = before.stored(START, "p").unwrap();
+    let ttl = Limits::default().ttl;
+    for (hours, live) in [(-1, true), (1, false)] {
+        let mut after = registry(Limits::default());
+        let now = Now {
+            passed: 5 * SECOND,
+            wall: START.saturating_add_signed(hours * 3_600_000_000_000),
+        };
+        let read = record::read(kept.told.clone(), now.wall, ttl, Teller::default());
+        assert_eq!(after.restore(now, read, &kept).is_ok(), live, "{hours} h");
+        let at = |seconds: u64| Now {
+            passed: now.passed + seconds * SECOND,
+            ..now
+        };
+        assert_eq!(
+            !ask(&after, at(29), "s", &[], 0, false).is_empty(),
+            live,
+            "{hours} h"
+        );
+        assert!(ask(&after, at(30), "s", &[], 0, false).is_empty(), "{hours} h");
+    }
 }

@@ -49,11 +49,11 @@ fn the_end_of_one_is_not_undone_by_what_was_signed_before_it() {
         let mut registry = registry(limits.clone());
         register(&mut registry, START, "s", NOW_MS).unwrap();
         registry
-            .unregister(START, "p", &[], signed(NOW_MS + 60_000))
+            .unregister(START, "p", &[], signed(NOW_MS + 300_000))
             .unwrap();
-        let kept = registry.stored("p").unwrap();
+        let kept = registry.stored(START, "p").unwrap();
         // For as long as the clock lets it count.
-        let last = START + 118 * SECOND;
+        let last = START + 598 * SECOND;
         let mut again = Registry::new("relay-a", limits, Clock::default());
         let restored = Incoming {
             agent: agent("p", &[]),
@@ -61,14 +61,14 @@ fn the_end_of_one_is_not_undone_by_what_was_signed_before_it() {
             version: kept.told.version,
             life: kept.told.expires_at.map_or(0, nanos_of).saturating_sub(START),
             over: true,
-            proven_ms: NOW_MS + 60_000,
+            proven_ms: NOW_MS + 300_000,
             ..Incoming::default()
         };
         again.restore(START, restored, &kept).unwrap();
         for registry in [&mut registry, &mut again] {
             registry.expire(last, usize::MAX);
-            let older = register(registry, last, "s", NOW_MS + 59_000);
-            outdated(&older, NOW_MS + 59_000, NOW_MS + 60_000);
+            let older = register(registry, last, "s", NOW_MS + 299_000);
+            outdated(&older, NOW_MS + 299_000, NOW_MS + 300_000);
         }
     }
 }
@@ -82,7 +82,7 @@ fn what_has_expired_is_not_renewed_by_what_was_signed_before_it() {
     let older = register(&mut registry, later, "s", NOW_MS + 40_000);
     outdated(&older, NOW_MS + 40_000, NOW_MS + 50_000);
     // Then nothing older can come.
-    registry.expire(START + 110 * SECOND, usize::MAX);
+    registry.expire(START + 630 * SECOND, usize::MAX);
     assert_eq!(registry.figures(), Figures::default());
 }
 
@@ -141,10 +141,10 @@ fn another_key_ends_what_the_old_one_registered_wherever_it_is_known() {
     for (at_ms, heard) in [
         (NOW_MS + 1, true),
         (NOW_MS, true),
-        (NOW_MS + 60_000, true),
+        (NOW_MS + 300_000, true),
         // It has signed since, or will have to sign too far ahead to come back.
         (NOW_MS - 1, false),
-        (NOW_MS + 61_000, false),
+        (NOW_MS + 301_000, false),
     ] {
         let mut here = registry(Limits::default());
         let [mut there, mut further] =
@@ -156,7 +156,7 @@ fn another_key_ends_what_the_old_one_registered_wherever_it_is_known() {
         here.supersede(START, &moved(at_ms)).unwrap();
         assert!(ask(&here, START, "s", &[], 0, true).is_empty());
         // Also from a relay that was started anew since.
-        let kept = here.stored(&id).unwrap();
+        let kept = here.stored(START, &id).unwrap();
         let mut again = registry(Limits::default());
         let read = record::read(kept.told.clone(), START, Limits::default().ttl, Teller::default());
         again.restore(START, read, &kept).unwrap();

@@ -1,67 +1,28 @@
 //! The system's clock is set back an hour and more: under daemons that run, and between a crash and the next start.
 //! Nothing is lost, done twice or ended early; waiting goes on in real time.
 //!
-//! Each daemon has a clock of its own, by Debian's `faketime`, which stands before the C library; the time that only goes
-//! forward is left as it is, as it is where somebody sets a clock.
+//! Each daemon has a clock of its own ([`FakeClock`]).
 
 use std::{
     collections::BTreeMap,
-    fs,
-    path::PathBuf,
     sync::{Arc, Mutex},
     time::SystemTime,
 };
 
 use agentanycast::{Artifact, HandlerError, IncomingTask, Target, TaskHandle};
-use agentanycast_tests::{Builder, Daemon, agent::Agent, daemon::Home, lacking, pair::connected, within};
+use agentanycast_tests::{
+    Builder, Daemon, agent::Agent, daemon::Home, fake_clock::FakeClock, pair::connected, within,
+};
 use tokio::sync::Semaphore;
 
 const HOUR: i64 = 3600;
 
-/// The clock of one daemon.
-struct Clock {
-    library: PathBuf,
-    home: Home,
-}
-
-impl Clock {
-    /// None, aloud, where there is no such library.
-    fn new() -> Option<Self> {
-        let above = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-        let named = above.map(|entry| entry.path().join("faketime/libfaketime.so.1"));
-        let Some(library) = named.into_iter().find(|library| library.is_file()) else {
-            lacking("no libfaketime here (Debian: apt install faketime)");
-            return None;
-        };
-        let clock = Self {
-            library,
-            home: Home::new(),
-        };
-        clock.set(0);
-        Some(clock)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.home.path().join("clock")
-    }
-
-    /// So many seconds from the right time.
-    fn set(&self, seconds: i64) {
-        // At once, or the daemon reads half of it.
-        let written = self.home.path().join("clock.new");
-        fs::write(&written, format!("{seconds:+}s\n")).unwrap();
-        fs::rename(written, self.file()).unwrap();
-    }
-
-    /// A daemon with this clock.
-    fn daemon(&self) -> Builder {
-        Builder::new(self.home.clone())
-            .env("LD_PRELOAD", &self.library)
-            .env("FAKETIME_TIMESTAMP_FILE", self.file())
-            .env("FAKETIME_NO_CACHE", "1")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            .env("NO_FAKE_STAT", "1")
-    }
+/// A daemon with this clock.
+fn daemon(clock: &FakeClock, home: &Home) -> Builder {
+    let environment = clock.environment().into_iter();
+    environment.fold(Builder::new(home.clone()), |builder, (name, value)| {
+        builder.env(name, value)
+    })
 }
 
 /// How often each task was worked on, by what it says.
@@ -89,11 +50,12 @@ async fn made(task: &TaskHandle) -> i64 {
 
 #[tokio::test]
 async fn a_clock_that_is_set_back_stops_nothing() {
-    let (Some(clock), Some(other_clock)) = (Clock::new(), Clock::new()) else {
+    let (Some(clock), Some(other_clock)) = (FakeClock::new(), FakeClock::new()) else {
         return;
     };
-    let mut bob = other_clock.daemon().start().await;
-    let mut alice = clock.daemon().bootstrap(bob.tcp()).start().await;
+    let (home, other_home) = (Home::new(), Home::new());
+    let mut bob = daemon(&other_clock, &other_home).start().await;
+    let mut alice = daemon(&clock, &home).bootstrap(bob.tcp()).start().await;
     let (runs, gate) = (Runs::default(), Arc::new(Semaphore::new(0)));
     let serve = async |bob: &Daemon| {
         let (runs, gate) = (Arc::clone(&runs), Arc::clone(&gate));
