@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::SystemTime};
 
 use agentanycast::{
     AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Message, Network, Part, Peer, PeerPath,
-    Relay, Skill, Task, TaskUpdate,
+    RegistryState, Relay, Skill, Task, TaskUpdate,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -177,6 +177,17 @@ pub(crate) fn network(network: &Network) -> Value {
         "relayed_addresses": network.relayed_addresses,
         "relays": network.relays.iter().map(relay).collect::<Vec<_>>(),
         "peers": network.peers.iter().map(peer).collect::<Vec<_>>(),
+        "registries": network.registries.iter().map(registry).collect::<Vec<_>>(),
+    })
+}
+
+/// A registry, and whether the agent is registered there.
+pub(crate) fn registry(registry: &RegistryState) -> Value {
+    json!({
+        "address": registry.address,
+        "peer_id": registry.id.as_ref().map(ToString::to_string),
+        "registered": registry.registered,
+        "reason": registry.reason,
     })
 }
 

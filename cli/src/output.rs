@@ -140,6 +140,18 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> io::Result<()> {
         })
 }
 
+/// Whether the agent is registered at a registry, and why not: a line for [`fields`].
+pub(crate) fn registration(registry: &agentanycast::RegistryState) -> (&'static str, String) {
+    let address = &registry.address;
+    let text = match (registry.registered, registry.reason.as_str()) {
+        (true, "") => format!("registered at {address}"),
+        (true, reason) => format!("registered at {address}, but: {reason}"),
+        (false, "") => format!("not registered at {address} yet"),
+        (false, reason) => format!("not registered at {address}: {reason}"),
+    };
+    ("registry ", flat(&text))
+}
+
 /// How long ago, in the largest unit that fits; empty when not known.
 pub(crate) fn ago(time: Option<SystemTime>) -> String {
     let Some(time) = time else { return String::new() };

@@ -13,6 +13,7 @@ mod keeper;
 mod look;
 mod presence;
 mod registration;
+mod registrations;
 mod registry;
 mod signing;
 mod strategy;
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::found::Found;
 pub use self::look::{Discovered, Failures, SearchError, USUAL_FOUND};
+pub use self::registrations::{RegistrationStatus, RegistryStatus};
 pub use self::registry::InvalidRegistry;
 pub(crate) use self::registry::endpoint;
 use self::{
@@ -144,6 +146,8 @@ struct Inner {
     is_there: watch::Sender<bool>,
     /// Of each registry that is told: the last edition of the card that it has, or cannot be told.
     settled: Vec<watch::Sender<u64>>,
+    /// Of each registry that is told: whether the agent is registered there.
+    registrations: Vec<watch::Sender<RegistrationStatus>>,
     resolved: Resolved,
 }
 
@@ -223,6 +227,7 @@ pub fn start(
         } else {
             Vec::new()
         },
+        registrations: registries.iter().map(|_| watch::Sender::default()).collect(),
         registries,
         guessed: parts.guessed,
         announces: parts.register,
@@ -251,6 +256,20 @@ pub fn start(
 }
 
 impl Anycast {
+    /// How it stands at each registry that the local agent is registered at. One that was guessed, and never answered, is
+    /// left out.
+    pub fn registrations(&self) -> Vec<RegistryStatus> {
+        let inner = &self.inner;
+        let told = inner.registries.iter().zip(&inner.registrations);
+        let told = told.filter(|(registry, _)| inner.announces && (!inner.guessed || registry.is_there()));
+        told.map(|(registry, status)| RegistryStatus {
+            address: registry.address().to_owned(),
+            relay: registry.relay().unwrap_or_default(),
+            status: status.borrow().clone(),
+        })
+        .collect()
+    }
+
     /// The local agent's card is this from now on. Returns when the registries that can be reached know, after 2 s at
     /// most.
     pub async fn set_card(&self, card: Option<AgentCard>) {

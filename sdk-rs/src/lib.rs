@@ -62,7 +62,7 @@ pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
     activity::{Activity, PeerQueue, Refusal, StatusCount},
-    network::{Nat, Network, PeerPath, PlaceState, Relay},
+    network::{Nat, Network, PeerPath, PlaceState, RegistryState, Relay},
     notes::TaskNote,
     peers::{Discovered, DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
     trace::{

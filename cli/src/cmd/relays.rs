@@ -32,6 +32,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             &rows.collect::<Vec<_>>(),
         )?;
     }
+    for registry in &network.registries {
+        output::fields(&[output::registration(registry)])?;
+    }
     if network.peers.is_empty() {
         output::complain("no peer is connected");
         return Ok(());

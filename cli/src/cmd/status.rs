@@ -19,6 +19,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let (failure, problems) = activity
         .map(|activity| (activity.store_failure, activity.problems))
         .unwrap_or_default();
+    // Of a daemon that is too old to say it is not known.
+    let registries = node.network().await.map(|network| network.registries);
+    let registries = registries.unwrap_or_default();
     if context.json {
         let document = json!({
             "peer_id": peer,
@@ -31,6 +34,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             "started_at": json::time(info.started_at),
             "store_failure": (!failure.is_empty()).then_some(&failure),
             "problems": problems,
+            "registries": registries.iter().map(json::registry).collect::<Vec<_>>(),
         });
         return Ok(output::json(&document)?);
     }
@@ -46,6 +50,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     ])?;
     for problem in problems {
         output::fields(&[("degraded ", output::flat(&problem))])?;
+    }
+    for registry in &registries {
+        output::fields(&[output::registration(registry)])?;
     }
     for address in info.listen_addresses {
         output::fields(&[("listens  ", address)])?;

@@ -1,7 +1,10 @@
 //! Keeps the local agent registered at one registry, as long as the node runs; what is said when is decided in
 //! `registration`.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, RegisterSkillsRequest, Skill, SkillInfo};
@@ -10,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Anycast, GOODBYE, pause,
     registration::{Answer, Registration, Say},
-    registry::{Registry, why},
+    registrations::RegistrationStatus,
+    registry::{Registry, refusal},
 };
 
 /// Most skills that are registered, as registries have it; of the rest [`left_out`] tells.
@@ -35,6 +39,7 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
         last: String::new(),
     };
     let mut spoken = false;
+    let status = &inner.registrations[place];
     loop {
         let addresses: Vec<String> = reachable.borrow_and_update().all().cloned().collect();
         let edition = card.borrow_and_update().clone();
@@ -47,6 +52,10 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
                 &inner.net.names().key_rotations,
             )
         });
+        if wanted.is_none() {
+            let why = "no agent listens for tasks, or its card has no skill";
+            status.send_replace(RegistrationStatus::not(why.to_owned()));
+        }
         registration.want(wanted.map(Arc::new));
         if let Some(say) = registration.next(start.elapsed()) {
             spoken = true;
@@ -54,7 +63,11 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
                 answered = registry.say(&say) => answered,
                 () = stop.cancelled() => break,
             };
-            log.note(registry, answer, failure.as_ref());
+            let failure = failure.map(|failure| refusal(registry.address(), &failure, SystemTime::now()));
+            log.note(registry, answer, failure.clone());
+            if say != Say::Unregister {
+                status.send_modify(|status| status.note(answer, failure));
+            }
             registration.answered(start.elapsed(), answer);
             continue;
         }
@@ -84,16 +97,15 @@ struct Log {
 }
 
 impl Log {
-    fn note(&mut self, registry: &Registry, answer: Answer, failure: Option<&tonic::Status>) {
+    fn note(&mut self, registry: &Registry, answer: Answer, failure: Option<String>) {
         let registry = registry.address();
-        let Some(status) = failure.filter(|_| answer != Answer::Unknown) else {
+        let Some(error) = failure.filter(|_| answer != Answer::Unknown) else {
             if !self.last.is_empty() {
                 tracing::info!(registry, "the registry answers again");
                 self.last.clear();
             }
             return;
         };
-        let error = format!("{:?}: {}", status.code(), why(status));
         if error == self.last {
             return;
         }

@@ -9,12 +9,15 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use agentanycast_identity::{
     Keypair, PeerId,
-    proof::{AFTER_KEY, RELAY_KEY, SIGNATURE_KEY, Statement, TIME_KEY},
+    proof::{
+        AFTER_KEY, CLOCK_KEY, LIFE_KEY, MAX_SKEW, RELAY_KEY, SIGNATURE_KEY, SUSPECT_KEY, SUSPECT_RELAY,
+        SUSPECT_SIGNER, Statement, TIME_KEY,
+    },
 };
 use agentanycast_program::failure::in_one_line;
 use agentanycast_proto::{
@@ -212,7 +215,7 @@ impl Registry {
             Request::new(request),
             ANSWER,
         );
-        let answer = self.within(call).await?;
+        let (answer, _) = self.within(call).await?;
         let relay = self.relay();
         let agents = answer.agents.into_iter().take(limit);
         Ok(agents
@@ -243,8 +246,8 @@ impl Registry {
     async fn register(&self, request: &RegisterSkillsRequest) -> Result<Duration, Status> {
         let signed = self.signed("RegisterSkills", request.clone());
         let mut client = self.client.clone();
-        let answer = self.within(client.register_skills(signed)).await?;
-        Ok(ttl(answer.expires_at))
+        let (answer, life) = self.within(client.register_skills(signed)).await?;
+        Ok(life.unwrap_or_else(|| ttl(answer.expires_at)))
     }
 
     async fn renew(&self) -> Result<Duration, Status> {
@@ -253,8 +256,8 @@ impl Registry {
         };
         let signed = self.signed("Heartbeat", request);
         let mut client = self.client.clone();
-        let answer = self.within(client.heartbeat(signed)).await?;
-        Ok(ttl(answer.expires_at))
+        let (answer, life) = self.within(client.heartbeat(signed)).await?;
+        Ok(life.unwrap_or_else(|| ttl(answer.expires_at)))
     }
 
     async fn unregister(&self) -> Result<Duration, Status> {
@@ -268,7 +271,11 @@ impl Registry {
         Ok(Duration::ZERO)
     }
 
-    async fn within<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
+    /// Waits for an answer; with how long a registration holds, where the registry says so.
+    async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<(T, Option<Duration>), Status> {
         let late = || Status::deadline_exceeded(format!("it did not answer within {} s", CALL.as_secs()));
         let answered = tokio::time::timeout(CALL, call).await;
         let is_late = match &answered {
@@ -281,7 +288,8 @@ impl Registry {
             Ok(Ok(response)) => {
                 self.is_there.store(true, Ordering::Relaxed);
                 self.note_relay(response.metadata());
-                Ok(response.into_inner())
+                let life = life(response.metadata());
+                Ok((response.into_inner(), life))
             }
             Ok(Err(status)) => {
                 self.note_relay(status.metadata());
@@ -373,8 +381,44 @@ fn answer_of(status: &Status) -> Answer {
     }
 }
 
-/// How long a registration holds. The registry's clock may be wrong: an expiry that has passed, or is far off, is
-/// taken for the usual time.
+/// Why the local agent is not registered, in one line: whose clock is wrong, where that is why, else what the registry says.
+pub(super) fn refusal(registry: &str, status: &Status, now: SystemTime) -> String {
+    let metadata = status.metadata();
+    let number = |key| metadata.get(key)?.to_str().ok()?.parse::<u64>().ok();
+    let Some(relay_ms) = number(CLOCK_KEY) else {
+        return format!("{:?}: {}", status.code(), why(status));
+    };
+    let here = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let here_ms = u64::try_from(here.as_millis()).unwrap_or(u64::MAX);
+    let apart = here_ms.abs_diff(relay_ms).div_ceil(1000);
+    let suspect = metadata
+        .get(SUSPECT_KEY)
+        .and_then(|suspect| suspect.to_str().ok());
+    let advice = match suspect {
+        Some(SUSPECT_SIGNER) => {
+            "the registry says that most of those who sign agree with its clock: set this one"
+        }
+        Some(SUSPECT_RELAY) => {
+            "the registry says that most of those who sign agree with this clock: have the operator of the registry set its \
+             clock"
+        }
+        _ => "set the clock that is wrong",
+    };
+    format!(
+        "this clock and {registry}'s differ by {apart} s, and {} s at most are taken: {advice}",
+        MAX_SKEW.as_secs()
+    )
+}
+
+/// How long a registration holds, as a registry of ours says it without regard to any clock.
+fn life(metadata: &MetadataMap) -> Option<Duration> {
+    let millis = metadata.get(LIFE_KEY)?.to_str().ok()?.parse().ok()?;
+    let life = Duration::from_millis(millis);
+    (!life.is_zero()).then(|| life.min(LONGEST_TTL))
+}
+
+/// How long a registration holds at a registry that only says until when. Its clock may be wrong: an expiry that has
+/// passed, or is far off, is taken for the usual time.
 fn ttl(expires_at: Option<prost_types::Timestamp>) -> Duration {
     let expires_at = expires_at.and_then(|at| SystemTime::try_from(at).ok());
     let left = expires_at.and_then(|at| at.duration_since(SystemTime::now()).ok());
@@ -383,9 +427,45 @@ fn ttl(expires_at: Option<prost_types::Timestamp>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
-
     use super::*;
+
+    #[test]
+    fn a_refusal_for_two_clocks_says_how_far_they_are_apart_and_no_more_than_is_known() {
+        let mut status = Status::unauthenticated("too late");
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let said = refusal("relay:50052", &status, now);
+        assert_eq!(said, "Unauthenticated: too late");
+        let metadata = status.metadata_mut();
+        metadata.insert(CLOCK_KEY, MetadataValue::from(1_800_000_394_000_u64));
+        let said = refusal("relay:50052", &status, now);
+        assert!(
+            said.starts_with("this clock and relay:50052's differ by 394 s")
+                && said.ends_with("set the clock that is wrong"),
+            "{said}"
+        );
+        for (suspect, advice) in [(SUSPECT_SIGNER, "set this one"), (SUSPECT_RELAY, "set its clock")] {
+            status
+                .metadata_mut()
+                .insert(SUSPECT_KEY, MetadataValue::from_static(suspect));
+            let said = refusal("relay:50052", &status, now);
+            assert!(said.ends_with(advice), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_registry_says_how_long_it_holds_whatever_the_clocks_say() {
+        let mut metadata = MetadataMap::new();
+        assert_eq!(life(&metadata), None);
+        for (said, taken) in [
+            ("30000", Some(Duration::from_secs(30))),
+            ("0", None),
+            ("-1", None),
+            ("18446744073709551615", Some(LONGEST_TTL)),
+        ] {
+            metadata.insert(LIFE_KEY, said.parse().unwrap());
+            assert_eq!(life(&metadata), taken, "{said}");
+        }
+    }
 
     #[test]
     fn addresses_of_registries() {

@@ -3,13 +3,13 @@
 use std::time::SystemTime;
 
 use agentanycast_proto::v1::{
-    GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, PlaceState, RelayPlace,
+    GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, PlaceState, RegistryState, RelayPlace,
     network_service_server::NetworkService,
 };
 use tonic::{Request, Response, Status};
 
 use super::{Api, node_service::peer_info};
-use crate::net;
+use crate::{anycast::RegistryStatus, net};
 
 #[tonic::async_trait]
 impl NetworkService for Api {
@@ -29,6 +29,7 @@ impl NetworkService for Api {
             relayed_addresses: reachable.relayed,
             relays,
             peers: peers.iter().map(path).collect(),
+            registries: self.anycast().registrations().into_iter().map(registry).collect(),
         }))
     }
 }
@@ -72,6 +73,15 @@ fn place(relay: net::RelaySnapshot) -> RelayPlace {
         addresses: relay.circuits,
         circuit_bytes: relay.limit.bytes.unwrap_or_default(),
         circuit_duration: relay.limit.duration.and_then(|duration| duration.try_into().ok()),
+    }
+}
+
+fn registry(registry: RegistryStatus) -> RegistryState {
+    RegistryState {
+        address: registry.address,
+        relay_peer_id: registry.relay,
+        registered: registry.status.registered,
+        reason: registry.status.reason,
     }
 }
 

@@ -26,7 +26,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::figures::{EngineFigures, Figures, NetFigures, Peers};
-use crate::{anycast::Anycast, config, engine::Engine, health::Health, net};
+use crate::{
+    anycast::{Anycast, RegistryStatus},
+    config,
+    engine::Engine,
+    health::Health,
+    net,
+};
 
 /// How long the engine may take to answer before it counts as stuck.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -181,12 +187,14 @@ async fn health(State(face): State<Face>) -> Response {
         (true, true) => "healthy",
     };
     problems.extend(fatal);
+    let registries: Vec<_> = face.0.anycast.registrations().into_iter().map(registry).collect();
     let body = json!({
         "status": status,
         "version": env!("CARGO_PKG_VERSION"),
         "peer_id": face.0.net.local_peer().to_string(),
         "uptime_seconds": face.0.started.elapsed().as_secs(),
         "problems": problems,
+        "registries": registries,
     });
     (code(is_alive), Json(body)).into_response()
 }
@@ -211,6 +219,17 @@ async fn ready(State(face): State<Face>) -> Response {
         }),
     });
     (code(is_ready), Json(body)).into_response()
+}
+
+/// Whether the local agent is registered there, and why not. It changes no status: others go on finding the agent by
+/// other registries, and restarting the node helps nothing.
+fn registry(registry: RegistryStatus) -> serde_json::Value {
+    json!({
+        "address": registry.address,
+        "relay_peer_id": registry.relay,
+        "registered": registry.status.registered,
+        "reason": registry.status.reason,
+    })
 }
 
 fn code(well: bool) -> StatusCode {

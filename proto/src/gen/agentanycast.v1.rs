@@ -5111,6 +5111,24 @@ pub struct GetNetworkResponse {
     pub relays: ::prost::alloc::vec::Vec<RelayPlace>,
     #[prost(message, repeated, tag = "5")]
     pub peers: ::prost::alloc::vec::Vec<PeerPath>,
+    /// The registries that the local agent is registered at.
+    #[prost(message, repeated, tag = "100")]
+    pub registries: ::prost::alloc::vec::Vec<RegistryState>,
+}
+/// A registry, and whether the local agent is registered there.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegistryState {
+    /// As configured.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// Empty until it has said who it is.
+    #[prost(string, tag = "2")]
+    pub relay_peer_id: ::prost::alloc::string::String,
+    #[prost(bool, tag = "3")]
+    pub registered: bool,
+    /// Why it is not, or what is wrong with the registration; empty if nothing is.
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
 }
 /// A relay, and the node's place (reservation) there.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

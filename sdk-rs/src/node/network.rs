@@ -20,6 +20,21 @@ pub struct Network {
     pub relays: Vec<Relay>,
     /// The connected peers.
     pub peers: Vec<PeerPath>,
+    /// The registries that the local agent is registered at; empty of an older daemon.
+    pub registries: Vec<RegistryState>,
+}
+
+/// A registry, and whether the local agent is registered there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryState {
+    /// As configured.
+    pub address: String,
+    /// The relay that it is; `None` until it has said so.
+    pub id: Option<PeerId>,
+    /// It has the agent, as far as the daemon knows.
+    pub registered: bool,
+    /// Why it has not, or what is wrong with the registration; empty if nothing is.
+    pub reason: String,
 }
 
 /// What is between a daemon and the Internet.
@@ -132,6 +147,18 @@ impl From<v1::GetNetworkResponse> for Network {
             relayed_addresses: answer.relayed_addresses,
             relays: answer.relays.into_iter().map(Into::into).collect(),
             peers: answer.peers.into_iter().map(Into::into).collect(),
+            registries: answer.registries.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<v1::RegistryState> for RegistryState {
+    fn from(state: v1::RegistryState) -> Self {
+        Self {
+            address: state.address,
+            id: PeerId::from_daemon(state.relay_peer_id),
+            registered: state.registered,
+            reason: state.reason,
         }
     }
 }

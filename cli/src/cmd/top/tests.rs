@@ -82,6 +82,7 @@ fn network() -> agentanycast::Network {
             connected_at: at(0),
             round_trip: Some(Duration::from_micros(12_340)),
         }],
+        registries: Vec::new(),
     }
 }
 
