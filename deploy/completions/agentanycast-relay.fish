@@ -27,7 +27,7 @@ complete -c agentanycast-relay -l federation-sync-interval -d 'How often they ar
 complete -c agentanycast-relay -l metrics-listen -d 'Where health and metrics are; empty for nowhere [default: ":9090"]' -r
 complete -c agentanycast-relay -l api-listen -d 'Where the directory and the dashboard are; empty for nowhere [default: ":8081"]' -r
 complete -c agentanycast-relay -l api-cors-origins -d 'Origins that browsers may call the directory from, comma list' -r
-complete -c agentanycast-relay -l mcp-listen -d 'Not available: an error line in the log that says what to use instead' -r
+complete -c agentanycast-relay -l mcp-listen -d 'Where the directory is served as tools of MCP, at /mcp; empty for nowhere' -r
 complete -c agentanycast-relay -l otlp-endpoint -d 'Send traces of calls to an OpenTelemetry collector, HOST:PORT or http(s)://HOST:PORT' -r
 complete -c agentanycast-relay -l otlp-sample-rate -d 'Of the traces that begin here, the share that is sent, 0 to 1 [default: 1.0]' -r
 complete -c agentanycast-relay -l enable-webtransport -d 'Not available' -r

@@ -39,6 +39,7 @@ pub(crate) struct Ceilings {
     pub(crate) registry: Places,
     pub(crate) api: Places,
     pub(crate) metrics: Places,
+    pub(crate) mcp: Places,
 }
 
 /// That a setting is not what it is set to.
@@ -66,7 +67,8 @@ impl fmt::Display for Lowered {
 
 impl Ceilings {
     /// With so many descriptors, and these settings for connections of peers and of one address. Peers have half of what is
-    /// not kept, the registry a quarter, the other two an eighth each.
+    /// not kept, the registry a quarter, the directory an eighth, metrics and
+    /// MCP a sixteenth each.
     pub(crate) fn of(descriptors: u64, connections: u64, of_one_address: u64) -> (Self, Option<Lowered>) {
         let shared = descriptors.saturating_sub(KEPT).max(FEWEST);
         let pending = (shared / 16).min(MOST_PENDING);
@@ -87,7 +89,8 @@ impl Ceilings {
             pending: places(pending, pending.div_ceil(4).min(MOST_PENDING_OF_ONE_ADDRESS)),
             registry: listener(shared / 4),
             api: listener(shared / 8),
-            metrics: listener(shared / 8),
+            metrics: listener(shared / 16),
+            mcp: listener(shared / 16),
         };
         (ceilings, (connections > most).then_some(lowered))
     }
@@ -131,11 +134,11 @@ mod tests {
         #[test]
         fn all_together_are_within_the_limit(descriptors in 320..2_000_000_u64, connections in 1..100_000_u64, one in 1..5000_u64) {
             let (ceilings, lowered) = Ceilings::of(descriptors, connections, one);
-            let Ceilings { peers, pending, registry, api, metrics } = ceilings;
-            let sum = peers.all + 2 * pending.all + registry.all + api.all + metrics.all;
+            let Ceilings { peers, pending, registry, api, metrics, mcp } = ceilings;
+            let sum = peers.all + 2 * pending.all + registry.all + api.all + metrics.all + mcp.all;
             prop_assert!(sum as u64 + KEPT <= descriptors, "{ceilings:?}");
             prop_assert_eq!(lowered.is_none(), peers == places(connections, one));
-            for places in [peers, pending, registry, api, metrics] {
+            for places in [peers, pending, registry, api, metrics, mcp] {
                 prop_assert!(places.all > 0 && places.of_one_address > 0);
             }
         }

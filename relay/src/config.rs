@@ -92,7 +92,7 @@ pub struct Config {
     pub api_listen: ListenOn,
     /// Origins that browsers may call the directory from. Default: none.
     pub api_cors_origins: Vec<String>,
-    /// Not available; a value is an error line, not the end. Default: nowhere.
+    /// Where the directory is served as tools of MCP, at `/mcp`; empty for nowhere. Default: nowhere.
     pub mcp_listen: ListenOn,
     /// The collector that is told of calls to the registry, `HOST:PORT` or `http(s)://HOST:PORT`. Default: none.
     pub otlp_endpoint: String,

@@ -1,5 +1,5 @@
-//! The HTTP faces: health and metrics on one port, the directory and the dashboard on another. They read, and change
-//! nothing. Whoever does not read what it asked for is given up.
+//! The HTTP faces: health and metrics on one port, the directory and the dashboard on another, the directory as tools of
+//! MCP on a third. They read, and change nothing. Whoever does not read what it asked for is given up.
 
 mod api;
 mod aside;
@@ -8,6 +8,7 @@ mod directory;
 mod error;
 mod events;
 mod health;
+mod mcp;
 mod unread;
 
 use std::{
@@ -155,6 +156,11 @@ pub fn api_router(face: &Face, origins: &[String]) -> anyhow::Result<Router> {
     let origins: Result<Vec<HeaderValue>, _> = origins.iter().map(|origin| origin.parse()).collect();
     let origins = AllowOrigin::list(origins.context("api_cors_origins")?);
     Ok(router.layer(cors.allow_origin(origins)))
+}
+
+/// The directory as tools of MCP. What runs at `stop` ends.
+pub fn mcp_router(face: &Face, origins: &[String], stop: CancellationToken) -> Router {
+    mcp::router(face, origins, stop)
 }
 
 fn timeout() -> TimeoutLayer {

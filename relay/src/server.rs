@@ -135,18 +135,16 @@ impl Relay {
         );
         others.push(tokio::spawn(expire(handle.clone(), stop.clone())));
         let face = Face::new(handle.clone(), peers, Instant::now());
-        if !config.mcp_listen.0.is_empty() {
-            face.problem(format!(
-                "mcp_listen is {}: this relay serves no MCP; agents are found by the registry ({}) and by the directory of \
-                 --api-listen; leave --mcp-listen out",
-                config.mcp_listen.0, lines[lines.len() - 1]
-            ));
-        }
         let faces = [
             (
                 ("METRICS_ADDR", "metrics", ceilings.metrics),
                 &config.metrics_listen,
                 http::metrics_router(&face),
+            ),
+            (
+                ("MCP_ADDR", "mcp", ceilings.mcp),
+                &config.mcp_listen,
+                http::mcp_router(&face, &config.api_cors_origins, stop.clone()),
             ),
             (
                 ("API_ADDR", "api", ceilings.api),
@@ -323,7 +321,7 @@ fn registry(
         // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
         let is_foreign = told.origin_relay_id != me && !told.proofs.is_empty();
         let of = told.origin_relay_id.clone();
-        let incoming = record::read(told, now(), config.registry_ttl, record::Teller::default());
+        let incoming = record::read(told, now().wall, config.registry_ttl, record::Teller::default());
         if is_foreign {
             *foreign.entry(of).or_default() += 1;
             gone.push(peer);

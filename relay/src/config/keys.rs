@@ -39,7 +39,7 @@ pub(super) static KEYS: &[Key] = &[
     key!(Config, "metrics_listen", metrics_listen).variable("METRICS_LISTEN").flag("metrics-listen", "ADDR", "Where health and metrics are; empty for nowhere"),
     key!(Config, "api_listen", api_listen).variable("API_LISTEN").flag("api-listen", "ADDR", "Where the directory and the dashboard are; empty for nowhere"),
     key!(Config, "api_cors_origins", api_cors_origins).variable("API_CORS_ORIGINS").flag("api-cors-origins", "ORIGINS", "Origins that browsers may call the directory from, comma list"),
-    key!(Config, "mcp_listen", mcp_listen).variable("MCP_LISTEN").flag("mcp-listen", "ADDR", "Not available: an error line in the log that says what to use instead"),
+    key!(Config, "mcp_listen", mcp_listen).variable("MCP_LISTEN").flag("mcp-listen", "ADDR", "Where the directory is served as tools of MCP, at /mcp; empty for nowhere"),
     key!(Config, "otlp_endpoint", otlp_endpoint).variable("OTLP_ENDPOINT").flag("otlp-endpoint", "URL", "Send traces of calls to an OpenTelemetry collector, HOST:PORT or http(s)://HOST:PORT"),
     key!(Config, "otlp_sample_rate", otlp_sample_rate).variable("OTLP_SAMPLE_RATE").flag("otlp-sample-rate", "SHARE", "Of the traces that begin here, the share that is sent, 0 to 1"),
     key!(Config, "enable_webtransport", enable_webtransport).variable("ENABLE_WEBTRANSPORT").flag("enable-webtransport", "", "Not available"),

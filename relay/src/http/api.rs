@@ -27,7 +27,7 @@ use crate::clock::now;
 
 /// Agents in an answer when nobody says how many, and at most.
 const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1000;
+pub(super) const MAX_LIMIT: usize = 1000;
 
 /// What the agents of an answer say, in bytes, beyond the first of them: the next page has the others.
 const PAGE_BYTES: usize = 8 << 20;
@@ -36,10 +36,10 @@ const PAGE_BYTES: usize = 8 << 20;
 const MAX_SKILLS: usize = 10_000;
 
 /// Longest word or tag that is searched for, in bytes.
-const MAX_WORD: usize = 256;
+pub(super) const MAX_WORD: usize = 256;
 
 /// Most tags that are searched for.
-const MAX_TAGS: usize = 32;
+pub(super) const MAX_TAGS: usize = 32;
 
 /// What a search takes; a list of skills the last two.
 const PARAMETERS: [&str; 5] = ["skill", "tag", "q", "limit", "offset"];
@@ -75,9 +75,27 @@ async fn agents(
 
 fn page(face: &Face, filter: &Filter, range: Range) -> Response {
     let all = everybody(face).agents();
+    let (agents, total) = select(&all, filter, range, PAGE_BYTES);
+    // Written as it is: a page may be large.
+    let page = Page {
+        count: agents.len(),
+        total,
+        agents,
+    };
+    Json(page).into_response()
+}
+
+/// The agents of a range of those that a filter lets through, until they say more than so many bytes; and how many it lets
+/// through in all.
+pub(super) fn select<'a>(
+    all: &'a [Arc<Agent>],
+    filter: &Filter,
+    range: Range,
+    most_bytes: usize,
+) -> (Vec<&'a Agent>, usize) {
     let found: Vec<&Arc<Agent>> = all.iter().filter(|agent| filter.lets(agent)).collect();
     let mut bytes = 0;
-    let agents: Vec<&Agent> = found
+    let agents = found
         .iter()
         .skip(range.offset)
         .take(range.limit)
@@ -85,16 +103,9 @@ fn page(face: &Face, filter: &Filter, range: Range) -> Response {
         .take_while(|agent| {
             let first = bytes == 0;
             bytes += agent.bytes;
-            first || bytes <= PAGE_BYTES
-        })
-        .collect();
-    // Written as it is: a page may be large.
-    let page = Page {
-        count: agents.len(),
-        total: found.len(),
-        agents,
-    };
-    Json(page).into_response()
+            first || bytes <= most_bytes
+        });
+    (agents.collect(), found.len())
 }
 
 #[derive(Serialize)]
@@ -174,7 +185,7 @@ pub(super) fn figures(face: &Face) -> Value {
         "peer_id": face.0.handle.me(),
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": face.0.started.elapsed().as_secs(),
-        "now": health::time(now()),
+        "now": health::time(now().wall),
     });
     if !peers.is_empty() {
         figures["federation"] = health::federation(&peers);
@@ -183,17 +194,17 @@ pub(super) fn figures(face: &Face) -> Value {
 }
 
 /// The directory, up to date.
-fn everybody(face: &Face) -> MutexGuard<'_, Directory> {
+pub(super) fn everybody(face: &Face) -> MutexGuard<'_, Directory> {
     let mut directory = face.0.directory.lock().unwrap_or_else(PoisonError::into_inner);
     directory.read(&face.0.handle);
     directory
 }
 
 /// Which of what is found is answered.
-#[derive(Clone, Copy)]
-struct Range {
-    limit: usize,
-    offset: usize,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) limit: usize,
+    pub(super) offset: usize,
 }
 
 impl Range {

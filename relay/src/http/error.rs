@@ -40,6 +40,20 @@ impl ApiError {
         }
     }
 
+    /// The caller may not ask that.
+    pub(super) fn forbidden(message: String) -> Self {
+        Self {
+            status: StatusCode::FORBIDDEN,
+            code: "forbidden",
+            message,
+        }
+    }
+
+    /// What is wrong, in one line.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The caller has had its share.
     pub(super) fn too_many(message: String) -> Self {
         Self {
@@ -68,6 +82,20 @@ pub(super) async fn not_monitored(uri: Uri) -> ApiError {
         &uri,
         "/health and /metrics are here, the directory is on the port of --api-listen",
     )
+}
+
+/// On the port of MCP.
+pub(super) async fn not_mcp(uri: Uri) -> ApiError {
+    nothing_at(&uri, "MCP is at /mcp, by POST")
+}
+
+/// On the port of MCP: there are no sessions, so there is no stream to GET and nothing to DELETE.
+pub(super) async fn not_post(method: Method) -> ApiError {
+    ApiError {
+        status: StatusCode::METHOD_NOT_ALLOWED,
+        code: "method_not_allowed",
+        message: format!("{method} is not allowed for /mcp; only POST is, since there are no sessions"),
+    }
 }
 
 fn nothing_at(uri: &Uri, instead: &str) -> ApiError {

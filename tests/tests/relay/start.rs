@@ -42,20 +42,6 @@ async fn a_taken_port_of_a_face_is_said_and_not_the_end() {
     assert!(output.is_err(), "it ended: {output:?}");
 }
 
-/// Scripts for other relays ask for MCP by its flag.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_this_relay_does_not_serve_is_said_with_what_to_use_instead() {
-    let relay = Relay::builder().args(["--mcp-listen=:8080"]).start().await;
-    assert!(!relay.said.iter().any(|line| line.starts_with("MCP_ADDR")));
-    let health = relay.health().await;
-    assert_eq!(health["status"], "degraded");
-    let problem = health["problems"][0].as_str().unwrap();
-    for word in ["mcp_listen is :8080", &relay.registry.to_string(), "--api-listen"] {
-        assert!(problem.contains(word), "{word} in {problem}");
-    }
-    assert!(relay.log().contains("serves no MCP"));
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_taken_port_of_the_registry_is_the_end() {
     let first = Relay::builder().start().await;
