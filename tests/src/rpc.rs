@@ -8,6 +8,10 @@ use tonic::{
     Status, Streaming,
     transport::{Channel, Endpoint},
 };
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
 
 use crate::wait::within;
 
@@ -162,4 +166,28 @@ pub async fn complete(rpc: &mut Rpc, task_id: &str, result: &str) -> Result<(), 
         ..v1::CompleteTaskRequest::default()
     };
     rpc.complete_task(request).await.map(drop)
+}
+
+/// The services that a server's reflection lists, in order.
+///
+/// # Panics
+/// When it lists none.
+pub async fn reflected(channel: Channel) -> Vec<String> {
+    let request = ServerReflectionRequest {
+        message_request: Some(MessageRequest::ListServices(String::new())),
+        ..ServerReflectionRequest::default()
+    };
+    let mut reflection = ServerReflectionClient::new(channel);
+    let answers = reflection
+        .server_reflection_info(futures::stream::iter([request]))
+        .await
+        .expect("reflection answers");
+    let answer = answers.into_inner().message().await.expect("an answer");
+    let Some(MessageResponse::ListServicesResponse(list)) = answer.and_then(|answer| answer.message_response)
+    else {
+        panic!("reflection lists no services")
+    };
+    let mut names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
+    names.sort();
+    names
 }

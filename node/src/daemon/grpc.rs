@@ -11,7 +11,7 @@ use agentanycast_proto::{
     },
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{service::InterceptorLayer, transport::Server};
+use tonic::{server::NamedService as _, service::InterceptorLayer, transport::Server};
 use tower::util::MapResponseLayer;
 
 use crate::{
@@ -41,6 +41,19 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 /// Streams that a client may reset before they are taken up; deployed SDKs drop a stream per task.
 const PENDING_RESETS: usize = 4096;
 
+/// The services on the daemon's socket, as reflection lists them.
+const SERVED: [&str; 9] = [
+    NodeServiceServer::<Api>::NAME,
+    SessionServiceServer::<Api>::NAME,
+    TaskListServiceServer::<Api>::NAME,
+    TaskNoteServiceServer::<Api>::NAME,
+    NetworkServiceServer::<Api>::NAME,
+    DiagnosticsServiceServer::<Api>::NAME,
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+];
+
 /// Serves the daemon's calls until `stop`.
 pub(super) fn serve(
     api: Api,
@@ -51,9 +64,15 @@ pub(super) fn serve(
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let (health, health_service) = tonic_health::server::health_reporter();
     let described = || {
-        tonic_reflection::server::Builder::configure()
+        // Without names, reflection lists every service that the descriptors have.
+        let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET);
+        SERVED
+            .into_iter()
+            .fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
     let reflection = described().build_v1()?;
     // Older tools ask for the first version of reflection only.

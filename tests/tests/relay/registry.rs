@@ -6,7 +6,7 @@ use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::{
     DiscoverBySkillRequest, RegisterSkillsRequest, registry_service_client::RegistryServiceClient,
 };
-use agentanycast_tests::{Relay, eventually};
+use agentanycast_tests::{Relay, eventually, rpc};
 use tonic::{Code, transport::Endpoint};
 
 use crate::agents::{Signer, finds, found, heartbeat, now_ms, question, registration, unregistration};
@@ -431,4 +431,18 @@ async fn a_store_of_another_identity_is_said() {
     let said = said.unwrap_or_else(|| panic!("{log}"));
     assert!(said.contains(&was) && said.contains("--key"), "{said}");
     assert!(log.contains("\"signed_for_another\":1"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reflection_lists_what_is_served() {
+    let relay = Relay::builder().start().await;
+    let channel = rpc::channel(&format!("tcp://{}", relay.registry)).await.unwrap();
+    let served = [
+        "agentanycast.v1.FederationService",
+        "agentanycast.v1.RegistryService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection",
+    ];
+    assert_eq!(rpc::reflected(channel).await, served);
 }
