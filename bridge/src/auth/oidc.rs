@@ -60,6 +60,9 @@ pub(super) struct Oidc {
 #[derive(Clone, Debug)]
 struct Remembered {
     subject: Arc<str>,
+    /// When it was checked, in passed time: a clock that is set back makes no check last longer.
+    checked: Instant,
+    /// When the token ends, by the wall clock, as it says itself.
     until: SystemTime,
 }
 
@@ -101,7 +104,7 @@ impl Oidc {
     pub(super) fn remembered(&self, token: &str, now: SystemTime) -> Option<Arc<str>> {
         let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
         let known = good.get(&digest(token))?;
-        (now < known.until).then(|| Arc::clone(&known.subject))
+        (now < known.until && known.checked.elapsed() < REMEMBER_FOR).then(|| Arc::clone(&known.subject))
     }
 
     /// Whose token this is.
@@ -113,7 +116,8 @@ impl Oidc {
         let end = Duration::try_from_secs_f64(good.until).unwrap_or(Duration::ZERO);
         let known = Remembered {
             subject: Arc::clone(&subject),
-            until: (now + REMEMBER_FOR).min(SystemTime::UNIX_EPOCH.checked_add(end).unwrap_or(now)),
+            checked: Instant::now(),
+            until: SystemTime::UNIX_EPOCH.checked_add(end).unwrap_or(now),
         };
         let mut remembered = self.good.lock().unwrap_or_else(PoisonError::into_inner);
         remembered.put(digest(token), known);
