@@ -16,7 +16,7 @@ use std::{
 
 use agentanycast::Node;
 use agentanycast_identity::{self as identity, Keypair};
-use agentanycast_program::process;
+use agentanycast_program::process::{self, StartLines};
 use anyhow::Context as _;
 use serde_json::{Map, Value};
 use tokio::{
@@ -86,11 +86,15 @@ async fn run(config: Config) -> anyhow::Result<()> {
         Some(settings) => Some(Mcp::start(&settings, gateway, Arc::default()).await?),
         None => None,
     };
-    bridge.announce(io::stdout())?;
+    let mut lines = Vec::new();
+    bridge.announce(&mut lines)?;
     if let Some(mcp) = &mcp {
-        mcp.announce(io::stdout())?;
+        mcp.announce(&mut lines)?;
     }
-    until_stopped(&mut stop, &mut hangup, &mut bridge, mcp.as_mut()).await?;
+    let outcome = tokio::select! {
+        outcome = until_stopped(&mut stop, &mut hangup, &mut bridge, mcp.as_mut()) => outcome,
+        error = StartLines::Stdout.announce(lines) => Err(error.into()),
+    };
     tracing::info!("stopping");
     let mcp = async {
         if let Some(mcp) = mcp {
@@ -98,7 +102,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         }
     };
     tokio::join!(bridge.stop(), mcp);
-    Ok(())
+    outcome
 }
 
 /// Ends well when it is asked to stop.

@@ -8,7 +8,7 @@ mod parts;
 use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use agentanycast_identity as identity;
-use agentanycast_program::process;
+use agentanycast_program::process::{self, StartLines};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -71,17 +71,20 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut node = Node::start(&config, args).await?;
-    if node.fronts.take_stdout() {
-        node.announce(io::stderr())?;
+    let start_lines = if node.fronts.take_stdout() {
+        StartLines::Log
     } else {
-        node.announce(io::stdout())?;
-    }
+        StartLines::Stdout
+    };
+    let mut lines = Vec::new();
+    node.announce(&mut lines)?;
     let served = node.fronts.stdio();
     let mut outcome = Ok(());
     tokio::select! {
         () = stop.asked() => {}
         part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
         served = served => outcome = served,
+        error = start_lines.announce(lines) => outcome = Err(error.into()),
     }
     tracing::info!("stopping");
     if tokio::time::timeout(STOP_WITHIN, node.stop()).await.is_err() {
@@ -220,7 +223,7 @@ impl Node {
         })
     }
 
-    /// The lines that whoever started the daemon waits for: calls are taken from here on.
+    /// The start lines: calls are taken from here on.
     fn announce(&self, mut out: impl io::Write) -> io::Result<()> {
         let me = self.net.local_peer();
         writeln!(out, "PEER_ID={me}")?;

@@ -1,10 +1,15 @@
 //! Logging: structured lines on standard error, since standard output belongs to the start-up lines.
 //!
+//! A thread that logs puts its line in a bounded backlog; the thread of the log writes it. A standard error that is not read
+//! costs lines, which are counted, and never holds up the program.
+//!
 //! The rule for all callers: identifiers, sizes, states and reasons may be logged; the content of
 //! messages, artifacts and metadata never, at any level.
 
+mod backlog;
 mod json;
 mod text;
+mod writer;
 
 use std::{
     collections::VecDeque,
@@ -18,10 +23,13 @@ use tracing_subscriber::{
     EnvFilter, Layer as _, Registry,
     fmt::{self, format::JsonFields},
     layer::SubscriberExt as _,
-    util::{SubscriberInitExt as _, TryInitError},
+    util::SubscriberInitExt as _,
 };
 
 use crate::settings::{LogFormat, LogLevel};
+
+pub(crate) use writer::say;
+pub use writer::{dropped_lines, finish};
 
 /// Crates below us that say at `info` what only their authors need: held one level back, and never
 /// beyond `debug`, because their traces would contain the bytes of messages.
@@ -94,9 +102,13 @@ pub fn newest(most: usize) -> Vec<String> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).newest(most)
 }
 
-/// Begins to log. An error if this process has a logger already.
-pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
-    let lines = fmt::layer().with_writer(io::stderr);
+/// Begins to log.
+///
+/// # Errors
+/// If this process has a logger already, or the system gives no thread.
+pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
+    writer::start()?;
+    let lines = fmt::layer().with_writer(|| writer::Line);
     let lines = match format {
         LogFormat::Json => lines
             .fmt_fields(JsonFields::new())
@@ -120,6 +132,7 @@ pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
         .with(lines.with_filter(filter(level)))
         .with(kept.with_filter(filter(level_kept)))
         .try_init()
+        .map_err(io::Error::other)
 }
 
 /// Makes a panic a line of the log like any other error. Of what was said only constant text is shown: text

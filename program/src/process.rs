@@ -5,6 +5,7 @@ use std::{
     future::Future,
     io::{self, Write as _},
     process::ExitCode,
+    thread,
     time::Duration,
 };
 
@@ -12,6 +13,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
 };
 
 use crate::{
@@ -25,9 +27,22 @@ const DESCRIPTORS: u64 = 65_536;
 /// How long threads may take that wait for the disk when everything else has ended.
 const LAST_THREADS: Duration = Duration::from_millis(200);
 
+/// How long the start lines may wait for a reader before the log says that they wait.
+const UNREAD: Duration = Duration::from_secs(5);
+
 /// Does what the command line of the program asks for: prints, names the mistake (exit code 2), or runs; a run that
 /// fails is named in one line (exit code 1).
 pub fn main<C, E: Display>(
+    program: &str,
+    loaded: Result<Loaded<C>, ConfigError>,
+    run: impl FnOnce(C) -> Result<(), E>,
+) -> ExitCode {
+    let code = outcome(program, loaded, run);
+    logging::finish();
+    code
+}
+
+fn outcome<C, E: Display>(
     program: &str,
     loaded: Result<Loaded<C>, ConfigError>,
     run: impl FnOnce(C) -> Result<(), E>,
@@ -136,8 +151,72 @@ impl Stop {
 fn complain(program: &str, error: &dyn Display) {
     let text = format!("{program}: {error}");
     let text = sanitize::without_passwords(&text);
-    // A standard error that is gone hears nothing; the exit code is left.
-    let _ = writeln!(io::stderr(), "{}", sanitize::one_line(&text));
+    logging::say(&sanitize::one_line(&text));
+}
+
+/// Where the lines go that say that a daemon has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartLines {
+    /// To standard output, by a thread of its own.
+    Stdout,
+    /// Into the log, since standard output has another use.
+    Log,
+}
+
+impl StartLines {
+    /// Writes the lines; each is flushed. While standard output is not read, only the thread that writes waits.
+    /// Returns only when standard output cannot be written, with one line that says what to do.
+    pub async fn announce(self, lines: Vec<u8>) -> io::Error {
+        let outcome = match self {
+            Self::Log => {
+                logging::say(String::from_utf8_lossy(&lines).trim_end());
+                Ok(())
+            }
+            Self::Stdout => print_lines(lines).await,
+        };
+        match outcome {
+            Ok(()) => std::future::pending().await,
+            Err(error) => error,
+        }
+    }
+}
+
+async fn print_lines(lines: Vec<u8>) -> io::Result<()> {
+    let (done, mut written) = oneshot::channel();
+    thread::Builder::new()
+        .name("start lines".to_owned())
+        .spawn(move || done.send(write_lines(io::stdout(), &lines)))?;
+    let outcome = tokio::select! {
+        outcome = &mut written => outcome,
+        () = tokio::time::sleep(UNREAD) => {
+            tracing::warn!(
+                "standard output is not read: the lines that say where this daemon listens wait; let a program read it, \
+                 or redirect it to a file or /dev/null"
+            );
+            written.await
+        }
+    };
+    outcome.unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread that writes the start lines has ended",
+        ))
+    })
+}
+
+/// Writes and flushes line by line.
+fn write_lines(mut out: impl io::Write, lines: &[u8]) -> io::Result<()> {
+    for line in lines.split_inclusive(|&byte| byte == b'\n') {
+        out.write_all(line).and_then(|()| out.flush()).map_err(|error| {
+            let what = String::from_utf8_lossy(line);
+            let message = format!(
+                "the start line {:?} cannot be written to standard output: {error}; redirect standard output to a \
+                 program that reads it, to a file on a disk with free space, or to /dev/null",
+                what.trim_end()
+            );
+            io::Error::new(error.kind(), message)
+        })?;
+    }
+    Ok(())
 }
 
 /// How many files this process may have open.

@@ -4,6 +4,7 @@
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
+use agentanycast_program::logging;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -97,6 +98,7 @@ pub struct Metrics {
     pub circuits_cut: Family<Reason, Counter>,
     /// Bytes that circuits have carried, both ways.
     pub bytes: Counter<u64, AtomicU64>,
+    log_lines_dropped: Counter,
 }
 
 /// The settings at which calls to the registry are refused.
@@ -151,6 +153,7 @@ impl Default for Metrics {
             circuits_refused: Family::default(),
             circuits_cut: Family::default(),
             bytes: Counter::default(),
+            log_lines_dropped: Counter::default(),
         };
         // A rate of what has never been seen is none: the first refusal would go unnoticed.
         for (family, reasons) in [
@@ -277,6 +280,11 @@ impl Metrics {
             "Bytes carried by circuits, both ways",
             self.bytes.clone(),
         );
+        r.register(
+            "log_lines_dropped",
+            "Lines of the log dropped because standard error was not read or could not be written",
+            self.log_lines_dropped.clone(),
+        );
     }
 
     /// Takes over the figures of the table; `evicted` since the start.
@@ -316,6 +324,9 @@ impl Metrics {
 
     /// Prometheus text.
     pub fn text(&self) -> String {
+        let dropped = logging::dropped_lines();
+        self.log_lines_dropped
+            .inc_by(dropped.saturating_sub(self.log_lines_dropped.get()));
         let mut text = String::new();
         // A String takes everything.
         let _ = encode(&mut text, &self.registry);

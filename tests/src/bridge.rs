@@ -11,6 +11,7 @@ use crate::{
     daemon::Daemon,
     http::{Client, Stream},
     programs,
+    unread::UnreadPipe,
     wait::within,
 };
 
@@ -45,7 +46,28 @@ impl Bridge {
     pub async fn start_with(daemon: &Daemon, args: &[&str]) -> Self {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        run(daemon.grpc().to_owned(), args, new_home(), nowhere).await
+        run(daemon.grpc().to_owned(), args, new_home(), nowhere, None).await
+    }
+
+    /// As [`Bridge::start`], with all that it logs going to this pipe.
+    ///
+    /// # Panics
+    /// When it does not announce itself.
+    pub async fn start_with_log_to(daemon: &Daemon, pipe: &UnreadPipe) -> Self {
+        let args = vec!["--log-level=debug".to_owned()];
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        run(daemon.grpc().to_owned(), args, new_home(), nowhere, Some(pipe)).await
+    }
+
+    /// The command of a bridge before this daemon, to be run as it is.
+    pub fn command(daemon: &str, address: SocketAddr) -> Command {
+        let mut command = Command::new(program());
+        programs::without_settings(&mut command);
+        command
+            .arg(format!("--daemon={daemon}"))
+            .arg(format!("--listen={address}"))
+            .arg("--log-format=text");
+        command
     }
 
     /// The one in this daemon.
@@ -103,7 +125,7 @@ impl Bridge {
             .await
             .expect("its end");
         let home = Arc::clone(&self.home);
-        *self = run(self.daemon.clone(), self.args.clone(), home, self.address).await;
+        *self = run(self.daemon.clone(), self.args.clone(), home, self.address, None).await;
     }
 
     /// Ends it with SIGTERM, and checks that it ends well and in time.
@@ -123,16 +145,17 @@ fn new_home() -> Arc<TempDir> {
     Arc::new(home.expect("a temporary home"))
 }
 
-async fn run(daemon: String, args: Vec<String>, home: Arc<TempDir>, address: SocketAddr) -> Bridge {
+async fn run(
+    daemon: String,
+    args: Vec<String>,
+    home: Arc<TempDir>,
+    address: SocketAddr,
+    unread: Option<&UnreadPipe>,
+) -> Bridge {
     let log = home.path().join("log");
-    let mut command = Command::new(program());
-    programs::without_settings(&mut command);
-    command
-        .arg(format!("--daemon={daemon}"))
-        .arg(format!("--listen={address}"))
-        .arg("--log-format=text")
-        .args(&args);
-    let (child, mut lines) = programs::start(command, &log);
+    let mut command = Bridge::command(&daemon, address);
+    command.args(&args);
+    let (child, mut lines) = programs::start(command, &log, unread);
     let Some(line) = within("the bridge announces itself", lines.recv()).await else {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
         panic!("the bridge ended; its log:\n{log}")

@@ -32,6 +32,7 @@ mod programs;
 pub mod relay;
 pub mod rpc;
 pub mod stranger;
+pub mod unread;
 pub mod verdict;
 pub mod wait;
 pub mod webhook;

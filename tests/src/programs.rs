@@ -13,6 +13,8 @@ use tokio::{
     sync::mpsc,
 };
 
+use crate::unread::UnreadPipe;
+
 /// The variables of our programs begin with this.
 const PREFIX: &str = "AGENTANYCAST_";
 
@@ -47,16 +49,17 @@ pub(crate) fn beside(name: &str, package: &str) -> PathBuf {
     program
 }
 
-/// Starts it, its log added to this file. The lines end when its output does.
+/// Starts it, its log added to this file, or to the pipe. The lines end when its output does.
 ///
 /// # Panics
 /// When it cannot be run.
-pub(crate) fn start(mut command: Command, log: &Path) -> (Child, mpsc::UnboundedReceiver<String>) {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(log)
-        .expect("a log file");
+pub(crate) fn start(
+    mut command: Command,
+    log: &Path,
+    unread: Option<&UnreadPipe>,
+) -> (Child, mpsc::UnboundedReceiver<String>) {
+    let log = || File::options().create(true).append(true).open(log);
+    let log = unread.map_or_else(|| log().expect("a log file").into(), UnreadPipe::stdio);
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(log)

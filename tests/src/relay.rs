@@ -27,6 +27,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::{
     lab::Namespace,
     programs,
+    unread::UnreadPipe,
     wait::{eventually, within},
 };
 
@@ -51,6 +52,7 @@ pub struct Builder {
     args: Vec<String>,
     variables: Vec<(String, OsString)>,
     descriptors: Option<u64>,
+    unread: Option<Arc<UnreadPipe>>,
 }
 
 impl Builder {
@@ -72,12 +74,19 @@ impl Builder {
             args: Vec::new(),
             variables: Vec::new(),
             descriptors: None,
+            unread: None,
         }
     }
 
     /// It may have so many files open.
     pub fn descriptors(mut self, most: u64) -> Self {
         self.descriptors = Some(most);
+        self
+    }
+
+    /// With a log that goes to this pipe.
+    pub fn log_to(mut self, pipe: &Arc<UnreadPipe>) -> Self {
+        self.unread = Some(Arc::clone(pipe));
         self
     }
 
@@ -102,6 +111,14 @@ impl Builder {
     /// The multiaddr that it listens on, instead of a free port of the loopback.
     pub fn listen(mut self, multiaddr: impl Into<String>) -> Self {
         self.ports[0] = multiaddr.into();
+        self
+    }
+
+    /// Listens for the registry, the metrics and the directory on all addresses, at free ports.
+    pub fn faces_on_all_addresses(mut self) -> Self {
+        for face in &mut self.ports[1..] {
+            *face = ":0".to_owned();
+        }
         self
     }
 
@@ -131,7 +148,8 @@ impl Builder {
         self.home.path()
     }
 
-    fn command(&self) -> Command {
+    /// The command, to be run as it is.
+    pub fn command(&self) -> Command {
         let [listen, registry, metrics, api] = &self.ports;
         let mut command = match (&self.namespace, self.descriptors) {
             (Some(namespace), _) => Command::from(namespace.command(&program())),
@@ -172,7 +190,7 @@ impl Builder {
     /// When it ends instead, or announces nothing.
     pub async fn start(self) -> Relay {
         let log = self.home().join("relay.err");
-        let (child, mut lines) = programs::start(self.command(), &log);
+        let (child, mut lines) = programs::start(self.command(), &log, self.unread.as_deref());
         let mut said = Vec::new();
         let reading = async {
             while let Some(line) = lines.recv().await {

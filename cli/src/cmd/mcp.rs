@@ -11,7 +11,7 @@ use agentanycast_bridge::{
     mcp::{self, Tools},
 };
 use agentanycast_program::{
-    process,
+    logging, process,
     settings::{LogFormat, LogLevel},
 };
 use futures::FutureExt as _;
@@ -46,7 +46,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     };
     let gateway = LateGateway::new(Box::new(connect));
     let tools = Tools::new(Arc::new(gateway), Arc::default());
-    mcp::serve_stdio(Arc::new(tools), CancellationToken::new())
-        .await
-        .map_err(|error| Failure::new(Code::General, "Protocol", format!("{error:#}")))
+    let served = mcp::serve_stdio(Arc::new(tools), CancellationToken::new()).await;
+    logging::finish();
+    served.map_err(|error| Failure::new(Code::General, "Protocol", format!("{error:#}")))
 }

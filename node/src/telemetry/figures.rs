@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use agentanycast_program::logging;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text::encode},
@@ -128,6 +129,13 @@ impl Collector for Figures {
             "What does not work as the settings say; /health names it",
             whole(self.problems),
         )?;
+        out.encode_descriptor(
+            "log_lines_dropped",
+            "Lines of the log dropped because standard error was not read or could not be written",
+            None,
+            MetricType::Counter,
+        )?
+        .encode_counter::<NoLabelSet, _, f64>(&logging::dropped_lines(), None)?;
         self.encode_network(out)?;
         counters(
             out,

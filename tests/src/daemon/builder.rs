@@ -1,6 +1,6 @@
 //! How a daemon of a test is started.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::Output};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::Output, sync::Arc};
 
 use tokio::process::Command;
 
@@ -8,6 +8,7 @@ use super::{Daemon, Ended, Home, program};
 use crate::{
     lab::Namespace,
     programs,
+    unread::UnreadPipe,
     wait::{LIMIT, within},
 };
 
@@ -31,6 +32,7 @@ pub struct Builder {
     pub(super) mcp: Option<SocketAddr>,
     /// Where it shows its metrics: a free port until it has announced one.
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) unread: Option<Arc<UnreadPipe>>,
 }
 
 impl Builder {
@@ -54,12 +56,19 @@ impl Builder {
             bridge: None,
             mcp: None,
             metrics: None,
+            unread: None,
         }
     }
 
     /// With metrics, health and readiness shown on a free port of the loopback.
     pub fn metrics(mut self) -> Self {
         self.metrics = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        self
+    }
+
+    /// With a log that goes to this pipe.
+    pub fn log_to(mut self, pipe: &Arc<UnreadPipe>) -> Self {
+        self.unread = Some(Arc::clone(pipe));
         self
     }
 
@@ -117,7 +126,7 @@ impl Builder {
         self
     }
 
-    /// The multiaddrs to listen on, instead of the default ones.
+    /// The multiaddrs to listen on, instead of TCP and QUIC of the loopback; none: the daemon's own defaults.
     pub fn listen<A: Into<String>>(mut self, multiaddrs: impl IntoIterator<Item = A>) -> Self {
         self.listen = multiaddrs.into_iter().map(Into::into).collect();
         self
@@ -158,8 +167,10 @@ impl Builder {
         programs::without_settings(&mut command);
         command
             .arg(format!("--key={}", home.join("key").display()))
-            .arg(format!("--grpc-listen={}", self.grpc))
-            .arg(format!("--listen={}", self.listen.join(",")));
+            .arg(format!("--grpc-listen={}", self.grpc));
+        if !self.listen.is_empty() {
+            command.arg(format!("--listen={}", self.listen.join(",")));
+        }
         if !self.bootstrap.is_empty() {
             command.arg(format!("--bootstrap-peers={}", self.bootstrap.join(",")));
         }
@@ -207,7 +218,7 @@ impl Builder {
     /// # Panics
     /// When it neither announces itself nor ends.
     pub async fn try_start(self) -> Result<Daemon, Ended> {
-        let (child, lines) = programs::start(self.command(), &self.home.log());
+        let (child, lines) = programs::start(self.command(), &self.home.log(), self.unread.as_deref());
         let mut daemon = Daemon {
             spec: self,
             child,

@@ -12,4 +12,5 @@ mod log;
 mod terminal;
 mod top;
 mod trace;
+mod unread;
 mod upgrade;
