@@ -1,8 +1,15 @@
-//! `anycast status`: who the daemon is and how it is connected.
+//! `anycast status`: who the daemon is and how it is connected. It fails when the daemon's store has failed, so that a
+//! health check can be made of it.
 
+use agentanycast::ErrorKind;
 use serde_json::json;
 
-use crate::{context::Context, did, failure::Failure, json, output};
+use crate::{
+    context::Context,
+    did,
+    failure::{Code, Failure},
+    json, output,
+};
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let node = context.connect().await?;
@@ -14,12 +21,13 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         Some(false) => "no, behind a NAT",
         None => "not known yet",
     };
-    // Of a daemon that is too old to say it is not known, and nothing is said.
-    let activity = node.activity(0).await;
-    let (failure, problems) = activity
-        .map(|activity| (activity.store_failure, activity.problems))
-        .unwrap_or_default();
-    // Of a daemon that is too old to say it is not known.
+    let (failure, problems) = match node.activity(0).await {
+        Ok(activity) => (activity.store_failure, activity.problems),
+        // The daemon is too old to say it.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Default::default(),
+        Err(error) => return Err(error.into()),
+    };
+    // A daemon that is too old does not say it.
     let registries = node.network().await.map(|network| network.registries);
     let registries = registries.unwrap_or_default();
     if context.json {
@@ -36,7 +44,8 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             "problems": problems,
             "registries": registries.iter().map(json::registry).collect::<Vec<_>>(),
         });
-        return Ok(output::json(&document)?);
+        output::json(&document)?;
+        return healthy(failure);
     }
     output::fields(&[
         ("peer id", peer),
@@ -57,5 +66,13 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     for address in info.listen_addresses {
         output::fields(&[("listens  ", address)])?;
     }
-    Ok(())
+    healthy(failure)
+}
+
+/// An error, which standard output has told already, if the store has failed.
+pub(crate) fn healthy(store_failure: String) -> Result<(), Failure> {
+    if store_failure.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Code::General, "StoreFailed", store_failure).told())
 }

@@ -20,6 +20,7 @@ use ratatui::{
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 
 use self::model::{Look, View};
+use super::status::healthy;
 use crate::{args::TopArgs, context::Context, failure::Failure, interrupt::Interrupt, output};
 
 /// Lines of the log that are asked for: more than any terminal shows.
@@ -61,9 +62,11 @@ async fn look(node: &Node) -> Result<Look, Failure> {
 async fn once(context: &Context, node: &Node, interval: Duration) -> Result<(), Failure> {
     let before = look(node).await?;
     tokio::time::sleep(interval).await;
-    let view = View::new(Some(&before), &look(node).await?);
+    let now = look(node).await?;
+    let view = View::new(Some(&before), &now);
     if context.json {
-        return Ok(output::json(&view.document())?);
+        output::json(&view.document())?;
+        return healthy(now.activity.store_failure);
     }
     let mut buffer = Buffer::empty(SMALLEST);
     screen::draw(&view, SMALLEST, &mut buffer);
@@ -71,7 +74,7 @@ async fn once(context: &Context, node: &Node, interval: Duration) -> Result<(), 
         let row: String = (0..SMALLEST.width).map(|x| buffer[(x, y)].symbol()).collect();
         output::line(row.trim_end())?;
     }
-    Ok(())
+    healthy(now.activity.store_failure)
 }
 
 /// A JSON object on a line of its own at each interval, until somebody interrupts.

@@ -7,13 +7,7 @@ use std::{
 
 use agentanycast::{ArtifactEvent, BoxStream, EndReason, Part, Target, TaskError, TaskHandle};
 use agentanycast_tests::{
-    Builder, Daemon,
-    agent::Agent,
-    command::{asked, told},
-    daemon::Home,
-    disk::SmallDisk,
-    eventually,
-    pair::connected,
+    Builder, Daemon, agent::Agent, command::told, daemon::Home, disk::SmallDisk, eventually, pair::connected,
     within,
 };
 use futures::StreamExt as _;
@@ -156,12 +150,18 @@ async fn a_disk_that_fails_is_noticed() {
     }
     // Who looks after it sees it too, once.
     let status = told(&daemon, &["status"]).await;
+    assert_eq!(status.status.code(), Some(1), "{}", status.said);
     assert!(
-        status.status.success() && status.said.contains("failed     the store failed: "),
+        status.said.contains("failed     the store failed: "),
         "{}",
         status.said
     );
-    let failure = asked(&daemon, &["status"]).await["store_failure"].clone();
+    let top = told(&daemon, &["top", "--once"]).await;
+    assert_eq!(top.status.code(), Some(1), "{}", top.said);
+    let status = told(&daemon, &["--json", "status"]).await;
+    assert_eq!(status.status.code(), Some(1), "{}", status.said);
+    let status: serde_json::Value = serde_json::from_str(&status.said).unwrap();
+    let failure = status["store_failure"].clone();
     let health = daemon.metrics().get("/health").await;
     assert_eq!(health.body["problems"], serde_json::json!([failure]));
     let text = failure.as_str().unwrap();
