@@ -216,15 +216,24 @@ impl Namespace {
         })
     }
 
-    /// Programs in it ask this server for names from now on; those that run already have what they have read.
+    /// Programs in it ask this server for names from now on.
     ///
     /// # Panics
     /// When that cannot be written.
     pub fn resolve_at(&self, server: &str) {
+        self.etc("resolv.conf", &format!("nameserver {server}\n"));
+    }
+
+    /// Programs in it read this in a file of `/etc` from now on; those that run already only if it was written before
+    /// they were started.
+    ///
+    /// # Panics
+    /// When that cannot be written.
+    pub fn etc(&self, file: &str, text: &str) {
         // `ip netns exec` shows a program what stands here in the place of what is in /etc.
         let settings = Path::new(SETTINGS).join(self.name());
-        let written = std::fs::create_dir_all(&settings)
-            .and_then(|()| std::fs::write(settings.join("resolv.conf"), format!("nameserver {server}\n")));
+        let written =
+            std::fs::create_dir_all(&settings).and_then(|()| std::fs::write(settings.join(file), text));
         written.unwrap_or_else(|error| panic!("{}: {error}", settings.display()));
     }
 

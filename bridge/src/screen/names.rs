@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use hickory_resolver::{TokioResolver, config::LookupIpStrategy};
+use agentanycast_program::resolver;
+use hickory_resolver::config::LookupIpStrategy;
 
 /// How long one name server may take.
 const SERVER_WITHIN: Duration = Duration::from_secs(3);
@@ -24,13 +25,13 @@ pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAdd
     if let Some(address) = led::to(host) {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
-    let options = builder.options_mut();
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.timeout = SERVER_WITHIN;
-    options.attempts = 2;
-    options.cache_size = 0;
-    let resolver = builder.build().map_err(io::Error::other)?;
+    let resolver = resolver::of_system(|options| {
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        options.timeout = SERVER_WITHIN;
+        options.attempts = 2;
+        options.cache_size = 0;
+    })
+    .map_err(io::Error::other)?;
     let found = resolver.lookup_ip(host).await.map_err(|error| {
         if error.is_nx_domain() || error.is_no_records_found() {
             io::Error::new(io::ErrorKind::NotFound, "there is no such host")

@@ -7,10 +7,11 @@ use std::{
 
 use agentanycast_bridge::fetch::{FetchError, Fetcher};
 use agentanycast_identity::{DidDns, Document, MAX_DOCUMENT, MAX_TXT, credential::MAX_STATUS_LIST};
+use agentanycast_program::resolver;
 use hickory_resolver::{
     TokioResolver,
     config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts},
-    net::runtime::TokioRuntimeProvider,
+    net::{NetError, runtime::TokioRuntimeProvider},
     proto::rr::RData,
 };
 
@@ -31,9 +32,12 @@ const SERVER_WITHIN: Duration = Duration::from_secs(3);
 #[error("the address of a name server, such as 192.0.2.53 or 192.0.2.53:5353")]
 pub struct BadNameServer;
 
-/// The DNS as it is asked.
+/// The DNS as it is asked. The settings of the system are read for each question, since they change while a daemon runs.
 #[derive(Clone)]
-pub struct Dns(Result<TokioResolver, String>);
+pub struct Dns {
+    /// None: those of the system.
+    server: Option<ResolverConfig>,
+}
 
 impl Dns {
     /// By this server (`IP` or `IP:PORT`), or by those of the system if that is empty.
@@ -42,11 +46,7 @@ impl Dns {
     /// [`BadNameServer`]. That the system has no servers is an error of each question.
     pub fn new(server: &str) -> Result<Self, BadNameServer> {
         if server.is_empty() {
-            let resolver = TokioResolver::builder_tokio().and_then(|mut builder| {
-                set(builder.options_mut());
-                builder.build()
-            });
-            return Ok(Self(resolver.map_err(|error| error.to_string())));
+            return Ok(Self { server: None });
         }
         let address = name_server(server)?;
         let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
@@ -54,10 +54,18 @@ impl Dns {
             connection
         });
         let server = NameServerConfig::new(address.ip(), true, connections.to_vec());
-        let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
-        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        Ok(Self {
+            server: Some(ResolverConfig::from_parts(None, Vec::new(), vec![server])),
+        })
+    }
+
+    fn resolver(&self) -> Result<TokioResolver, NetError> {
+        let Some(server) = self.server.clone() else {
+            return resolver::of_system(set);
+        };
+        let mut builder = TokioResolver::builder_with_config(server, TokioRuntimeProvider::default());
         set(builder.options_mut());
-        Ok(Self(builder.build().map_err(|error| error.to_string())))
+        builder.build()
     }
 
     /// Whether this can be a server.
@@ -73,7 +81,9 @@ impl Dns {
 
     async fn peers(&self, name: &DidDns) -> Result<Said, Failure> {
         let failure = |why: String, is_passing| Failure { why, is_passing };
-        let resolver = self.0.as_ref().map_err(|why| failure(why.clone(), true))?;
+        let resolver = self
+            .resolver()
+            .map_err(|error| failure(error.to_string(), true))?;
         let asked = tokio::time::timeout(DNS_WITHIN, resolver.txt_lookup(name.record_name())).await;
         let found = match asked {
             Ok(Ok(found)) => found,

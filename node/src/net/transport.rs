@@ -11,13 +11,14 @@ use libp2p::{
         transport::{Boxed, OptionalTransport, timeout::TransportTimeout},
         upgrade::Version,
     },
-    dns,
     futures::{AsyncRead, AsyncWrite},
     identity::Keypair,
     noise, quic, relay, tcp,
     websocket::{self, tls},
     yamux,
 };
+
+use super::named::Named;
 
 /// Longest wait for a connection, from the first packet to the agreed muxer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,18 +51,9 @@ pub(super) fn build(
     with_relay: bool,
     tls: &tls::Config,
 ) -> Result<(Boxed<Connected>, Option<relay::client::Behaviour>), noise::Error> {
-    let named = (
-        dns::tokio::Transport::system(direct(keypair, with_quic)?),
-        // Below the WebSocket: the name is what the other side's certificate is for.
-        dns::tokio::Transport::system(tcp()),
-    );
-    let (direct, websocket) = match named {
-        (Ok(direct), Ok(tcp)) => (direct.boxed(), over_websocket(tcp, keypair, tls)?),
-        (Err(error), _) | (_, Err(error)) => {
-            tracing::warn!(%error, "no DNS: addresses with names cannot be dialled; check /etc/resolv.conf");
-            (direct(keypair, with_quic)?, over_websocket(tcp(), keypair, tls)?)
-        }
-    };
+    let direct = Named::new(direct(keypair, with_quic)?).boxed();
+    // Below the WebSocket: the name is what the other side's certificate is for.
+    let websocket = over_websocket(Named::new(tcp()), keypair, tls)?;
     let (circuits, behaviour) = if with_relay {
         let (transport, behaviour) = relay::client::new(keypair.public().to_peer_id());
         let transport = transport
