@@ -78,9 +78,12 @@ pub enum KeyError {
         /// The permission bits found.
         mode: u32,
     },
-    /// `anycast key rotate` is at it.
-    #[error("key {} is being changed; start again when that is done", .path.display())]
-    Changing {
+    /// Another process has it: a daemon, a relay, or `anycast key rotate`.
+    #[error(
+        "key {} is in use by another daemon; stop that one, or give this one a key of its own (--key)",
+        .path.display()
+    )]
+    InUse {
         /// The path as given.
         path: PathBuf,
     },

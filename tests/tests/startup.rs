@@ -380,3 +380,27 @@ async fn another_user_is_refused() {
     assert!(outcome.starts_with("refused: "), "{outcome:?}");
     assert_eq!(ask(None).await, "answered\n");
 }
+
+/// Two nodes with one key would each get a part of the tasks.
+#[tokio::test]
+async fn a_key_file_serves_one_daemon_under_all_its_names() {
+    let first = Daemon::builder().start().await;
+    let key = first.home().path().join("key");
+    for is_hard in [false, true] {
+        let home = Home::new();
+        let link = home.path().join("key");
+        let linked = if is_hard {
+            std::fs::hard_link(&key, &link)
+        } else {
+            std::os::unix::fs::symlink(&key, &link)
+        };
+        linked.unwrap();
+        let (code, text) = said(&Builder::new(home).run_to_end().await);
+        assert_eq!(code, Some(1), "{text}");
+        let last = text.lines().last().unwrap_or_default();
+        assert!(
+            last.contains("in use by another daemon") && last.contains("--key"),
+            "{text}"
+        );
+    }
+}

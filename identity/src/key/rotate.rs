@@ -327,17 +327,32 @@ mod tests {
     }
 
     #[test]
+    fn a_key_file_serves_one_process_under_all_its_names() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        let names = [path.clone(), home.path().join("linked"), home.path().join("hard")];
+        let (key, held) = load_and_hold(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &names[1]).unwrap();
+        fs::hard_link(&path, &names[2]).unwrap();
+        for name in &names {
+            let refused = load_and_hold(name).unwrap_err();
+            assert!(matches!(refused, KeyError::InUse { .. }), "{refused}");
+        }
+        drop(held);
+        for name in &names {
+            let (same, _held) = load_and_hold(name).unwrap();
+            assert_eq!(peer_id(&same), peer_id(&key));
+        }
+    }
+
+    #[test]
     fn a_key_that_is_used_is_not_changed() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("key");
         let (key, held) = load_and_hold(&path).unwrap();
-        // Several may use it, such as a second daemon that is told that the first one is there.
-        let (same, second) = load_and_hold(&path).unwrap();
-        assert_eq!(peer_id(&key), peer_id(&same));
-        drop(held);
         assert!(matches!(rotate(&path, NOW), Err(RotateError::InUse(_))));
         assert_eq!(peer_id(&load(&path).unwrap().unwrap()), peer_id(&key));
-        drop(second);
+        drop(held);
         let rotation = rotate(&path, NOW).unwrap().rotation;
         let (new, _held) = load_and_hold(&path).unwrap();
         assert_eq!(peer_id(&new), rotation.new_id());
