@@ -49,7 +49,7 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
 ENTRYPOINT ["agentanycastd"]
 CMD ["--key=/var/lib/agentanycast/node.key", "--store-path=/var/lib/agentanycast/data", \
      "--grpc-listen=unix:///run/agentanycast/daemon.sock", \
-     "--listen=/ip4/0.0.0.0/tcp/4002,/ip4/0.0.0.0/udp/4002/quic-v1"]
+     "--listen=/ip4/0.0.0.0/tcp/4002,/ip4/0.0.0.0/udp/4002/quic-v1,/ip6/::/tcp/4002,/ip6/::/udp/4002/quic-v1"]
 
 FROM base AS agent
 COPY --from=build /out/anycast /usr/local/bin/

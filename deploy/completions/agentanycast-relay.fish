@@ -1,5 +1,5 @@
 complete -c agentanycast-relay -l config -d 'Configuration in TOML, or AGENTANYCAST_RELAY_CONFIG in the environment' -r
-complete -c agentanycast-relay -l listen -d 'Multiaddrs to listen on, comma list; QUIC is added on the same port number [default: ["/ip4/0.0.0.0/tcp/4001"]]' -r
+complete -c agentanycast-relay -l listen -d 'Multiaddrs to listen on, comma list; QUIC is added on the same port number [default: ["/ip4/0.0.0.0/tcp/4001", "/ip6/::/tcp/4001"]]' -r
 complete -c agentanycast-relay -l announce -d 'Multiaddrs that peers are told instead, comma list' -r
 complete -c agentanycast-relay -l key -d 'The relay\'s key, made if it is missing; without it a new identity at each start' -r
 complete -c agentanycast-relay -l max-reservations -d 'Most reservations at once [default: 128]' -r

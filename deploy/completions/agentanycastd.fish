@@ -1,6 +1,6 @@
 complete -c agentanycastd -l config -d 'Configuration in TOML, or AGENTANYCAST_CONFIG in the environment [default: "~/.agentanycast/config.toml", if it is there]' -r
 complete -c agentanycastd -l key -d 'The node\'s key; made if it is missing [default: "~/.agentanycast/key"]' -r
-complete -c agentanycastd -l listen -d 'Multiaddrs to listen on, comma list [default: ["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]]' -r
+complete -c agentanycastd -l listen -d 'Multiaddrs to listen on, comma list [default: ["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1", "/ip6/::/tcp/0", "/ip6/::/udp/0/quic-v1"]]' -r
 complete -c agentanycastd -l grpc-listen -d 'Where agents connect: unix://PATH or tcp://HOST:PORT [default: "unix://~/.agentanycast/daemon.sock"]' -r
 complete -c agentanycastd -l grpc-token-file -d 'Callers must send this file\'s content as Bearer token' -r
 complete -c agentanycastd -l grpc-tls-cert -d 'Certificate chain (PEM) of a tcp:// gRPC address' -r

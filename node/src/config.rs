@@ -12,7 +12,7 @@ mod rules;
 use std::{
     cell::RefCell,
     ffi::OsString,
-    net::Ipv4Addr,
+    net::{Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -43,7 +43,8 @@ pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_";
 pub struct Config {
     /// The node's key file. Default: `~/.agentanycast/key`.
     pub key_path: PathBuf,
-    /// Where the node listens for peers. Default: TCP and QUIC on a free port of all IPv4 addresses.
+    /// Where the node listens for peers. Default: TCP and QUIC on free ports of all IPv4 and all
+    /// IPv6 addresses. A family that the host lacks is left out.
     pub listen_addrs: Vec<Multiaddr>,
     /// Where agents connect. Default: `unix://~/.agentanycast/daemon.sock`.
     pub grpc_listen: GrpcListen,
@@ -448,13 +449,18 @@ fn uses_quic(address: &Multiaddr) -> bool {
     address.iter().any(|part| part == Protocol::QuicV1)
 }
 
-/// `/ip4/0.0.0.0/tcp/0` and `/ip4/0.0.0.0/udp/0/quic-v1`.
+/// `/ip4/0.0.0.0` and `/ip6/::`, each with `tcp/0` and `udp/0/quic-v1`.
 fn default_listen_addrs() -> Vec<Multiaddr> {
-    let any = || Multiaddr::empty().with(Protocol::Ip4(Ipv4Addr::UNSPECIFIED));
-    vec![
-        any().with(Protocol::Tcp(0)),
-        any().with(Protocol::Udp(0)).with(Protocol::QuicV1),
-    ]
+    let (v4, v6) = (
+        Protocol::Ip4(Ipv4Addr::UNSPECIFIED),
+        Protocol::Ip6(Ipv6Addr::UNSPECIFIED),
+    );
+    let on = |any: Protocol<'static>| {
+        let any = Multiaddr::from(any);
+        let quic = any.clone().with(Protocol::Udp(0)).with(Protocol::QuicV1);
+        [any.with(Protocol::Tcp(0)), quic]
+    };
+    [on(v4), on(v6)].concat()
 }
 
 impl Default for Anycast {

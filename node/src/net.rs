@@ -20,6 +20,7 @@ mod inbound;
 mod jitter;
 mod listen;
 mod meetings;
+mod named;
 mod nat;
 mod probe;
 mod reach;

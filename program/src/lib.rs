@@ -1,8 +1,8 @@
 //! What our daemons have in common as programs: settings, log, start and end, descriptors, ports, traces.
 //!
 //! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure`, `json_lines`, `sanitize` and
-//! `spans` are pure; `logging` and
-//! `process` touch this process and nothing else; `traces` tells a collector.
+//! `spans` are pure; `logging` and `process` touch this process and nothing else; `listening` and `resolver` look at this
+//! host; `traces` tells a collector.
 
 pub mod address;
 #[cfg(feature = "corpus")]
@@ -10,10 +10,13 @@ pub mod corpus;
 pub mod failure;
 pub mod file_version;
 pub mod json_lines;
+pub mod listening;
 pub mod logging;
 #[cfg(feature = "pages")]
 pub mod pages;
 pub mod process;
+#[cfg(feature = "resolver")]
+pub mod resolver;
 pub mod sanitize;
 pub mod settings;
 pub mod spans;

@@ -8,7 +8,7 @@ mod keys;
 
 use std::{
     ffi::OsString,
-    net::Ipv4Addr,
+    net::{Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -36,7 +36,7 @@ words! {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where to listen for peers, TCP or WebSocket; QUIC is added on the port number of each TCP address. Default:
-    /// `/ip4/0.0.0.0/tcp/4001`.
+    /// `/ip4/0.0.0.0/tcp/4001` and `/ip6/::/tcp/4001`. A family that the host lacks is left out.
     pub listen: Vec<Multiaddr>,
     /// What peers are told instead, such as the address of the firewall in front. Default: what is listened on.
     pub announce: Vec<Multiaddr>,
@@ -140,11 +140,12 @@ impl Config {
     pub fn defaults(_: Option<&Path>) -> Self {
         let on = |text: &str| ListenOn(text.to_owned());
         Self {
-            listen: vec![
-                Multiaddr::empty()
-                    .with(Protocol::Ip4(Ipv4Addr::UNSPECIFIED))
-                    .with(Protocol::Tcp(4001)),
-            ],
+            listen: [
+                Protocol::Ip4(Ipv4Addr::UNSPECIFIED),
+                Protocol::Ip6(Ipv6Addr::UNSPECIFIED),
+            ]
+            .map(|any| Multiaddr::from(any).with(Protocol::Tcp(4001)))
+            .to_vec(),
             announce: Vec::new(),
             key: None,
             max_reservations: 128,

@@ -12,6 +12,7 @@ use std::{
 };
 
 use agentanycast_door::{Full, Seat, Seats, Sitter};
+use agentanycast_program::listening::canonical;
 use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -82,7 +83,7 @@ impl Bounded {
     pub(crate) async fn next(&mut self) -> (Connection, SocketAddr) {
         loop {
             let (stream, address) = match self.listener.accept().await {
-                Ok(accepted) => accepted,
+                Ok((stream, address)) => (stream, canonical(address)),
                 Err(error) => {
                     if let Some(unsaid) = self.failed.turn(Instant::now()) {
                         tracing::warn!(listener = self.name, %error, unsaid, "a connection could not be accepted");
@@ -166,7 +167,11 @@ impl Connected for Connection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+        let info = self.stream.connect_info();
+        TcpConnectInfo {
+            remote_addr: info.remote_addr().map(canonical),
+            ..info
+        }
     }
 }
 

@@ -31,8 +31,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{metrics::Metrics, seldom::Seldom};
-use addresses::{check_free, is_wildcard, quic_beside, told, with_remedy};
-use agentanycast_program::address::{port, with_port};
+use addresses::{is_wildcard, quic_beside, told, with_remedy};
+use agentanycast_program::{
+    address::{port, with_port},
+    listening,
+};
 use behaviour::{Behaviour, BehaviourEvent};
 use circuits::Circuits;
 use places::Places;
@@ -120,7 +123,21 @@ pub async fn start(
         Running::new(&config, metrics).map_err(|error| StartError::Transport(error.to_string()))?;
     let mut addresses = Vec::new();
     let mut quic = Vec::new();
-    for asked in &config.listen {
+    let (missing, listen): (Vec<_>, Vec<_>) = config
+        .listen
+        .iter()
+        .partition(|asked| listening::lacks_family(asked));
+    for address in &missing {
+        tracing::info!(%address, "not listened on: this host has no address of this family");
+    }
+    if let (Some(address), []) = (missing.first(), listen.as_slice()) {
+        return Err(StartError::Listen {
+            address: (*address).clone(),
+            cause: "this host has no address of this family; set --listen to an address that it has"
+                .to_owned(),
+        });
+    }
+    for asked in listen {
         let bound = running.listen(asked).await?;
         if let Some(beside) = quic_beside(asked, &bound) {
             quic.push((asked, beside));
@@ -202,7 +219,7 @@ impl Running {
             address: asked.clone(),
             cause: with_remedy(&cause),
         };
-        check_free(asked).map_err(|error| failed(error.to_string()))?;
+        listening::check_free(asked).map_err(|error| failed(error.to_string()))?;
         let id = self.swarm.listen_on(asked.clone()).map_err(|error| {
             failed(match error {
                 TransportError::MultiaddrNotSupported(_) => {

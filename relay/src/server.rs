@@ -4,7 +4,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    io::{self, Write as _},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -12,12 +11,12 @@ use std::{
 
 use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_program::{
-    process,
+    listening,
+    process::{self, StartLines},
     traces::{Teller, Traces},
 };
 use anyhow::Context as _;
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     task::JoinHandle,
     time::{MissedTickBehavior, interval},
@@ -67,10 +66,17 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut relay = Relay::start(&config).await?;
-    relay.announce()?;
+    let lines: String = relay.lines.iter().map(|line| format!("{line}\n")).collect();
+    let announcing = StartLines::Stdout.announce(lines.into_bytes());
+    tokio::pin!(announcing);
+    let mut outcome = Ok(());
     loop {
         tokio::select! {
             () = stop.asked() => break,
+            error = &mut announcing => {
+                outcome = Err(error.into());
+                break;
+            }
             Some(()) = hangup.recv() => {
                 tracing::info!("SIGHUP: the relay reads no file again; restart it to change its settings");
             }
@@ -81,11 +87,13 @@ async fn run(config: Config) -> anyhow::Result<()> {
     if tokio::time::timeout(STOP_WITHIN, relay.stop()).await.is_err() {
         tracing::warn!("stopped before everything was drained");
     }
-    Ok(())
+    outcome
 }
 
 struct Relay {
+    /// The start lines: where the relay listens.
     lines: Vec<String>,
+    _key: Option<identity::Held>,
     handle: Handle,
     stop: CancellationToken,
     net: JoinHandle<()>,
@@ -99,7 +107,7 @@ struct Relay {
 
 impl Relay {
     async fn start(config: &Config) -> anyhow::Result<Self> {
-        let keypair = keypair(config)?;
+        let (keypair, key) = keypair(config)?;
         let me = identity::peer_id(&keypair).to_string();
         let metrics = Arc::new(Metrics::default());
         let stop = CancellationToken::new();
@@ -118,7 +126,7 @@ impl Relay {
             .map(|address| format!("RELAY_ADDR={address}"))
             .collect();
         let address = config.registry_listen.to_bind();
-        let listener = TcpListener::bind(&address).await.with_context(|| {
+        let listener = listening::bind(&config.registry_listen).await.with_context(|| {
             format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
         })?;
         lines.push(format!("REGISTRY_ADDR={}", listener.local_addr()?));
@@ -157,7 +165,7 @@ impl Relay {
                 continue;
             }
             let address = listen.to_bind();
-            match TcpListener::bind(&address).await {
+            match listening::bind(listen).await {
                 Ok(bound) => {
                     lines.push(format!("{name}={}", bound.local_addr()?));
                     let bounded = Bounded::new(bound, listener, places, Arc::clone(&metrics));
@@ -170,6 +178,7 @@ impl Relay {
         }
         Ok(Self {
             lines,
+            _key: key,
             handle,
             stop,
             net: net.task,
@@ -179,16 +188,6 @@ impl Relay {
             others,
             writer,
         })
-    }
-
-    /// The lines that whoever started the relay waits for: everything answers from here on.
-    fn announce(&self) -> io::Result<()> {
-        let mut out = io::stdout();
-        for line in &self.lines {
-            writeln!(out, "{line}")?;
-            out.flush()?;
-        }
-        Ok(())
     }
 
     /// Returns when a part has ended that nobody has stopped.
@@ -243,14 +242,16 @@ fn traces(
     ))
 }
 
-fn keypair(config: &Config) -> anyhow::Result<Keypair> {
+/// The relay's key, and its file for this process alone.
+fn keypair(config: &Config) -> anyhow::Result<(Keypair, Option<identity::Held>)> {
     if let Some(path) = &config.key {
-        return Ok(identity::load_or_create(path)?);
+        let (keypair, held) = identity::load_and_hold(path)?;
+        return Ok((keypair, Some(held)));
     }
     tracing::warn!(
         "no --key: this relay has a new identity at each start, and whoever reserved a place loses it then"
     );
-    Ok(Keypair::generate_ed25519())
+    Ok((Keypair::generate_ed25519(), None))
 }
 
 /// The ceilings, within what this process may have open.

@@ -2,9 +2,10 @@
 
 use std::{io, net::SocketAddr};
 
+use agentanycast_program::listening;
 use anyhow::Context as _;
 use axum::Router;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -48,7 +49,7 @@ impl Listening {
         router: impl FnOnce(CancellationToken) -> Router,
     ) -> anyhow::Result<Self> {
         let address = settings.listen.to_bind();
-        let listener = TcpListener::bind(&address).await.with_context(|| {
+        let listener = listening::bind(&settings.listen).await.with_context(|| {
             format!("cannot listen on {address} for {clients}; end what uses it, or choose another address")
         })?;
         if !settings.is_local() && !settings.is_protected() {

@@ -85,7 +85,13 @@ fn nothing_given_is_the_documented_defaults() {
         GrpcListen::Unix("/home/u/.agentanycast/daemon.sock".into())
     );
     let addresses: Vec<String> = config.listen_addrs.iter().map(ToString::to_string).collect();
-    assert_eq!(addresses, ["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]);
+    let default = [
+        "/ip4/0.0.0.0/tcp/0",
+        "/ip4/0.0.0.0/udp/0/quic-v1",
+        "/ip6/::/tcp/0",
+        "/ip6/::/udp/0/quic-v1",
+    ];
+    assert_eq!(addresses, default);
     assert_eq!(config.offline_queue_ttl, Some(Duration::from_hours(24)));
     assert_eq!(config.retry_delays, [2, 4, 8].map(Duration::from_secs));
 }

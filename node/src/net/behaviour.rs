@@ -43,6 +43,7 @@ pub(super) struct Behaviour {
     identify: identify::Behaviour,
     ping: ping::Behaviour,
     mdns: Toggle<mdns::tokio::Behaviour>,
+    mdns_v6: Toggle<mdns::tokio::Behaviour>,
     relay: Toggle<relay::client::Behaviour>,
     dcutr: Toggle<dcutr::Behaviour>,
     pub(super) probe: probe::Behaviour,
@@ -63,16 +64,23 @@ pub(super) fn swarm(
     let dht = config.dht.clone();
     let dht = dht.map(|dht| dht::Behaviour::new(&config.keypair, dht, Arc::clone(&counters)));
     let (streams, inbound) = streams::Behaviour::new(counters, INBOUND_QUEUE);
-    let mdns = config
-        .mdns
-        .then(|| mdns::tokio::Behaviour::new(mdns::Config::default(), local));
+    // One asks over IPv4 or over IPv6.
+    let mdns = |enable_ipv6| {
+        let settings = mdns::Config {
+            enable_ipv6,
+            ..mdns::Config::default()
+        };
+        let mdns = config.mdns.then(|| mdns::tokio::Behaviour::new(settings, local));
+        mdns.and_then(usable_mdns).into()
+    };
     let behaviour = Behaviour {
         door: door::Behaviour::new(door_limits(&config.limits)),
         limits: connection_limits::Behaviour::new(connection_limits(config)),
         memory: memory_connection_limits::Behaviour::with_max_percentage(config.limits.memory_fraction),
         identify: identify::Behaviour::new(identify_config(&config.keypair, &config.agent_version)),
         ping: ping::Behaviour::new(ping::Config::new().with_timeout(PING_TIMEOUT)),
-        mdns: mdns.and_then(usable_mdns).into(),
+        mdns: mdns(false),
+        mdns_v6: mdns(true),
         relay: relay.into(),
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),
         probe: probe::Behaviour::default(),

@@ -19,6 +19,7 @@ use std::{
 
 use agentanycast_door::Interfaces;
 use agentanycast_identity::PeerId;
+use agentanycast_program::listening;
 use bytes::Bytes;
 use futures::StreamExt;
 use libp2p::{Multiaddr, Swarm, multiaddr::Protocol as Part, swarm::ConnectionId};
@@ -183,10 +184,22 @@ impl Host {
     }
 
     fn listen(&mut self, addresses: &[Multiaddr], preferred: &[String]) -> Result<(), StartError> {
+        let (missing, addresses): (Vec<_>, Vec<_>) =
+            addresses.iter().partition(|asked| listening::lacks_family(asked));
+        for address in &missing {
+            tracing::info!(%address, "not listened on: this host has no address of this family");
+        }
+        if let (Some(address), []) = (missing.first(), addresses.as_slice()) {
+            return Err(StartError::Bind {
+                address: address.to_string(),
+                cause: "this host has no address of this family".to_owned(),
+            });
+        }
         for asked in addresses {
+            // A port that another process has is an error and never shared.
             let mut refused = None;
             for candidate in listen::candidates(asked, preferred) {
-                let bound = listen::check_free(&candidate)
+                let bound = listening::check_free(&candidate)
                     .map_err(|error| error.to_string())
                     .and_then(|()| {
                         self.swarm

@@ -1,8 +1,4 @@
-//! Where we listen: which port to take, and what was bound in the end. The one rule: a port that another
-//! process has is an error, never shared; the TCP transport alone would share it with another node of
-//! the same user and lose half of both nodes' connections.
-
-use std::net::{IpAddr, SocketAddr, TcpListener};
+//! Where we listen: which port to take, and what was bound in the end. PURE.
 
 use agentanycast_program::address::{port, with_port};
 use libp2p::{Multiaddr, core::transport::ListenerId, multiaddr::Protocol};
@@ -66,9 +62,11 @@ impl Listeners {
         self.all.iter().flat_map(|listener| &listener.addresses)
     }
 
-    /// All addresses as texts.
+    /// All addresses that can be dialled, as texts: a link-local one of IPv6 needs a zone, which a multiaddr does not name.
     pub(super) fn reachable(&self) -> Vec<String> {
-        self.addresses().map(ToString::to_string).collect()
+        let needs_zone = |address: &&Multiaddr| matches!(address.iter().next(), Some(Protocol::Ip6(ip)) if ip.is_unicast_link_local());
+        let reachable = self.addresses().filter(|address| !needs_zone(address));
+        reachable.map(ToString::to_string).collect()
     }
 
     /// All addresses as they were asked for, with the port that was bound.
@@ -131,20 +129,6 @@ pub(super) fn candidates(asked: &Multiaddr, preferred: &[String]) -> Vec<Multiad
     candidates
 }
 
-/// Fails when another process has the TCP port of `address`.
-pub(super) fn check_free(address: &Multiaddr) -> std::io::Result<()> {
-    let mut parts = address.iter();
-    let ip = match parts.next() {
-        Some(Protocol::Ip4(ip)) => IpAddr::from(ip),
-        Some(Protocol::Ip6(ip)) => IpAddr::from(ip),
-        _ => return Ok(()),
-    };
-    match parts.next() {
-        Some(Protocol::Tcp(port)) if port != 0 => TcpListener::bind(SocketAddr::new(ip, port)).map(drop),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_ports_are_remembered_and_taken_ones_refused() {
+    fn bound_ports_are_remembered_and_what_needs_a_zone_is_not_told() {
         let mut listeners = Listeners::default();
         let id = ListenerId::next();
         listeners.asked(id, "/ip4/0.0.0.0/tcp/0".parse().unwrap());
@@ -207,12 +191,7 @@ mod tests {
             listeners.reachable(),
             ["/ip4/127.0.0.1/tcp/4001", "/ip4/10.0.0.1/tcp/4001"]
         );
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("/ip4/127.0.0.1/tcp/{}", taken.local_addr().unwrap().port())
-            .parse()
-            .unwrap();
-        assert!(check_free(&address).is_err());
-        drop(taken);
-        assert!(check_free(&address).is_ok());
+        listeners.appeared(id, "/ip6/fe80::1/tcp/4001".parse().unwrap());
+        assert_eq!(listeners.reachable().len(), 2);
     }
 }

@@ -11,6 +11,7 @@ use agentanycast_bridge::{
     },
     mcp::ToolCalls,
 };
+use agentanycast_program::listening;
 use axum::{
     Json, Router,
     extract::State,
@@ -118,7 +119,7 @@ pub async fn bind(metrics: &config::Listener) -> Option<TcpListener> {
         return None;
     }
     let address = metrics.listen.to_bind();
-    match TcpListener::bind(&address).await {
+    match listening::bind(&metrics.listen).await {
         Ok(listener) => Some(listener),
         Err(error) => {
             tracing::error!(address, %error, "metrics are not shown; free metrics.listen or set another");

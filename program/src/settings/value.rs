@@ -490,12 +490,12 @@ words! {
     }
 }
 
-/// Where a feature listens, `HOST:PORT` or `:PORT` for all addresses; empty for nowhere.
+/// Where a feature listens, `HOST:PORT` or `:PORT` for all addresses, IPv4 and IPv6; empty for nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenOn(pub String);
 
 impl ListenOn {
-    /// `HOST:PORT` to bind: `:PORT` means all addresses.
+    /// `HOST:PORT`, with `[::]` for all addresses. [`crate::listening::bind`] listens there.
     pub fn to_bind(&self) -> String {
         to_bind(&self.0)
     }
@@ -503,7 +503,7 @@ impl ListenOn {
 
 fn to_bind(text: &str) -> String {
     match text.strip_prefix(':') {
-        Some(port) => format!("0.0.0.0:{port}"),
+        Some(port) => format!("[::]:{port}"),
         None => text.to_owned(),
     }
 }

@@ -57,7 +57,7 @@ fn the_defaults_are_those_of_the_contract() {
         ),
         (128, 1024, 16)
     );
-    assert_eq!(config.registry_listen.to_bind(), "0.0.0.0:50052");
+    assert_eq!(config.registry_listen.to_bind(), "[::]:50052");
     assert_eq!(ListenOn("[::1]:7".into()).to_bind(), "[::1]:7");
 }
 

@@ -1,25 +1,10 @@
-//! Addresses of a relay: where it may listen, what belongs beside that, what others are told. PURE but for a look whether
-//! a port is free.
+//! Addresses of a relay: where it may listen, what belongs beside that, what others are told. PURE.
 
 use std::{collections::BTreeSet, io};
 
 use agentanycast_program::address::port;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 use rustix::io::Errno;
-
-/// Fails when another process has the TCP port: the transport alone would share it with another relay of the same user.
-pub(super) fn check_free(address: &Multiaddr) -> io::Result<()> {
-    let mut parts = address.iter();
-    let ip = match parts.next() {
-        Some(Protocol::Ip4(ip)) => std::net::IpAddr::from(ip),
-        Some(Protocol::Ip6(ip)) => std::net::IpAddr::from(ip),
-        _ => return Ok(()),
-    };
-    match parts.next() {
-        Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
-        _ => Ok(()),
-    }
-}
 
 /// Why an address is not listened on, with what to do about it. The system's refusal is known by its text: transports wrap
 /// it in errors of their own.

@@ -137,7 +137,8 @@ impl Host {
                 self.reach_changed = true;
             }
             BehaviourEvent::Upnp(event) => self.on_upnp(&event),
-            BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => self.on_found(found),
+            BehaviourEvent::Mdns(mdns::Event::Discovered(found))
+            | BehaviourEvent::MdnsV6(mdns::Event::Discovered(found)) => self.on_found(found),
             BehaviourEvent::Dcutr(event) => match event.result {
                 Ok(_) => {
                     self.shared.counters.holes_punched.increment();
