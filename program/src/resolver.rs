@@ -1,7 +1,7 @@
 //! How this host looks names up, as its settings are now: `/etc/resolv.conf` and `/etc/hosts` change while a daemon runs,
 //! since a machine goes from one network to the next.
 
-use std::{fs, os::unix::fs::MetadataExt as _};
+use std::{net::Ipv4Addr, path::Path};
 
 use hickory_resolver::{
     TokioResolver,
@@ -9,6 +9,8 @@ use hickory_resolver::{
     net::{NetError, runtime::TokioRuntimeProvider},
     system_conf::read_system_conf,
 };
+
+use crate::file_version::FileVersion;
 
 /// The files that decide how names are looked up.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
@@ -18,7 +20,7 @@ const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 pub fn settings() -> (ResolverConfig, ResolverOpts) {
     read_system_conf().unwrap_or_else(|error| {
         tracing::debug!(%error, "the resolver's settings cannot be read; names are asked of this host and /etc/hosts");
-        let local = NameServerConfig::udp_and_tcp(std::net::Ipv4Addr::LOCALHOST.into());
+        let local = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![local]);
         (config, ResolverOpts::default())
     })
@@ -38,22 +40,12 @@ pub fn of_system(set: impl FnOnce(&mut ResolverOpts)) -> Result<TokioResolver, N
 
 /// What tells one state of the settings' files from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version([Option<[u64; 6]>; 2]);
+pub struct Version([Option<FileVersion>; 2]);
 
 impl Version {
     /// As the files are now.
     pub fn now() -> Self {
-        Self(FILES.map(|file| {
-            let file = fs::metadata(file).ok()?;
-            Some([
-                file.dev(),
-                file.ino(),
-                file.size(),
-                file.ctime() as u64,
-                file.ctime_nsec() as u64,
-                file.mtime() as u64,
-            ])
-        }))
+        Self(FILES.map(|file| FileVersion::of(Path::new(file))))
     }
 }
 
@@ -64,6 +56,6 @@ mod tests {
     #[test]
     fn files_that_stay_have_one_version() {
         assert_eq!(Version::now(), Version::now());
-        assert!(!settings().0.name_servers().is_empty());
+        assert!(!settings().0.name_servers.is_empty());
     }
 }
