@@ -24,7 +24,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let (failure, problems) = match node.activity(0).await {
         Ok(activity) => (activity.store_failure, activity.problems),
         // The daemon is too old to say it.
-        Err(error) if error.kind() == ErrorKind::Unsupported => Default::default(),
+        Err(error) if error.kind() == ErrorKind::Unsupported => (String::new(), Vec::new()),
         Err(error) => return Err(error.into()),
     };
     // A daemon that is too old does not say it.
