@@ -17,6 +17,9 @@ const MAX_DEPTH: usize = 100;
 /// Most values of a body. Two bytes say one, that the daemon takes microseconds for.
 pub(super) const MAX_VALUES: usize = 100_000;
 
+/// What some editors and clients put before a text in UTF-8; it is no part of the JSON.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// Bytes that a value takes, at least, until it is sent on.
 const VALUE: usize = 100;
 
@@ -99,6 +102,9 @@ pub(super) async fn gather(body: Body, most: usize) -> Result<Option<Vec<u8>>, A
                 break;
             }
         }
+    }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
     }
     Ok((length <= most).then_some(bytes))
 }

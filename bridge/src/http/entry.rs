@@ -17,7 +17,7 @@ use agentanycast_door::{
     Bulk, Counts, Network,
     rate::{Nanos, Rate, Rates},
 };
-use http::HeaderMap;
+use http::{HeaderMap, header};
 
 use super::refusal::Refusal;
 use crate::{
@@ -140,6 +140,11 @@ impl Entry {
             Asker::Caller(caller.clone())
         };
         let place = self.place(asker)?;
+        let codings = headers.get_all(header::CONTENT_ENCODING).into_iter();
+        let mut codings = codings.map(|coding| coding.to_str().unwrap_or("?").trim());
+        if let Some(coding) = codings.find(|coding| !matches!(*coding, "" | "identity")) {
+            return Err(Refusal::coded(coding));
+        }
         Ok(Admitted { caller, place })
     }
 

@@ -130,7 +130,8 @@ impl Front {
 }
 
 async fn answer(front: &Shared, request: Request) -> Response {
-    if request.uri().path() != PATH {
+    let path = request.uri().path();
+    if path.strip_suffix('/').unwrap_or(path) != PATH {
         let text = format!("there is nothing at this path; MCP is at {PATH}");
         return failed(StatusCode::NOT_FOUND, INVALID_REQUEST, text);
     }
@@ -177,6 +178,10 @@ async fn answer(front: &Shared, request: Request) -> Response {
         caller,
         asked: Arc::new(Mutex::new(asked)),
     });
+    if takes_anything(&head.headers) {
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        head.headers.insert(header::ACCEPT, both);
+    }
     let request = http::Request::from_parts(head, Full::new(rest));
     let response = front.sdk.handle(request).await;
     // The SDK writes a JSON document a line here. Other bodies are not framed by lines; they are escaped alike.
@@ -191,6 +196,17 @@ async fn answer(front: &Shared, request: Request) -> Response {
         }))
     });
     leaving(response, place).unwrap_or_else(|refusal| refusal.http(Words::Mcp))
+}
+
+/// Whether the client takes an answer of any media type. The SDK wants both of the protocol's types by their names.
+fn takes_anything(headers: &http::HeaderMap) -> bool {
+    let mut accepts = headers.get_all(header::ACCEPT).into_iter();
+    let any = |accept: &HeaderValue| {
+        let types = accept.to_str().unwrap_or_default().split(',');
+        let mut types = types.map(|given| given.split(';').next().unwrap_or_default().trim());
+        types.any(|given| given == "*/*")
+    };
+    !headers.contains_key(header::ACCEPT) || accepts.any(any)
 }
 
 /// A request that was read.

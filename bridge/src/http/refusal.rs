@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::{body::Body, response::Response};
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
 use super::{JSON, entry::seconds, failed, mcp, response, status_of};
@@ -19,6 +19,9 @@ use crate::{
 
 /// The code of a request of MCP that does not come in: the first of those that servers may give a meaning.
 const REFUSED: i64 = -32000;
+
+/// Most of a coding's name that is told, in characters.
+const LONGEST_CODING: usize = 40;
 
 /// Whose words an answer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(crate) struct Refusal {
     challenge: Option<String>,
     /// How long to wait.
     wait: Option<Duration>,
+    /// The body is compressed, and is taken only as it is.
+    is_coded: bool,
 }
 
 impl Refusal {
@@ -47,6 +52,17 @@ impl Refusal {
             error: A2aError::new(reason, text),
             challenge: None,
             wait: None,
+            is_coded: false,
+        }
+    }
+
+    /// A body in a coding, such as one that is compressed.
+    pub(super) fn coded(coding: &str) -> Self {
+        let shown: String = coding.chars().take(LONGEST_CODING).collect();
+        let text = format!("the body has the Content-Encoding {shown:?}; send it without one");
+        Self {
+            is_coded: true,
+            ..Self::new(Reason::ContentTypeNotSupported, text)
         }
     }
 
@@ -110,6 +126,11 @@ impl Refusal {
             .and_then(|text| HeaderValue::from_str(text).ok());
         if let Some(challenge) = challenge {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if self.is_coded {
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let none = HeaderValue::from_static("identity");
+            response.headers_mut().insert(header::ACCEPT_ENCODING, none);
         }
         if let Some(wait) = self.wait {
             response
@@ -203,6 +224,11 @@ mod tests {
             (403, "Bearer error=\"insufficient_scope\", scope=\"a2a\"")
         );
         assert_eq!(challenge(Refused::Unavailable(String::new())), (503, None));
+        let coded = Refusal::coded("gzip").http(Words::JsonRpc);
+        assert_eq!(
+            (coded.status().as_u16(), &coded.headers()[header::ACCEPT_ENCODING]),
+            (415, &HeaderValue::from_static("identity"))
+        );
         let often = Refusal::too_often(5, Duration::from_millis(1_200));
         assert_eq!(often.http(Words::JsonRpc).headers()[header::RETRY_AFTER], "2");
         let grpc = often.grpc();

@@ -148,6 +148,66 @@ fn calls() -> Vec<(&'static str, Value)> {
     calls.into_iter().map(call).collect()
 }
 
+#[tokio::test]
+async fn what_clients_write_otherwise_is_taken() {
+    let front = front();
+    let v10 = json!({"messageId": "m", "role": "User", "parts": [{"text": "hi"},
+        {"raw": "aGVs\r\nbG8", "filename": "a"}, {"kind": "file", "file": {"bytes": "aGVsbG8="}}]});
+    let v03 = json!({"messageId": "m", "role": "human", "parts": [{"text": "hi"}, {"type": "text", "text": "hi"},
+        {"kind": "Data", "data": {"a": 1}}, {"file": {"bytes": "aGVs bG8"}}, {"raw": "aGVsbG8"}]});
+    for (version, method, message) in [("1.0", "SendMessage", v10), ("0.3", "message/send", v03)] {
+        let configuration = json!({"returnImmediately": true, "blocking": false});
+        let params = json!({"message": message, "configuration": configuration});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let (status, _, answer) = ask(&front, "POST", "/", version, format!("\u{feff}{call}")).await;
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert!(
+            status == StatusCode::OK && answer["result"].is_object(),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn bodies_in_a_coding_and_unknown_roles_are_refused_by_name() {
+    let front = front();
+    for (path, coding, expected) in [
+        ("/", "gzip", StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        ("/message:send", "br", StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        ("/", "identity", StatusCode::OK),
+    ] {
+        let request = Request::post(path)
+            .header("a2a-version", "1.0")
+            .header("content-type", "application/json")
+            .header("content-encoding", coding)
+            .header("host", "localhost")
+            .body(Body::from("{}"))
+            .unwrap();
+        let response = front.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), expected, "{path}");
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX)
+            .await
+            .unwrap();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        assert!(coding == "identity" || body.contains(coding), "{body}");
+    }
+    for role in [json!("robot"), json!(42)] {
+        let message = json!({"messageId": "m", "role": role, "parts": [{"text": "hi"}]});
+        let call =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+        let (_, _, answer) = ask(&front, "POST", "/", "1.0", call.to_string()).await;
+        assert!(
+            answer.contains(&format!(
+                "must be a role, not {}",
+                role.to_string().replace('"', "\\\"")
+            )),
+            "{answer}"
+        );
+    }
+    let (_, _, answer) = ask(&front, "POST", "/", "1.0", "{".to_owned()).await;
+    assert!(answer.contains("\"id\":null"), "{answer}");
+}
+
 /// Something else, of any type.
 pub(super) fn other() -> impl Strategy<Value = Value> {
     prop_oneof![

@@ -230,7 +230,8 @@ async fn there_is_nothing_else() {
         ("GET", "/mcp", StatusCode::METHOD_NOT_ALLOWED),
         ("DELETE", "/mcp", StatusCode::METHOD_NOT_ALLOWED),
         ("POST", "/", StatusCode::NOT_FOUND),
-        ("POST", "/mcp/", StatusCode::NOT_FOUND),
+        ("POST", "/mcp//", StatusCode::NOT_FOUND),
+        ("POST", "/mcp/x", StatusCode::NOT_FOUND),
     ] {
         let mut request = post("localhost", "{}");
         *request.method_mut() = verb.parse().unwrap();
@@ -243,6 +244,36 @@ async fn there_is_nothing_else() {
         .headers_mut()
         .insert("content-type", HeaderValue::from_static("text/plain"));
     assert_eq!(sent(&front, request).await.0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+}
+
+#[tokio::test]
+async fn what_clients_write_otherwise_is_taken() {
+    let front = front();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    for (path, accept, mark) in [
+        ("/mcp/", Some("application/json, text/event-stream"), ""),
+        ("/mcp", Some("*/*"), ""),
+        ("/mcp", Some("text/html, */*;q=0.8"), ""),
+        ("/mcp", None, ""),
+        ("/mcp", Some("*/*"), "\u{feff}"),
+    ] {
+        let mut request = post("localhost", format!("{mark}{list}"));
+        *request.uri_mut() = path.parse().unwrap();
+        request.headers_mut().remove("accept");
+        if let Some(accept) = accept {
+            request
+                .headers_mut()
+                .insert("accept", HeaderValue::from_static(accept));
+        }
+        let (status, _, documents) = sent(&front, request).await;
+        assert_eq!(status, StatusCode::OK, "{path} {accept:?}");
+        assert!(documents[0]["result"]["tools"].is_array(), "{documents:?}");
+    }
+    let mut packed = post("localhost", list);
+    packed
+        .headers_mut()
+        .insert("content-encoding", HeaderValue::from_static("gzip"));
+    assert_eq!(sent(&front, packed).await.0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
 /// Messages of every kind, all well-formed.
