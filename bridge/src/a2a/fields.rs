@@ -81,6 +81,18 @@ impl Fields {
         }
     }
 
+    /// Whether the field is there, and says something.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let value = self.map.get(name).or_else(|| self.map.get(&snake(name)));
+        value.is_some_and(|value| !value.is_null())
+    }
+
+    /// Whether the object has a file as parts of 0.3 do.
+    pub(crate) fn has_file(&self) -> bool {
+        let file = self.map.get("file");
+        file.is_some_and(|file| ["bytes", "uri"].iter().any(|name| file[*name].is_string()))
+    }
+
     fn wrong(&self, name: &str, expected: &str, got: &Value) -> A2aError {
         A2aError::params(format!(
             "{} must be {expected}, not {}",

@@ -34,7 +34,11 @@ pub struct Place {
 /// Reads a message, and the place that it names.
 pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, Place), A2aError> {
     let mut fields = Fields::of(value, path)?;
-    if version == Version::V03 && fields.text("kind")?.is_some_and(|kind| kind != "message") {
+    if version == Version::V03
+        && fields
+            .text("kind")?
+            .is_some_and(|kind| !kind.eq_ignore_ascii_case("message"))
+    {
         return Err(A2aError::params(format!(
             "{} must be \"message\"",
             fields.path("kind")
@@ -133,12 +137,15 @@ pub fn write_artifact(version: Version, mut artifact: v1::Artifact) -> Value {
 
 fn read_role(role: &Value) -> Option<MessageRole> {
     match role {
-        Value::String(word) => match word.as_str() {
-            "user" | "ROLE_USER" => Some(MessageRole::User),
-            "agent" | "ROLE_AGENT" => Some(MessageRole::Agent),
-            "ROLE_UNSPECIFIED" => Some(MessageRole::Unspecified),
-            _ => None,
-        },
+        Value::String(word) => {
+            let word = word.trim().to_ascii_lowercase();
+            match word.strip_prefix("role_").unwrap_or(&word) {
+                "user" | "human" => Some(MessageRole::User),
+                "agent" | "assistant" | "model" => Some(MessageRole::Agent),
+                "unspecified" => Some(MessageRole::Unspecified),
+                _ => None,
+            }
+        }
         // Protobuf's JSON takes numbers for enums, and these are the same.
         Value::Number(number) => i32::try_from(number.as_i64()?).ok()?.try_into().ok(),
         _ => None,

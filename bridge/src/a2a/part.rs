@@ -43,6 +43,15 @@ struct Draft {
     exact: Option<String>,
 }
 
+/// What a part of 0.3 without a `kind` is by its fields.
+enum Shape {
+    /// Of this kind.
+    Old(&'static str),
+    /// A file as 1.0 has it.
+    New,
+    None,
+}
+
 /// Reads a part.
 pub(crate) fn read(version: Version, value: Value, path: &str) -> Result<v1::Part, A2aError> {
     let mut fields = Fields::of(value, path)?;
@@ -69,6 +78,12 @@ pub(crate) fn read(version: Version, value: Value, path: &str) -> Result<v1::Par
 impl Draft {
     fn read_v10(&mut self, fields: &mut Fields) -> Result<(), A2aError> {
         fields.at_most_one_of(&["text", "raw", "url", "data"])?;
+        let content = ["text", "raw", "url", "data"];
+        if fields.has_file() && !content.iter().any(|name| fields.has(name)) {
+            // As 0.3 writes files.
+            fields.raw("kind");
+            return self.read_file(fields);
+        }
         self.part.media_type = fields.text_or_empty("mediaType")?;
         let filename = fields.text_or_empty("filename")?;
         if let Some(text) = fields.text("text")? {
@@ -94,7 +109,14 @@ impl Draft {
         fields: &mut Fields,
         metadata: &mut Option<Map<String, Value>>,
     ) -> Result<(), A2aError> {
-        let kind = fields.text("kind")?;
+        let kind = match fields.text("kind")? {
+            Some(kind) => Some(known_kind(&kind).map_or(kind, str::to_owned)),
+            None => match Self::kind_by_shape(fields)? {
+                Shape::New => return self.read_v10(fields),
+                Shape::Old(kind) => Some(kind.to_owned()),
+                Shape::None => None,
+            },
+        };
         if matches!(kind.as_deref(), Some("text" | "data" | "file")) {
             fields.at_most_one_of(&["text", "data", "file"])?;
         }
@@ -115,6 +137,25 @@ impl Draft {
             None => return Err(A2aError::params(format!("{} is missing", fields.path("kind")))),
         }
         Ok(())
+    }
+
+    /// The kind of a part of 0.3 that does not say it: before 0.2 it was called `type`, and a part has but one of the
+    /// fields that hold its content.
+    fn kind_by_shape(fields: &mut Fields) -> Result<Shape, A2aError> {
+        let former = fields.raw("type");
+        if let Some(kind) = former.as_ref().and_then(Value::as_str).and_then(known_kind) {
+            return Ok(Shape::Old(kind));
+        }
+        if let Some(former) = former {
+            fields.put_back("type", former);
+        }
+        fields.at_most_one_of(&["text", "data", "file", "raw", "url"])?;
+        let mut kinds = ["text", "data", "file"].into_iter();
+        Ok(match kinds.find(|name| fields.has(name)) {
+            Some(kind) => Shape::Old(kind),
+            None if fields.has("raw") || fields.has("url") => Shape::New,
+            None => Shape::None,
+        })
     }
 
     fn read_file(&mut self, fields: &mut Fields) -> Result<(), A2aError> {
@@ -293,11 +334,25 @@ pub(crate) fn put(json: &mut Map<String, Value>, name: &str, text: String) {
     }
 }
 
+/// The kind of a part of 0.3, in any case.
+fn known_kind(kind: &str) -> Option<&'static str> {
+    let mut kinds = ["text", "data", "file"].into_iter();
+    kinds.find(|known| kind.eq_ignore_ascii_case(known))
+}
+
 fn required<T>(value: Option<T>, path: &str) -> Result<T, A2aError> {
     value.ok_or_else(|| A2aError::params(format!("{path} is missing")))
 }
 
 fn decode(base64: &str, path: &str) -> Result<Vec<u8>, A2aError> {
+    // Some encoders break lines.
+    let unbroken: String;
+    let base64 = if base64.contains(|letter: char| letter.is_ascii_whitespace()) {
+        unbroken = base64.split_ascii_whitespace().collect();
+        unbroken.as_str()
+    } else {
+        base64
+    };
     let url_safe = base64.contains(['-', '_']);
     let engine = if url_safe {
         URL_SAFE_LENIENT

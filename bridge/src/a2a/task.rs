@@ -47,21 +47,66 @@ const STATES: [(&str, &str, TaskStatus); 9] = [
     ),
 ];
 
+/// Other spellings of states that agents use, and the words of 0.3 that they stand for.
+const SPELLINGS: [(&str, &[&str]); 9] = [
+    ("submitted", &["pending", "queued", "created"]),
+    ("working", &["running", "in-progress", "inprogress", "processing"]),
+    ("input-required", &["inputrequired", "requires-input"]),
+    (
+        "completed",
+        &["complete", "done", "finished", "success", "succeeded"],
+    ),
+    ("failed", &["failure", "error", "errored"]),
+    ("canceled", &["cancelled"]),
+    ("rejected", &["refused", "declined"]),
+    ("unknown", &["unspecified"]),
+    ("auth-required", &["authrequired", "requires-auth"]),
+];
+
+/// The states by the numbers that protobuf gives them, as places in [`STATES`].
+const NUMBERS: [usize; 9] = [7, 0, 1, 3, 4, 5, 2, 6, 8];
+
 /// What `metadata.agentanycast` of a task says, in this order.
 const NOTES: [&str; 4] = ["createdAt", "skill", "originator", "assignee"];
 
 /// The peers that the task was sent to before, in the same place.
 const ATTEMPTS: &str = "attempts";
 
-/// The state of that name in either version.
+/// The state of that name in either version, or in a usual spelling. Case does not matter.
 pub fn read_state(word: &str) -> Option<TaskStatus> {
-    // As 0.3's protobuf, and with it its REST, writes it.
-    let word = match word {
-        "TASK_STATE_CANCELLED" => "TASK_STATE_CANCELED",
-        word => word,
-    };
-    let found = STATES.iter().find(|(old, new, _)| word == *old || word == *new);
-    found.map(|(_, _, status)| *status)
+    known_state(word).map(|(_, _, status)| *status)
+}
+
+/// Whether a word means that the agent wants to know on whose behalf it is called.
+pub(crate) fn is_auth_required(word: &str) -> bool {
+    known_state(word).is_some_and(|(old, _, _)| *old == "auth-required")
+}
+
+fn known_state(word: &str) -> Option<&'static (&'static str, &'static str, TaskStatus)> {
+    let mut word = word.trim().to_ascii_lowercase().replace(['_', ' '], "-");
+    if let Some(bare) = word.strip_prefix("task-state-") {
+        word = bare.to_owned();
+    }
+    let spelt = SPELLINGS
+        .iter()
+        .find(|(_, others)| others.contains(&word.as_str()));
+    let word = spelt.map_or(word.as_str(), |(old, _)| old);
+    STATES.iter().find(|(old, _, _)| *old == word)
+}
+
+/// The word of a state as JSON has it: a text, or the number that protobuf gives the state. What is neither is its
+/// JSON.
+pub(crate) fn state_word(state: Value) -> Option<String> {
+    match state {
+        Value::Null => None,
+        Value::String(word) => Some(word),
+        Value::Number(number) => {
+            let at = number.as_u64().and_then(|number| usize::try_from(number).ok());
+            let known = at.and_then(|at| NUMBERS.get(at)).and_then(|at| STATES.get(*at));
+            Some(known.map_or_else(|| number.to_string(), |(_, new, _)| (*new).to_owned()))
+        }
+        other => Some(other.to_string()),
+    }
 }
 
 /// The name of a state.
@@ -126,11 +171,7 @@ fn read_status(
     task: &mut v1::Task,
     annex: &mut Annex,
 ) -> Result<(), A2aError> {
-    let state = match status.raw("state") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(word)) => Some(word),
-        Some(other) => return Err(A2aError::params(format!("task.status.state is {other}"))),
-    };
+    let state = status.raw("state").and_then(state_word);
     let known = state.as_deref().and_then(read_state);
     task.status = known.unwrap_or_default().into();
     if let Some(word) = state
@@ -295,8 +336,7 @@ pub(crate) fn write_status(
 
 /// A state's word in the words of this version.
 fn in_version(version: Version, word: &str) -> String {
-    let found = STATES.iter().find(|(old, new, _)| word == *old || word == *new);
-    match (version, found) {
+    match (version, known_state(word)) {
         (Version::V03, Some((old, _, _))) => (*old).to_owned(),
         (Version::V10, Some((_, new, _))) => (*new).to_owned(),
         (_, None) => word.to_owned(),

@@ -173,7 +173,10 @@ pub(crate) fn of_event(event: StreamResponse) -> Result<Value, Unwritable> {
 }
 
 fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
-    let mut json = json!({"state": status.state().as_str_name()});
+    // The number of a state that there is not is told as it is.
+    let state = TaskState::try_from(status.state);
+    let state = state.map_or_else(|_| status.state.into(), |state| Value::from(state.as_str_name()));
+    let mut json = json!({ "state": state });
     if let Value::Object(json) = &mut json {
         if let Some(message) = status.message {
             json.insert("message".to_owned(), in_field("message", of_message(message))?);
@@ -199,13 +202,19 @@ fn of_artifact(artifact: Artifact) -> Result<Value, Unwritable> {
     Ok(json)
 }
 
+/// A role by its name; the number of one that there is not is told as it is.
+fn role(number: i32) -> Value {
+    let role = Role::try_from(number);
+    role.map_or_else(|_| number.into(), |role| role.as_str_name().into())
+}
+
 /// A message as JSON.
 pub(crate) fn of_message(message: Message) -> Result<Value, Unwritable> {
     let mut json = json!({
         "messageId": message.message_id,
         "contextId": message.context_id,
         "taskId": message.task_id,
-        "role": Role::try_from(message.role).unwrap_or_default().as_str_name(),
+        "role": role(message.role),
         "parts": each("parts", message.parts, of_part)?,
     });
     if let Value::Object(json) = &mut json {
@@ -509,6 +518,23 @@ mod tests {
         let mut back = of_send(request).unwrap();
         back["configuration"] = json!({"returnImmediately": back["configuration"]["returnImmediately"]});
         assert_eq!(back, send);
+    }
+
+    #[test]
+    fn numbers_that_stand_for_nothing_are_told() {
+        let message = Message {
+            role: 42,
+            ..Message::default()
+        };
+        assert_eq!(of_message(message).unwrap()["role"], 42);
+        let task = Task {
+            status: Some(TaskStatus {
+                state: 42,
+                ..TaskStatus::default()
+            }),
+            ..Task::default()
+        };
+        assert_eq!(of_task(task).unwrap()["status"]["state"], 42);
     }
 
     #[test]

@@ -271,7 +271,10 @@ pub(crate) fn of_task(task: Task) -> Result<Value, Unwritable> {
 }
 
 fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
-    let mut json = json!({"state": status.state().as_str_name()});
+    // The number of a state that there is not is told as it is.
+    let state = TaskState::try_from(status.state);
+    let state = state.map_or_else(|_| status.state.into(), |state| Value::from(state.as_str_name()));
+    let mut json = json!({ "state": state });
     if let Value::Object(json) = &mut json {
         // Some write an empty message where there is none.
         if let Some(message) = status.update.filter(|message| *message != Message::default()) {
@@ -284,10 +287,16 @@ fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
     Ok(json)
 }
 
+/// A role by its name; the number of one that there is not is told as it is.
+fn role(number: i32) -> Value {
+    let role = Role::try_from(number);
+    role.map_or_else(|_| number.into(), |role| role.as_str_name().into())
+}
+
 fn of_message(message: Message) -> Result<Value, Unwritable> {
     let mut json = json!({
         "messageId": message.message_id,
-        "role": Role::try_from(message.role).unwrap_or_default().as_str_name(),
+        "role": role(message.role),
         "content": each("content", message.content, of_part)?,
     });
     if let Value::Object(json) = &mut json {
