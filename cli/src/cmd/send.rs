@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io::IsTerminal, path::PathBuf, time::Duration};
 
-use agentanycast::{Artifact, Node, Target, Task, TaskHandle, TaskStatus, TaskUpdate};
+use agentanycast::{Artifact, Message, Node, Target, Task, TaskHandle, TaskStatus, TaskUpdate};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -243,11 +243,24 @@ impl Exchange<'_> {
     }
 }
 
-/// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by a message alone.
+/// The label of a message that is an answer by itself, and not what was said with a state.
+const ANSWER: &str = "gateway.answer";
+
+/// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by messages
+/// alone.
 fn results(task: &Task) -> Cow<'_, [Artifact]> {
-    let said = task.status_message.as_ref();
-    match said.filter(|_| task.artifacts.is_empty() && task.status == TaskStatus::Completed) {
-        None => task.artifacts.as_slice().into(),
-        Some(said) => vec![Artifact::new("message", said.parts.iter().cloned())].into(),
+    if !task.artifacts.is_empty() || task.status != TaskStatus::Completed {
+        return task.artifacts.as_slice().into();
     }
+    let last = task.status_message.as_ref();
+    let is_answer = |message: &&Message| {
+        let first = message.parts.first();
+        first.is_some_and(|part| part.metadata.contains_key(ANSWER))
+            && last.is_none_or(|last| last.id != message.id)
+    };
+    let messages = task.messages.iter().filter(is_answer).chain(last);
+    messages
+        .map(|message| Artifact::new("message", message.parts.iter().cloned()))
+        .collect::<Vec<_>>()
+        .into()
 }

@@ -210,6 +210,7 @@ fn outside_step(step: &OutsideStep) -> Value {
         OutsideDeed::InDoubt => "in-doubt",
         OutsideDeed::Withdrawn => "withdrawn",
         OutsideDeed::NotWithdrawn => "not-withdrawn",
+        OutsideDeed::ProtocolBreach => "protocol-breach",
         _ => "unknown",
     };
     let failure = step.failure.map(|failure| match failure {

@@ -5676,6 +5676,7 @@ pub struct OutsideStep {
     #[prost(string, tag = "6")]
     pub binding: ::prost::alloc::string::String,
     /// CARD_READ: where the card is. GIVEN, WITHDRAWN: the agent's id of the task. FAILED, IN_DOUBT, NOT_WITHDRAWN: why.
+    /// PROTOCOL_BREACH: what it said, and how that is taken.
     #[prost(string, tag = "7")]
     pub detail: ::prost::alloc::string::String,
     /// FAILED, IN_DOUBT, NOT_WITHDRAWN: what kind of failure.
@@ -5899,6 +5900,8 @@ pub enum OutsideDeed {
     Withdrawn = 5,
     /// The task is over here, and it could not be told so, or did not take it.
     NotWithdrawn = 6,
+    /// It answered otherwise than A2A says. What it said counts, as the detail tells.
+    ProtocolBreach = 7,
 }
 impl OutsideDeed {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -5914,6 +5917,7 @@ impl OutsideDeed {
             Self::InDoubt => "OUTSIDE_DEED_IN_DOUBT",
             Self::Withdrawn => "OUTSIDE_DEED_WITHDRAWN",
             Self::NotWithdrawn => "OUTSIDE_DEED_NOT_WITHDRAWN",
+            Self::ProtocolBreach => "OUTSIDE_DEED_PROTOCOL_BREACH",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -5926,6 +5930,7 @@ impl OutsideDeed {
             "OUTSIDE_DEED_IN_DOUBT" => Some(Self::InDoubt),
             "OUTSIDE_DEED_WITHDRAWN" => Some(Self::Withdrawn),
             "OUTSIDE_DEED_NOT_WITHDRAWN" => Some(Self::NotWithdrawn),
+            "OUTSIDE_DEED_PROTOCOL_BREACH" => Some(Self::ProtocolBreach),
             _ => None,
         }
     }

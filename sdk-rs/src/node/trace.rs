@@ -128,6 +128,8 @@ pub enum OutsideDeed {
     Withdrawn,
     /// The task is over here, and the agent could not be told so, or did not take it.
     NotWithdrawn,
+    /// The agent answered otherwise than A2A says. What it said counts, as the detail tells.
+    ProtocolBreach,
     /// Nothing that this SDK knows.
     Unknown,
 }
@@ -349,6 +351,7 @@ impl From<v1::OutsideStep> for OutsideStep {
             Ok(v1::OutsideDeed::InDoubt) => OutsideDeed::InDoubt,
             Ok(v1::OutsideDeed::Withdrawn) => OutsideDeed::Withdrawn,
             Ok(v1::OutsideDeed::NotWithdrawn) => OutsideDeed::NotWithdrawn,
+            Ok(v1::OutsideDeed::ProtocolBreach) => OutsideDeed::ProtocolBreach,
             Ok(v1::OutsideDeed::Unspecified) | Err(_) => OutsideDeed::Unknown,
         };
         let failure = match v1::OutsideFailure::try_from(step.failure) {

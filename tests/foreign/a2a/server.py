@@ -35,6 +35,11 @@ class Agent(AgentExecutor):
         if text == "message":
             said = Message(message_id="said", role=Role.ROLE_AGENT, parts=[Part(text="no task")])
             return await queue.enqueue_event(said)
+        if text == "named":
+            # As the SDK's own helpers make messages: with the ids that the request has been given.
+            said = Message(message_id="said", role=Role.ROLE_AGENT, parts=[Part(text="no task")])
+            said.task_id, said.context_id = context.task_id, context.context_id
+            return await queue.enqueue_event(said)
         task = context.current_task
         if task is None:
             task = new_task_from_user_message(context.message)

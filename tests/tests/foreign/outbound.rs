@@ -139,6 +139,10 @@ async fn echo(node: &Node, remote: &mut Remote) {
     let answer = send(node, remote, "message").await;
     let task = completed(&answer).await;
     assert_eq!(task.messages.last().unwrap().text_content(), "no task");
+    // It names a task which the agent has none of.
+    let answer = send(node, remote, "named").await;
+    let task = completed(&answer).await;
+    assert_eq!(task.messages.last().unwrap().text_content(), "no task");
 }
 
 async fn steps(node: &Node, remote: &mut Remote) {

@@ -27,6 +27,8 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) path: String,
+    /// Empty: there is none.
+    pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -90,6 +92,7 @@ impl Agent {
                 let (head, body) = request.into_parts();
                 let asked = Asked {
                     path: head.uri.path().to_owned(),
+                    query: head.uri.query().unwrap_or_default().to_owned(),
                     headers: head.headers,
                     body: body.collect().await.unwrap().to_bytes(),
                 };

@@ -174,6 +174,10 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
         ),
         (
             Agent::start(async |_, _| ok(&json!({}))).await,
+            "what is there is no card: {}",
+        ),
+        (
+            Agent::start(async |_, _| ok(&json!({"name": "x", "skills": []}))).await,
             "lists no interface",
         ),
         (

@@ -9,10 +9,12 @@
 )]
 
 mod agent;
+mod answers;
 mod auth;
 mod command;
 mod doubt;
 mod hostile;
+mod liberal;
 mod screen;
 mod sealed;
 mod trace;

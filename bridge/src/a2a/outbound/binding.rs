@@ -20,6 +20,8 @@ pub(crate) const FILES: Files = Files::Base64;
 
 /// Messages of a task that an agent of 0.3 is asked for. The SDK for JavaScript shows none unless a number is given.
 const HISTORY: u32 = 10_000;
+/// Why an answer over JSON-RPC is none.
+const NEITHER: &str = "its answer has neither result nor error";
 
 /// Tasks of a conversation that are looked through for a message that may have arrived.
 pub(crate) const LISTED: usize = 50;
@@ -141,14 +143,14 @@ impl Ask {
                 (Method::POST, format!("tasks/{}:cancel", escaped(&id)), Some(body))
             }
         };
-        let url = format!("{}/v1/{path}", interface.url);
+        let url = below(&interface.url, &format!("/v1/{path}"));
         Request { method, url, body }
     }
 
     fn over_rest(self, interface: &Interface) -> Request {
-        let mut url = interface.url.clone();
+        let mut place = String::new();
         if !interface.tenant.is_empty() {
-            let _ = write!(url, "/{}", escaped(&interface.tenant));
+            let _ = write!(place, "/{}", escaped(&interface.tenant));
         }
         let (method, path, body) = match self {
             Self::Send { .. } => (Method::POST, "/message:send".to_owned(), true),
@@ -161,7 +163,8 @@ impl Ask {
             }
             Self::Cancel { ref id } => (Method::POST, format!("/tasks/{}:cancel", escaped(id)), true),
         };
-        url.push_str(&path);
+        place.push_str(&path);
+        let url = below(&interface.url, &place);
         let is_cancel = matches!(self, Self::Cancel { .. });
         let body = body.then(|| {
             if is_cancel {
@@ -191,15 +194,36 @@ fn send(version: Version, message: Value, metadata: Option<Map<String, Value>>, 
 
 /// The result of a call, or the data of an event, without what is around it.
 pub(crate) fn open(binding: Binding, mut answer: Value) -> Result<Value, Fault> {
-    if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
+    if let Some(error) = error_in(&answer) {
         return Err(fault_of(error));
     }
     match binding {
         Binding::Rest | Binding::Grpc => Ok(answer),
         Binding::JsonRpc => match answer.get_mut("result") {
             Some(result) => Ok(result.take()),
-            None => Err(Fault::last("its answer has neither result nor error")),
+            None => Err(Fault::last(NEITHER)),
         },
+    }
+}
+
+/// The error that an answer is, whether it names its request or not.
+fn error_in(answer: &Value) -> Option<&Value> {
+    answer.get("error").filter(|error| !error.is_null())
+}
+
+/// The data of an event. `Err(Ok(_))`: it is of no kind that is known here, and is passed over; the failure says what it is.
+pub(crate) fn event(binding: Binding, event: Value) -> Result<Value, Result<Fault, Fault>> {
+    let is_unknown = match binding {
+        Binding::JsonRpc => error_in(&event).is_none() && event.get("result").is_none(),
+        Binding::Rest | Binding::Grpc => !event.is_object(),
+    };
+    match open(binding, event) {
+        Ok(event) if is_unknown => Err(Ok(Fault::last(format!(
+            "its event is no object: {}",
+            excerpt(event.to_string().as_bytes())
+        )))),
+        Err(fault) if is_unknown => Err(Ok(fault)),
+        opened => opened.map_err(Err),
     }
 }
 
@@ -221,7 +245,7 @@ pub(crate) fn fault_of(error: &Value) -> Fault {
 
 /// The failure that an answer with an HTTP status other than success says.
 pub(crate) fn fault_of_status(status: u16, body: &[u8]) -> Fault {
-    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let answer: Value = serde_json::from_slice(without_bom(body)).unwrap_or_default();
     let said = match answer.get("error") {
         // What cannot have been taken counts before what is said of it.
         Some(error)
@@ -238,6 +262,23 @@ pub(crate) fn fault_of_status(status: u16, body: &[u8]) -> Fault {
     match said {
         Some(said) => Fault::of_status(status, said),
         None => Fault::of_status(status, &excerpt(body)),
+    }
+}
+
+/// JSON without the mark that some editors and servers put before a text.
+pub(crate) fn without_bom(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes)
+}
+
+/// A URL with a path below its own, which begins with a slash and may have a query. The URL's own query is kept.
+pub(crate) fn below(url: &str, path: &str) -> String {
+    let url = url.split('#').next().unwrap_or_default();
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let base = base.strip_suffix('/').unwrap_or(base);
+    match (query.is_empty(), path.contains('?')) {
+        (true, _) => format!("{base}{path}"),
+        (false, false) => format!("{base}{path}?{query}"),
+        (false, true) => format!("{base}{path}&{query}"),
     }
 }
 
@@ -299,6 +340,24 @@ mod tests {
             (rest.url.as_str(), rest.body),
             ("https://h/a/t%2F1/message:send", Some(body))
         );
+    }
+
+    #[test]
+    fn a_urls_slash_and_query_are_kept() {
+        for (url, path, whole) in [
+            ("https://h", "/x", "https://h/x"),
+            ("https://h/a/", "/x", "https://h/a/x"),
+            ("https://h/a?k=/", "/x", "https://h/a/x?k=/"),
+            ("https://h/a/?k=v#f", "/x?y=1", "https://h/a/x?y=1&k=v"),
+        ] {
+            assert_eq!(below(url, path), whole);
+        }
+        let rpc = Interface {
+            url: "https://h/a/?k=v".to_owned(),
+            ..interface(Binding::JsonRpc, Version::V10)
+        };
+        let get = Ask::Get { id: "t".to_owned() };
+        assert_eq!(get.request(&rpc).url, "https://h/a/?k=v");
     }
 
     #[test]

@@ -2,16 +2,17 @@
 
 use std::{
     collections::HashMap,
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use agentanycast_program::address::bare_url;
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::Value;
 
 use super::{
+    binding::{below, without_bom},
     choice::{self, Choice},
     fault::{EXCERPT, Fault, Kind, excerpt},
     http::{Call, Clients, beginning, read},
@@ -59,7 +60,15 @@ enum Answer {
     Unchanged {
         lasts: Duration,
     },
-    Missing,
+    /// There is none, and what is there instead; empty: nothing.
+    Missing(String),
+}
+
+/// What one place for a card has.
+enum Place {
+    Card(Kept),
+    /// There is no card, and what is there instead; empty: nothing.
+    Missing(String),
 }
 
 impl Cards {
@@ -92,11 +101,6 @@ impl Cards {
     }
 
     async fn find(&self, clients: &Clients, url: &str, known: Option<Kept>) -> Result<Kept, Fault> {
-        let no_card = |at: &str| {
-            Fault::last(format!(
-                "there is no agent card at {at}; give the URL of an agent, or that of its card (….json)"
-            ))
-        };
         if let Some(known) = known
             && let Answer::Unchanged { lasts } = ask(clients, &known.at, known.etag.as_ref()).await?
         {
@@ -105,47 +109,91 @@ impl Cards {
                 ..known
             });
         }
-        let base = url
-            .split(['?', '#'])
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches('/');
-        if Path::new(base)
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            return found(clients, base).await?.ok_or_else(|| no_card(base));
-        }
-        for place in PLACES {
-            if let Some(found) = found(clients, &format!("{base}{place}")).await? {
-                return Ok(found);
+        let places = places(url);
+        let mut missing = Vec::new();
+        for place in &places {
+            match found(clients, place).await {
+                Ok(Place::Card(found)) => return Ok(found),
+                Ok(Place::Missing(instead)) => missing.push(instead),
+                // The URL itself is that of an agent rather than that of a card: what it says to this question is
+                // of less weight.
+                Err(fault) if !missing.is_empty() && place == url && !fault.is_passing() => {
+                    missing.push(String::new());
+                }
+                Err(fault) => return Err(fault),
             }
         }
         // The URL may be that of an interface: then its card is at the top, and lists it.
-        let uri: Uri = base.parse().map_err(|_| no_card(base))?;
-        if uri.path().len() > 1
+        let given: Option<Uri> = url.split(['?', '#']).next().and_then(|url| url.parse().ok());
+        if places.len() > 1
+            && let Some(uri) = given.filter(|uri| uri.path().len() > 1)
             && let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority())
-            && let Some(top) = found(clients, &format!("{scheme}://{authority}{}", PLACES[0])).await?
-            && lists(&top.card, base)
+            && let Ok(Place::Card(top)) =
+                found(clients, &format!("{scheme}://{authority}{}", PLACES[0])).await
+            && lists(&top.card, url)
         {
             return Ok(top);
         }
-        Err(no_card(&format!("{base}{}", PLACES[0])))
+        // What there is says more than that there is nothing.
+        let at = missing
+            .iter()
+            .position(|instead| !instead.is_empty())
+            .unwrap_or(0);
+        let instead = match missing.get(at).map(String::as_str) {
+            None | Some("") => String::new(),
+            Some(instead) => format!(": {instead}"),
+        };
+        Err(Fault::last(format!(
+            "there is no agent card at {}{instead}; give the URL of an agent, or that of its card",
+            bare_url(&places[at])
+        )))
     }
 }
 
-async fn found(clients: &Clients, at: &str) -> Result<Option<Kept>, Fault> {
+/// Where the card of this URL may be, in the order in which it is looked for. The query is that of the URL.
+fn places(url: &str) -> Vec<String> {
+    let url = url.split('#').next().unwrap_or_default();
+    let path = url.split('?').next().unwrap_or_default();
+    let is_card = path
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+        .ends_with(".json");
+    let mut places = Vec::new();
+    if !is_card {
+        places.extend(PLACES.map(|place| below(url, place)));
+    }
+    places.push(url.to_owned());
+    places
+}
+
+/// Whether JSON is a card: it says how an agent is reached, or at least what it is.
+fn is_card(json: &Value) -> bool {
+    let Value::Object(fields) = json else {
+        return false;
+    };
+    let has = |name: &str, is_so: fn(&Value) -> bool| fields.get(name).is_some_and(is_so);
+    let reached = has("supportedInterfaces", Value::is_array) || has("additionalInterfaces", Value::is_array);
+    let said = ["name", "skills", "capabilities", "protocolVersion"];
+    let said = said.into_iter().filter(|name| fields.contains_key(*name)).count();
+    let is_answer = ["jsonrpc", "error"].iter().any(|name| fields.contains_key(*name));
+    !is_answer && (reached || has("url", Value::is_string) && said > 0 || said > 1)
+}
+
+async fn found(clients: &Clients, at: &str) -> Result<Place, Fault> {
     let at: Uri = at
         .parse()
         .map_err(|error| Fault::last(format!("{at:?} is no URL: {error}")))?;
     Ok(match ask(clients, &at, None).await? {
-        Answer::Card { card, etag, lasts } => Some(Kept {
+        Answer::Card { card, etag, lasts } => Place::Card(Kept {
             card: Arc::new(card),
             etag,
             until: Instant::now() + lasts,
             at,
         }),
-        Answer::Unchanged { .. } | Answer::Missing => None,
+        Answer::Missing(instead) => Place::Missing(instead),
+        Answer::Unchanged { .. } => Place::Missing(String::new()),
     })
 }
 
@@ -179,20 +227,30 @@ async fn ask(clients: &Clients, at: &Uri, etag: Option<&HeaderValue>) -> Result<
         status,
         StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::METHOD_NOT_ALLOWED
     ) {
-        return Ok(Answer::Missing);
+        return Ok(Answer::Missing(String::new()));
     }
     if !status.is_success() {
         let said = excerpt(&beginning(response.into_body(), EXCERPT).await);
-        return Err(of_card(Fault::of_status(status.as_u16(), &said)));
+        let fault = of_card(Fault::of_status(status.as_u16(), &said));
+        // One that knows neither the path nor the method may refuse the request as a whole.
+        return match fault.kind() {
+            Kind::Refused | Kind::Unsupported => Ok(Answer::Missing(fault.to_string())),
+            _ => Err(fault),
+        };
     }
     let etag = response.headers().get(header::ETAG).cloned();
     let bytes = read(response.into_body(), MAX_CARD).await.map_err(of_card)?;
-    let mut card: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        let said = excerpt(&bytes);
-        http.mask().fault(Fault::last(format!(
-            "its card at {at} is no JSON: {error}: {said}"
-        )))
-    })?;
+    let instead = |what: String| {
+        let fault = http.mask().fault(Fault::last(what));
+        Ok(Answer::Missing(fault.to_string()))
+    };
+    let mut card: Value = match serde_json::from_slice(without_bom(&bytes)) {
+        Ok(card) => card,
+        Err(error) => return instead(format!("what is there is no JSON: {error}: {}", excerpt(&bytes))),
+    };
+    if !is_card(&card) {
+        return instead(format!("what is there is no card: {}", excerpt(&bytes)));
+    }
     http.mask().card(&mut card);
     // A large card is not kept for long: there may be many.
     let lasts = if bytes.len() > KEPT_BYTES {
@@ -220,10 +278,14 @@ fn lasts(control: Option<&HeaderValue>) -> Duration {
 
 /// Whether a card lists this URL.
 fn lists(card: &Value, url: &str) -> bool {
+    let bare = |url: &str| {
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        url.trim_end_matches('/').to_owned()
+    };
     let is_it = |listed: &Value| {
         listed["url"]
             .as_str()
-            .is_some_and(|listed| listed.trim_end_matches('/') == url)
+            .is_some_and(|listed| bare(listed) == bare(url))
     };
     let lists = ["supportedInterfaces", "additionalInterfaces"];
     is_it(card)
@@ -254,5 +316,42 @@ mod tests {
         let card = json!({"url": "https://h/a/", "supportedInterfaces": [{"url": "https://h/b"}]});
         assert!(lists(&card, "https://h/a") && lists(&card, "https://h/b"));
         assert!(!lists(&card, "https://h/c") && !lists(&json!([]), "https://h/c"));
+        assert!(lists(&card, "https://h/a/") && lists(&card, "https://h/b/?k=v"));
+    }
+
+    #[test]
+    fn a_card_is_looked_for_below_a_url_and_where_it_says() {
+        assert_eq!(
+            places("https://h/a/?k=v#f"),
+            [
+                "https://h/a/.well-known/agent-card.json?k=v",
+                "https://h/a/.well-known/agent.json?k=v",
+                "https://h/a/?k=v",
+            ]
+        );
+        assert_eq!(places("https://h/Card.JSON?k=v"), ["https://h/Card.JSON?k=v"]);
+        assert_eq!(places("https://h/?x=a.json").len(), 3);
+    }
+
+    #[test]
+    fn other_json_is_no_card() {
+        for card in [
+            json!({"supportedInterfaces": []}),
+            json!({"url": "https://h/", "name": "a"}),
+            json!({"name": "a", "skills": []}),
+        ] {
+            assert!(is_card(&card), "{card}");
+        }
+        for other in [
+            json!({}),
+            json!([]),
+            json!("x"),
+            json!({"url": "https://h/"}),
+            json!({"name": "a"}),
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600}}),
+            json!({"error": "no", "name": "a", "url": "https://h/"}),
+        ] {
+            assert!(!is_card(&other), "{other}");
+        }
     }
 }

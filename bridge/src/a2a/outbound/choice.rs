@@ -16,6 +16,9 @@ const MOST: usize = 64;
 const TOLD: usize = 3;
 const LONGEST_TOLD: usize = 100;
 
+/// Longest name of a binding that is read, in bytes.
+const LONGEST_BINDING: usize = 32;
+
 /// Longest URL of an interface, in bytes.
 const MAX_URL: usize = 2048;
 
@@ -37,10 +40,19 @@ impl Binding {
         }
     }
 
+    /// The binding of that name, in any case and with any signs between its letters.
     pub(crate) fn read(word: &str) -> Option<Self> {
-        [Self::JsonRpc, Self::Rest, Self::Grpc]
-            .into_iter()
-            .find(|binding| binding.word() == word)
+        if word.len() > LONGEST_BINDING || word.contains(':') {
+            return None;
+        }
+        let letters = word.bytes().filter(u8::is_ascii_alphanumeric);
+        let letters: Vec<u8> = letters.map(|letter| letter.to_ascii_uppercase()).collect();
+        match &letters[..] {
+            b"JSONRPC" | b"JSONRPC20" => Some(Self::JsonRpc),
+            b"HTTPJSON" | b"REST" => Some(Self::Rest),
+            b"GRPC" => Some(Self::Grpc),
+            _ => None,
+        }
     }
 }
 
@@ -83,12 +95,26 @@ pub(crate) fn choose(card: Value, at: &Uri) -> Result<Choice, Fault> {
         .map_err(unreadable)?
         .unwrap_or(false);
     let mut listed = Listed::new(at);
-    for interface in fields.list("supportedInterfaces").map_err(unreadable)? {
-        listed.put(interface.as_object(), "protocolBinding", None);
-    }
     let version = fields.text("protocolVersion").map_err(unreadable)?;
-    let old = version.as_deref().filter(|version| version.starts_with("0.3"));
-    if let (Some(old), Some(url)) = (old, fields.text("url").map_err(unreadable)?) {
+    let version = version
+        .as_deref()
+        .map(str::trim)
+        .filter(|version| !version.is_empty());
+    for interface in fields.list("supportedInterfaces").map_err(unreadable)? {
+        // Only cards of 1.0 have this list, and each of its interfaces should say its version. That of the card may be
+        // said for those who know 0.3 alone.
+        listed.put(
+            interface.as_object(),
+            "protocolBinding",
+            None,
+            version
+                .filter(|version| !version.starts_with("0."))
+                .unwrap_or("1.0"),
+        );
+    }
+    if let Some(url) = fields.text("url").map_err(unreadable)? {
+        // A card of 0.3 is one with a URL of its own, unless it says another version.
+        let old = version.unwrap_or("0.3");
         let preferred = fields.text("preferredTransport").map_err(unreadable)?;
         let mut first = Map::new();
         first.insert("url".to_owned(), url.into());
@@ -96,9 +122,9 @@ pub(crate) fn choose(card: Value, at: &Uri) -> Result<Choice, Fault> {
             "transport".to_owned(),
             preferred.unwrap_or_else(|| "JSONRPC".to_owned()).into(),
         );
-        listed.put(Some(&first), "transport", Some(old));
+        listed.put(Some(&first), "transport", Some(old), old);
         for interface in fields.list("additionalInterfaces").map_err(unreadable)? {
-            listed.put(interface.as_object(), "transport", Some(old));
+            listed.put(interface.as_object(), "transport", Some(old), old);
         }
     }
     let interface = listed.best()?;
@@ -113,6 +139,8 @@ struct Listed<'a> {
     spoken: Vec<Interface>,
     /// Those that would be spoken if their URLs were good, for people.
     bad: Vec<String>,
+    /// Those of other bindings and versions, for people.
+    foreign: Vec<String>,
 }
 
 impl<'a> Listed<'a> {
@@ -122,25 +150,37 @@ impl<'a> Listed<'a> {
             seen: 0,
             spoken: Vec::new(),
             bad: Vec::new(),
+            foreign: Vec::new(),
         }
     }
 
-    /// Takes an interface, if it is spoken here. `version`: of all that are listed so.
-    fn put(&mut self, interface: Option<&Map<String, Value>>, binding: &str, version: Option<&str>) {
+    /// Takes an interface, if it is spoken here. `version`: of all that are listed so; `usual`: of one that says none.
+    fn put(
+        &mut self,
+        interface: Option<&Map<String, Value>>,
+        binding: &str,
+        version: Option<&str>,
+        usual: &str,
+    ) {
         self.seen += 1;
         let Some(interface) = interface.filter(|_| self.seen <= MOST) else {
             return;
         };
         let text = |name: &str| interface.get(name).and_then(Value::as_str).unwrap_or_default();
-        let Some(binding) = Binding::read(text(binding)) else {
+        // Some cards of 1.0 call it as 0.3 does.
+        let named = [text(binding), text("transport")]
+            .into_iter()
+            .find(|name| !name.is_empty());
+        let named = named.unwrap_or_default();
+        let said = [version.unwrap_or(text("protocolVersion")).trim(), usual];
+        let said = said
+            .into_iter()
+            .find(|version| !version.is_empty())
+            .unwrap_or_default();
+        let (Some(binding), Some(version)) = (Binding::read(named), read_version(said)) else {
+            self.foreign
+                .push(format!("{:?} of version {:?}", short(named), short(said)));
             return;
-        };
-        let version = match version.unwrap_or(text("protocolVersion")) {
-            // Cards of 0.3 have no such list: an entry without a version is one of 1.0.
-            "" => Version::V10,
-            version if version == "1.0" || version.starts_with("1.0.") => Version::V10,
-            version if version == "0.3" || version.starts_with("0.3.") => Version::V03,
-            _ => return,
         };
         match absolute(text("url"), binding, self.at) {
             Ok(url) => self.spoken.push(Interface {
@@ -168,9 +208,15 @@ impl<'a> Listed<'a> {
             return Ok(interface.clone());
         }
         if self.bad.is_empty() {
-            return Err(Fault::last(
-                "its card lists no interface that this node speaks: JSONRPC, HTTP+JSON or GRPC, of 1.0 or 0.3",
-            ));
+            let listed: Vec<&str> = self.foreign.iter().take(TOLD).map(String::as_str).collect();
+            let listed = match listed[..] {
+                [] => "it lists none".to_owned(),
+                _ => format!("it lists {}", listed.join(", ")),
+            };
+            return Err(Fault::last(format!(
+                "its card lists no interface that this node speaks, which are JSONRPC, HTTP+JSON and GRPC, of 1.0 \
+                 or 0.3: {listed}"
+            )));
         }
         let told: Vec<&str> = self.bad.iter().take(TOLD).map(String::as_str).collect();
         Err(Fault::last(format!(
@@ -178,6 +224,22 @@ impl<'a> Listed<'a> {
             told.join("; ")
         )))
     }
+}
+
+/// The version of that name. 0.2 is spoken as 0.3, which it differs from in what it lacks.
+fn read_version(said: &str) -> Option<Version> {
+    let said = said.strip_prefix(['v', 'V']).unwrap_or(said);
+    let mut numbers = said.split('.');
+    match (numbers.next(), numbers.next()) {
+        (Some("1"), None | Some("0")) => Some(Version::V10),
+        (Some("0"), Some("2" | "3")) => Some(Version::V03),
+        _ => None,
+    }
+}
+
+/// A name out of a card, cut short.
+fn short(name: &str) -> String {
+    name.chars().take(LONGEST_BINDING).collect()
 }
 
 /// What a card has for a URL, as people may see it.
@@ -200,7 +262,9 @@ fn absolute(url: &str, binding: Binding, at: &Uri) -> Result<String, String> {
     } else {
         return Err("it is neither http nor https".to_owned());
     };
-    let whole = whole.trim_end_matches('/').to_owned();
+    if whole.ends_with("://") {
+        return Err("it names no host".to_owned());
+    }
     if whole.len() > MAX_URL {
         return Err(format!("it has more than {MAX_URL} bytes"));
     }
@@ -272,7 +336,7 @@ mod tests {
         let choice = chosen(card).unwrap();
         assert_eq!(
             (choice.interface.url.as_str(), choice.interface.binding),
-            ("https://host/a2a", Binding::Grpc)
+            ("https://host/a2a/", Binding::Grpc)
         );
         assert_eq!(
             (choice.interface.version, choice.streaming),
@@ -332,11 +396,96 @@ mod tests {
     }
 
     #[test]
+    fn urls_are_used_as_they_are_given() {
+        for url in [
+            "https://host/a/",
+            "https://host/a",
+            "https://host/a/?key=x&y=%2F",
+            "https://host",
+        ] {
+            let card = json!({"supportedInterfaces": [interface(url, "JSONRPC", "1.0")]});
+            assert_eq!(chosen(card).unwrap().interface.url, url);
+        }
+    }
+
+    #[test]
+    fn bindings_and_versions_are_known_in_their_usual_spellings() {
+        for (word, binding) in [
+            ("jsonrpc", Binding::JsonRpc),
+            ("JSON-RPC", Binding::JsonRpc),
+            ("json_rpc_2.0", Binding::JsonRpc),
+            ("http+json", Binding::Rest),
+            ("HTTP_JSON", Binding::Rest),
+            ("rest", Binding::Rest),
+            ("gRPC", Binding::Grpc),
+        ] {
+            assert_eq!(Binding::read(word), Some(binding), "{word}");
+        }
+        for word in [
+            "",
+            "http",
+            "grpc-web",
+            "urn:x:GRPC",
+            "G:R:P:C",
+            "-".repeat(99).as_str(),
+        ] {
+            assert_eq!(Binding::read(word), None, "{word}");
+        }
+        for (said, version) in [
+            ("1.0", Some(Version::V10)),
+            ("1", Some(Version::V10)),
+            ("v1.0.3", Some(Version::V10)),
+            ("0.3.0", Some(Version::V03)),
+            ("0.2.6", Some(Version::V03)),
+            ("0.1", None),
+            ("1.1", None),
+            ("2.0", None),
+            ("", None),
+            ("latest", None),
+        ] {
+            assert_eq!(read_version(said), version, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_card_with_a_url_and_no_version_is_one_of_0_3() {
+        for card in [
+            json!({"url": "https://host/a"}),
+            json!({"url": "https://host/a", "protocolVersion": "", "preferredTransport": "jsonrpc"}),
+            json!({"url": "https://host/a", "protocolVersion": "0.2.5"}),
+        ] {
+            let interface = chosen(card).unwrap().interface;
+            assert_eq!(
+                (interface.version, interface.binding, interface.url.as_str()),
+                (Version::V03, Binding::JsonRpc, "https://host/a")
+            );
+        }
+        let newer = chosen(json!({"url": "https://host/a", "protocolVersion": "1.0"})).unwrap();
+        assert_eq!(newer.interface.version, Version::V10);
+        let silent =
+            json!({"supportedInterfaces": [{"url": "https://host/a", "protocolBinding": "JSONRPC"}]});
+        assert_eq!(chosen(silent).unwrap().interface.version, Version::V10);
+    }
+
+    #[test]
+    fn what_is_refused_is_named() {
+        let why = |card: Value| chosen(card).unwrap_err().to_string();
+        let new = why(json!({"supportedInterfaces": [interface("https://host/", "JSONRPC", "9.0")]}));
+        assert!(new.contains("\"JSONRPC\" of version \"9.0\""), "{new}");
+        let old = why(json!({"protocolVersion": "0.1.9", "url": "https://host/"}));
+        assert!(old.contains("\"JSONRPC\" of version \"0.1.9\""), "{old}");
+        let binding = why(json!({"supportedInterfaces": [interface("https://host/", "SLIM", "1.0")]}));
+        assert!(binding.contains("\"SLIM\" of version \"1.0\""), "{binding}");
+        assert!(why(json!({})).ends_with("it lists none"));
+    }
+
+    #[test]
     fn what_is_not_spoken_is_refused() {
         for card in [
             json!({}),
             json!([]),
-            json!({"protocolVersion": "0.2.6", "url": "https://host/"}),
+            json!({"protocolVersion": "0.1.0", "url": "https://host/"}),
+            json!({"protocolVersion": "2.0", "url": "https://host/"}),
             json!({"supportedInterfaces": [interface("https://user:pass@host/", "JSONRPC", "1.0")]}),
             json!({"supportedInterfaces": [interface("ftp://host/", "JSONRPC", "1.0"), 7, null]}),
             json!({"supportedInterfaces": [interface("https://host/", "JSONRPC", "2.0")]}),

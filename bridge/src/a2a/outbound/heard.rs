@@ -17,6 +17,9 @@ use crate::gateway::labels::{AUTH_REQUIRED, STATE};
 /// Longest id that an agent may give a task or a conversation, in bytes.
 const MAX_ID: usize = 1024;
 
+/// Most of a state that people are told, in characters.
+const LONGEST_STATE: usize = 40;
+
 /// The label with what was said of a change besides, on the first part of its message.
 const CHANGE: &str = "a2a.update";
 
@@ -31,6 +34,8 @@ pub(crate) struct Heard {
     /// The agent's id of the conversation; may be empty.
     pub(crate) context: String,
     pub(crate) what: What,
+    /// The task's state as the agent wrote it, if that is one that A2A does not have.
+    pub(crate) unknown_state: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,46 +56,95 @@ pub(crate) enum What {
 
 /// Reads the result of a call or the data of an event; `None`: of a kind that says nothing here.
 pub(crate) fn read(version: Version, value: Value) -> Result<Option<Heard>, Fault> {
-    let Value::Object(mut said) = value else {
+    let Value::Object(said) = value else {
         return Err(Fault::last("it answered what is no object"));
     };
-    let (kind, body) = match version {
-        Version::V03 => {
-            let kind = said
-                .get("kind")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned();
-            (kind, Value::Object(said))
-        }
-        Version::V10 => {
-            let kinds = [
-                ("task", "task"),
-                ("message", "message"),
-                ("statusUpdate", "status-update"),
-                ("artifactUpdate", "artifact-update"),
-            ];
-            let found = kinds
-                .iter()
-                .find_map(|(name, kind)| Some((*kind, said.remove(*name)?)));
-            match found {
-                Some((kind, body)) => (kind.to_owned(), body),
-                None => return Ok(None),
-            }
-        }
+    let Some((kind, body)) = told_apart(said) else {
+        return Ok(None);
     };
-    let heard = match kind.as_str() {
-        "task" => read_task(version, body).map(Some),
-        "message" => read_message(version, body).map(Some),
-        "status-update" => read_status(version, body),
-        "artifact-update" => read_artifact(version, body).map(Some),
-        _ => return Ok(None),
+    let heard = match kind {
+        Told::Task => read_task(version, body).map(Some),
+        Told::Message => read_message(version, body).map(Some),
+        Told::Status => read_status(version, body),
+        Told::Artifact => read_artifact(version, body).map(Some),
     };
     bounded(heard.map_err(|error| unreadable(&error))?)
 }
 
+/// What an agent can say.
+#[derive(Clone, Copy)]
+enum Told {
+    Task,
+    Message,
+    Status,
+    Artifact,
+}
+
+/// Which of these an object is, and its content. 1.0 puts it into a field of that name, 0.3 writes a `kind`; agents
+/// of one version that answer as the other does are understood too, and so is an object without a `kind` that has
+/// the fields of one of them.
+fn told_apart(mut said: Map<String, Value>) -> Option<(Told, Value)> {
+    if let Some(kind) = said.get("kind").and_then(Value::as_str) {
+        let kind = match kind.to_ascii_lowercase().replace('_', "-").as_str() {
+            "task" => Told::Task,
+            "message" => Told::Message,
+            "status-update" => Told::Status,
+            "artifact-update" => Told::Artifact,
+            _ => return None,
+        };
+        return Some((kind, Value::Object(said)));
+    }
+    let fields = [
+        ("task", Told::Task),
+        ("message", Told::Message),
+        ("statusUpdate", Told::Status),
+        ("status_update", Told::Status),
+        ("artifactUpdate", Told::Artifact),
+        ("artifact_update", Told::Artifact),
+    ];
+    for (name, kind) in fields {
+        if let Some(body) = said.remove(name) {
+            return Some((kind, body));
+        }
+    }
+    let has = |name: &str| said.get(name).is_some_and(|value| !value.is_null());
+    let kind = match () {
+        () if has("messageId") && has("parts") => Told::Message,
+        () if has("taskId") && has("artifact") => Told::Artifact,
+        () if has("taskId") && has("status") => Told::Status,
+        () if has("id") && has("status") => Told::Task,
+        () => return None,
+    };
+    Some((kind, Value::Object(said)))
+}
+
+/// What an answer is that is none of these, for people.
+pub(crate) fn described(answer: &Value) -> String {
+    if let Some(kind) = answer.get("kind") {
+        return format!("something of the kind {kind}");
+    }
+    let names: Vec<&str> = answer
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .take(5)
+        .collect();
+    match names[..] {
+        [] => "an empty object".to_owned(),
+        _ => format!("an object with {}", names.join(", ")),
+    }
+}
+
 /// Reads the task that a call is answered with.
 pub(crate) fn read_bare_task(version: Version, value: Value) -> Result<Heard, Fault> {
+    let value = match value {
+        // Some answer in the form of what a message is answered with.
+        Value::Object(mut said) if said.len() == 1 && said.get("task").is_some_and(Value::is_object) => {
+            said.remove("task").unwrap_or_default()
+        }
+        value => value,
+    };
     let heard = read_task(version, value).map_err(|error| unreadable(&error))?;
     bounded(Some(heard))?.ok_or_else(|| Fault::last("it answered without a task"))
 }
@@ -112,7 +166,8 @@ fn bounded(heard: Option<Heard>) -> Result<Option<Heard>, Fault> {
 }
 
 fn read_task(version: Version, value: Value) -> Result<Heard, A2aError> {
-    let state = value["status"]["state"].as_str().map(str::to_owned);
+    let state = task::state_word(value["status"]["state"].clone());
+    let unknown_state = unknown(state.as_deref());
     let mut read = task::read(version, value)?;
     if let Some(state) = state {
         let before = read.status_message.clone();
@@ -129,7 +184,22 @@ fn read_task(version: Version, value: Value) -> Result<Heard, A2aError> {
         task: read.task_id.clone(),
         context: read.context_id.clone(),
         what: What::Task(Box::new(read)),
+        unknown_state,
     })
+}
+
+/// A state that tells nothing, as people are told of it.
+fn unknown(state: Option<&str>) -> Option<String> {
+    let Some(word) = state else {
+        return Some("null".to_owned());
+    };
+    match task::read_state(word) {
+        None | Some(TaskStatus::Unspecified) => Some(format!(
+            "{:?}",
+            word.chars().take(LONGEST_STATE).collect::<String>()
+        )),
+        Some(_) => None,
+    }
 }
 
 fn read_message(version: Version, value: Value) -> Result<Heard, A2aError> {
@@ -138,6 +208,7 @@ fn read_message(version: Version, value: Value) -> Result<Heard, A2aError> {
         task: place.task_id,
         context: place.context_id,
         what: What::Message(Box::new(message)),
+        unknown_state: None,
     })
 }
 
@@ -154,7 +225,9 @@ fn read_status(version: Version, value: Value) -> Result<Option<Heard>, A2aError
     let Some(mut status) = fields.fields("status")? else {
         return Ok(None);
     };
-    let state = status.text_or_empty("state")?;
+    let state = status.raw("state").and_then(task::state_word);
+    let unknown_state = unknown(state.as_deref());
+    let state = state.unwrap_or_default();
     let message = match status.object("message")? {
         Some(value) => {
             let (mut message, own) =
@@ -173,6 +246,7 @@ fn read_status(version: Version, value: Value) -> Result<Option<Heard>, A2aError
         task: place.task_id,
         context: place.context_id,
         what: What::Status(task::read_state(&state).unwrap_or_default(), message),
+        unknown_state,
     }))
 }
 
@@ -194,6 +268,7 @@ fn read_artifact(version: Version, value: Value) -> Result<Heard, A2aError> {
             append,
             last,
         },
+        unknown_state: None,
     })
 }
 
@@ -210,7 +285,7 @@ fn annotate(parts: &mut [Part], label: &str, metadata: Map<String, Value>) {
 
 /// What came with a state, with a note of the state when the mesh has no word for it.
 fn note_state(state: &str, message: Option<v1::Message>) -> Option<v1::Message> {
-    if !matches!(state, "auth-required" | "TASK_STATE_AUTH_REQUIRED") {
+    if !task::is_auth_required(state) {
         return message;
     }
     let mut message = message.unwrap_or_else(|| v1::Message {
@@ -277,6 +352,62 @@ mod tests {
                 ..
             }
         ));
+    }
+
+    #[test]
+    fn one_version_is_heard_in_the_others_form_and_without_kinds() {
+        let parts = json!([{"text": "x"}]);
+        let message = json!({"messageId": "m", "role": "agent", "parts": parts});
+        let mut named = message.clone();
+        named["kind"] = "Message".into();
+        let wrapped = json!({ "message": message });
+        let status = json!({"taskId": "t", "status": {"state": "Working"}});
+        let piece = json!({"taskId": "t", "artifact": {"artifactId": "a", "parts": parts}});
+        let task = json!({"id": "t", "status": {"state": "done"}});
+        for version in [Version::V03, Version::V10] {
+            for said in [&message, &named, &wrapped] {
+                assert!(
+                    matches!(heard(version, said.clone()).what, What::Message(_)),
+                    "{said}"
+                );
+            }
+            assert_eq!(
+                heard(version, status.clone()).what,
+                What::Status(TaskStatus::Working, None)
+            );
+            assert!(matches!(
+                heard(version, piece.clone()).what,
+                What::Artifact { .. }
+            ));
+            for task in [task.clone(), json!({ "task": task })] {
+                for heard in [
+                    heard(version, task.clone()),
+                    read_bare_task(version, task).unwrap(),
+                ] {
+                    let What::Task(task) = heard.what else { panic!() };
+                    assert_eq!(task.status(), TaskStatus::Completed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_that_is_not_known_is_told_as_it_is_written() {
+        for (state, told) in [
+            (json!("TASK_STATE_WORKING"), None),
+            (json!(2), None),
+            (json!(null), Some("null")),
+            (json!("unknown"), Some("\"unknown\"")),
+            (json!(9), Some("\"9\"")),
+            (json!([1]), Some("\"[1]\"")),
+        ] {
+            let task = json!({"id": "t", "status": {"state": state}});
+            let heard = read_bare_task(Version::V10, task).unwrap();
+            assert_eq!(heard.unknown_state.as_deref(), told);
+            let update = json!({"statusUpdate": {"taskId": "t", "status": {"state": state}}});
+            let heard = super::tests::heard(Version::V10, update);
+            assert_eq!(heard.unknown_state.as_deref(), told);
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Place {
     pub(crate) taken: usize,
     /// The next one is on its way: the agent may have it.
     pub(crate) sending: bool,
+    /// The agent answered the last one by a message, and no task was seen since.
+    pub(crate) answered: bool,
 }
 
 impl Place {
@@ -34,6 +36,7 @@ impl Place {
         });
         let place = json!({
             "choice": choice, "task": self.task, "context": self.context, "taken": self.taken, "sending": self.sending,
+            "answered": self.answered,
         });
         place.to_string().into_bytes()
     }
@@ -63,6 +66,8 @@ impl Place {
             context: text(&place, "context")?,
             taken: usize::try_from(place.get("taken")?.as_u64()?).ok()?,
             sending: place.get("sending")?.as_bool()?,
+            // Older versions do not write it.
+            answered: place.get("answered").and_then(Value::as_bool).unwrap_or_default(),
         })
     }
 }
@@ -93,8 +98,9 @@ mod tests {
         #[test]
         fn it_is_read_as_it_was_written(
             choice in option::of(any_choice()), task in "\\PC{0,9}", context in "\\PC{0,9}", taken in 0..9_usize, sending: bool,
+            answered: bool,
         ) {
-            let place = Place { choice, task, context, taken, sending };
+            let place = Place { choice, task, context, taken, sending, answered };
             prop_assert_eq!(Place::read(&place.write()), Some(place));
         }
 

@@ -4,7 +4,7 @@
 //! because a stream was lost or the task was read anew, is no news.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -13,7 +13,10 @@ use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, TaskStatus};
 use prost::Message as _;
 
 use super::{fault::Fault, heard::What, sealed};
-use crate::gateway::{Errand, Report, Seal, is_terminal};
+use crate::gateway::{
+    Errand, Report, Seal, is_terminal,
+    labels::{ANSWER, MESSAGE},
+};
 
 /// Most bytes of what comes out of one task: it is held in memory while it comes.
 const MAX_RESULTS_BYTES: usize = 64 << 20;
@@ -30,6 +33,9 @@ const SMALL: usize = 64 << 10;
 
 /// Longest id that a node takes, in bytes.
 const MAX_ID: usize = 256;
+
+/// Looks at a task in a state that A2A does not have, until it is given up.
+const UNKNOWN_STATES: u32 = 5;
 
 /// When what was heard should be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +60,12 @@ pub(crate) struct Progress {
     results: Vec<Growing>,
     bytes: usize,
     changes: Vec<(TaskStatus, Option<Message>)>,
+    /// A message without a task, which is the agent's whole answer unless more comes.
+    held: Option<Message>,
+    /// What each message without a task says, as a hash, by the message's key.
+    answers: HashMap<String, u64>,
+    /// Looks in a row at a task whose state is unknown.
+    unknown_states: u32,
 }
 
 #[derive(Debug)]
@@ -77,6 +89,9 @@ impl Progress {
             results: Vec::new(),
             bytes: 0,
             changes: Vec::new(),
+            held: None,
+            answers: HashMap::new(),
+            unknown_states: 0,
         };
         for artifact in &task.artifacts {
             let bytes = weight(artifact);
@@ -92,6 +107,11 @@ impl Progress {
         progress
     }
 
+    /// Whether what is heard comes in boxes.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.seal.is_some()
+    }
+
     /// The state of the task after all that was heard.
     pub(crate) fn status(&self) -> TaskStatus {
         self.changes.last().map_or(self.status, |(status, _)| *status)
@@ -99,6 +119,7 @@ impl Progress {
 
     /// Hears something. An error ends the task: it is more than a task may hold, or not what a sealed one may be told.
     pub(crate) fn hear(&mut self, what: What) -> Result<(), Fault> {
+        self.release();
         if is_terminal(self.status()) {
             return Ok(());
         }
@@ -123,6 +144,74 @@ impl Progress {
             } => self.append(artifact, last),
             What::Artifact { artifact, last, .. } => self.put(artifact, last),
         }
+    }
+
+    /// Hears a message without a task in a stream. It is the last word, or more follows: that is known later.
+    pub(crate) fn hold(&mut self, mut message: Message) {
+        if is_terminal(self.status()) {
+            return;
+        }
+        let says = hash(&message.encode_to_vec());
+        match self.answers.get(&key(&message)) {
+            Some(before) if *before == says => return,
+            // Two messages have one id: the second is known by what it says.
+            Some(_) => message.message_id.clear(),
+            None => {}
+        }
+        self.answers.insert(key(&message), says);
+        self.release();
+        self.held = Some(message);
+    }
+
+    /// Messages without a task that were heard, each counted once.
+    pub(crate) fn answers(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// The message that is held is not the last word, or does not wait any longer.
+    pub(crate) fn release(&mut self) {
+        if let Some(message) = self.held.take() {
+            self.say(message);
+        }
+    }
+
+    /// Hears a message beside a task, which does not end it.
+    pub(crate) fn say(&mut self, mut message: Message) {
+        if is_terminal(self.status()) {
+            return;
+        }
+        // The label is no part of what the message is known by.
+        message.message_id = key(&message);
+        if let Some(first) = message.parts.first_mut() {
+            first.metadata.insert(ANSWER.to_owned(), MESSAGE.to_owned());
+        }
+        self.change(TaskStatus::Working, Some(message));
+    }
+
+    /// The agent has said all by its messages: the task is complete.
+    pub(crate) fn conclude(&mut self) {
+        if !is_terminal(self.status()) {
+            let last = self.held.take();
+            self.change(TaskStatus::Completed, last);
+        }
+    }
+
+    /// Counts a look at the task. `unknown`: its state, if that is one that A2A does not have.
+    ///
+    /// # Errors
+    /// When the state was unknown so often that nothing else is to be expected.
+    pub(crate) fn look(&mut self, unknown: Option<&str>) -> Result<(), Fault> {
+        let Some(state) = unknown else {
+            self.unknown_states = 0;
+            return Ok(());
+        };
+        self.unknown_states += 1;
+        if self.unknown_states < UNKNOWN_STATES {
+            return Ok(());
+        }
+        Err(Fault::last(format!(
+            "its task has the state {state}, which tells neither that it works nor that it has ended"
+        )))
     }
 
     fn hear_task(&mut self, task: v1::Task) -> Result<(), Fault> {
@@ -254,6 +343,9 @@ impl Progress {
     pub(crate) fn due(&self) -> Due {
         if !self.changes.is_empty() {
             return Due::Now;
+        }
+        if self.held.is_some() {
+            return Due::Soon;
         }
         let due = |known: &Growing| match known {
             Growing { is_news: false, .. } => Due::Nothing,

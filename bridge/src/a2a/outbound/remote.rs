@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 use super::{
-    binding::{self, Ask, FILES},
+    binding::{self, Ask, FILES, without_bom},
     choice::{Binding, Interface},
     fault::{Fault, Kind, excerpt},
     heard::{self, Heard, What},
@@ -76,8 +76,9 @@ impl Remote {
     /// Gives it a message; what it answers at once.
     pub(crate) async fn send(&self, ask: Ask) -> Result<Heard, Fault> {
         let answer = self.ask(ask).await?;
+        let said = heard::described(&answer);
         heard::read(self.version(), answer)?
-            .ok_or_else(|| Fault::last("it answered with neither task nor message"))
+            .ok_or_else(|| Fault::last(format!("it answered with neither task nor message, but {said}")))
     }
 
     /// Shows a task.
@@ -216,15 +217,32 @@ impl Remote {
         let mut body = response.into_body();
         let events = try_stream! {
             let mut reader = sse::Reader::default();
+            // An event that nothing is known of does not end a task. It is told if nothing else comes.
+            let mut strange = None;
+            let mut has_begun = false;
             while let Some(frame) = unless_silent(body.frame()).await {
-                let frame = frame.map_err(|error| of_error(&error, false))?;
+                let frame = frame.map_err(|error| of_error(&*error, false))?;
                 let Ok(data) = frame.into_data() else { continue };
                 for event in reader.take(&data)? {
-                    if !event.is_empty() {
-                        let event = binding::open(binding, parse(&event)?)?;
-                        yield if is_old_rest { old::from_event(event, FILES) } else { event };
+                    if event.is_empty() {
+                        continue;
+                    }
+                    let event = match parse(&event) {
+                        Ok(event) => binding::event(binding, event),
+                        Err(fault) => Err(Ok(fault)),
+                    };
+                    match event {
+                        Ok(event) => {
+                            has_begun = true;
+                            yield if is_old_rest { old::from_event(event, FILES) } else { event };
+                        }
+                        Err(Ok(fault)) => strange = Some(fault),
+                        Err(Err(fault)) => Err(fault)?,
                     }
                 }
+            }
+            if let (Some(fault), false) = (strange, has_begun) {
+                Err(fault)?;
             }
         };
         Ok(events.boxed())
@@ -279,6 +297,7 @@ async fn unless_silent<T>(next: impl Future<Output = Option<T>>) -> Option<T> {
 
 /// JSON that is not made to fill the memory.
 fn parse(bytes: &[u8]) -> Result<Value, Fault> {
+    let bytes = without_bom(bytes);
     let scan = Scan::of(bytes);
     if scan.values > MAX_ELEMENTS {
         return Err(Fault::last(format!(

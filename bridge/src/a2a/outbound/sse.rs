@@ -1,6 +1,6 @@
 //! Server-sent events out of pieces of bytes. PURE.
 
-use super::fault::Fault;
+use super::{binding::without_bom, fault::Fault};
 
 /// Longest event, in bytes: what a whole answer may have.
 pub(crate) const MAX_EVENT: usize = super::http::MAX_ANSWER;
@@ -13,6 +13,8 @@ pub(crate) struct Reader {
     /// The data of an event that has not ended yet.
     data: Vec<u8>,
     has_data: bool,
+    /// Nothing has come yet: a byte order mark may.
+    has_begun: bool,
     /// The last line ended with CR: an LF behind it is part of the same end.
     after_cr: bool,
 }
@@ -47,9 +49,15 @@ impl Reader {
     fn end_line(&mut self) -> Option<Vec<u8>> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
+            self.has_begun = true;
             let data = std::mem::take(&mut self.data);
             return std::mem::take(&mut self.has_data).then_some(data);
         }
+        let line = if std::mem::replace(&mut self.has_begun, true) {
+            &line[..]
+        } else {
+            without_bom(&line)
+        };
         // Comments, names and ids of events say nothing here.
         let data = match line.strip_prefix(b"data") {
             Some([]) => &[][..],
@@ -94,6 +102,10 @@ mod tests {
         let text =
             ": hi\r\n\r\ndata: a\ndata:b\n\nevent: x\nid: 1\ndata\n\n\rretry: 5\n\ndata: c\r\rdata: half";
         assert_eq!(read(text), ["a\nb", "", "c"]);
+        assert_eq!(
+            read("\u{feff}data: a\n\n\u{feff}data: b\n\ndata: c\n\n"),
+            ["a", "c"]
+        );
     }
 
     #[test]

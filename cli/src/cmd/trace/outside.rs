@@ -58,6 +58,10 @@ fn told(done: &OutsideStep) -> (&'static str, String) {
             "not-withdrawn",
             format!("{whom} could not be told that the task is over: {detail}"),
         ),
+        OutsideDeed::ProtocolBreach => (
+            "protocol-breach",
+            format!("{whom} answered otherwise than A2A says: {detail}"),
+        ),
         _ => ("unknown", format!("{whom}: {detail}")),
     }
 }
@@ -196,6 +200,13 @@ fn stands(trace: &Trace, task: &Task, last: &OutsideStep) -> (String, Option<Str
         ),
         OutsideDeed::Given => (
             format!("{whom} has it, as its task {}", last.detail),
+            go_on(trace, task),
+        ),
+        OutsideDeed::ProtocolBreach => (
+            format!(
+                "{whom} has it, and answers otherwise than A2A says: {}",
+                last.detail
+            ),
             go_on(trace, task),
         ),
         OutsideDeed::InDoubt => (

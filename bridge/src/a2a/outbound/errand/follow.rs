@@ -37,6 +37,9 @@ const LEAST_LOOK: Duration = Duration::from_millis(300);
 const LOOK_AT_REST: Duration = Duration::from_secs(5);
 const LONGEST_REST: Duration = Duration::from_mins(2);
 
+/// How long a stream may go on without a word after a message without a task. By A2A it ends with the first one.
+const AFTER_ANSWER: Duration = Duration::from_mins(5);
+
 /// Between two times that a stream is asked for, when it ends before the task.
 const AFTER_STREAM: Duration = Duration::from_secs(30);
 
@@ -45,14 +48,15 @@ impl Run {
     pub(super) async fn watch(
         &mut self,
         mut progress: Progress,
-        place: &Place,
+        place: &mut Place,
         mut events: Events,
     ) -> Result<Next, Failure> {
         let mut tell_at: Option<Instant> = None;
+        let mut last_word = Instant::now();
         loop {
             match progress.due() {
                 Due::Now => {
-                    if self.tell(&mut progress, None).await? {
+                    if self.tell(&mut progress, Some(place)).await? {
                         return Ok(Next::Done);
                     }
                     tell_at = None;
@@ -69,47 +73,168 @@ impl Run {
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => {
-                    self.tell(&mut progress, None).await?;
+                    progress.release();
+                    self.tell(&mut progress, Some(place)).await?;
                     return Ok(Next::Done);
                 }
                 () = self.bell.rings() => {
                     if self.has_come(place).await? {
-                        self.tell(&mut progress, None).await?;
+                        progress.release();
+                        self.tell(&mut progress, Some(place)).await?;
                         return Ok(Next::Again);
                     }
                     continue;
                 }
                 () = at(tell_at) => {
-                    self.tell(&mut progress, None).await?;
+                    progress.release();
+                    self.tell(&mut progress, Some(place)).await?;
                     tell_at = None;
                     continue;
+                }
+                () = at(place.answered.then(|| last_word + AFTER_ANSWER)) => {
+                    self.told.breach("its stream goes on after its message, without a word; it is not heard further");
+                    None
                 }
                 event = events.next() => event,
             };
             match event {
                 Some(Ok(heard)) => {
                     self.heard();
-                    hear(&mut progress, place, heard)?;
+                    last_word = Instant::now();
+                    if let Some(named) = self.hear_in_stream(&mut progress, place, heard)? {
+                        self.told.did(OutsideDeed::Given, &named);
+                    }
                 }
                 // The agent was there until now; what became of the task is looked at.
                 Some(Err(fault)) if matches!(fault.kind(), Kind::Broken | Kind::Busy) => {
                     self.heard();
                     let pause = self.pause(&fault);
                     self.told.failed(OutsideDeed::Failed, &fault, Some(pause));
-                    self.tell(&mut progress, None).await?;
+                    progress.release();
+                    self.tell(&mut progress, Some(place)).await?;
                     return Ok(Next::Wait(pause));
                 }
                 Some(Err(fault)) => {
-                    self.tell(&mut progress, None).await?;
+                    progress.release();
+                    self.tell(&mut progress, Some(place)).await?;
                     return Err(fault.into());
                 }
+                None if place.answered => {
+                    self.heard();
+                    return self.after_answer(progress, place).await;
+                }
                 None => {
-                    self.tell(&mut progress, None).await?;
+                    self.tell(&mut progress, Some(place)).await?;
                     self.heard();
                     return Ok(Next::Again);
                 }
             }
         }
+    }
+
+    /// Hears an event of a stream that began with a message. Some: the agent's id of the task, which was not known
+    /// before.
+    pub(super) fn hear_in_stream(
+        &mut self,
+        progress: &mut Progress,
+        place: &mut Place,
+        heard: Heard,
+    ) -> Result<Option<String>, Fault> {
+        if progress.is_sealed() {
+            return hear(progress, place, heard).map(|()| None);
+        }
+        let Heard {
+            task,
+            context,
+            what,
+            unknown_state,
+        } = heard;
+        if let What::Message(message) = what {
+            if !task.is_empty() && !place.task.is_empty() && task != place.task {
+                self.told.breach(&format!(
+                    "a message names the task {task}, and its task is {}; the message is taken",
+                    place.task
+                ));
+            }
+            let named = (place.task.is_empty() && !task.is_empty()).then_some(task);
+            if let Some(named) = &named {
+                place.task.clone_from(named);
+            }
+            if place.context.is_empty() {
+                place.context = context;
+            }
+            // Before anything else is heard, a message may be the whole answer.
+            if place.answered {
+                progress.hold(*message);
+            } else {
+                progress.say(*message);
+            }
+            return Ok(named);
+        }
+        let mut named = None;
+        if place.answered {
+            place.answered = false;
+            if !task.is_empty() && task != place.task {
+                place.task.clone_from(&task);
+                named = Some(task.clone());
+            }
+            if !context.is_empty() {
+                place.context.clone_from(&context);
+            }
+        }
+        hear(
+            progress,
+            place,
+            Heard {
+                task,
+                context,
+                what,
+                unknown_state,
+            },
+        )?;
+        Ok(named)
+    }
+
+    /// The agent has answered by messages alone. If they name a task that it has, that is followed; if not, they are
+    /// its whole answer.
+    pub(super) async fn after_answer(
+        &mut self,
+        mut progress: Progress,
+        place: &mut Place,
+    ) -> Result<Next, Failure> {
+        if !place.task.is_empty() {
+            let Some(choice) = &place.choice else {
+                return Err(Fault::last("the node's note on it names no interface of it").into());
+            };
+            match self.remote(choice)?.get(&place.task).await {
+                Ok(snapshot) => {
+                    self.heard();
+                    place.answered = false;
+                    progress.release();
+                    hear_look(&mut progress, snapshot)?;
+                    let ended = self.tell(&mut progress, Some(place)).await?;
+                    return Ok(if ended { Next::Done } else { Next::Again });
+                }
+                Err(fault) if fault.is_passing() => {
+                    progress.release();
+                    self.tell(&mut progress, Some(place)).await?;
+                    return Err(fault.into());
+                }
+                Err(fault) => self.told.breach(&format!(
+                    "its message names the task {}, which it does not show ({fault}); the message is its answer",
+                    place.task
+                )),
+            }
+        }
+        let answers = progress.answers();
+        if answers > 1 {
+            self.told.breach(&format!(
+                "it said {answers} messages without a task, and A2A has one; all are taken"
+            ));
+        }
+        progress.conclude();
+        self.tell(&mut progress, Some(place)).await?;
+        Ok(Next::Done)
     }
 
     /// Whether something has come that has to be done before anything else.
@@ -123,6 +248,9 @@ impl Run {
     /// Hears of a task whose beginning was heard before: what it is now is looked at, and a stream, if the agent has
     /// them, says when to look again. So no piece of a result is missing, and none is there twice.
     pub(super) async fn follow(&mut self, errand: &Errand, place: &mut Place) -> Result<Next, Failure> {
+        if place.answered {
+            return self.after_answer(Progress::of(errand), place).await;
+        }
         let Some(choice) = &place.choice else {
             return Err(Fault::last("the node's note on it names no way to it").into());
         };
@@ -142,7 +270,7 @@ impl Run {
             }
             let snapshot = remote.get(&place.task).await?;
             self.heard();
-            hear(&mut progress, place, snapshot)?;
+            hear_look(&mut progress, snapshot)?;
             if let Some(end) = end.take() {
                 progress.hear(end)?;
             }
@@ -173,7 +301,9 @@ impl Run {
                 };
                 self.heard();
                 let heard = match event {
-                    Some(Ok(heard)) if heard.task == place.task => heard,
+                    Some(Ok(heard)) if heard.task == place.task || matches!(heard.what, What::Message(_)) => {
+                        heard
+                    }
                     Some(Ok(_)) => continue,
                     Some(Err(fault)) if !matches!(fault.kind(), Kind::Broken | Kind::Busy) => {
                         return Err(fault.into());
@@ -197,6 +327,11 @@ impl Run {
                         if progress.due() == Due::Now {
                             self.tell(&mut progress, None).await?;
                         }
+                    }
+                    // The task may not show it.
+                    What::Message(message) if !progress.is_sealed() => {
+                        progress.say(*message);
+                        self.tell(&mut progress, None).await?;
                     }
                     What::Task(_) | What::Message(_) | What::Artifact { .. } => {}
                 }
@@ -247,7 +382,7 @@ impl Run {
             }
             pause = (pause * 2).min(LONGEST_REST);
             match remote.get(&place.task).await {
-                Ok(snapshot) => hear(&mut progress, place, snapshot)?,
+                Ok(snapshot) => hear_look(&mut progress, snapshot)?,
                 Err(fault) if fault.kind() == Kind::TaskGone => return Err(fault.into()),
                 // Its sender may take longer to answer than the agent is away.
                 Err(_) => continue,
@@ -264,6 +399,12 @@ impl Run {
             }
         }
     }
+}
+
+/// Hears how the task stands, by the agent's answer to a question for it.
+fn hear_look(progress: &mut Progress, heard: Heard) -> Result<(), Fault> {
+    progress.look(heard.unknown_state.as_deref())?;
+    progress.hear(heard.what)
 }
 
 /// Hears what is said of this task; of others, nothing.

@@ -96,13 +96,23 @@ impl Run {
     ) -> Result<Next, Failure> {
         place.sending = false;
         place.taken += 1;
-        let mut what = heard.what;
-        if let What::Message(message) = &what
-            && !(heard.task.is_empty() && place.task.is_empty())
-        {
+        let mut progress = Progress::of(errand);
+        let alone = heard.task.is_empty() && place.task.is_empty();
+        let what = match heard.what {
+            // More may follow in the stream, and the task that it names may be there or not.
+            What::Message(_) if errand.seal.is_none() && (events.is_some() || !alone) => {
+                place.answered = true;
+                self.hear_in_stream(&mut progress, place, heard)?;
+                self.told.did(OutsideDeed::Given, &place.task);
+                return match events {
+                    Some(events) => self.watch(progress, place, events).await,
+                    None => self.after_answer(progress, place).await,
+                };
+            }
             // An answer beside a task does not end it.
-            what = What::Status(TaskStatus::Working, Some((**message).clone()));
-        }
+            What::Message(message) if !alone => What::Status(TaskStatus::Working, Some(*message)),
+            what => what,
+        };
         if !heard.task.is_empty() {
             place.task = heard.task;
         }
@@ -110,7 +120,6 @@ impl Run {
             place.context = heard.context;
         }
         self.told.did(OutsideDeed::Given, &place.task);
-        let mut progress = Progress::of(errand);
         progress.hear(what)?;
         if self.tell(&mut progress, Some(place)).await? {
             return Ok(Next::Done);

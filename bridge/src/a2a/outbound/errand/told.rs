@@ -36,6 +36,11 @@ impl Told {
         self.put(what, detail.to_owned(), OutsideFailure::Unspecified, None);
     }
 
+    /// The agent answered otherwise than A2A says: what it said, and how that is taken.
+    pub(super) fn breach(&mut self, detail: &str) {
+        self.did(OutsideDeed::ProtocolBreach, detail);
+    }
+
     /// Something failed, and what that means.
     pub(super) fn failed(&mut self, what: OutsideDeed, fault: &Fault, again_in: Option<Duration>) {
         let failure = fault.kind().told();
@@ -110,6 +115,21 @@ mod tests {
             (OutsideFailure::Busy, Some(Duration::from_secs(1)))
         );
         assert!(told.take().is_empty());
+    }
+
+    #[test]
+    fn a_breach_is_told_as_no_failure() {
+        let mut told = Told::default();
+        told.breach("it said 3 messages");
+        let deed = told.take().remove(0);
+        assert_eq!(
+            (deed.what, deed.failure, deed.detail.as_str()),
+            (
+                OutsideDeed::ProtocolBreach,
+                OutsideFailure::Unspecified,
+                "it said 3 messages"
+            )
+        );
     }
 
     #[test]

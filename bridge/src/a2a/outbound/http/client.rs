@@ -21,6 +21,8 @@ use tokio_rustls::rustls::{
     self, ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
+use tower::ServiceExt as _;
+use tower_http::decompression::{Decompression, DecompressionBody};
 
 use super::{MAX_ANSWER, credentials::Keys, failure, mask::Mask};
 use crate::{
@@ -55,6 +57,9 @@ pub(crate) type Grpc = A2aServiceClient<Client<HttpsConnector<Connector>, tonic:
 
 /// The same of 0.3.
 pub(crate) type OldGrpc = OldA2aServiceClient<Client<HttpsConnector<Connector>, tonic::body::Body>>;
+
+/// The body of an answer. One that came compressed is decompressed piece by piece, as it is read.
+pub(crate) type Content = DecompressionBody<Incoming>;
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -248,7 +253,7 @@ impl Http {
     }
 
     /// The answer to a request, whose body has not come yet.
-    pub(crate) async fn open(&self, mut call: Call) -> Result<Response<Incoming>, Fault> {
+    pub(crate) async fn open(&self, mut call: Call) -> Result<Response<Content>, Fault> {
         let mut refused: Option<HeaderValue> = None;
         let mut redirects = 0;
         loop {
@@ -263,6 +268,7 @@ impl Http {
                 continue;
             }
             let Some(target) = redirect(&response, &call.method) else {
+                check_coding(&response)?;
                 return Ok(response);
             };
             call.url = same_host(&uri, &target).ok_or_else(|| elsewhere(&self.mask().text(&target)))?;
@@ -278,21 +284,24 @@ impl Http {
         call: &Call,
         uri: &Uri,
         key: Option<&(HeaderName, HeaderValue)>,
-    ) -> Result<Response<Incoming>, Fault> {
+    ) -> Result<Response<Content>, Fault> {
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(uri.clone())
             .header(
                 header::USER_AGENT,
                 concat!("agentanycast/", env!("CARGO_PKG_VERSION")),
-            );
+            )
+            // Compression holds events of a stream back. What comes compressed all the same is read.
+            .header(header::ACCEPT_ENCODING, "identity");
         for (name, value) in call.headers.iter().chain(key) {
             request = request.header(name, value);
         }
         let request = request
             .body(Full::new(call.body.clone()))
             .map_err(|error| Fault::last(format!("{uri} cannot be asked: {error}")))?;
-        match tokio::time::timeout(call.within, self.transport.get().plain.request(request)).await {
+        let client = Decompression::new(self.transport.get().plain);
+        match tokio::time::timeout(call.within, client.oneshot(request)).await {
             Ok(answer) => answer.map_err(|error| failure::of_request(&error)),
             Err(_) => Err(Fault::new(
                 Kind::Broken,
@@ -320,11 +329,11 @@ fn origin(uri: &Uri) -> Result<Uri, Fault> {
 }
 
 /// A body of at most so many bytes.
-pub(crate) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, Fault> {
+pub(crate) async fn read(mut body: Content, most: usize) -> Result<Bytes, Fault> {
     let all = async {
         let mut bytes = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| failure::of_error(&error, false))?;
+            let frame = frame.map_err(|error| failure::of_error(&*error, false))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > most {
                 return Err(Fault::last(format!("its answer has more than {}", size(most))));
@@ -345,7 +354,7 @@ pub(crate) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, Fault
 }
 
 /// The beginning of a body, for people: what comes of it in a while, up to so many bytes and those that come with them.
-pub(crate) async fn beginning(mut body: Incoming, most: usize) -> Bytes {
+pub(crate) async fn beginning(mut body: Content, most: usize) -> Bytes {
     let mut bytes = BytesMut::new();
     let begin = async {
         while bytes.len() < most
@@ -366,8 +375,19 @@ fn size(bytes: usize) -> String {
     }
 }
 
+/// Checks that an answer is in no coding that is not read.
+fn check_coding(response: &Response<Content>) -> Result<(), Fault> {
+    // Those that are read were taken away.
+    match response.headers().get(header::CONTENT_ENCODING) {
+        Some(coding) if !coding.is_empty() && coding != "identity" => Err(Fault::last(format!(
+            "its answer has the Content-Encoding {coding:?}; gzip, deflate and br are read, and none was asked for"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Where an answer sends its reader, if it does.
-fn redirect(response: &Response<Incoming>, method: &Method) -> Option<String> {
+fn redirect(response: &Response<Content>, method: &Method) -> Option<String> {
     let follows = match response.status().as_u16() {
         301..=303 => method == Method::GET,
         307 | 308 => true,

@@ -232,3 +232,80 @@ proptest! {
         prop_assert_eq!(results, theirs.artifacts);
     }
 }
+
+#[test]
+fn messages_without_a_task_are_held_until_more_is_known() {
+    let mut progress = beginning();
+    progress.hold(message("1"));
+    assert_eq!((progress.due(), progress.take()), (Due::Soon, Report::default()));
+    progress.hold(message("1"));
+    progress.hold(message("2"));
+    let other = Message {
+        parts: vec![part("3")],
+        ..message("2")
+    };
+    progress.hold(other);
+    assert_eq!(progress.answers(), 3);
+    progress.conclude();
+    let said: Vec<_> = progress
+        .take()
+        .changes
+        .into_iter()
+        .map(|(status, message)| {
+            let message = message.unwrap();
+            let is_answer = message.parts[0].metadata.contains_key(ANSWER);
+            (status, message.parts[0].content.clone(), is_answer)
+        })
+        .collect();
+    let text = |text: &str| part(text).content;
+    assert_eq!(
+        said,
+        [
+            (TaskStatus::Working, text("1"), true),
+            (TaskStatus::Working, text("2"), true),
+            (TaskStatus::Completed, text("3"), false)
+        ]
+    );
+    progress.hold(message("late"));
+    assert_eq!(progress.due(), Due::Nothing);
+}
+
+#[test]
+fn a_held_message_comes_before_what_follows_it() {
+    let mut progress = beginning();
+    progress.hold(message("1"));
+    progress
+        .hear(What::Status(TaskStatus::Completed, Some(message("2"))))
+        .unwrap();
+    let said: Vec<_> = progress
+        .take()
+        .changes
+        .into_iter()
+        .map(|(_, message)| message.unwrap())
+        .collect();
+    assert_eq!(
+        (said[0].message_id.as_str(), said[1].message_id.as_str()),
+        ("1", "2")
+    );
+    // One that was told already is no news at the end.
+    let mut progress = beginning();
+    progress.hold(message("1"));
+    progress.release();
+    progress.take();
+    progress.conclude();
+    assert_eq!(progress.take().changes, [(TaskStatus::Completed, None)]);
+}
+
+#[test]
+fn a_state_that_stays_unknown_is_given_up() {
+    let mut progress = beginning();
+    for _ in 1..UNKNOWN_STATES {
+        progress.look(Some("null")).unwrap();
+    }
+    progress.look(None).unwrap();
+    for _ in 1..UNKNOWN_STATES {
+        progress.look(Some("\"x\"")).unwrap();
+    }
+    let fault = progress.look(Some("\"x\"")).unwrap_err();
+    assert!(fault.to_string().contains("the state \"x\""), "{fault}");
+}
