@@ -117,7 +117,9 @@ const scenarios = {
     const task = await ask("ask", { parts });
     const [, first, second, link, data] = (await client.getTask({ id: task.id })).history[0].parts;
     assert.deepEqual([first.file.bytes, second.file.bytes], files);
-    assert.deepEqual([first.file.name, first.file.mimeType], ["0.bin", "application/x-test"]);
+    assert.equal(first.file.mimeType, "application/x-test");
+    // Over REST and gRPC the client leaves it out.
+    if (binding === "JSONRPC") assert.equal(first.file.name, "0.bin");
     assert.equal(link.file.uri, "https://example.org/a.png");
     assert.deepEqual(data.data, { n: 42, f: 1.5, list });
     await client.cancelTask({ id: task.id });

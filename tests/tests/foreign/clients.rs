@@ -390,8 +390,14 @@ async fn google_adk() {
     let scene = Scene::new(&[]).await;
     let mut client = scene.python("1.0", "adk_client.py");
     client.arg(scene.url());
-    play(client, &["card", "send", "fail", "question", "files"]).await;
+    play(client, &["card", "send", "fail", "files"]).await;
     scene.end().await;
+    // ADK shows its user the agent's words, and the SDK for Python sends none with a question.
+    let scene = Talker::new().await;
+    let mut client = scene.stage.command(a2a_python("1.0"));
+    client.arg(scripts().join("a2a/adk_client.py")).arg(&scene.url);
+    play(client, &["question"]).await;
+    scene.agent.succeed().await;
 }
 
 #[tokio::test]
@@ -423,21 +429,43 @@ async fn the_inspector() {
     scene.end().await;
 }
 
+/// A stock TypeScript agent on a daemon, and a bridge before another daemon.
+struct Talker {
+    _pair: Pair,
+    stage: Stage,
+    agent: Script,
+    _bridge: Bridge,
+    url: String,
+}
+
+impl Talker {
+    async fn new() -> Self {
+        let pair = Pair::start(Transport::Tcp).await;
+        let stage = Stage::new(Transport::Tcp);
+        let mut command = stage.node("agent.mjs");
+        command.args(["daemon", pair.alice.grpc()]);
+        let mut agent = Script::start(command);
+        let peer = agent.json().await["peer_id"].as_str().unwrap().to_owned();
+        let bridge = Bridge::start(&pair.bob).await;
+        Self {
+            _pair: pair,
+            stage,
+            agent,
+            url: format!("{}/agents/{peer}", bridge.url()),
+            _bridge: bridge,
+        }
+    }
+}
+
 /// An agent on the TypeScript SDK is asked through the bridge.
 #[tokio::test]
 async fn an_agent_on_the_typescript_sdk() {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
-    let mut command = stage.node("agent.mjs");
-    command.args(["daemon", pair.alice.grpc()]);
-    let mut agent = Script::start(command);
-    let peer = agent.json().await["peer_id"].as_str().unwrap().to_owned();
-    let bridge = Bridge::start(&pair.bob).await;
-    let mut client = stage.command(a2a_python("1.0"));
+    let scene = Talker::new().await;
+    let mut client = scene.stage.command(a2a_python("1.0"));
     client.arg(scripts().join("a2a/client.py"));
-    client.args([&format!("{}/agents/{peer}", bridge.url()), "JSONRPC"]);
+    client.args([&scene.url, "JSONRPC"]);
     play(client, &["send", "fail", "stream", "get", "question"]).await;
-    agent.succeed().await;
+    scene.agent.succeed().await;
 }
 
 /// What any application does with tools.

@@ -1,7 +1,7 @@
 //! Tasks that are sent by URL to agents on the official A2A SDKs for Python (`a2a-sdk` 1.3.0 and 0.3.26) and JavaScript
 //! (`@a2a-js/sdk` 1.3.0 and 0.3.13) over each binding, with streams and without, and to agents of agent frameworks.
 
-use agentanycast::{Message, Node, Part, Target, Task, TaskHandle, TaskStatus};
+use agentanycast::{Artifact, Content, Message, Node, Part, Target, Task, TaskHandle, TaskStatus};
 use agentanycast_tests::{
     Daemon,
     ending::{completed, not_completed},
@@ -23,7 +23,8 @@ const CONFIG: &str = "[bridge.outbound]\nallow_private = true\npatience = \"15s\
 struct Remote {
     script: Script,
     url: String,
-    /// Its SDK loses the metadata of parts and cannot write null: that for JavaScript of 0.3 over REST and gRPC.
+    /// Its SDK loses metadata of parts and names of files, and cannot write null: that for JavaScript of 0.3 over
+    /// REST and gRPC.
     is_lossy: bool,
 }
 
@@ -179,14 +180,20 @@ async fn parts(node: &Node, remote: &mut Remote, is_old: bool) {
     if !remote.is_lossy {
         assert_eq!(text.metadata["k"], "v");
     }
-    assert_eq!(raw.content, sent[2].content);
+    if !remote.is_lossy {
+        assert_eq!(raw.content, sent[2].content);
+        assert_eq!(url.content, sent[3].content);
+    }
     assert_eq!(
         (raw.as_raw(), raw.media_type.as_str()),
         (Some(&bytes[..]), "application/x-test")
     );
+    let Content::Url { url: address, .. } = &url.content else {
+        panic!("{url:?}")
+    };
     assert_eq!(
-        (&url.content, url.media_type.as_str()),
-        (&sent[3].content, "image/png")
+        (address.as_str(), url.media_type.as_str()),
+        ("https://example.org/a.png", "image/png")
     );
     // As the agent gave it: over JSON its SDK writes 42.0, since it keeps data as protobuf does.
     let given = Value::Object(object.as_data().unwrap().clone());
@@ -398,7 +405,11 @@ async fn of_framework(framework: &str) {
     let (daemon, remote) = tokio::join!(daemon(), Remote::on(&stage, framework));
     let node = daemon.node().await;
     let handle = send(&node, &remote, "echo hello").await;
-    assert_eq!(completed(&handle).await.artifacts[0].text_content(), "hello");
+    let task = completed(&handle).await;
+    // One framework answers by a result, the other by a message.
+    let answers = task.artifacts.iter().map(Artifact::text_content);
+    let mut answers = answers.chain(task.messages[1..].iter().map(Message::text_content));
+    assert!(answers.any(|answer| answer == "hello"), "{task:?}");
     let failed = send(&node, &remote, "fail it broke").await;
     let error = not_completed(&failed).await;
     let task = error.task().unwrap();
