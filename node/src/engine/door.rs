@@ -16,7 +16,7 @@ use super::{
     core::Core,
     lines,
     originate::SendTask,
-    table::unless_damaged,
+    table::{Party, unless_damaged},
     turn::{Effect, EngineError, Now},
     unproven::{LATE, Unproven},
 };
@@ -230,7 +230,7 @@ impl Core {
             });
         }
         let door = self.door.as_mut()?;
-        let (tasks, bytes) = self.tasks.open_from(peer);
+        let (tasks, bytes) = self.tasks.open_with(Party::From(peer));
         let has = Usage {
             tasks: tasks as u64,
             bytes,

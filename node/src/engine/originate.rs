@@ -186,7 +186,7 @@ impl Core {
             )));
         }
         let deadline = deadline_of(&request.metadata)?;
-        self.room_for_task()?;
+        self.room_for_task_to(role)?;
         let admitted = self.admit_own(now, &request)?;
         let id = self.new_id();
         let context_id = if request.context_id.is_empty() {

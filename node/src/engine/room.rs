@@ -1,12 +1,17 @@
 //! What there is room for: in a task, in the store, and of each peer's.
 
+use std::fmt;
+
 use agentanycast_identity::PeerId;
 
-use super::{core::Core, turn::EngineError};
-use crate::task::Task;
+use super::{core::Core, table::Party, turn::EngineError};
+use crate::task::{Role, Task};
 
 /// Most bytes of messages and whole results of one task: it is read whole whenever it is needed.
 const MAX_TASK_BYTES: u64 = 256 << 20;
+
+/// A party may have this many times what is left for others. See [`share_beside`].
+const TIMES_LEFT: u64 = 3;
 
 impl Core {
     /// Refuses more progress than a task may hold, which waiting does not help, or than the store has room for. Ends are
@@ -38,33 +43,97 @@ impl Core {
         Ok(())
     }
 
-    /// Refuses a task of another node when it has its share of the open tasks already, so that one
-    /// peer cannot shut out the local agent and the other peers.
+    /// Refuses a task of another node when it has its share of the open tasks already.
     pub(super) fn room_for_task_from(&self, peer: PeerId) -> Result<(), EngineError> {
+        let party = Party::From(peer);
+        let (tasks, bytes) = self.tasks.open_with(party);
         let share = (self.limits.max_open_tasks / 2).max(1);
-        let (tasks, bytes) = self.tasks.open_from(peer);
         if tasks >= share {
-            return Err(EngineError::Exhausted(format!(
-                "this peer has {share} open tasks here, its share of what this node takes; wait until some have ended"
-            )));
+            return Err(full_share(party, tasks, "open tasks", share));
         }
         let share = self.limits.quota / 2;
         if bytes >= share {
-            return Err(EngineError::Exhausted(format!(
-                "open tasks of this peer take {bytes} bytes here, its share of what this node keeps is {share}; \
-                 wait until some have ended"
-            )));
+            return Err(full_share(party, bytes, "bytes in open tasks", share));
         }
-        self.room_for_task()
+        self.room_for_party(party)
     }
 
-    pub(super) fn room_for_task(&self) -> Result<(), EngineError> {
+    /// Refuses a task to another node, or to an agent, when tasks to it have their share already.
+    pub(super) fn room_for_task_to(&self, role: Role) -> Result<(), EngineError> {
+        self.room_for_party(match role {
+            Role::Originator(peer) | Role::Assignee(peer) => Party::To(peer),
+            Role::Both => Party::Own,
+            Role::Outside => Party::Outside,
+        })
+    }
+
+    fn room_for_party(&self, party: Party) -> Result<(), EngineError> {
         let most = self.limits.max_open_tasks;
-        if self.tasks.open() >= most {
+        let open = self.tasks.open();
+        if open >= most {
             return Err(EngineError::Exhausted(format!(
                 "this node has {most} open tasks, its limit (max_open_tasks); wait until some have ended"
             )));
         }
-        self.room_in_store()
+        self.room_in_store()?;
+        let (tasks, bytes) = self.tasks.open_with(party);
+        let share = share_beside(most as u64, open as u64);
+        if tasks as u64 >= share {
+            return Err(full_share(party, tasks, "open tasks", share));
+        }
+        let share = share_beside(self.limits.quota, self.tasks.open_bytes());
+        if bytes >= share {
+            return Err(full_share(party, bytes, "bytes in open tasks", share));
+        }
+        Ok(())
+    }
+}
+
+/// What one party may have of `most` while all parties together have `used`: so many times what is left. One party
+/// alone gets three quarters, two get three sevenths each, and some is left for the next one however many there are.
+fn share_beside(most: u64, used: u64) -> u64 {
+    TIMES_LEFT.saturating_mul(most.saturating_sub(used))
+}
+
+fn full_share(party: Party, has: impl fmt::Display, what: &str, share: impl fmt::Display) -> EngineError {
+    let (whose, which) = match party {
+        Party::From(peer) => (format!("peer {peer} has {has} {what}"), "that it sent here"),
+        Party::To(peer) => (format!("peer {peer} has {has} {what}"), "that were sent to it"),
+        Party::Outside => (
+            format!("agents beyond this network have {has} {what}"),
+            "that were sent to them",
+        ),
+        Party::Own => (
+            format!("this node's own agent has {has} {what}"),
+            "that were sent to it",
+        ),
+    };
+    EngineError::Exhausted(format!(
+        "{whose} {which}, and its share is {share} (of max_open_tasks and store_quota); wait until some have ended"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_beside;
+
+    /// Each dead peer takes what it may; the next one still finds room.
+    #[test]
+    fn dead_peers_leave_room_for_the_next_one() {
+        for most in [1_u64, 2, 3, 10, 100_000] {
+            let mut used = 0;
+            let mut shares = Vec::new();
+            for _ in 0..8 {
+                let mut has = 0;
+                while used < most && has < share_beside(most, used) {
+                    (has, used) = (has + 1, used + 1);
+                }
+                shares.push(has);
+            }
+            assert!(shares[0] * 4 >= most * 3, "{most}: {shares:?}");
+            if most == 100_000 {
+                assert!(shares.iter().all(|has| *has > 0), "{shares:?}");
+            }
+        }
     }
 }

@@ -34,6 +34,19 @@ const ITEM_OVERHEAD: usize = 1280;
 /// Numbers of statuses on the wire are below this.
 const STATUSES: usize = 8;
 
+/// The other side of an open task, which has its share of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Party {
+    /// The node that sent the task here.
+    From(PeerId),
+    /// The node that the task was sent to.
+    To(PeerId),
+    /// The agents beyond the network, all together.
+    Outside,
+    /// The local agent, for its own tasks.
+    Own,
+}
+
 /// What is known of every task without reading it.
 #[derive(Clone, Debug)]
 pub(super) struct Indexed {
@@ -69,6 +82,15 @@ pub(super) struct Indexed {
 impl Indexed {
     /// Whether another node sent it here.
     pub(super) fn is_peers(&self) -> bool {
+    fn party(&self) -> Party {
+        match self.peer {
+            Some(peer) if self.is_assignee => Party::From(peer),
+            Some(peer) => Party::To(peer),
+            None if self.is_assignee => Party::Own,
+            None => Party::Outside,
+        }
+    }
+
         self.is_assignee && self.peer.is_some()
     }
 }
@@ -109,8 +131,8 @@ pub(super) struct TaskTable {
     deadlines: BTreeSet<ByTime>,
     open: usize,
     by_status: [usize; STATUSES],
-    /// Open tasks that other nodes sent here, and their bytes.
-    assigned: HashMap<PeerId, (usize, u64)>,
+    /// Open tasks and their bytes, by who is on their other side.
+    parties: HashMap<Party, (usize, u64)>,
     /// Of them, those that are held for a peer's confirmation.
     held: HashMap<PeerId, HashSet<Arc<str>>>,
     next_number: u64,
@@ -133,7 +155,7 @@ impl TaskTable {
             deadlines: BTreeSet::new(),
             open: 0,
             by_status: [0; STATUSES],
-            assigned: HashMap::new(),
+            parties: HashMap::new(),
             held: HashMap::new(),
             next_number: 0,
             total_bytes: 0,
@@ -163,9 +185,9 @@ impl TaskTable {
         self.open
     }
 
-    /// Number of tasks from this peer that have not ended, and their bytes on disk.
-    pub(super) fn open_from(&self, peer: PeerId) -> (usize, u64) {
-        self.assigned.get(&peer).copied().unwrap_or_default()
+    /// Number of tasks with this other side that have not ended, and their bytes on disk.
+    pub(super) fn open_with(&self, party: Party) -> (usize, u64) {
+        self.parties.get(&party).copied().unwrap_or_default()
     }
 
     /// Number of tasks that are held for this peer's confirmation.
@@ -448,13 +470,11 @@ impl TaskTable {
             self.unended.insert((new.updated_at, Arc::clone(&id)));
             self.open += 1;
             self.open_bytes += new.bytes;
-            if let Some(peer) = new.peer.filter(|_| new.is_assignee) {
-                let (tasks, bytes) = self.assigned.entry(peer).or_default();
-                *tasks += 1;
-                *bytes += new.bytes;
-                if new.held {
-                    self.held.entry(peer).or_default().insert(Arc::clone(&id));
-                }
+            let (tasks, bytes) = self.parties.entry(new.party()).or_default();
+            *tasks += 1;
+            *bytes += new.bytes;
+            if let Some(peer) = new.peer.filter(|_| new.is_assignee && new.held) {
+                self.held.entry(peer).or_default().insert(Arc::clone(&id));
             }
             if let Some(deadline) = new.deadline {
                 self.deadlines.insert((deadline, Arc::clone(&id)));
@@ -486,13 +506,12 @@ impl TaskTable {
             self.unended.remove(&by_time);
             self.open -= 1;
             self.open_bytes -= old.bytes;
-            if let Some(peer) = old.peer.filter(|_| old.is_assignee)
-                && let Some((tasks, bytes)) = self.assigned.get_mut(&peer)
-            {
+            let party = old.party();
+            if let Some((tasks, bytes)) = self.parties.get_mut(&party) {
                 *tasks -= 1;
                 *bytes -= old.bytes;
                 if *tasks == 0 {
-                    self.assigned.remove(&peer);
+                    self.parties.remove(&party);
                 }
                 if let Some(held) = self.held.get_mut(&peer).filter(|_| old.held) {
                     held.remove(&by_time.1);

@@ -84,6 +84,34 @@ fn too_many_open_tasks_are_refused_on_both_sides() {
     );
 }
 
+/// Peers that are away for ever, in both directions, leave room for the others; the refusal says whose share it is.
+#[test]
+fn a_dead_peer_uses_up_its_own_share_only() {
+    let mut lab = Lab::with(&Limits {
+        max_open_tasks: 100,
+        ..limits()
+    });
+    lab.connect();
+    let mut taken = Vec::new();
+    for away in [peer(8), peer(9)] {
+        let sent = (0..100).map_while(|_| lab.send(A, away, SendTask::default()).ok());
+        taken.push(sent.count());
+        let refused = lab.send(A, away, SendTask::default());
+        assert!(
+            matches!(&refused, Err(EngineError::Exhausted(why)) if why.contains(&away.to_string())),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(taken, [75, 19]);
+    let id = lab.task();
+    lab.complete(B, &id, "r").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+    // What comes in has room too.
+    lab.join(A, stranger());
+    let envelope = lab.receive(A, stranger(), send_task("s"));
+    assert_eq!(lab.acks_of(&envelope)[0].0, AckOutcome::Accepted);
+}
+
 #[test]
 fn a_message_or_result_larger_than_a_frame_is_refused_and_nothing_happens() {
     let mut lab = Lab::pair();
