@@ -77,6 +77,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// How long a claimed task outlives its last agent's connection. Default: 5 min.
     pub agent_grace: Duration,
+    /// A task fails when so many agents have ended while they had it and had not reported on it; 0: never. Default: 5.
+    pub max_agent_ends: u64,
     /// How long a finished task is kept. Default: 7 days.
     pub task_retention: Duration,
     /// How many finished tasks are kept, the newest. Default: 100 000.
@@ -418,6 +420,7 @@ impl Config {
             log_level: LogLevel::Info,
             log_format: LogFormat::Json,
             agent_grace: Duration::from_mins(5),
+            max_agent_ends: 5,
             task_retention: Duration::from_hours(7 * 24),
             task_retention_count: 100_000,
             store_quota: ByteSize(10 << 30),

@@ -327,8 +327,13 @@ impl Engine {
         .await?
     }
 
-    /// Listens for tasks of the local agent.
-    pub async fn listen(&self) -> Result<Listener, EngineError> {
+    /// Listens for tasks of the local agent, which is on this gRPC connection. When the listener is dropped,
+    /// `has_ended` tells whether that is because the agent has ended.
+    pub async fn listen(
+        &self,
+        connection: u64,
+        has_ended: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Listener, EngineError> {
         let (sender, tasks) = mpsc::channel(feed::CREDIT);
         let id = self
             .call_with(move |_, _| {
@@ -342,8 +347,10 @@ impl Engine {
             tasks,
             read: 0,
             engine: self.clone(),
+            has_ended: Box::new(has_ended),
         };
-        self.call(move |core, now| core.attach(now, id)).await?;
+        self.call(move |core, now| core.attach_on(now, id, connection))
+            .await?;
         Ok(listener)
     }
 
@@ -356,6 +363,12 @@ impl Engine {
         connection: u64,
     ) -> Result<(), EngineError> {
         self.call(move |core, now| core.update(now, &id, next, message, connection))
+            .await
+    }
+
+    /// UpdateTaskStatus by which the agent's library claims a task before the agent has said anything.
+    pub async fn claim_for_agent(&self, id: String, connection: u64) -> Result<(), EngineError> {
+        self.call(move |core, now| core.claim_for_agent(now, &id, connection))
             .await
     }
 
@@ -506,6 +519,7 @@ pub struct Listener {
     /// Tasks that were read since the core was told.
     read: usize,
     engine: Engine,
+    has_ended: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Listener {
@@ -536,9 +550,13 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let id = self.id;
+        let (id, read, has_ended) = (self.id, self.read, (self.has_ended)());
         self.engine.post(Box::new(move |core, now| {
-            let _ = core.detach(now, id);
+            let _ = if has_ended {
+                core.agent_ended(now, id, read)
+            } else {
+                core.detach(now, id)
+            };
             Box::new(move |audience| {
                 if let Ok(audience) = audience {
                     audience.remove_listener(id);

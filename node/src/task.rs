@@ -260,6 +260,8 @@ pub struct Task {
     pub deadline: Option<u64>,
     /// An agent took it: it has reported something since the originator's last message.
     pub claimed: bool,
+    /// How many agents ended while they had it, before they reported anything.
+    pub agent_ends: u32,
     /// Where it may go instead, when its originator sent it by skill.
     pub route: Option<Route>,
     /// Here, but not the agent's before the originator confirms it: until then it may go elsewhere.

@@ -118,6 +118,7 @@ pub fn update(id: &str, status: TaskStatus, text: Option<&str>) -> Call {
         task_id: id.to_owned(),
         status: status.into(),
         message: text.map(rpc::text),
+        ..Default::default()
     })
 }
 

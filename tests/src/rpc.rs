@@ -134,6 +134,7 @@ pub async fn update(rpc: &mut Rpc, task_id: &str, status: v1::TaskStatus) -> Res
         task_id: task_id.to_owned(),
         status: status.into(),
         message: None,
+        ..Default::default()
     };
     rpc.update_task_status(request).await.map(drop)
 }
@@ -154,6 +155,7 @@ pub async fn say(
         task_id: task_id.to_owned(),
         status: status.into(),
         message: Some(message),
+        ..Default::default()
     };
     rpc.update_task_status(request).await.map(drop)
 }

@@ -133,6 +133,7 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
         "came_over": trace.came_over.as_ref().map(hop),
         "given_at": json::time(trace.given_at),
         "claimed_at": json::time(trace.claimed_at),
+        "agent_ends": trace.agent_ends,
         "deadline": json::time(trace.deadline),
         "candidates": trace.candidates.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "held": trace.held,

@@ -201,6 +201,7 @@ fn answer(
         came_over: task.way.came_over.map(over),
         given_at: task.way.given_at.map(timestamp),
         claimed_at: task.way.claimed_at.map(timestamp),
+        agent_ends: task.agent_ends,
         candidate_peer_ids: rest.iter().map(ToString::to_string).collect(),
         held: task.held,
         claimed: task.claimed,

@@ -5,6 +5,7 @@
 //! the gRPC library ends its server at the first error it does not know.
 
 mod conn;
+mod departure;
 mod tls;
 mod unix;
 

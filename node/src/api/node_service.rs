@@ -218,7 +218,10 @@ impl NodeService for Api {
         request: Request<SubscribeIncomingTasksRequest>,
     ) -> Result<Response<Self::SubscribeIncomingTasksStream>, Status> {
         let (most, connection) = (max_message(&request), connection_of(&request));
-        let mut listener = self.engine().listen().await.map_err(|error| status_of(&error))?;
+        let caller = request.extensions().get::<CallerInfo>().cloned();
+        let has_ended = move || caller.as_ref().is_some_and(CallerInfo::has_ended);
+        let listening = self.engine().listen(connection, has_ended).await;
+        let mut listener = listening.map_err(|error| status_of(&error))?;
         let api = self.clone();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             while let Some(incoming) = listener.next().await {

@@ -209,10 +209,15 @@ impl Api {
         let next = task::Status::from_wire(request.status).ok_or_else(|| {
             Status::invalid_argument(format!("status {} is none that a task can have", request.status))
         })?;
-        self.engine()
-            .update(request.task_id, next, request.message, connection)
-            .await
-            .map_err(|error| status_of(&error))?;
+        let is_automatic = request.automatic && next == task::Status::Working && request.message.is_none();
+        let updated = if is_automatic {
+            self.engine().claim_for_agent(request.task_id, connection).await
+        } else {
+            self.engine()
+                .update(request.task_id, next, request.message, connection)
+                .await
+        };
+        updated.map_err(|error| status_of(&error))?;
         Ok(UpdateTaskStatusResponse {})
     }
 

@@ -36,6 +36,7 @@ const OWN: &[Key] = &[
     key!(Config, "log_level", log_level).variable("LOG_LEVEL").flag("log-level", "LEVEL", "error, warn, info, debug or trace"),
     key!(Config, "log_format", log_format),
     key!(Config, "agent_grace", agent_grace),
+    key!(Config, "max_agent_ends", max_agent_ends),
     key!(Config, "task_retention", task_retention),
     key!(Config, "task_retention_count", task_retention_count),
     key!(Config, "store_quota", store_quota),

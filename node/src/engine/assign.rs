@@ -1,6 +1,7 @@
 //! What the assignee's agent does: listens, claims, reports, asks, completes, fails; `streams` has its artifacts that it
-//! streams.
+//! streams, `ends` the tasks that its agents had when they ended.
 
+mod ends;
 mod streams;
 
 use std::{sync::Arc, time::Duration};
@@ -17,7 +18,7 @@ use super::{
     feed::{Decline, ListenerId},
     lines,
     originate::fits,
-    table::unless_damaged,
+    table::{Indexed, unless_damaged},
     trace::Trace,
     turn::{EngineError, Now},
 };
@@ -37,6 +38,9 @@ pub(super) struct Claim {
     connection: u64,
     /// Since when that connection is gone.
     lost_at: Option<Duration>,
+    /// The agent's library made it, and the agent has said nothing yet: when the agent ends, the task is handed out
+    /// again.
+    automatic: bool,
 }
 
 /// Where a streamed artifact goes.
@@ -74,6 +78,8 @@ struct Report {
     artifacts: Vec<Artifact>,
     /// Its originator may have another peer do it.
     returned: bool,
+    /// The agent's library claims the task for this connection; the agent itself has said nothing.
+    automatic_on: Option<u64>,
 }
 
 impl Report {
@@ -84,6 +90,7 @@ impl Report {
             message: None,
             artifacts: Vec::new(),
             returned: false,
+            automatic_on: None,
         }
     }
 }
@@ -95,12 +102,15 @@ impl Core {
             self.wait_for_takers(now);
         }
         let deliveries = self.feed.attach(listener, now.mono);
+        self.release_lost(now)?;
         Ok(self.hand_over(now, deliveries)?)
     }
 
-    /// An agent stopped listening.
+    /// An agent stopped listening, and is still there.
     pub fn detach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
+        self.listening_on.remove(&listener);
         let deliveries = self.feed.detach(listener, now.mono);
+        self.settle_claims();
         Ok(self.hand_over(now, deliveries)?)
     }
 
@@ -185,6 +195,7 @@ impl Core {
         let claim = Claim {
             connection,
             lost_at: None,
+            automatic: false,
         };
         self.claims.insert(id.to_owned(), claim);
     }
@@ -288,17 +299,19 @@ impl Core {
             let is_begun = known.claimed || known.status == Status::Working;
             known.is_assignee && is_begun && !known.status.is_terminal()
         });
-        let lost = Claim {
+        let lost = |known: &Indexed| Claim {
             connection: NOBODY,
             lost_at: Some(now.mono),
+            automatic: !known.claimed && known.agent_ends > 0,
         };
-        self.claims = claimed.map(|(id, _)| (id.to_owned(), lost)).collect();
+        self.claims = claimed.map(|(id, known)| (id.to_owned(), lost(known))).collect();
     }
 
     /// Tasks whose claimer's connection has been gone for longer than `grace`.
     pub(super) fn lost_claims(&self, now: Now, grace: Duration) -> Vec<String> {
         self.claims
             .iter()
+            .filter(|(id, _)| !self.is_handed_out_again(id))
             .filter(|(_, claim)| {
                 claim
                     .lost_at
@@ -346,6 +359,7 @@ impl Core {
             message,
             artifacts,
             returned,
+            automatic_on,
         } = report;
         if !next.is_terminal() {
             let bytes = message.as_ref().map_or(0, Message::encoded_len);
@@ -395,7 +409,9 @@ impl Core {
             }
         }
         let new: Vec<Arc<Output>> = task.results[before.min(task.results.len())..].to_vec();
-        self.feed.withdraw(&task.id);
+        if !automatic_on.is_some_and(|connection| self.keep_for(connection, &task.id)) {
+            self.feed.withdraw(&task.id);
+        }
         let id = task.id.clone();
         if let Some(mut slot) = self.take(&id)? {
             slot.task = task;

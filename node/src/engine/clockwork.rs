@@ -79,6 +79,8 @@ impl Core {
         self.ask_again(now)?;
         self.fail_abandoned(now)?;
         self.fail_declined(now)?;
+        let deliveries = self.feed.tick(now.mono, self.limits.agent_grace);
+        self.hand_over(now, deliveries)?;
         self.collect(now)?;
         if now.mono.saturating_sub(self.last_look_at_successors) >= SUCCESSION {
             self.last_look_at_successors = now.mono;
@@ -133,7 +135,7 @@ impl Core {
             abandoned = self
                 .tasks
                 .all()
-                .filter(|(_, known)| known.is_assignee && known.claimed)
+                .filter(|(id, known)| known.is_assignee && (known.claimed || self.is_handed_out_again(id)))
                 .map(|(id, _)| id.to_owned())
                 .collect();
             abandoned.sort_unstable();
@@ -145,7 +147,7 @@ impl Core {
             let is_over = self.tasks.indexed(id).is_some_and(|known| {
                 // Whoever streams an artifact is there, listening or not.
                 let is_open = !known.status.is_terminal() && !known.open_streams;
-                is_open && (known.claimed || idle.is_none())
+                is_open && (known.claimed || idle.is_none() || self.is_handed_out_again(id))
             });
             if is_over {
                 self.abandon_claimed(now, id)?;
@@ -365,6 +367,22 @@ impl Core {
         Ok(())
     }
 
+    /// What an unclaimed task is to the agents after a start.
+    fn offered_after_start(&mut self, id: &str) -> Result<Offered, StoreError> {
+        let Some(known) = self.tasks.indexed(id) else {
+            return Ok(Offered::Further);
+        };
+        let ends = known.agent_ends;
+        let is_new = match known.status {
+            Status::Submitted => true,
+            Status::Working if ends > 0 => unless_damaged(self.tasks.read(id))?
+                .flatten()
+                .is_some_and(|task| task.is_untold()),
+            _ => false,
+        };
+        Ok(if is_new { Offered::Again { ends } } else { Offered::Further })
+    }
+
     /// Takes up what the last run left: streams broken off, tasks to hand over, peers to reach.
     pub(super) fn resume(&mut self, now: Now) -> Result<(), StoreError> {
         self.break_off_streams(now)?;
@@ -380,7 +398,8 @@ impl Core {
         unclaimed.sort();
         for (_, id) in unclaimed {
             let weight = self.tasks.weight(&id);
-            self.feed.offer(&id, Offered::Again, weight);
+            let as_what = self.offered_after_start(&id)?;
+            self.feed.offer(&id, as_what, weight);
         }
         self.resume_outside();
         let waited_for: Vec<PeerId> = self.queues.keys().copied().collect();

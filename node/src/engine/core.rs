@@ -18,7 +18,7 @@ use lru::LruCache;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{
-    feed::{Delivery, Feed, Offered},
+    feed::{Delivery, Feed, ListenerId, Offered},
     lines,
     queue::Queue,
     records::tag,
@@ -59,6 +59,8 @@ pub struct Core {
     /// Claims that their originators have not been told of yet.
     pub(super) unsaid: super::unsaid::Unsaid,
     pub(super) claims: HashMap<String, super::assign::Claim>,
+    /// The gRPC connection of each listener.
+    pub(super) listening_on: HashMap<ListenerId, u64>,
     pub(super) connected: HashSet<PeerId>,
     /// Peers that the network is asked to reach.
     pub(super) wanted: HashSet<PeerId>,
@@ -136,6 +138,7 @@ impl Core {
             attempts: super::attempts::Attempts::default(),
             unsaid: super::unsaid::Unsaid::default(),
             claims: HashMap::new(),
+            listening_on: HashMap::new(),
             connected: HashSet::new(),
             wanted: HashSet::new(),
             peers: super::peers::Peers::load(&*store)?,
@@ -183,6 +186,13 @@ impl Core {
     /// turn whose batch is not empty, in order.
     pub fn take_turn(&mut self, now: Now) -> Turn {
         self.now = now;
+        if self.feed.is_due() {
+            let deliveries = self.feed.hand_out();
+            if let Err(error) = self.hand_over(now, deliveries) {
+                // What was read wrongly is noticed by `take_store_failure`.
+                tracing::debug!(%error, "a task could not be read to be handed over");
+            }
+        }
         self.settle_acks(now);
         self.poll_queues(now);
         if !self.turn.batch.is_empty() {
@@ -424,9 +434,12 @@ impl Core {
             return Ok(());
         };
         let as_what = match known.status {
-            Status::Submitted if !is_known => Offered::New,
+            Status::Submitted if !is_known && known.agent_ends == 0 => Offered::New,
+            Status::Submitted => Offered::Again {
+                ends: known.agent_ends,
+            },
             status if status.is_terminal() => Offered::News,
-            _ => Offered::Again,
+            _ => Offered::Further,
         };
         if known.held {
             return Ok(()); // It may go to another agent yet, or has.
@@ -453,7 +466,7 @@ impl Core {
             let task = match last.take().filter(|task| task.id == id) {
                 Some(task) => task,
                 None => match unless_damaged(self.tasks.read(&id))?.flatten() {
-                    Some(task) => Arc::new(task),
+                    Some(task) => Arc::new(as_handed_over(task)),
                     None => continue,
                 },
             };
@@ -465,7 +478,7 @@ impl Core {
             if !task.status.is_terminal() {
                 self.tasks.note_given(&id, now.unix);
             }
-            let is_new = task.status == Status::Submitted;
+            let is_new = task.status == Status::Submitted && task.agent_ends == 0;
             // What was handed over before it goes first.
             let is_early = is_new && self.last_late <= self.durable;
             let incoming = Effect::Incoming {
@@ -486,4 +499,13 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// A task that an agent's library had claimed, and whose agent ended without a word, is new to the next one. Its
+/// originator was told that it is worked on, so it stays WORKING otherwise.
+fn as_handed_over(mut task: Task) -> Task {
+    if task.status == Status::Working && !task.claimed && task.agent_ends > 0 && task.is_untold() {
+        task.status = Status::Submitted;
+    }
+    task
 }

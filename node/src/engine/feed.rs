@@ -4,9 +4,15 @@
 //! every listener went away before an agent acted on it, is offered again. What is handed over for the
 //! first time while one listens is that one's alone ([`Delivery::exclusive`]). A listener is sent no
 //! more than it has room for ([`CREDIT`], [`CREDIT_BYTES`]), so that a slow agent costs no memory.
+//!
+//! A task may end the agent that works on it. Each task counts the agents that ended while they had it
+//! ([`Feed::end`]). A task that ended one agent goes behind those that ended none. A task that ended
+//! [`ALONE_FROM`] agents goes to one listener that has no other task, and that listener gets no other
+//! task until its agent reports on this one. So only the task that ends its agents goes on counting.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    ops::RangeInclusive,
     time::Duration,
 };
 
@@ -19,8 +25,67 @@ pub(super) const CREDIT_BYTES: usize = 4 << 20;
 /// Most ended tasks that wait for a listener to be told of their end.
 const MAX_NEWS: usize = 10_000;
 
+/// A task that ended this many agents is handed out alone.
+pub(super) const ALONE_FROM: u32 = 2;
+
+/// How long a task waits for a listener that has no other task, before one listener is given no more tasks
+/// until it has none.
+const EMPTYING_AFTER: Duration = Duration::from_secs(10);
+
 /// An open SubscribeIncomingTasks stream.
 pub(crate) type ListenerId = u64;
+
+/// The order in which a listener gets what is on offer. Within a lane: oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// Tasks that have ended.
+    News,
+    /// Tasks that ended no agent.
+    Fresh,
+    /// Tasks that ended one agent.
+    Counted,
+    /// Tasks that ended more agents, each handed out alone.
+    Alone,
+}
+
+/// The lane is the upper bits of an offer's number; the lower bits count all offers.
+const LANE_SHIFT: u32 = 60;
+
+impl Lane {
+    /// Those whose offers go to every listener that has room.
+    const SHARED: [Self; 3] = [Self::News, Self::Fresh, Self::Counted];
+
+    fn of(offer: &Offer) -> Self {
+        match offer.ends {
+            _ if offer.news => Self::News,
+            Some(ends) if ends >= ALONE_FROM => Self::Alone,
+            Some(1) => Self::Counted,
+            _ => Self::Fresh,
+        }
+    }
+
+    fn with(number: u64) -> Self {
+        match number >> LANE_SHIFT {
+            0 => Self::News,
+            1 => Self::Fresh,
+            2 => Self::Counted,
+            _ => Self::Alone,
+        }
+    }
+
+    /// The number of the offer that is the `sequence`-th of all.
+    fn number(self, sequence: u64) -> u64 {
+        ((self as u64) << LANE_SHIFT) | sequence
+    }
+
+    fn numbers(self) -> RangeInclusive<u64> {
+        self.number(0)..=self.number(sequence_of(u64::MAX))
+    }
+}
+
+fn sequence_of(number: u64) -> u64 {
+    number & ((1 << LANE_SHIFT) - 1)
+}
 
 #[derive(Debug)]
 struct Offer {
@@ -40,6 +105,16 @@ struct Offer {
     untaken: bool,
     /// A listener's client cannot take it.
     declined: Option<Declined>,
+    /// How many agents ended while they had it; None: ends are not counted, since an agent has reported on it.
+    ends: Option<u32>,
+    /// Its only holder has claimed it without a word from the agent: others are not given it.
+    taken: bool,
+    /// Handed out alone: those that had it under this number.
+    tried: Vec<ListenerId>,
+    /// Handed out alone: since when it waits for a listener, or a listener has it without a report.
+    since: Option<Duration>,
+    /// Handed out alone: one more listener is to get it, since those that have it did not report.
+    wants_another: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -51,15 +126,29 @@ struct Declined {
 
 #[derive(Debug)]
 struct Listener {
-    cursor: u64,
+    /// The last offer of each shared lane that it has come to.
+    cursors: [u64; Lane::SHARED.len()],
     attached_at: u64,
     credit: usize,
-    /// What it was sent and has not read, oldest first.
-    unread: VecDeque<usize>,
+    /// The numbers and sizes of what it was sent and has not read, oldest first.
+    unread: VecDeque<(u64, usize)>,
     unread_bytes: usize,
 }
 
 impl Listener {
+    /// Whether it was sent this offer, or passed over.
+    fn has_come_to(&self, number: u64) -> bool {
+        self.cursors
+            .get(Lane::with(number) as usize)
+            .is_some_and(|cursor| *cursor >= number)
+    }
+
+    fn send(&mut self, number: u64, weight: usize) {
+        self.credit -= 1;
+        self.unread.push_back((number, weight));
+        self.unread_bytes += weight;
+    }
+
     fn has_room(&self) -> bool {
         self.credit > 0 && self.unread_bytes < CREDIT_BYTES
     }
@@ -74,6 +163,10 @@ pub(super) struct Feed {
     news: usize,
     listeners: BTreeMap<ListenerId, Listener>,
     idle_since: Option<Duration>,
+    /// Is given no more tasks until it has none, so that it can be given one alone.
+    emptying: Option<ListenerId>,
+    /// Something that others waited for is out of the way.
+    is_due: bool,
 }
 
 /// A task to be sent to a listener.
@@ -90,8 +183,13 @@ pub(super) struct Delivery {
 pub(super) enum Offered {
     /// It has just come.
     New,
-    /// An agent may have seen it: it goes on, or was there before this run of the node.
-    Again,
+    /// An agent may have seen it, and has not reported on it.
+    Again {
+        /// How many agents ended while they had it.
+        ends: u32,
+    },
+    /// An agent has reported on it, and it goes on.
+    Further,
     /// It has ended.
     News,
 }
@@ -119,6 +217,8 @@ impl Feed {
             news: 0,
             listeners: BTreeMap::new(),
             idle_since: Some(now),
+            emptying: None,
+            is_due: false,
         }
     }
 
@@ -126,30 +226,37 @@ impl Feed {
     pub(super) fn offer(&mut self, task: &str, as_what: Offered, weight: usize) -> Vec<Delivery> {
         let known = self.withdraw(task);
         let news = as_what == Offered::News;
-        let number = self.next;
-        self.next += 1;
         if news {
             self.news += 1;
             if self.news > MAX_NEWS {
                 self.drop_oldest_news();
             }
         }
-        self.offers.insert(
-            number,
-            Offer {
-                task: task.to_owned(),
-                weight,
-                holders: Vec::new(),
-                passed_over: Vec::new(),
-                news,
-                told: false,
-                unseen: as_what == Offered::New && !known,
-                untaken: as_what == Offered::New && !known,
-                declined: None,
+        let offer = Offer {
+            task: task.to_owned(),
+            weight,
+            holders: Vec::new(),
+            passed_over: Vec::new(),
+            news,
+            told: false,
+            unseen: as_what == Offered::New && !known,
+            untaken: as_what == Offered::New && !known,
+            declined: None,
+            ends: match as_what {
+                Offered::New => Some(0),
+                Offered::Again { ends } => Some(ends),
+                Offered::Further | Offered::News => None,
             },
-        );
+            taken: false,
+            tried: Vec::new(),
+            since: None,
+            wants_another: false,
+        };
+        let number = Lane::of(&offer).number(self.next);
+        self.next += 1;
+        self.offers.insert(number, offer);
         self.by_task.insert(task.to_owned(), number);
-        self.deliver()
+        self.hand_out()
     }
 
     /// An agent acted on the task, or it is gone: it is not offered any more. Whether it was, and had not ended.
@@ -159,6 +266,7 @@ impl Feed {
             return false;
         };
         self.news -= usize::from(offer.news);
+        self.is_due |= Lane::of(&offer) == Lane::Alone || self.has_alone();
         !offer.news
     }
 
@@ -169,13 +277,132 @@ impl Feed {
             return Vec::new();
         };
         let (weight, untaken, declined) = (offer.weight, offer.untaken, offer.declined.clone());
+        let as_what = match offer.ends {
+            Some(ends) => Offered::Again { ends },
+            None => Offered::Further,
+        };
         self.withdraw(task);
-        let number = self.next;
-        let deliveries = self.offer(task, Offered::Again, weight);
-        if let Some(offer) = self.offers.get_mut(&number) {
+        let deliveries = self.offer(task, as_what, weight);
+        let number = self.by_task.get(task);
+        if let Some(offer) = number.and_then(|number| self.offers.get_mut(number)) {
             (offer.untaken, offer.declined) = (untaken, declined);
         }
         deliveries
+    }
+
+    /// The library of the agent that listens as `id` has claimed the task, and the agent has said nothing yet: no other
+    /// listener gets it, and it still counts if this agent ends. False: that listener does not have it.
+    pub(super) fn keep_for(&mut self, id: ListenerId, task: &str) -> bool {
+        let number = self.by_task.get(task);
+        let Some(offer) = number.and_then(|number| self.offers.get_mut(number)) else {
+            return false;
+        };
+        if offer.ends.is_none() || !offer.holders.contains(&id) {
+            return false;
+        }
+        offer.holders = vec![id];
+        offer.taken = true;
+        (offer.declined, offer.untaken) = (None, false);
+        self.is_due |= self.has_alone();
+        true
+    }
+
+    /// The agent that listens as `id` has ended: its process, or its connection. It is still to be detached. Returns
+    /// the tasks that it had been handed and had not reported on, each of which counts it.
+    pub(super) fn end(&mut self, id: ListenerId, read: usize) -> Vec<String> {
+        self.note_read(id, read);
+        let Some(listener) = self.listeners.get(&id) else {
+            return Vec::new();
+        };
+        let unread: HashSet<u64> = listener.unread.iter().map(|(number, _)| *number).collect();
+        let mut ended = Vec::new();
+        for (number, offer) in &mut self.offers {
+            let Some(ends) = &mut offer.ends else {
+                continue;
+            };
+            // What was claimed was read.
+            let was_read = offer.taken || !unread.contains(number);
+            if offer.holders.contains(&id) && was_read {
+                *ends += 1;
+                offer.taken = false;
+                ended.push(offer.task.clone());
+            }
+        }
+        ended
+    }
+
+    /// Whether its only holder has claimed the task without a word from the agent.
+    pub(super) fn is_taken(&self, task: &str) -> bool {
+        let number = self.by_task.get(task);
+        let offer = number.and_then(|number| self.offers.get(number));
+        offer.is_some_and(|offer| offer.taken)
+    }
+
+    /// Whether the task is on offer, and has not ended.
+    pub(super) fn is_on_offer(&self, task: &str) -> bool {
+        let number = self.by_task.get(task);
+        number.is_some_and(|number| Lane::with(*number) != Lane::News)
+    }
+
+    /// Whether something may be handed out since a task was reported on or is gone.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// Whether tasks that are handed out alone are on offer.
+    pub(super) fn has_alone(&self) -> bool {
+        self.offers.range(Lane::Alone.numbers()).next().is_some()
+    }
+
+    /// Looks after tasks that are handed out alone. One that waits for a listener without other tasks is waited for:
+    /// one listener is given no more tasks after 10 s, and the task goes to that one all the same after `grace`. One
+    /// that a listener has had for `grace` without a report goes to one more.
+    pub(super) fn tick(&mut self, now: Duration, grace: Duration) -> Vec<Delivery> {
+        let mut waits_since = None;
+        for (_, offer) in self.offers.range_mut(Lane::Alone.numbers()) {
+            if offer.taken {
+                offer.since = None;
+                continue;
+            }
+            let since = *offer.since.get_or_insert(now);
+            if !offer.holders.is_empty() {
+                offer.wants_another |= now.saturating_sub(since) > grace;
+            } else if waits_since.is_none_or(|earliest| since < earliest) {
+                waits_since = Some(since);
+            }
+        }
+        let waited = waits_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        self.emptying = self.emptying.filter(|_| waits_since.is_some());
+        if waited > EMPTYING_AFTER && self.emptying.is_none() {
+            let busy = self.keepers();
+            let candidates = self.listeners.keys().filter(|id| !busy.contains(id));
+            self.emptying = candidates.copied().min_by_key(|id| self.held_by(*id));
+        }
+        let forced = self.emptying.filter(|_| waited > grace);
+        let mut deliveries = self.hand_out();
+        if let Some(id) = forced
+            && self.emptying == forced
+        {
+            self.hand_out_alone(id, &mut deliveries);
+        }
+        deliveries
+    }
+
+    /// Listeners that have a task alone.
+    fn keepers(&self) -> HashSet<ListenerId> {
+        let alone = self.offers.range(Lane::Alone.numbers());
+        alone.flat_map(|(_, offer)| offer.holders.iter().copied()).collect()
+    }
+
+    fn holds_any(&self, id: ListenerId) -> bool {
+        let mut offers = self.offers.values();
+        offers.any(|offer| !offer.news && offer.holders.contains(&id))
+    }
+
+    /// Tasks that a listener was handed and has not reported on.
+    fn held_by(&self, id: ListenerId) -> usize {
+        let offers = self.offers.values();
+        offers.filter(|offer| !offer.news && offer.holders.contains(&id)).count()
     }
 
     /// An agent begins to listen.
@@ -191,17 +418,18 @@ impl Feed {
         self.listeners.insert(
             id,
             Listener {
-                cursor: 0,
+                cursors: Lane::SHARED.map(|lane| lane.number(0)),
                 attached_at: self.next,
                 credit: CREDIT,
                 unread: VecDeque::new(),
                 unread_bytes: 0,
             },
         );
-        self.deliver()
+        self.hand_out()
     }
 
-    /// An agent stopped listening: what only it held is offered again.
+    /// An agent stopped listening: what only it held is offered again. What its library had claimed stays claimed, unless
+    /// the agent has ended ([`Feed::end`]).
     pub(super) fn detach(&mut self, id: ListenerId, now: Duration) -> Vec<Delivery> {
         let Some(gone) = self.listeners.remove(&id) else {
             return Vec::new();
@@ -209,12 +437,17 @@ impl Feed {
         if self.listeners.is_empty() {
             self.idle_since = Some(now);
         }
-        let mut orphans = Vec::new();
+        self.emptying = self.emptying.filter(|emptying| *emptying != id);
+        let (mut orphans, mut claimed) = (Vec::new(), Vec::new());
         for (&number, offer) in &mut self.offers {
             let held = offer.holders.len();
             offer.holders.retain(|holder| *holder != id);
             offer.passed_over.retain(|other| *other != id);
             let has_left = offer.holders.len() < held;
+            if offer.taken && has_left {
+                claimed.push(offer.task.clone());
+                continue;
+            }
             if has_left {
                 offer.untaken = false;
                 if let Some(declined) = &mut offer.declined {
@@ -222,13 +455,24 @@ impl Feed {
                 }
             }
             // It may have been the last one that others could still hope for.
-            let was_awaited = offer.declined.is_some() && gone.cursor < number;
+            let had_not_come = !gone.has_come_to(number) && !offer.tried.contains(&id);
+            let was_awaited = offer.declined.is_some() && had_not_come;
             if (has_left || was_awaited) && offer.holders.is_empty() && !offer.news {
                 orphans.push(offer.task.clone());
             }
         }
+        for task in claimed {
+            self.withdraw(&task);
+        }
         self.forget_told_news();
-        orphans.iter().flat_map(|task| self.offer_again(task)).collect()
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        for task in orphans {
+            deliveries.extend(self.offer_again(&task));
+        }
+        if self.is_due {
+            deliveries.extend(self.hand_out());
+        }
+        deliveries
     }
 
     /// A listener's client cannot take the task, for this reason.
@@ -240,7 +484,7 @@ impl Feed {
         else {
             return Decline::Over;
         };
-        if offer.news {
+        if offer.news || offer.taken {
             return Decline::Over;
         }
         offer.holders.retain(|holder| *holder != id);
@@ -250,7 +494,16 @@ impl Feed {
             reason: reason.to_owned(),
             since: since.or(Some(now)).filter(|_| !is_held),
         });
-        if is_held || self.listeners.values().any(|listener| listener.cursor < number) {
+        let is_alone = Lane::with(number) == Lane::Alone;
+        self.is_due |= is_alone;
+        let has_come = |(id, listener): (&ListenerId, &Listener)| {
+            if is_alone {
+                offer.tried.contains(id)
+            } else {
+                listener.has_come_to(number)
+            }
+        };
+        if is_held || !self.listeners.iter().all(has_come) {
             return Decline::Stays;
         }
         if !offer.passed_over.is_empty() {
@@ -269,10 +522,16 @@ impl Feed {
             return Vec::new();
         }
         // One that has no room yet may take what it has not come to.
-        let behind = self.listeners.values().map(|listener| listener.cursor).min();
-        let offers = self.offers.range(..=behind.unwrap_or(0)).map(|(_, offer)| offer);
-        offers
-            .filter(|offer| offer.holders.is_empty())
+        let all_came = |number: u64, offer: &Offer| {
+            self.listeners
+                .iter()
+                .all(|(id, listener)| listener.has_come_to(number) || offer.tried.contains(id))
+        };
+        self.offers
+            .iter()
+            .filter(|(_, offer)| offer.holders.is_empty() && offer.declined.is_some())
+            .filter(|(number, offer)| all_came(**number, offer))
+            .map(|(_, offer)| offer)
             .filter_map(|offer| Some((offer, offer.declined.as_ref()?)))
             .filter(|(_, declined)| {
                 declined
@@ -285,12 +544,17 @@ impl Feed {
 
     /// A listener has read `count` tasks.
     pub(super) fn credit(&mut self, id: ListenerId, count: usize) -> Vec<Delivery> {
+        self.note_read(id, count);
+        self.hand_out()
+    }
+
+    fn note_read(&mut self, id: ListenerId, count: usize) {
         if let Some(listener) = self.listeners.get_mut(&id) {
             listener.credit = (listener.credit + count).min(CREDIT);
             let read = count.min(listener.unread.len());
-            listener.unread_bytes -= listener.unread.drain(..read).sum::<usize>();
+            let bytes: usize = listener.unread.drain(..read).map(|(_, weight)| weight).sum();
+            listener.unread_bytes -= bytes;
         }
-        self.deliver()
     }
 
     /// An agent acted: whoever works without listening is alive all the same.
@@ -305,50 +569,95 @@ impl Feed {
         self.idle_since
     }
 
-    fn deliver(&mut self) -> Vec<Delivery> {
+    /// Hands out what there is room for.
+    pub(super) fn hand_out(&mut self) -> Vec<Delivery> {
+        self.is_due = false;
         let mut deliveries = Vec::new();
+        let has_alone = self.has_alone();
+        let keepers = if has_alone { self.keepers() } else { HashSet::new() };
         let is_alone = self.listeners.len() == 1;
         for (&id, listener) in &mut self.listeners {
-            for (&number, offer) in self.offers.range_mut(listener.cursor + 1..) {
-                if !listener.has_room() {
+            let is_reserved = keepers.contains(&id) || self.emptying == Some(id);
+            for (lane, cursor) in Lane::SHARED.into_iter().zip(0..) {
+                if is_reserved && lane != Lane::News {
                     break;
                 }
-                listener.cursor = number;
-                if number < listener.attached_at && !offer.holders.is_empty() {
-                    offer.passed_over.push(id);
-                    continue; // Another listener has it and may still take it.
+                let ahead = listener.cursors[cursor] + 1..=*lane.numbers().end();
+                for (&number, offer) in self.offers.range_mut(ahead) {
+                    if !listener.has_room() {
+                        break;
+                    }
+                    listener.cursors[cursor] = number;
+                    if offer.taken {
+                        continue; // The listener that has it has claimed it.
+                    }
+                    if sequence_of(number) < listener.attached_at && !offer.holders.is_empty() {
+                        offer.passed_over.push(id);
+                        continue; // Another listener has it and may still take it.
+                    }
+                    listener.send(number, offer.weight);
+                    offer.holders.push(id);
+                    offer.told = true;
+                    let is_first = std::mem::take(&mut offer.unseen);
+                    deliveries.push(Delivery {
+                        listener: id,
+                        task: offer.task.clone(),
+                        exclusive: is_alone && is_first,
+                    });
                 }
-                listener.credit -= 1;
-                listener.unread.push_back(offer.weight);
-                listener.unread_bytes += offer.weight;
-                offer.holders.push(id);
-                offer.told = true;
-                let is_first = std::mem::take(&mut offer.unseen);
-                deliveries.push(Delivery {
-                    listener: id,
-                    task: offer.task.clone(),
-                    exclusive: is_alone && is_first,
-                });
+            }
+        }
+        if has_alone {
+            let ids: Vec<ListenerId> = self.listeners.keys().copied().collect();
+            for id in ids {
+                let is_free = !keepers.contains(&id)
+                    && self.listeners.get(&id).is_some_and(|listener| listener.unread.is_empty())
+                    && !self.holds_any(id);
+                if is_free {
+                    self.hand_out_alone(id, &mut deliveries);
+                }
             }
         }
         self.forget_told_news();
         deliveries
     }
 
+    /// Hands the first task that waits for it to a listener, alone.
+    fn hand_out_alone(&mut self, id: ListenerId, deliveries: &mut Vec<Delivery>) {
+        let Some(listener) = self.listeners.get_mut(&id).filter(|listener| listener.has_room()) else {
+            return;
+        };
+        let mut waiting = self.offers.range_mut(Lane::Alone.numbers());
+        let next = waiting.find(|(_, offer)| {
+            let is_wanted = offer.holders.is_empty() || offer.wants_another;
+            is_wanted && !offer.taken && !offer.tried.contains(&id)
+        });
+        let Some((&number, offer)) = next else {
+            return;
+        };
+        listener.send(number, offer.weight);
+        offer.holders.push(id);
+        offer.tried.push(id);
+        offer.told = true;
+        (offer.unseen, offer.wants_another, offer.since) = (false, false, None);
+        deliveries.push(Delivery {
+            listener: id,
+            task: offer.task.clone(),
+            exclusive: false,
+        });
+        self.emptying = self.emptying.filter(|emptying| *emptying != id);
+    }
+
     fn forget_told_news(&mut self) {
         if self.news == 0 || self.listeners.is_empty() {
             return;
         }
-        let behind = self
-            .listeners
-            .values()
-            .map(|listener| listener.cursor)
-            .min()
-            .unwrap_or(0);
+        let cursors = self.listeners.values().map(|listener| listener.cursors[Lane::News as usize]);
+        let behind = cursors.min().unwrap_or(0);
         let told: Vec<String> = self
             .offers
             .range(..=behind)
-            .filter(|(_, offer)| offer.news && offer.told)
+            .filter(|(_, offer)| offer.told)
             .map(|(_, offer)| offer.task.clone())
             .collect();
         for task in told {
@@ -357,11 +666,8 @@ impl Feed {
     }
 
     fn drop_oldest_news(&mut self) {
-        let oldest = self
-            .offers
-            .values()
-            .find(|offer| offer.news)
-            .map(|offer| offer.task.clone());
+        let mut news = self.offers.range(Lane::News.numbers());
+        let oldest = news.next().map(|(_, offer)| offer.task.clone());
         if let Some(task) = oldest {
             self.withdraw(&task);
         }

@@ -214,6 +214,7 @@ impl Core {
             updated_at: now.unix,
             deadline,
             claimed: false,
+            agent_ends: 0,
             route: request.others.filter(|_| role != Role::Both).map(|rest| Route {
                 rest,
                 ..Route::default()

@@ -260,6 +260,7 @@ impl Core {
             updated_at: now.unix,
             deadline,
             claimed: false,
+            agent_ends: 0,
             route: None,
             held: send.tentative,
             returnable: send.tentative && send.takes_offers,

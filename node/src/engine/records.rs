@@ -166,6 +166,8 @@ pub(super) struct StateRecord {
     way: Option<WayRecord>,
     #[prost(message, optional, tag = "19")]
     sealed: Option<SealedRecord>,
+    #[prost(uint32, tag = "20")]
+    pub(super) agent_ends: u32,
 }
 
 /// Between whom a task is sealed.
@@ -324,6 +326,7 @@ impl HeadRecord {
             updated_at: state.updated_at,
             deadline: self.deadline,
             claimed: state.claimed,
+            agent_ends: state.agent_ends,
             route: match &state.route {
                 Some(record) => Some(record.route()?),
                 None => None,
@@ -370,6 +373,7 @@ impl StateRecord {
                 task: sealed.task.clone(),
             }),
             way: WayRecord::of(&task.way),
+            agent_ends: task.agent_ends,
         }
     }
 

@@ -210,6 +210,7 @@ mod tests {
             updated_at: 1,
             deadline: None,
             claimed: false,
+            agent_ends: 0,
             route: None,
             traced: None,
             held: false,

@@ -58,6 +58,8 @@ pub(super) struct Indexed {
     pub(super) bytes: u64,
     pub(super) is_assignee: bool,
     pub(super) claimed: bool,
+    /// How many agents ended while they had it.
+    pub(super) agent_ends: u32,
     pub(super) open_streams: bool,
     pub(super) deadline: Option<u64>,
     pub(super) peer: Option<PeerId>,
@@ -80,8 +82,6 @@ pub(super) struct Indexed {
 }
 
 impl Indexed {
-    /// Whether another node sent it here.
-    pub(super) fn is_peers(&self) -> bool {
     fn party(&self) -> Party {
         match self.peer {
             Some(peer) if self.is_assignee => Party::From(peer),
@@ -91,6 +91,8 @@ impl Indexed {
         }
     }
 
+    /// Whether another node sent it here.
+    pub(super) fn is_peers(&self) -> bool {
         self.is_assignee && self.peer.is_some()
     }
 }
@@ -513,11 +515,13 @@ impl TaskTable {
                 if *tasks == 0 {
                     self.parties.remove(&party);
                 }
-                if let Some(held) = self.held.get_mut(&peer).filter(|_| old.held) {
-                    held.remove(&by_time.1);
-                    if held.is_empty() {
-                        self.held.remove(&peer);
-                    }
+            }
+            if let Some(peer) = old.peer.filter(|_| old.is_assignee && old.held)
+                && let Some(held) = self.held.get_mut(&peer)
+            {
+                held.remove(&by_time.1);
+                if held.is_empty() {
+                    self.held.remove(&peer);
                 }
             }
             if let Some(deadline) = old.deadline {
@@ -589,6 +593,7 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         bytes: state.bytes,
         is_assignee: state.is_assignee,
         claimed: state.claimed,
+        agent_ends: state.agent_ends,
         open_streams: state.open_streams,
         deadline: state.deadline,
         peer: state.peer(),

@@ -114,6 +114,10 @@ pub struct Tally {
     pub turned_away: TurnedAway,
     /// Envelopes that expired undelivered.
     pub expired: u64,
+    /// Ends of agents, counted once for each task that one had and had not reported on.
+    pub agent_ends: u64,
+    /// Tasks that failed since too many agents had ended while they had them.
+    pub failed_by_ends: u64,
 }
 
 impl Default for Tally {
@@ -129,6 +133,8 @@ impl Default for Tally {
             refused: 0,
             turned_away: TurnedAway::default(),
             expired: 0,
+            agent_ends: 0,
+            failed_by_ends: 0,
         }
     }
 }

@@ -4,6 +4,7 @@
 mod acks;
 mod declined;
 mod door;
+mod ends;
 mod expiry;
 mod failover;
 mod faults;

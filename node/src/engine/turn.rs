@@ -33,6 +33,8 @@ pub struct Limits {
     pub offline_ttl: Option<Duration>,
     /// How long a claimed task survives without any agent attached.
     pub agent_grace: Duration,
+    /// A task fails when so many agents have ended while they had it; 0: never.
+    pub max_agent_ends: u32,
     /// How long a terminal task is kept.
     pub retention: Duration,
     /// How many terminal tasks are kept.

@@ -315,6 +315,15 @@ impl Figures {
             ],
         )?;
         encode_refusals(out, tally)?;
+        counters(
+            out,
+            "task_agent_ends",
+            "Ends of agents, once for each task that one had and had not reported on",
+            [
+                ([("outcome", "again")], tally.agent_ends - tally.failed_by_ends),
+                ([("outcome", "failed")], tally.failed_by_ends),
+            ],
+        )?;
         let mut metric = out.encode_descriptor(
             "store_barrier_seconds",
             "How long making writes durable takes",

@@ -2169,6 +2169,10 @@ pub struct UpdateTaskStatusRequest {
     pub status: i32,
     #[prost(message, optional, tag = "3")]
     pub message: ::core::option::Option<Message>,
+    /// Additive: the agent's library claims the task, before the agent itself has said anything. WORKING without a message
+    /// only. If the agent's connection ends before it reports on the task, the task is handed out again.
+    #[prost(bool, tag = "100")]
+    pub automatic: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpdateTaskStatusResponse {}
@@ -5653,6 +5657,9 @@ pub struct TraceTaskResponse {
     /// boxes, at most 8, the newest first. They are in memory only, and only the last 1 000 of all peers.
     #[prost(message, repeated, tag = "27")]
     pub refusals: ::prost::alloc::vec::Vec<Refusal>,
+    /// How many agents here ended while they had the task, before they reported anything of it.
+    #[prost(uint32, tag = "28")]
+    pub agent_ends: u32,
 }
 /// Something that was done to give a task to an agent beyond the network. Texts have 400 bytes at most.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

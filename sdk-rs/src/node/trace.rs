@@ -37,6 +37,8 @@ pub struct Trace {
     pub given_at: Option<SystemTime>,
     /// When an agent here first took it.
     pub claimed_at: Option<SystemTime>,
+    /// How many agents here ended while they had it, before they reported anything of it.
+    pub agent_ends: u32,
     /// Who gets it next if the assignee does not take it.
     pub candidates: Vec<PeerId>,
     /// It is not the agent's here before its originator confirms it.
@@ -294,6 +296,7 @@ impl From<v1::TraceTaskResponse> for Trace {
             came_over: answer.came_over.map(Hop::from_daemon),
             given_at: to_system_time(answer.given_at),
             claimed_at: to_system_time(answer.claimed_at),
+            agent_ends: answer.agent_ends,
             candidates: answer
                 .candidate_peer_ids
                 .into_iter()

@@ -25,7 +25,11 @@ const DOUBT: Duration = Duration::from_secs(2);
 pub(super) async fn claim(node: &Node, id: &str, mut in_doubt: bool) -> (Result<(), Error>, bool) {
     let mut backoff = Backoff::new(Some(DOUBT));
     loop {
-        let (answer, unanswered) = change(node, id, TaskStatus::Working, None).await;
+        let request = v1::UpdateTaskStatusRequest {
+            automatic: true,
+            ..state(id, TaskStatus::Working, None)
+        };
+        let (answer, unanswered) = change(node, request).await;
         let Err(error) = answer else {
             return (answer, false);
         };
@@ -49,23 +53,21 @@ pub(super) async fn update(
     status: TaskStatus,
     message: Option<Message>,
 ) -> Result<(), Error> {
-    let answer = change(node, id, status, message).await;
+    let answer = change(node, state(id, status, message)).await;
     settle(node, id, status, answer).await
 }
 
-/// UpdateTaskStatus; also says whether an earlier attempt may have taken effect unanswered.
-async fn change(
-    node: &Node,
-    id: &str,
-    status: TaskStatus,
-    message: Option<Message>,
-) -> (Result<(), Error>, bool) {
-    let message = message.map(v1::Message::from);
-    let request = v1::UpdateTaskStatusRequest {
+fn state(id: &str, status: TaskStatus, message: Option<Message>) -> v1::UpdateTaskStatusRequest {
+    v1::UpdateTaskStatusRequest {
         task_id: id.to_owned(),
         status: status.into(),
-        message,
-    };
+        message: message.map(v1::Message::from),
+        automatic: false,
+    }
+}
+
+/// UpdateTaskStatus; also says whether an earlier attempt may have taken effect unanswered.
+async fn change(node: &Node, request: v1::UpdateTaskStatusRequest) -> (Result<(), Error>, bool) {
     let (answer, unanswered) = node.session().task_call_knowing(Subject::Task, &request).await;
     (answer.map(drop), unanswered)
 }

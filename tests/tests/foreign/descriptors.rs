@@ -77,6 +77,7 @@ const ADDED: &[&str] = &[
     "message TaskFailPayload: held = 101",
     "message TaskFailPayload: returned = 100",
     "message SubscribeIncomingTasksResponse: exclusive_since = 100",
+    "message UpdateTaskStatusRequest: automatic = 100",
     "message SubscribeTaskUpdatesRequest: end_only = 100",
     "message SubscribeTaskUpdatesResponse: task = 100",
     "message SubscribeTaskStreamRequest: artifact_id = 100",

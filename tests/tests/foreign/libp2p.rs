@@ -218,6 +218,7 @@ async fn streams_that_the_peer_closes_are_opened_again() {
             task_id: id.clone(),
             status: agentanycast_proto::v1::TaskStatus::Working.into(),
             message: Some(rpc::text(&number.to_string())),
+            ..Default::default()
         };
         rpc.update_task_status(update).await.unwrap();
     }

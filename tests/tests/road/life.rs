@@ -247,6 +247,7 @@ async fn a_slow_reader_still_sees_the_end() {
             task_id: id.clone(),
             status: v1::TaskStatus::Working.into(),
             message: Some(text(&format!("{number} {filler}"))),
+            ..Default::default()
         };
         agent.update_task_status(request).await.unwrap();
     }

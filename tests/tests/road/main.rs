@@ -11,6 +11,7 @@
 mod address_gone;
 mod calls;
 mod conversation;
+mod doomed;
 mod ends;
 mod families;
 mod figures;

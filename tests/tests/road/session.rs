@@ -125,6 +125,7 @@ fn drawn(dice: &mut StdRng, id: &str, peer: &PeerId, ended: bool) -> Call {
                 message_id: "progress".to_owned(),
                 ..rpc::text("progress")
             }),
+            ..Default::default()
         }),
     }
 }

@@ -165,7 +165,14 @@ fn taken(trace: &Trace) -> impl Iterator<Item = Step> + use<> {
         (trace.claimed_at, "claimed", "an agent here took it"),
     ];
     let known = marks.into_iter().filter(|(at, ..)| at.is_some());
-    known.map(|(at, kind, what)| step(at, kind, what))
+    let ends = match trace.agent_ends {
+        0 => None,
+        1 => Some("an agent here ended while it had it, and it was handed out again".to_owned()),
+        ends => Some(format!("{ends} agents here ended while they had it; it is handed out alone")),
+    };
+    let given_at = trace.given_at;
+    let known = known.map(|(at, kind, what)| step(at, kind, what));
+    known.chain(ends.map(|what| step(given_at, "agent-ended", what)))
 }
 
 fn attempts(trace: &Trace, task: &Task) -> Vec<Step> {

@@ -66,6 +66,7 @@ fn trace(side: Side, task: Option<Task>) -> Trace {
         came_over: None,
         given_at: None,
         claimed_at: None,
+        agent_ends: 0,
         candidates: Vec::new(),
         held: false,
         claimed: false,

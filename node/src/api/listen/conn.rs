@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -19,6 +19,7 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use super::departure::Departure;
 use crate::api::authority::AuthorityFilter;
 
 /// A connection, for as long as this process runs: no two ever have the same.
@@ -26,12 +27,28 @@ use crate::api::authority::AuthorityFilter;
 pub struct ConnectionId(pub u64);
 
 /// Who calls; in the extensions of every request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CallerInfo {
     /// The connection of the call.
     pub connection: ConnectionId,
     /// The user of the calling process; none over TCP.
     pub uid: Option<u32>,
+    end: Arc<End>,
+}
+
+impl CallerInfo {
+    /// Whether the connection is over, and the client did not stop its calls or close it in HTTP/2's terms before:
+    /// its process has ended, or cannot be reached.
+    pub fn has_ended(&self) -> bool {
+        self.end.is_over.load(Ordering::Acquire) && !self.end.said_farewell.load(Ordering::Acquire)
+    }
+}
+
+/// How the client's side of a connection ended.
+#[derive(Debug, Default)]
+struct End {
+    is_over: AtomicBool,
+    said_farewell: AtomicBool,
 }
 
 /// Tells which connections are alive. Clones share one register.
@@ -82,6 +99,7 @@ impl Connections {
         Alive {
             id,
             connections: self.clone(),
+            end: Arc::default(),
             _slot: slot,
         }
     }
@@ -92,11 +110,13 @@ impl Connections {
 pub(super) struct Alive {
     id: ConnectionId,
     connections: Connections,
+    end: Arc<End>,
     _slot: OwnedSemaphorePermit,
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
+        self.end.is_over.store(true, Ordering::Release);
         self.connections
             .0
             .alive
@@ -115,6 +135,7 @@ pub struct Conn {
     stream: Stream,
     uid: Option<u32>,
     alive: Alive,
+    departure: Departure,
 }
 
 #[derive(Debug)]
@@ -131,6 +152,7 @@ impl Conn {
             stream: Stream::Unix(stream, AuthorityFilter::default()),
             uid: Some(uid),
             alive,
+            departure: Departure::default(),
         }
     }
 
@@ -139,6 +161,7 @@ impl Conn {
             stream: Stream::Tcp(stream),
             uid: None,
             alive,
+            departure: Departure::default(),
         }
     }
 
@@ -147,6 +170,7 @@ impl Conn {
             stream: Stream::Tls(Box::new(stream)),
             uid: None,
             alive,
+            departure: Departure::default(),
         }
     }
 
@@ -166,6 +190,7 @@ impl Connected for Conn {
         CallerInfo {
             connection: self.alive.id,
             uid: self.uid,
+            end: Arc::clone(&self.alive.end),
         }
     }
 }
@@ -176,16 +201,26 @@ impl AsyncRead for Conn {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Unix(stream, filter) => {
-                let before = buffer.filled().len();
-                ready!(Pin::new(stream).poll_read(context, buffer))?;
-                filter.feed(&mut buffer.filled_mut()[before..]);
-                Poll::Ready(Ok(()))
-            }
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        let (before, room) = (buffer.filled().len(), buffer.remaining());
+        let read = match &mut self.stream {
+            Stream::Unix(stream, _) => ready!(Pin::new(stream).poll_read(context, buffer)),
+            Stream::Tcp(stream) => ready!(Pin::new(stream).poll_read(context, buffer)),
+            Stream::Tls(stream) => ready!(Pin::new(stream).poll_read(context, buffer)),
+        };
+        let this = &mut *self;
+        let came = &mut buffer.filled_mut()[before..];
+        this.departure.feed(came);
+        let end = &this.alive.end;
+        end.said_farewell
+            .store(this.departure.said_farewell(), Ordering::Release);
+        // The streams of the connection hear of its end after this.
+        if read.is_err() || (came.is_empty() && room > 0) {
+            end.is_over.store(true, Ordering::Release);
         }
+        if let Stream::Unix(_, filter) = &mut this.stream {
+            filter.feed(came);
+        }
+        Poll::Ready(read)
     }
 }
 

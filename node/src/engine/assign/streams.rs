@@ -44,6 +44,7 @@ impl Core {
         }
         if is_free {
             self.claim(id, connection);
+            self.feed.withdraw(id);
         }
         if self.unsaid.said(id) {
             self.tell_claim(now, id)?; // Chunks go to a task that is worked on.

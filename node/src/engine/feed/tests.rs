@@ -16,10 +16,16 @@ enum Event {
     Detach { which: usize },
     Credit { which: usize, count: usize },
     Decline { which: usize, task: u8 },
+    /// The agent ends, with `unread` of the tasks it was sent not read.
+    End { which: usize },
+    /// The agent's library claims a task.
+    Keep { which: usize, task: u8 },
+    Tick,
 }
 
 fn offered() -> impl Strategy<Value = Offered> {
-    prop_oneof![3 => Just(Offered::New), 1 => Just(Offered::Again), 1 => Just(Offered::News)]
+    prop_oneof![3 => Just(Offered::New), 1 => (0_u32..4).prop_map(|ends| Offered::Again { ends }),
+        1 => Just(Offered::Further), 1 => Just(Offered::News)]
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -30,6 +36,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<usize>().prop_map(|which| Event::Detach { which }),
         2 => (any::<usize>(), 1_usize..8).prop_map(|(which, count)| Event::Credit { which, count }),
         4 => (any::<usize>(), 0_u8..60).prop_map(|(which, task)| Event::Decline { which, task }),
+        1 => any::<usize>().prop_map(|which| Event::End { which }),
+        4 => (any::<usize>(), 0_u8..60).prop_map(|(which, task)| Event::Keep { which, task }),
+        1 => Just(Event::Tick),
     ]
 }
 
@@ -48,14 +57,34 @@ struct Standing {
     /// Whoever was given the task, before too, and has not declined it, still listens.
     untaken: bool,
     declined: bool,
+    /// How many agents ended with it; None: not counted.
+    ends: Option<u32>,
+    /// Claimed by the library of its only holder.
+    kept: bool,
+    /// Its lane when it was offered for the last time.
+    at_lane: usize,
+}
+
+impl Standing {
+    /// The lane: 0 ended, 1 uncounted, 2 counted once, 3 alone.
+    fn lane(&self) -> usize {
+        match self.ends {
+            _ if self.news => 0,
+            None | Some(0) => 1,
+            Some(1) => 2,
+            Some(_) => 3,
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Reader {
     attached: usize,
     credit: usize,
-    /// When the last task it was given had been offered.
-    last: usize,
+    /// When the last task of each lane that it was given had been offered.
+    last: [usize; 4],
+    /// What it was given and has not read.
+    unread: std::collections::VecDeque<String>,
 }
 
 #[derive(Default)]
@@ -94,14 +123,27 @@ impl Model {
                 owner: None,
                 untaken: unseen,
                 declined: false,
+                ends: match as_what {
+                    Offered::New => Some(0),
+                    Offered::Again { ends } => Some(ends),
+                    Offered::Further | Offered::News => None,
+                },
+                kept: false,
+                at_lane: 0,
             },
         );
+        if let Some(standing) = self.offers.get_mut(task) {
+            standing.at_lane = standing.lane();
+        }
     }
 
     /// Orphans are offered again in the order in which they stood, and what was declined may be.
     fn detach(&mut self, id: ListenerId, feed: &mut Feed) -> Vec<Delivery> {
         self.readers.remove(&id);
         let mut orphans = BTreeSet::new();
+        // What the library of an agent that is still there has claimed is the agent's.
+        self.offers
+            .retain(|_, standing| !(standing.kept && standing.held.contains(&id)));
         for (task, standing) in &mut self.offers {
             if standing.held.remove(&id) {
                 standing.untaken = false;
@@ -117,11 +159,13 @@ impl Model {
             .iter()
             .filter(|(task, number)| before.get(*task) != Some(number));
         let renewed: BTreeMap<u64, &String> = renewed.map(|(task, number)| (*number, task)).collect();
-        let mut stood = 0;
+        // In the order of their lanes, and within each as they stood.
+        let mut stood = [(0, 0); 4];
         for task in renewed.into_values() {
             let standing = &self.offers[task];
-            assert!(standing.at > stood, "{task} was offered again out of order");
-            stood = standing.at;
+            let place = (standing.at_lane, standing.at);
+            let before = std::mem::replace(&mut stood[standing.lane()], place);
+            assert!(place > before, "{task} was offered again out of order");
             assert!(orphans.remove(task) || standing.declined && standing.held.is_empty());
             self.offer_again(task);
         }
@@ -133,13 +177,18 @@ impl Model {
         let at = self.tick();
         if let Some(standing) = self.offers.get_mut(task) {
             (standing.at, standing.told, standing.unseen) = (at, false, false);
-            standing.owner = None;
+            (standing.owner, standing.kept) = (None, false);
+            standing.at_lane = standing.lane();
         }
     }
 
     /// Its client cannot take what it was given.
     fn decline(&mut self, id: ListenerId, task: &str, feed: &mut Feed) -> Vec<Delivery> {
-        let Some(standing) = self.offers.get_mut(task).filter(|standing| !standing.news) else {
+        let Some(standing) = self
+            .offers
+            .get_mut(task)
+            .filter(|standing| !standing.news && !standing.kept)
+        else {
             return Vec::new();
         };
         if !standing.held.remove(&id) {
@@ -191,7 +240,8 @@ impl Model {
                     Reader {
                         attached,
                         credit: CREDIT,
-                        last: 0,
+                        last: [0; 4],
+                        unread: std::collections::VecDeque::new(),
                     },
                 );
                 feed.attach(self.next_listener, NOW)
@@ -208,14 +258,76 @@ impl Model {
                 };
                 if let Some(reader) = self.readers.get_mut(&id) {
                     reader.credit = (reader.credit + count).min(CREDIT);
+                    reader.unread.drain(..count.min(reader.unread.len()));
                 }
                 feed.credit(id, count)
             }
+            Event::End { which } => {
+                let Some(id) = self.pick(which) else {
+                    return Vec::new();
+                };
+                self.end(id, feed);
+                self.detach(id, feed)
+            }
+            Event::Keep { which, task } => {
+                if let Some(id) = self.pick(which) {
+                    self.keep(id, &task.to_string(), feed);
+                }
+                Vec::new()
+            }
+            Event::Tick => feed.tick(NOW, NOW),
             Event::Decline { which, task } => match self.pick(which) {
                 Some(id) => self.decline(id, &task.to_string(), feed),
                 None => Vec::new(),
             },
         }
+    }
+
+    /// What the agent had read and nobody has reported on counts its end, and nothing else does.
+    fn end(&mut self, id: ListenerId, feed: &mut Feed) {
+        let unread = self.readers[&id].unread.clone();
+        let mut counted = BTreeSet::new();
+        for (task, standing) in &mut self.offers {
+            if let Some(ends) = &mut standing.ends
+                && standing.held.contains(&id)
+                && (standing.kept || !unread.contains(task))
+            {
+                *ends += 1;
+                standing.kept = false;
+                counted.insert(task.clone());
+            }
+        }
+        let ended: Vec<String> = feed.end(id, 0);
+        assert_eq!(ended.len(), counted.len(), "each counts once");
+        assert_eq!(ended.into_iter().collect::<BTreeSet<_>>(), counted);
+    }
+
+    fn keep(&mut self, id: ListenerId, task: &str, feed: &mut Feed) {
+        let standing = self.offers.get_mut(task);
+        let has_it = standing.filter(|standing| standing.ends.is_some() && standing.held.contains(&id));
+        assert_eq!(feed.keep_for(id, task), has_it.is_some());
+        if let Some(standing) = has_it {
+            standing.held = BTreeSet::from([id]);
+            (standing.kept, standing.declined, standing.untaken) = (true, false, false);
+            standing.owner = None;
+        }
+    }
+
+    /// Whether a listener has a task alone, so that it gets no other.
+    fn has_alone(&self, id: ListenerId) -> bool {
+        self.offers
+            .values()
+            .any(|standing| standing.at_lane == 3 && standing.held.contains(&id))
+    }
+
+    fn holds_any(&self, id: ListenerId) -> bool {
+        self.offers
+            .values()
+            .any(|standing| !standing.news && standing.held.contains(&id))
+    }
+
+    fn was_told(&self, id: ListenerId, task: &str, standing: &Standing) -> bool {
+        self.told.contains(&(id, task.to_owned(), standing.at))
     }
 
     fn deliver(&mut self, deliveries: Vec<Delivery>) -> Result<(), TestCaseError> {
@@ -226,6 +338,7 @@ impl Model {
             exclusive,
         } in deliveries
         {
+            let (has_alone, holds_any) = (self.has_alone(id), self.holds_any(id));
             let reader = self.readers.get_mut(&id);
             prop_assert!(reader.is_some(), "{task} went to {id}, who does not listen");
             let standing = self.offers.get_mut(&task);
@@ -233,8 +346,18 @@ impl Model {
             if let (Some(reader), Some(standing)) = (reader, standing) {
                 prop_assert!(reader.credit > 0, "{id} has no room");
                 reader.credit -= 1;
-                prop_assert!(standing.at > reader.last, "{task} came to {id} out of order");
-                reader.last = standing.at;
+                let lane = standing.at_lane;
+                prop_assert!(!has_alone || lane == 0, "{task} came to {id}, which has one alone");
+                if lane == 3 {
+                    let is_free = !holds_any && reader.unread.is_empty();
+                    prop_assert!(is_free, "{task} came alone to {id}, which has others");
+                    prop_assert!(standing.held.is_empty(), "{task} came alone to two");
+                } else {
+                    prop_assert!(standing.at > reader.last[lane], "{task} came to {id} out of order");
+                    reader.last[lane] = standing.at;
+                }
+                prop_assert!(!standing.kept, "{task} came to {id}, and another has claimed it");
+                reader.unread.push_back(task.clone());
                 standing.told = true;
                 prop_assert_eq!(standing.owner, None, "{} of one alone went to another", task);
                 prop_assert_eq!(exclusive, alone && standing.unseen, "{} to {}", task, id);
@@ -252,20 +375,34 @@ impl Model {
 
     fn check(&self, feed: &Feed) -> Result<(), TestCaseError> {
         prop_assert_eq!(feed.idle_since().is_none(), !self.readers.is_empty());
-        let room = self.readers.values().any(|reader| reader.credit > 0);
         for (task, standing) in &self.offers {
-            prop_assert!(!room || standing.told, "{task} waits although somebody has room");
+            let may_get_it = |(id, reader): (&ListenerId, &Reader)| {
+                let is_free = !self.holds_any(*id) && reader.unread.is_empty();
+                reader.credit > 0
+                    && match standing.at_lane {
+                        0 => true,
+                        3 => is_free && !self.was_told(*id, task, standing),
+                        _ => !self.has_alone(*id),
+                    }
+            };
+            let is_owed = match standing.at_lane {
+                3 => standing.held.is_empty(),
+                _ => !standing.told,
+            };
+            let somebody = self.readers.iter().any(may_get_it);
+            prop_assert!(!is_owed || !somebody, "{task} waits although somebody has room");
         }
         Ok(())
     }
 
     /// With room for everybody, whoever listened before a task was offered has it.
     fn check_all_told(&self) -> Result<(), TestCaseError> {
-        for (task, standing) in &self.offers {
+        let shared = |standing: &Standing| standing.at_lane < 3 && !standing.kept;
+        for (task, standing) in self.offers.iter().filter(|(_, standing)| shared(standing)) {
             for (id, _) in self
                 .readers
                 .iter()
-                .filter(|(_, reader)| reader.attached < standing.at)
+                .filter(|(id, reader)| reader.attached < standing.at && !self.has_alone(**id))
             {
                 prop_assert!(
                     self.told.contains(&(*id, task.clone(), standing.at)),
@@ -285,6 +422,9 @@ proptest! {
         for event in &events {
             let deliveries = model.happen(event, &mut feed);
             model.deliver(deliveries)?;
+            if feed.is_due() {
+                model.deliver(feed.hand_out())?;
+            }
             model.check(&feed)?;
         }
         for _ in 0..=events.len().div_ceil(CREDIT) {
@@ -424,7 +564,10 @@ fn a_task_is_exclusive_once() {
     let mut feed = Feed::new(NOW);
     feed.attach(1, NOW);
     assert_eq!(feed.offer("a", Offered::New, 1), [alone(1, "a")]);
-    assert_eq!(feed.offer("before", Offered::Again, 1), [shared(1, "before")]);
+    assert_eq!(
+        feed.offer("before", Offered::Again { ends: 0 }, 1),
+        [shared(1, "before")]
+    );
     feed.detach(1, NOW);
     assert_eq!(feed.attach(2, NOW), [shared(2, "a"), shared(2, "before")]);
     feed.attach(3, NOW);
@@ -533,4 +676,132 @@ fn large_tasks_wait_until_there_is_room() {
     );
     assert_eq!(feed.offer("next", Offered::New, 1), []);
     assert_eq!(feed.credit(1, 2).len(), 1);
+}
+
+/// What a listener is handed now, by name.
+fn names(deliveries: &[Delivery]) -> Vec<&str> {
+    deliveries.iter().map(|delivery| delivery.task.as_str()).collect()
+}
+
+/// One of five tasks ends each agent that has it. The others count twice and no more, and are all done.
+#[test]
+fn only_the_task_that_ends_its_agents_goes_on_counting() {
+    let mut feed = Feed::new(NOW);
+    for task in ["a", "b", "poison", "c", "d"] {
+        feed.offer(task, Offered::New, 1);
+    }
+    let mut ends = BTreeMap::new();
+    let mut listener = 0;
+    let mut count = |feed: &mut Feed, listener| {
+        for task in feed.end(listener, CREDIT) {
+            *ends.entry(task).or_insert(0) += 1;
+        }
+        feed.detach(listener, NOW);
+    };
+    for _ in 0..2 {
+        listener += 1;
+        assert_eq!(feed.attach(listener, NOW).len(), 5, "all at once");
+        count(&mut feed, listener);
+    }
+    for _ in 0..3 {
+        listener += 1;
+        let mut handed = feed.attach(listener, NOW);
+        loop {
+            assert_eq!(handed.len(), 1, "alone");
+            feed.credit(listener, 1);
+            if handed[0].task == "poison" {
+                break;
+            }
+            assert_eq!(feed.hand_out(), [], "while nobody has reported on it");
+            feed.withdraw(&handed[0].task);
+            assert!(feed.is_due());
+            handed = feed.hand_out();
+        }
+        count(&mut feed, listener);
+    }
+    assert_eq!(ends.remove("poison"), Some(5));
+    assert!(ends.values().all(|ends| *ends == 2), "{ends:?}");
+    assert_eq!(names(&feed.attach(99, NOW)), ["poison"]);
+}
+
+#[test]
+fn counted_tasks_go_behind_uncounted_ones() {
+    let mut feed = Feed::new(NOW);
+    feed.offer("thrice", Offered::Again { ends: 3 }, 1);
+    feed.offer("once", Offered::Again { ends: 1 }, 1);
+    feed.offer("new", Offered::New, 1);
+    feed.offer("further", Offered::Further, 1);
+    assert_eq!(names(&feed.attach(1, NOW)), ["new", "further", "once"]);
+    feed.credit(1, 3);
+    for task in ["new", "further", "once"] {
+        feed.withdraw(task);
+    }
+    assert_eq!(names(&feed.hand_out()), ["thrice"]);
+    // News goes to that listener all the same, and nothing else does.
+    assert_eq!(names(&feed.offer("over", Offered::News, 1)), ["over"]);
+    assert_eq!(feed.offer("later", Offered::New, 1), []);
+    feed.withdraw("thrice");
+    assert_eq!(names(&feed.hand_out()), ["later"]);
+}
+
+/// What was not read was not with the agent.
+#[test]
+fn what_an_agent_has_not_read_does_not_count_its_end() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1, NOW);
+    for task in ["read", "read too", "unread"] {
+        feed.offer(task, Offered::New, 1);
+    }
+    feed.credit(1, 1);
+    assert_eq!(feed.end(1, 1), ["read", "read too"]);
+}
+
+/// What the agent's library has claimed is kept from others while that agent is there, and no longer.
+#[test]
+fn what_a_library_has_claimed_is_handed_out_again_when_its_agent_ends() {
+    let mut feed = Feed::new(NOW);
+    feed.attach(1, NOW);
+    feed.offer("a", Offered::New, 1);
+    assert!(!feed.keep_for(2, "a"));
+    assert!(feed.keep_for(1, "a"));
+    assert_eq!(feed.attach(2, NOW), []);
+    assert_eq!(feed.end(1, 0), ["a"]);
+    assert_eq!(feed.detach(1, NOW), [shared(2, "a")]);
+    assert!(feed.keep_for(2, "a"));
+    // An agent that only stops listening goes on with it.
+    assert_eq!(feed.detach(2, NOW), []);
+    assert!(!feed.is_on_offer("a"));
+}
+
+/// A busy agent is given nothing more until it can have the task alone; and a task that nobody reports on does not
+/// keep it waiting for ever.
+#[test]
+fn a_task_that_is_handed_out_alone_gets_its_turn() {
+    const GRACE: Duration = Duration::from_secs(300);
+    for reports in [true, false] {
+        let mut feed = Feed::new(NOW);
+        feed.attach(1, NOW);
+        feed.offer("busy", Offered::New, 1);
+        feed.offer("alone", Offered::Again { ends: 2 }, 1);
+        feed.credit(1, 1);
+        assert_eq!(feed.tick(NOW, GRACE), []);
+        assert_eq!(names(&feed.offer("more", Offered::New, 1)), ["more"]);
+        feed.credit(1, 1);
+        assert_eq!(feed.tick(NOW + EMPTYING_AFTER * 2, GRACE), []);
+        assert_eq!(feed.offer("still more", Offered::New, 1), []);
+        if reports {
+            feed.withdraw("busy");
+            assert_eq!(feed.hand_out(), []);
+            feed.withdraw("more");
+            assert_eq!(names(&feed.hand_out()), ["alone"]);
+        } else {
+            assert_eq!(names(&feed.tick(NOW + GRACE * 2, GRACE)), ["alone"]);
+        }
+        // It was handed to a listener that says nothing of it: one more gets it.
+        feed.attach(2, NOW);
+        feed.credit(2, CREDIT);
+        feed.withdraw("still more");
+        assert_eq!(feed.tick(NOW + GRACE * 3, GRACE), []);
+        assert_eq!(names(&feed.tick(NOW + GRACE * 5, GRACE)), ["alone"]);
+    }
 }

@@ -274,7 +274,7 @@ fn watch(store: &FaultyStore, id: &str, status: Status, who: &str) {
 }
 
 async fn listen(engine: Engine, store: Arc<FaultyStore>) {
-    let Ok(mut listener) = engine.listen().await else {
+    let Ok(mut listener) = engine.listen(1, || false).await else {
         return;
     };
     while let Some(Incoming { task, .. }) = listener.next().await {

@@ -25,6 +25,7 @@ pub(super) fn limits() -> Limits {
         retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
         offline_ttl: Some(Duration::from_hours(24)),
         agent_grace: Duration::from_mins(5),
+        max_agent_ends: 5,
         retention: Duration::from_hours(7 * 24),
         retention_count: 100_000,
         quota: 10 << 30,

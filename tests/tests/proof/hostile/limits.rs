@@ -68,6 +68,7 @@ async fn a_report_over_the_limit() {
                 task_id: task_id.clone(),
                 status: 2,
                 message: Some(large(bytes)),
+                ..Default::default()
             })
             .await
             .unwrap_err();

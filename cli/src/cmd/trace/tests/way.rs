@@ -106,6 +106,7 @@ fn each_hop_is_told() {
         came_over: over(0, Road::Relay, Some(relay)).map(|sent| sent.over),
         given_at: at(6),
         claimed_at: at(7),
+        agent_ends: 2,
         turns: vec![(at(0), Role::User), (at(8), Role::Agent)],
         ..trace(Side::Assignee, Some(came))
     };

@@ -167,7 +167,8 @@ impl World {
         self.note(|| format!("node {at}: agent {which} goes ({how})"));
         let leaving = &mut self.nodes[at].agents[which];
         let mut left: Vec<Errand> = Vec::new();
-        left.extend(leaving.listener.take().map(Errand::Detach));
+        let listener = leaving.listener.take();
+        left.extend(listener.map(if how == 0 { Errand::End } else { Errand::Detach }));
         leaving.unread.clear();
         if how < 2 {
             left.extend(leaving.connection.take().map(Errand::Gone));
@@ -196,17 +197,23 @@ impl World {
                     Ok(())
                 });
             }
-            Some(Errand::Detach(listener)) => {
+            Some(errand @ (Errand::Detach(listener) | Errand::End(listener))) => {
                 let others = self.nodes[at].agents.iter().any(|agent| agent.listener.is_some());
                 let more = self.nodes[at]
                     .errands
                     .iter()
-                    .any(|errand| matches!(errand, Errand::Detach(_)));
+                    .any(|errand| matches!(errand, Errand::Detach(_) | Errand::End(_)));
                 if !others && !more {
                     self.ledger.listened(at, false, self.time);
                 }
-                self.call(at, What::Nobody, |core, now| {
-                    core.detach(now, listener).map(|()| Given::Nothing)
+                let has_ended = matches!(errand, Errand::End(_));
+                self.call(at, What::Nobody, move |core, now| {
+                    let done = if has_ended {
+                        core.agent_ended(now, listener, 0)
+                    } else {
+                        core.detach(now, listener)
+                    };
+                    done.map(|()| Given::Nothing)
                 });
             }
             None => return false,

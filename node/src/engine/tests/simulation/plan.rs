@@ -101,6 +101,8 @@ impl Plan {
             max_open_tasks: if tight { 2 + dice.below(5) } else { 1000 },
             quota: if tight && dice.chance(30) { 4000 } else { 10 << 30 },
             retention_count: if forgetful { 1 + dice.below(3) } else { 100_000 },
+            // A task that only has bad luck must not fail.
+            max_agent_ends: 0,
             ..limits()
         };
         let mut weights = vec![

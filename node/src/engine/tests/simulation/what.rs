@@ -41,5 +41,8 @@ pub(super) enum What {
 #[derive(Clone, Copy)]
 pub(super) enum Errand {
     Gone(u64),
+    /// It only stops listening, or is taken to.
     Detach(u64),
+    /// It is dead.
+    End(u64),
 }
