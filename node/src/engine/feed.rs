@@ -32,6 +32,11 @@ pub(super) const ALONE_FROM: u32 = 2;
 /// until it has none.
 const EMPTYING_AFTER: Duration = Duration::from_secs(10);
 
+/// A listener that has read nothing for so long, although tasks wait for it to read them, is stuck: what it has does
+/// not keep the task from others. Longer than the second within which a task is begun as one agent's alone
+/// (docs/protocol.md, `exclusive_since`).
+const STUCK_AFTER: Duration = Duration::from_secs(2);
+
 /// An open SubscribeIncomingTasks stream.
 pub(crate) type ListenerId = u64;
 
@@ -133,6 +138,9 @@ struct Listener {
     /// The numbers and sizes of what it was sent and has not read, oldest first.
     unread: VecDeque<(u64, usize)>,
     unread_bytes: usize,
+    /// Since when it has read nothing of that, as far as was noticed.
+    behind_since: Option<Duration>,
+    is_stuck: bool,
 }
 
 impl Listener {
@@ -357,7 +365,10 @@ impl Feed {
     /// Looks after tasks that are handed out alone. One that waits for a listener without other tasks is waited for:
     /// one listener is given no more tasks after 10 s, and the task goes to that one all the same after `grace`. One
     /// that a listener has had for `grace` without a report goes to one more.
+    /// What a stuck listener has is offered to the others.
     pub(super) fn tick(&mut self, now: Duration, grace: Duration) -> Vec<Delivery> {
+        self.share_what_is_stuck(now);
+        let stuck = self.stuck();
         let mut waits_since = None;
         for (_, offer) in self.offers.range_mut(Lane::Alone.numbers()) {
             if offer.taken {
@@ -366,7 +377,8 @@ impl Feed {
             }
             let since = *offer.since.get_or_insert(now);
             if !offer.holders.is_empty() {
-                offer.wants_another |= now.saturating_sub(since) > grace;
+                let is_stuck = offer.holders.iter().all(|holder| stuck.contains(holder));
+                offer.wants_another |= is_stuck || now.saturating_sub(since) > grace;
             } else if waits_since.is_none_or(|earliest| since < earliest) {
                 waits_since = Some(since);
             }
@@ -386,6 +398,54 @@ impl Feed {
             self.hand_out_alone(id, &mut deliveries);
         }
         deliveries
+    }
+
+    fn stuck(&self) -> HashSet<ListenerId> {
+        let stuck = self.listeners.iter().filter(|(_, listener)| listener.is_stuck);
+        stuck.map(|(id, _)| *id).collect()
+    }
+
+    /// Offers what only listeners have that are stuck since the last look to those that were passed over.
+    fn share_what_is_stuck(&mut self, now: Duration) {
+        let mut is_new = false;
+        for listener in self.listeners.values_mut() {
+            if listener.unread.is_empty() {
+                listener.behind_since = None;
+                continue;
+            }
+            let since = *listener.behind_since.get_or_insert(now);
+            if !listener.is_stuck && now.saturating_sub(since) > STUCK_AFTER {
+                (listener.is_stuck, is_new) = (true, true);
+            }
+        }
+        if !is_new {
+            return;
+        }
+        let stuck = self.stuck();
+        let shared = |number: &u64| matches!(Lane::with(*number), Lane::Fresh | Lane::Counted);
+        let is_kept = |offer: &Offer| {
+            let all_stuck = offer.holders.iter().all(|holder| stuck.contains(holder));
+            all_stuck && !offer.taken && !offer.passed_over.is_empty()
+        };
+        let kept = self.offers.iter().filter(|(number, _)| shared(number));
+        let kept: Vec<u64> = kept
+            .filter(|(_, offer)| is_kept(offer))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in kept {
+            let Some(mut offer) = self.offers.remove(&number) else {
+                continue;
+            };
+            offer.passed_over.clear();
+            let again = Lane::with(number).number(self.next);
+            self.next += 1;
+            self.by_task.insert(offer.task.clone(), again);
+            self.offers.insert(again, offer);
+            for listener in self.listeners.values_mut() {
+                let unread = listener.unread.iter_mut().filter(|(unread, _)| *unread == number);
+                unread.for_each(|(unread, _)| *unread = again);
+            }
+        }
     }
 
     /// Listeners that have a task alone.
@@ -423,6 +483,8 @@ impl Feed {
                 credit: CREDIT,
                 unread: VecDeque::new(),
                 unread_bytes: 0,
+                behind_since: None,
+                is_stuck: false,
             },
         );
         self.hand_out()
@@ -496,12 +558,14 @@ impl Feed {
         });
         let is_alone = Lane::with(number) == Lane::Alone;
         self.is_due |= is_alone;
+        // A stuck one is not waited for.
         let has_come = |(id, listener): (&ListenerId, &Listener)| {
-            if is_alone {
+            let has_come = if is_alone {
                 offer.tried.contains(id)
             } else {
                 listener.has_come_to(number)
-            }
+            };
+            has_come || listener.is_stuck
         };
         if is_held || !self.listeners.iter().all(has_come) {
             return Decline::Stays;
@@ -525,7 +589,9 @@ impl Feed {
         let all_came = |number: u64, offer: &Offer| {
             self.listeners
                 .iter()
-                .all(|(id, listener)| listener.has_come_to(number) || offer.tried.contains(id))
+                .all(|(id, listener)| {
+                    listener.is_stuck || listener.has_come_to(number) || offer.tried.contains(id)
+                })
         };
         self.offers
             .iter()
@@ -554,6 +620,7 @@ impl Feed {
             let read = count.min(listener.unread.len());
             let bytes: usize = listener.unread.drain(..read).map(|(_, weight)| weight).sum();
             listener.unread_bytes -= bytes;
+            (listener.behind_since, listener.is_stuck) = (None, false);
         }
     }
 
@@ -576,6 +643,7 @@ impl Feed {
         let has_alone = self.has_alone();
         let keepers = if has_alone { self.keepers() } else { HashSet::new() };
         let is_alone = self.listeners.len() == 1;
+        let stuck = self.stuck();
         for (&id, listener) in &mut self.listeners {
             let is_reserved = keepers.contains(&id) || self.emptying == Some(id);
             for (lane, cursor) in Lane::SHARED.into_iter().zip(0..) {
@@ -588,10 +656,11 @@ impl Feed {
                         break;
                     }
                     listener.cursors[cursor] = number;
-                    if offer.taken {
-                        continue; // The listener that has it has claimed it.
+                    if offer.taken || offer.holders.contains(&id) {
+                        continue; // The listener that has it has claimed it, or is this one.
                     }
-                    if sequence_of(number) < listener.attached_at && !offer.holders.is_empty() {
+                    let is_held = offer.holders.iter().any(|holder| !stuck.contains(holder));
+                    if sequence_of(number) < listener.attached_at && is_held {
                         offer.passed_over.push(id);
                         continue; // Another listener has it and may still take it.
                     }

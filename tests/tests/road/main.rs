@@ -21,4 +21,5 @@ mod resolver;
 mod session;
 mod sizes;
 mod stream;
+mod stuck;
 mod telemetry;

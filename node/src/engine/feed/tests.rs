@@ -805,3 +805,47 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
         assert_eq!(names(&feed.tick(NOW + GRACE * 5, GRACE)), ["alone"]);
     }
 }
+
+/// Listeners that read nothing hold a part of what waited; a good one has all of it after two seconds, and what it
+/// already had comes to it once.
+#[test]
+fn a_stuck_listener_costs_the_others_nothing() {
+    const GRACE: Duration = Duration::from_secs(300);
+    for comes_later in [false, true] {
+        let mut feed = Feed::new(NOW);
+        for task in 0..3 * CREDIT {
+            feed.offer(&task.to_string(), Offered::New, 1);
+        }
+        assert_eq!(feed.attach(1, NOW).len(), CREDIT);
+        // It has read some: they may lie in its socket.
+        feed.credit(1, 10);
+        feed.attach(2, NOW);
+        let mut had = BTreeSet::new();
+        let mut reads = |feed: &mut Feed, mut deliveries: Vec<Delivery>| {
+            while let Some(delivery) = deliveries.pop() {
+                if delivery.listener == 3 {
+                    assert!(had.insert(delivery.task), "comes twice");
+                    deliveries.extend(feed.credit(3, 1));
+                }
+            }
+            had.len()
+        };
+        if !comes_later {
+            let handed = feed.attach(3, NOW);
+            assert!(reads(&mut feed, handed) < 2 * CREDIT);
+        }
+        for seconds in 0..=3 {
+            let handed = feed.tick(NOW + Duration::from_secs(seconds), GRACE);
+            reads(&mut feed, handed);
+        }
+        if comes_later {
+            let handed = feed.attach(3, NOW);
+            reads(&mut feed, handed);
+        }
+        assert_eq!(reads(&mut feed, Vec::new()), 3 * CREDIT);
+        // One that reads on is not stuck, and gets nothing twice.
+        let again = feed.credit(1, CREDIT);
+        assert!(again.iter().all(|delivery| delivery.listener == 1));
+        assert_eq!(feed.tick(NOW + GRACE, GRACE), []);
+    }
+}

@@ -1,0 +1,40 @@
+//! Agents that listen and read nothing, beside one that does.
+
+use std::{collections::HashSet, time::Duration};
+
+use agentanycast_tests::{Daemon, rpc};
+
+const TASKS: usize = 50;
+const BYTES: usize = 400 << 10;
+
+/// 20 MB wait when the agents come. Both stuck agents answer pings, so their connections stand; the good one has all
+/// tasks long before a silent connection would be given up (40 s).
+#[tokio::test]
+async fn two_agents_that_read_nothing_do_not_delay_a_good_one() {
+    let daemon = Daemon::builder().start().await;
+    let mut sender = daemon.rpc().await;
+    let text = "x".repeat(BYTES);
+    let mut open = HashSet::new();
+    for _ in 0..TASKS {
+        open.insert(rpc::send(&mut sender, daemon.peer_id(), &text).await.task_id);
+    }
+    let mut stuck = Vec::new();
+    for _ in 0..2 {
+        let mut rpc = daemon.rpc().await;
+        let unread = rpc::listen(&mut rpc).await;
+        stuck.push((rpc, unread));
+    }
+    let mut rpc = daemon.rpc().await;
+    let mut tasks = rpc::listen(&mut rpc).await;
+    let work = async {
+        while !open.is_empty() {
+            let task = rpc::next_task(&mut tasks).await;
+            if open.remove(&task.task_id) {
+                rpc::complete(&mut rpc, &task.task_id, "done").await.unwrap();
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(25), work)
+        .await
+        .expect("a stuck agent keeps tasks from the good one");
+}
