@@ -5,6 +5,7 @@
 //! once the batch is durable, in the order of the turns. Nobody is told anything before that.
 
 mod acks;
+mod age;
 mod artifacts;
 mod assign;
 mod attempts;

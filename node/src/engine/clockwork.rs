@@ -82,11 +82,13 @@ impl Core {
         let deliveries = self.feed.tick(now.mono, self.limits.agent_grace);
         self.hand_over(now, deliveries)?;
         self.collect(now)?;
+        self.age.save(now, &mut self.turn.batch);
         if now.mono.saturating_sub(self.last_look_at_successors) >= SUCCESSION {
             self.last_look_at_successors = now.mono;
             let connected = &self.connected;
+            let passed = self.age.at(now);
             self.successors
-                .expire(now.unix, |peer| connected.contains(&peer), &mut self.turn.batch);
+                .expire(passed, |peer| connected.contains(&peer), &mut self.turn.batch);
         }
         self.forget_silent_peers(now)
     }
@@ -111,10 +113,11 @@ impl Core {
 
     fn expire(&mut self, now: Now, peer: PeerId) -> Result<(), StoreError> {
         let ttl = self.limits.offline_ttl.unwrap_or(LAST_CHANCE);
+        let passed = self.passed(now);
         let expired = self
             .queues
             .get_mut(&peer)
-            .map(|queue| queue.outbox.expire(now.mono, now.unix, LAST_CHANCE.min(ttl)))
+            .map(|queue| queue.outbox.expire(now.mono, passed, LAST_CHANCE.min(ttl)))
             .unwrap_or_default();
         for (entry, tried) in expired {
             self.left_queue(peer, &entry);
@@ -157,7 +160,8 @@ impl Core {
     }
 
     fn collect(&mut self, now: Now) -> Result<(), StoreError> {
-        let before = now.unix.saturating_sub(self.limits.retention.as_millis() as u64);
+        let passed = self.passed(now);
+        let before = passed.saturating_sub(self.limits.retention.as_millis() as u64);
         self.more_to_collect = true;
         for _ in 0..COLLECTED {
             let oldest = self
@@ -176,7 +180,8 @@ impl Core {
             self.notes.forget(&id, &mut self.turn.batch);
             self.effect(Effect::Forget { task_id: id });
         }
-        self.idempotency.expire(now.unix, &mut self.turn.batch);
+        self.idempotency.expire(passed, &mut self.turn.batch);
+        // Boxes have times of their senders' calendars; a box whose mark is gone is refused by its time.
         self.sealed.expire(now.unix, &mut self.turn.batch);
         Ok(())
     }
@@ -380,7 +385,11 @@ impl Core {
                 .is_some_and(|task| task.is_untold()),
             _ => false,
         };
-        Ok(if is_new { Offered::Again { ends } } else { Offered::Further })
+        Ok(if is_new {
+            Offered::Again { ends }
+        } else {
+            Offered::Further
+        })
     }
 
     /// Takes up what the last run left: streams broken off, tasks to hand over, peers to reach.

@@ -88,6 +88,7 @@ pub struct Core {
     pub(super) owed: Vec<(PeerId, AckPayload)>,
     /// What the frame that is looked at came over, where that is known.
     pub(super) incoming_road: Option<Road>,
+    pub(super) age: super::age::Age,
     pub(super) last_collection: Duration,
     pub(super) last_look_at_successors: Duration,
     /// The last collection had to leave some for the next turn.
@@ -156,6 +157,7 @@ impl Core {
             doubted: false,
             owed: Vec::new(),
             incoming_road: None,
+            age: super::age::Age::load(&*store, now)?,
             last_collection: now.mono,
             last_look_at_successors: now.mono,
             more_to_collect: false,
@@ -175,6 +177,8 @@ impl Core {
             store,
         };
         core.run = core.new_epoch();
+        core.tasks.set_age(core.passed(now));
+        core.age.save(now, &mut core.turn.batch);
         core.load_queues()?;
         core.forget_old_ids(now)?;
         core.resume(now)?;
@@ -186,6 +190,7 @@ impl Core {
     /// turn whose batch is not empty, in order.
     pub fn take_turn(&mut self, now: Now) -> Turn {
         self.now = now;
+        self.tasks.set_age(self.passed(now));
         if self.feed.is_due() {
             let deliveries = self.feed.hand_out();
             if let Err(error) = self.hand_over(now, deliveries) {
@@ -272,6 +277,11 @@ impl Core {
     pub fn depths(&self) -> Depths {
         let depths = self.queues.values().map(|queue| queue.outbox.depths());
         depths.fold(Depths::default(), Depths::plus)
+    }
+
+    /// The time by which things are kept: see [`super::age`].
+    pub(super) fn passed(&self, now: Now) -> u64 {
+        self.age.at(now)
     }
 
     /// The number that the batch of the running turn will have.

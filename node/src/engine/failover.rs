@@ -320,7 +320,7 @@ impl Core {
     /// Ends what was held for so long that its originator has given the confirmation up too.
     pub(super) fn let_go_of_held(&mut self, now: Now) -> Result<(), StoreError> {
         let patience = self.limits.offline_ttl.unwrap_or(HELD_FOR);
-        let before = now.unix.saturating_sub(patience.as_millis() as u64);
+        let before = self.passed(now).saturating_sub(patience.as_millis() as u64);
         for id in self.tasks.held_since(before) {
             let reason = format!(
                 "not confirmed by its originator within {}",

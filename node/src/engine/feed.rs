@@ -451,7 +451,9 @@ impl Feed {
     /// Listeners that have a task alone.
     fn keepers(&self) -> HashSet<ListenerId> {
         let alone = self.offers.range(Lane::Alone.numbers());
-        alone.flat_map(|(_, offer)| offer.holders.iter().copied()).collect()
+        alone
+            .flat_map(|(_, offer)| offer.holders.iter().copied())
+            .collect()
     }
 
     fn holds_any(&self, id: ListenerId) -> bool {
@@ -462,7 +464,9 @@ impl Feed {
     /// Tasks that a listener was handed and has not reported on.
     fn held_by(&self, id: ListenerId) -> usize {
         let offers = self.offers.values();
-        offers.filter(|offer| !offer.news && offer.holders.contains(&id)).count()
+        offers
+            .filter(|offer| !offer.news && offer.holders.contains(&id))
+            .count()
     }
 
     /// An agent begins to listen.
@@ -587,11 +591,9 @@ impl Feed {
         }
         // One that has no room yet may take what it has not come to.
         let all_came = |number: u64, offer: &Offer| {
-            self.listeners
-                .iter()
-                .all(|(id, listener)| {
-                    listener.is_stuck || listener.has_come_to(number) || offer.tried.contains(id)
-                })
+            self.listeners.iter().all(|(id, listener)| {
+                listener.is_stuck || listener.has_come_to(number) || offer.tried.contains(id)
+            })
         };
         self.offers
             .iter()
@@ -680,7 +682,10 @@ impl Feed {
             let ids: Vec<ListenerId> = self.listeners.keys().copied().collect();
             for id in ids {
                 let is_free = !keepers.contains(&id)
-                    && self.listeners.get(&id).is_some_and(|listener| listener.unread.is_empty())
+                    && self
+                        .listeners
+                        .get(&id)
+                        .is_some_and(|listener| listener.unread.is_empty())
                     && !self.holds_any(id);
                 if is_free {
                     self.hand_out_alone(id, &mut deliveries);
@@ -721,7 +726,10 @@ impl Feed {
         if self.news == 0 || self.listeners.is_empty() {
             return;
         }
-        let cursors = self.listeners.values().map(|listener| listener.cursors[Lane::News as usize]);
+        let cursors = self
+            .listeners
+            .values()
+            .map(|listener| listener.cursors[Lane::News as usize]);
         let behind = cursors.min().unwrap_or(0);
         let told: Vec<String> = self
             .offers

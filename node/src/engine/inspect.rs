@@ -98,6 +98,9 @@ impl Core {
         peers.extend(before.map(|attempt| attempt.peer));
         peers.sort_unstable();
         peers.dedup();
+        // What is kept by the time that passes is told by the calendar.
+        let passed = self.passed(now);
+        let on_calendar = |at: u64| now.unix.saturating_add(at).saturating_sub(passed);
         let mut queued = Vec::new();
         for peer in peers {
             let Some(queue) = self.queues.get(&peer) else {
@@ -113,7 +116,7 @@ impl Core {
                 exposed: progress.exposed,
                 ahead: progress.ahead,
                 bytes: progress.entry.bytes,
-                expires_at: progress.entry.expires_at,
+                expires_at: progress.entry.expires_at.map(on_calendar),
             }));
         }
         let former = match task.role.peer() {

@@ -49,6 +49,7 @@ impl Core {
             return Ok(());
         }
         self.marks.last = now.mono;
+        let passed = self.passed(now);
         let (kind, after) = (self.marks.tag, self.marks.after.take());
         let page = self.store.scan(&[kind], after.as_deref(), AT_ONCE)?;
         for (key, value) in &page {
@@ -58,7 +59,7 @@ impl Core {
                 _ => records::decode(value).map(|record: OutboxRecord| record.at),
             };
             if let (Some(peer), Some(written)) = (peer, written)
-                && written.saturating_add(SILENCE) < now.unix
+                && written.saturating_add(SILENCE) < passed
                 && !self.connected.contains(&peer)
                 // A queue is in memory while anything is in it.
                 && !self.queues.contains_key(&peer)

@@ -131,8 +131,9 @@ impl Core {
             self.write_note(&task.id, note);
         }
         if !key.is_empty() {
+            let passed = self.passed(now);
             self.idempotency
-                .insert(now.unix, None, &key, &task.id, &mut self.turn.batch);
+                .insert(passed, None, &key, &task.id, &mut self.turn.batch);
         }
         Ok(task)
     }

@@ -64,7 +64,7 @@ impl Queue {
         }
     }
 
-    /// Puts an envelope at the end.
+    /// Puts an envelope at the end, at this time, to be kept until the second; both by the clock of what has passed.
     #[allow(
         clippy::too_many_arguments,
         reason = "one caller; a struct would only rename them"
@@ -75,15 +75,11 @@ impl Queue {
         task: &str,
         kind: Kind,
         mut envelope: A2aEnvelope,
-        expires_at: Option<u64>,
+        (at, expires_at): (u64, Option<u64>),
         commit: u64,
         batch: &mut Batch,
     ) {
         let sequence = self.outbox.next_sequence();
-        let at = envelope
-            .timestamp
-            .as_ref()
-            .map_or(0, |time| time.seconds as u64 * 1000);
         envelope.sender_epoch = self.outbox.epoch();
         envelope.sequence = sequence;
         let (frame, kept) = with_joint_ack(&envelope);

@@ -44,6 +44,7 @@ pub(super) mod tag {
     pub(crate) const LISTEN: u8 = b'L';
     pub(crate) const NOTE: u8 = b'n';
     pub(crate) const SUCCESSOR: u8 = b'r';
+    pub(crate) const AGE: u8 = b'g';
 }
 
 /// `tag ‖ length ‖ name`.
@@ -168,6 +169,9 @@ pub(super) struct StateRecord {
     sealed: Option<SealedRecord>,
     #[prost(uint32, tag = "20")]
     pub(super) agent_ends: u32,
+    /// When it was written, by the clock of what has passed (`engine/age`); 0: an older version wrote it.
+    #[prost(uint64, tag = "21")]
+    pub(super) aged: u64,
 }
 
 /// Between whom a task is sealed.
@@ -374,6 +378,7 @@ impl StateRecord {
             }),
             way: WayRecord::of(&task.way),
             agent_ends: task.agent_ends,
+            aged: 0,
         }
     }
 

@@ -123,7 +123,7 @@ impl Core {
         }
         let record = SlotRecord {
             envelope_id: envelope_id.to_owned(),
-            at: now.unix,
+            at: self.passed(now),
         };
         self.batch().put(
             records::numbered(tag::SEEN_SLOT, &name, slot),
@@ -140,7 +140,7 @@ impl Core {
             return Ok(());
         };
         let kept = ttl.max(DEPLOYED_TTL);
-        let before = now.unix.saturating_sub(kept.as_millis() as u64);
+        let before = self.passed(now).saturating_sub(kept.as_millis() as u64);
         let store = Arc::clone(&self.store);
         let batch = &mut self.turn.batch;
         store::for_each(&*store, &[tag::SEEN_SLOT], |key, value| {
@@ -158,7 +158,7 @@ impl Core {
 
     /// Writes down what is remembered of a peer.
     pub(super) fn keep_seen(&mut self, peer: PeerId) -> Result<(), StoreError> {
-        let at = self.now.unix;
+        let at = self.passed(self.now);
         let seen = self.seen(peer)?;
         let next_slot = seen.next_slot;
         let (epochs, highest) = seen.applied.epochs().unzip();

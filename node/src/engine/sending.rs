@@ -37,9 +37,9 @@ impl Core {
         self.tally.message(Direction::Outbound, inbox::type_of(&payload));
         self.queue(peer)?;
         let commit = self.commit();
-        let ttl = self.limits.offline_ttl;
+        let (ttl, passed) = (self.limits.offline_ttl, self.passed(now));
         let envelope = envelope(id, now, payload, trace);
-        let expires_at = ttl.map(|ttl| now.unix + ttl.as_millis() as u64);
+        let expires_at = ttl.map(|ttl| passed + ttl.as_millis() as u64);
         if let Some(queue) = self.queues.get_mut(&peer) {
             let first = queue.outbox.is_empty();
             queue.push(
@@ -47,7 +47,7 @@ impl Core {
                 task,
                 kind,
                 envelope,
-                expires_at,
+                (passed, expires_at),
                 commit,
                 &mut self.turn.batch,
             );

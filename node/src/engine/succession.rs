@@ -79,7 +79,8 @@ impl Core {
             }
             None => tracing::info!(%old, %new, "a peer has changed its key"),
         }
-        self.successors.follow(now.unix, old, new, &mut self.turn.batch);
+        let passed = self.passed(now);
+        self.successors.follow(passed, old, new, &mut self.turn.batch);
         self.inherit_marks(old, new)?;
         self.inherit_tasks(old, new)?;
         if !self.heirs.contains(&(old, new)) {
@@ -225,6 +226,7 @@ impl Core {
         self.queue(peer)?;
         let commit = self.commit();
         let is_away = !self.connected.contains(&peer);
+        let passed = self.passed(now);
         let Some(queue) = self.queues.get_mut(&peer) else {
             return Ok(());
         };
@@ -245,7 +247,7 @@ impl Core {
             task_id,
             *kind,
             envelope,
-            *expires_at,
+            (passed, *expires_at),
             commit,
             &mut self.turn.batch,
         );

@@ -55,6 +55,8 @@ pub(super) struct Indexed {
     is_spread: bool,
     pub(super) status: Status,
     pub(super) updated_at: u64,
+    /// When it changed last, by the clock of what has passed.
+    pub(super) aged: u64,
     pub(super) bytes: u64,
     pub(super) is_assignee: bool,
     pub(super) claimed: bool,
@@ -128,8 +130,12 @@ pub(super) struct TaskTable {
     unended: BTreeSet<ByTime>,
     /// Of both, what gateways list.
     groups: HashMap<Group, BTreeSet<ByTime>>,
-    /// Those that have ended, by when they did: the oldest go first.
+    /// Those that have ended, by when they did.
     ended: BTreeSet<ByTime>,
+    /// The same by the clock of what has passed: the oldest go first.
+    collectable: BTreeSet<ByTime>,
+    /// The clock of what has passed.
+    age: u64,
     deadlines: BTreeSet<ByTime>,
     open: usize,
     by_status: [usize; STATUSES],
@@ -154,6 +160,8 @@ impl TaskTable {
             unended: BTreeSet::new(),
             groups: HashMap::new(),
             ended: BTreeSet::new(),
+            collectable: BTreeSet::new(),
+            age: 0,
             deadlines: BTreeSet::new(),
             open: 0,
             by_status: [0; STATUSES],
@@ -182,6 +190,11 @@ impl TaskTable {
         Ok(table)
     }
 
+    /// The clock of what has passed stands so: what changes from now on is as old.
+    pub(super) fn set_age(&mut self, age: u64) {
+        self.age = age;
+    }
+
     /// Number of tasks that have not ended.
     pub(super) fn open(&self) -> usize {
         self.open
@@ -197,14 +210,10 @@ impl TaskTable {
         self.held.get(&peer).map_or(0, HashSet::len)
     }
 
-    /// Tasks that are held since before `before` (Unix milliseconds), in no order.
+    /// Tasks that are held since before `before`, by the clock of what has passed, in no order.
     pub(super) fn held_since(&self, before: u64) -> Vec<String> {
         let held = self.held.values().flatten();
-        let is_old = |id: &&Arc<str>| {
-            self.index
-                .get(&***id)
-                .is_some_and(|known| known.updated_at < before)
-        };
+        let is_old = |id: &&Arc<str>| self.index.get(&***id).is_some_and(|known| known.aged < before);
         held.filter(is_old).map(ToString::to_string).collect()
     }
 
@@ -379,7 +388,8 @@ impl TaskTable {
             slot.unfolded += weight::unfolded_result(result);
             changed.push((at, saved.cloned()));
         }
-        let state = StateRecord::of(task, slot.bytes);
+        let mut state = StateRecord::of(task, slot.bytes);
+        state.aged = self.age;
         let streamed: u64 = task.results.iter().map(|result| result.streamed_bytes()).sum();
         let is_whole = !slot.is_spread && slot.bytes.saturating_sub(streamed) <= shelf::WHOLE;
         let known = indexed(&state, task.status, number, !is_whole);
@@ -434,10 +444,10 @@ impl TaskTable {
         Ok(true)
     }
 
-    /// The oldest terminal task, if it ended before `before` or more than `most` tasks are there.
+    /// The oldest terminal task, if it ended before `before`, by the clock of what has passed, or more than `most` tasks are there.
     pub(super) fn collectable(&self, before: u64, most: usize, most_bytes: u64) -> Option<String> {
         let over = self.ended.len() > most || self.total_bytes > most_bytes;
-        let (at, id) = self.ended.first()?;
+        let (at, id) = self.collectable.first()?;
         (over || *at < before).then(|| id.to_string())
     }
 
@@ -468,6 +478,7 @@ impl TaskTable {
         }
         if new.status.is_terminal() {
             self.ended.insert((new.updated_at, Arc::clone(&id)));
+            self.collectable.insert((new.aged, Arc::clone(&id)));
         } else {
             self.unended.insert((new.updated_at, Arc::clone(&id)));
             self.open += 1;
@@ -504,6 +515,8 @@ impl TaskTable {
         }
         if old.status.is_terminal() {
             self.ended.remove(&by_time);
+            by_time.0 = old.aged;
+            self.collectable.remove(&by_time);
         } else {
             self.unended.remove(&by_time);
             self.open -= 1;
@@ -590,6 +603,11 @@ fn indexed(state: &StateRecord, status: Status, number: u64, is_spread: bool) ->
         is_spread,
         status,
         updated_at: state.updated_at,
+        aged: if state.aged == 0 {
+            state.updated_at
+        } else {
+            state.aged
+        },
         bytes: state.bytes,
         is_assignee: state.is_assignee,
         claimed: state.claimed,

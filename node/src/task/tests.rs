@@ -55,6 +55,7 @@ fn task_in(status: Status) -> Task {
         updated_at: 1,
         deadline: None,
         claimed: true,
+        agent_ends: 0,
         route: None,
         traced: None,
         held: false,

@@ -168,7 +168,9 @@ fn taken(trace: &Trace) -> impl Iterator<Item = Step> + use<> {
     let ends = match trace.agent_ends {
         0 => None,
         1 => Some("an agent here ended while it had it, and it was handed out again".to_owned()),
-        ends => Some(format!("{ends} agents here ended while they had it; it is handed out alone")),
+        ends => Some(format!(
+            "{ends} agents here ended while they had it; it is handed out alone"
+        )),
     };
     let given_at = trace.given_at;
     let known = known.map(|(at, kind, what)| step(at, kind, what));

@@ -50,14 +50,16 @@ impl Core {
         let there = self.listening_on.iter().filter(|(_, on)| **on == connection);
         let mut listeners: Vec<ListenerId> = there.map(|(listener, _)| *listener).collect();
         listeners.sort_unstable();
-        listeners.into_iter().any(|listener| self.feed.keep_for(listener, id))
+        listeners
+            .into_iter()
+            .any(|listener| self.feed.keep_for(listener, id))
     }
 
     /// Claims of agents' libraries whose tasks are not on offer any more are ordinary ones.
     pub(super) fn settle_claims(&mut self) {
-        let feed = &self.feed;
-        let mut automatic = self.claims.iter_mut().filter(|(_, claim)| claim.automatic);
-        automatic.by_ref().for_each(|(id, claim)| claim.automatic = feed.is_on_offer(id));
+        for (id, claim) in self.claims.iter_mut().filter(|(_, claim)| claim.automatic) {
+            claim.automatic = self.feed.is_on_offer(id);
+        }
     }
 
     /// The agent that listened as `listener` has ended: its process, or its connection. `read` tasks were sent to it that
@@ -110,7 +112,10 @@ impl Core {
         if self.feed.idle_since().is_some() {
             return Ok(());
         }
-        let lost = self.claims.iter().filter(|(_, claim)| claim.automatic && claim.lost_at.is_some());
+        let lost = self
+            .claims
+            .iter()
+            .filter(|(_, claim)| claim.automatic && claim.lost_at.is_some());
         let mut lost: Vec<String> = lost.map(|(id, _)| id.clone()).collect();
         lost.sort_unstable();
         for id in lost {

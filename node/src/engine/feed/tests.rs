@@ -10,16 +10,34 @@ const NOW: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 enum Event {
-    Offer { task: u8, as_what: Offered },
-    Withdraw { task: u8 },
+    Offer {
+        task: u8,
+        as_what: Offered,
+    },
+    Withdraw {
+        task: u8,
+    },
     Attach,
-    Detach { which: usize },
-    Credit { which: usize, count: usize },
-    Decline { which: usize, task: u8 },
+    Detach {
+        which: usize,
+    },
+    Credit {
+        which: usize,
+        count: usize,
+    },
+    Decline {
+        which: usize,
+        task: u8,
+    },
     /// The agent ends, with `unread` of the tasks it was sent not read.
-    End { which: usize },
+    End {
+        which: usize,
+    },
     /// The agent's library claims a task.
-    Keep { which: usize, task: u8 },
+    Keep {
+        which: usize,
+        task: u8,
+    },
     Tick,
 }
 
@@ -347,13 +365,19 @@ impl Model {
                 prop_assert!(reader.credit > 0, "{id} has no room");
                 reader.credit -= 1;
                 let lane = standing.at_lane;
-                prop_assert!(!has_alone || lane == 0, "{task} came to {id}, which has one alone");
+                prop_assert!(
+                    !has_alone || lane == 0,
+                    "{task} came to {id}, which has one alone"
+                );
                 if lane == 3 {
                     let is_free = !holds_any && reader.unread.is_empty();
                     prop_assert!(is_free, "{task} came alone to {id}, which has others");
                     prop_assert!(standing.held.is_empty(), "{task} came alone to two");
                 } else {
-                    prop_assert!(standing.at > reader.last[lane], "{task} came to {id} out of order");
+                    prop_assert!(
+                        standing.at > reader.last[lane],
+                        "{task} came to {id} out of order"
+                    );
                     reader.last[lane] = standing.at;
                 }
                 prop_assert!(!standing.kept, "{task} came to {id}, and another has claimed it");

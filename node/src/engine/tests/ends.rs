@@ -21,7 +21,8 @@ fn listen(lab: &mut Lab, listener: ListenerId) -> u64 {
 
 /// The agent's process ends; in this order the node hears of it.
 fn end(lab: &mut Lab, listener: ListenerId) {
-    lab.call(B, |core, now| core.agent_ended(now, listener, 64)).unwrap();
+    lab.call(B, |core, now| core.agent_ended(now, listener, 64))
+        .unwrap();
     let now = lab.now;
     lab.nodes[B].core.on_caller_gone(now, CONNECTION + listener);
 }
@@ -39,7 +40,10 @@ fn the_count_outlives_a_restart_and_ends_the_task() {
     }
     lab.connect();
     assert_eq!(lab.status(B, &id), Status::Failed);
-    assert_eq!(lab.reason(B, &id), "its agent ended 5 times while it had this task");
+    assert_eq!(
+        lab.reason(B, &id),
+        "its agent ended 5 times while it had this task"
+    );
     assert_eq!(lab.status(super::lab::A, &id), Status::Failed);
     assert_eq!(lab.nodes[B].core.open_tasks(), 0);
 }
@@ -118,8 +122,10 @@ fn what_an_agent_has_reported_on_is_not_counted() {
         if reports == "claimed before" {
             claim(&mut lab);
         }
-        lab.call(B, |core, now| core.update(now, &id, Status::Working, None, connection))
-            .unwrap();
+        lab.call(B, |core, now| {
+            core.update(now, &id, Status::Working, None, connection)
+        })
+        .unwrap();
         if reports == "claimed after" {
             claim(&mut lab);
         }
@@ -142,7 +148,10 @@ fn an_agent_that_only_stops_listening_keeps_its_tasks() {
     listen(&mut lab, 2);
     assert_eq!(lab.handed_over(B, &claimed).len(), 1);
     assert_eq!(lab.handed_over(B, &other).len(), 2);
-    assert_eq!(lab.view(B, &claimed).agent_ends + lab.view(B, &other).agent_ends, 0);
+    assert_eq!(
+        lab.view(B, &claimed).agent_ends + lab.view(B, &other).agent_ends,
+        0
+    );
     // Its connection ends later: that is an ordinary lost claim.
     let now = lab.now;
     lab.nodes[B].core.on_caller_gone(now, connection);

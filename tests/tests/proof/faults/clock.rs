@@ -1,5 +1,5 @@
-//! The system's clock is set back an hour and more: under daemons that run, and between a crash and the next start.
-//! Nothing is lost, done twice or ended early; waiting goes on in real time.
+//! The system's clock is set back an hour and more, and 30 days ahead: under daemons that run, and between a crash and
+//! the next start. Nothing is lost, done twice or ended early; waiting goes on in real time.
 //!
 //! Each daemon has a clock of its own ([`FakeClock`]).
 
@@ -10,8 +10,9 @@ use std::{
 };
 
 use agentanycast::{Artifact, HandlerError, IncomingTask, Target, TaskHandle};
+use agentanycast_proto::v1::TaskStatus;
 use agentanycast_tests::{
-    Builder, Daemon, agent::Agent, daemon::Home, fake_clock::FakeClock, pair::connected, within,
+    Builder, Daemon, agent::Agent, daemon::Home, eventually, fake_clock::FakeClock, pair::connected, rpc, within,
 };
 use tokio::sync::Semaphore;
 
@@ -119,4 +120,72 @@ async fn a_clock_that_is_set_back_stops_nothing() {
     assert_eq!(*runs.lock().unwrap(), all, "each once");
     super::has_not_panicked(&alice.log_tail());
     super::has_not_panicked(&bob.log_tail());
+}
+
+/// Retention is 7 days, the queue and keys of calls are kept a day: by the time that passes.
+#[tokio::test]
+async fn a_clock_that_is_set_30_days_ahead_deletes_nothing() {
+    const AHEAD: i64 = 30 * 24 * HOUR;
+    let Some(clock) = FakeClock::new() else {
+        return;
+    };
+    let mut alice = daemon(&clock, &Home::new()).start().await;
+    let mut rpc = alice.rpc().await;
+    let own = rpc::to_peer(alice.peer_id(), rpc::text("done"));
+    let keyed = agentanycast_proto::v1::SendTaskRequest {
+        idempotency_key: "key".to_owned(),
+        ..own.clone()
+    };
+    let sent = rpc.send_task(keyed.clone()).await.unwrap().into_inner();
+    let done = sent.task.unwrap().task_id;
+    rpc::complete(&mut rpc, &done, "r").await.unwrap();
+    let nobody = agentanycast_tests::stranger::Stranger::new();
+    let away: agentanycast::PeerId = nobody.id().to_string().parse().unwrap();
+    let queued = rpc::send(&mut rpc, &away, "queued").await.task_id;
+    for restarts in [false, true] {
+        clock.set(AHEAD);
+        if restarts {
+            alice.kill().await;
+            alice.restart().await;
+            rpc = alice.rpc().await;
+        }
+        // The daemon has looked after time when a deadline of yesterday's calendar has passed, and some times more.
+        let soon =
+            prost_types::Timestamp::from(SystemTime::now() + std::time::Duration::from_secs(HOUR as u64));
+        let mut late = own.clone();
+        late.metadata.insert("deadline".to_owned(), soon.to_string());
+        let late = rpc
+            .send_task(late)
+            .await
+            .unwrap()
+            .into_inner()
+            .task
+            .unwrap()
+            .task_id;
+        eventually("the deadline passes", || async {
+            let task = rpc::get(&mut alice.rpc().await, &late).await.ok()?;
+            (task.status() == TaskStatus::Failed).then_some(())
+        })
+        .await;
+        for _ in 0..30 {
+            let task = rpc::get(&mut rpc, &done).await.unwrap();
+            assert_eq!(task.status(), TaskStatus::Completed);
+            let task = rpc::get(&mut rpc, &queued).await.unwrap();
+            assert_eq!(task.status(), TaskStatus::Submitted, "it waits for its peer");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        let again = rpc.send_task(keyed.clone()).await.unwrap().into_inner();
+        assert_eq!(again.task.unwrap().task_id, done, "the key is known");
+        clock.set(0);
+    }
+    // Ended while the clock was 30 days back, and it is right again.
+    clock.set(-AHEAD);
+    let back = rpc::send(&mut rpc, alice.peer_id(), "back").await.task_id;
+    rpc::complete(&mut rpc, &back, "r").await.unwrap();
+    clock.set(0);
+    for _ in 0..30 {
+        rpc::get(&mut rpc, &back).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    super::has_not_panicked(&alice.log_tail());
 }
