@@ -268,7 +268,7 @@ fn other_value(key: &Key) -> String {
         (_, "true") => "false",
         (_, "false") => "true",
         (_, "1.0" | "0.0") => "0.25",
-        (_, "100000" | "0") => "7",
+        (_, "100000" | "0" | "5") => "7",
         (name, _) if name.contains("bytes") || name.contains("quota") => "1536B",
         (_, shown) if shown.ends_with("h\"") || shown.ends_with("m\"") || shown.ends_with("d\"") => "90m",
         ("anycast.cache_ttl", _) => "1500ms",

@@ -821,7 +821,8 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
         } else {
             assert_eq!(names(&feed.tick(NOW + GRACE * 2, GRACE)), ["alone"]);
         }
-        // It was handed to a listener that says nothing of it: one more gets it.
+        // It was handed to a listener that reads it and says nothing of it: one more gets it.
+        feed.credit(1, 1);
         feed.attach(2, NOW);
         feed.credit(2, CREDIT);
         feed.withdraw("still more");
