@@ -77,7 +77,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// How long a claimed task outlives its last agent's connection. Default: 5 min.
     pub agent_grace: Duration,
-    /// A task fails when so many agents have ended while they had it and had not reported on it; 0: never. Default: 5.
+    /// A task fails when so many agents have ended while they had it and had not reported on it; 0: never.
+    /// Default: 5.
     pub max_agent_ends: u64,
     /// How long a finished task is kept. Default: 7 days.
     pub task_retention: Duration,

@@ -1,10 +1,11 @@
 //! How much time has passed, whatever the calendar says.
 //!
-//! Pure but for its record. What is kept for some time (ended tasks, queued envelopes, keys of calls, marks of
-//! envelopes, changes of keys) is kept by this clock. It counts in Unix milliseconds, begins with the calendar of the
-//! first start, and goes on with the monotonic clock. A calendar that jumps does not move it. Over a restart it goes
-//! on from its record, and believes the calendar for [`MOST_AWAY`] at most, since a jump looks like a long time away.
-//! Deadlines of tasks and the times in boxes are by the calendar, as their senders mean them.
+//! Pure but for its record. What is kept for some time (ended tasks, queued envelopes, keys of calls, marks
+//! of envelopes, changes of keys) is kept by this clock. It counts in Unix milliseconds, begins with the
+//! calendar of the first start, and goes on with the monotonic clock. A calendar that jumps does not move it.
+//! Over a restart it goes on from its record, and believes the calendar for [`MOST_AWAY`] at most, since a
+//! jump looks like a long time away. Deadlines of tasks and the times in boxes are by the calendar, as their
+//! senders mean them.
 
 use std::time::Duration;
 

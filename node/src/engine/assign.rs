@@ -38,8 +38,8 @@ pub(super) struct Claim {
     connection: u64,
     /// Since when that connection is gone.
     lost_at: Option<Duration>,
-    /// The agent's library made it, and the agent has said nothing yet: when the agent ends, the task is handed out
-    /// again.
+    /// The agent's library made it, and the agent has said nothing yet: when the agent ends, the task is
+    /// handed out again.
     automatic: bool,
 }
 

@@ -511,8 +511,8 @@ impl Core {
     }
 }
 
-/// A task that an agent's library had claimed, and whose agent ended without a word, is new to the next one. Its
-/// originator was told that it is worked on, so it stays WORKING otherwise.
+/// A task that an agent's library had claimed, and whose agent ended without a word, is new to the next one.
+/// Its originator was told that it is worked on, so it stays WORKING otherwise.
 fn as_handed_over(mut task: Task) -> Task {
     if task.status == Status::Working && !task.claimed && task.agent_ends > 0 && task.is_untold() {
         task.status = Status::Submitted;

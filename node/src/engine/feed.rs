@@ -32,9 +32,9 @@ pub(super) const ALONE_FROM: u32 = 2;
 /// until it has none.
 const EMPTYING_AFTER: Duration = Duration::from_secs(10);
 
-/// A listener that has read nothing for so long, although tasks wait for it to read them, is stuck: what it has does
-/// not keep the task from others. Longer than the second within which a task is begun as one agent's alone
-/// (docs/protocol.md, `exclusive_since`).
+/// A listener that has read nothing for so long, although tasks wait for it to read them, is stuck: what it
+/// has does not keep the task from others. Longer than the second within which a task is begun as one agent's
+/// alone (docs/protocol.md, `exclusive_since`).
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 /// An open SubscribeIncomingTasks stream.
@@ -110,7 +110,8 @@ struct Offer {
     untaken: bool,
     /// A listener's client cannot take it.
     declined: Option<Declined>,
-    /// How many agents ended while they had it; None: ends are not counted, since an agent has reported on it.
+    /// How many agents ended while they had it; None: ends are not counted, since an agent has reported on
+    /// it.
     ends: Option<u32>,
     /// Its only holder has claimed it without a word from the agent: others are not given it.
     taken: bool,
@@ -298,8 +299,9 @@ impl Feed {
         deliveries
     }
 
-    /// The library of the agent that listens as `id` has claimed the task, and the agent has said nothing yet: no other
-    /// listener gets it, and it still counts if this agent ends. False: that listener does not have it.
+    /// The library of the agent that listens as `id` has claimed the task, and the agent has said nothing
+    /// yet: no other listener gets it, and it still counts if this agent ends. False: that listener does not
+    /// have it.
     pub(super) fn keep_for(&mut self, id: ListenerId, task: &str) -> bool {
         let number = self.by_task.get(task);
         let Some(offer) = number.and_then(|number| self.offers.get_mut(number)) else {
@@ -315,8 +317,8 @@ impl Feed {
         true
     }
 
-    /// The agent that listens as `id` has ended: its process, or its connection. It is still to be detached. Returns
-    /// the tasks that it had been handed and had not reported on, each of which counts it.
+    /// The agent that listens as `id` has ended: its process, or its connection. It is still to be detached.
+    /// Returns the tasks that it had been handed and had not reported on, each of which counts it.
     pub(super) fn end(&mut self, id: ListenerId, read: usize) -> Vec<String> {
         self.note_read(id, read);
         let Some(listener) = self.listeners.get(&id) else {
@@ -362,10 +364,10 @@ impl Feed {
         self.offers.range(Lane::Alone.numbers()).next().is_some()
     }
 
-    /// Looks after tasks that are handed out alone. One that waits for a listener without other tasks is waited for:
-    /// one listener is given no more tasks after 10 s, and the task goes to that one all the same after `grace`. One
-    /// that a listener has had for `grace` without a report goes to one more.
-    /// What a stuck listener has is offered to the others.
+    /// Looks after tasks that are handed out alone. One that waits for a listener without other tasks is
+    /// waited for: one listener is given no more tasks after 10 s, and the task goes to that one all the same
+    /// after `grace`. One that a listener has had for `grace` without a report goes to one more. What a stuck
+    /// listener has is offered to the others.
     pub(super) fn tick(&mut self, now: Duration, grace: Duration) -> Vec<Delivery> {
         self.share_what_is_stuck(now);
         let stuck = self.stuck();
@@ -494,8 +496,8 @@ impl Feed {
         self.hand_out()
     }
 
-    /// An agent stopped listening: what only it held is offered again. What its library had claimed stays claimed, unless
-    /// the agent has ended ([`Feed::end`]).
+    /// An agent stopped listening: what only it held is offered again. What its library had claimed stays
+    /// claimed, unless the agent has ended ([`Feed::end`]).
     pub(super) fn detach(&mut self, id: ListenerId, now: Duration) -> Vec<Delivery> {
         let Some(gone) = self.listeners.remove(&id) else {
             return Vec::new();

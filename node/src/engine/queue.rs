@@ -64,7 +64,8 @@ impl Queue {
         }
     }
 
-    /// Puts an envelope at the end, at this time, to be kept until the second; both by the clock of what has passed.
+    /// Puts an envelope at the end, at this time, to be kept until the second; both by the clock of what has
+    /// passed.
     #[allow(
         clippy::too_many_arguments,
         reason = "one caller; a struct would only rename them"

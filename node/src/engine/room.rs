@@ -89,8 +89,9 @@ impl Core {
     }
 }
 
-/// What one party may have of `most` while all parties together have `used`: so many times what is left. One party
-/// alone gets three quarters, two get three sevenths each, and some is left for the next one however many there are.
+/// What one party may have of `most` while all parties together have `used`: so many times what is left. One
+/// party alone gets three quarters, two get three sevenths each, and some is left for the next one however
+/// many there are.
 fn share_beside(most: u64, used: u64) -> u64 {
     TIMES_LEFT.saturating_mul(most.saturating_sub(used))
 }

@@ -444,7 +444,8 @@ impl TaskTable {
         Ok(true)
     }
 
-    /// The oldest terminal task, if it ended before `before`, by the clock of what has passed, or more than `most` tasks are there.
+    /// The oldest terminal task, if it ended before `before`, by the clock of what has passed, or more than
+    /// `most` tasks are there.
     pub(super) fn collectable(&self, before: u64, most: usize, most_bytes: u64) -> Option<String> {
         let over = self.ended.len() > most || self.total_bytes > most_bytes;
         let (at, id) = self.collectable.first()?;

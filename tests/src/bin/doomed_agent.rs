@@ -1,6 +1,7 @@
-//! An agent as a process of its own that works on all tasks at once and dies of one. Serves the daemon at the address given,
-//! by the SDK (`sdk`) or by bare gRPC (`bare`), which reports nothing but ends. A task whose text is `poison` kills the process
-//! after as many milliseconds as are given; every other task takes twice that, 20 ms at least.
+//! An agent as a process of its own that works on all tasks at once and dies of one. Serves the daemon at the
+//! address given, by the SDK (`sdk`) or by bare gRPC (`bare`), which reports nothing but ends. A task whose
+//! text is `poison` kills the process after as many milliseconds as are given; every other task takes twice
+//! that, 20 ms at least.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A task that kills the agent that works on it. The agent is a process of its own, which a supervisor starts again.
+//! A task that kills the agent that works on it. The agent is a process of its own, which a supervisor starts
+//! again.
 
 use std::{
     process::Stdio,
@@ -17,7 +18,8 @@ use crate::figures::figures;
 
 const GOOD: usize = 50;
 
-/// What the agent's process is started with: by the SDK or bare, and when it dies of the task, in milliseconds.
+/// What the agent's process is started with: by the SDK or bare, and when it dies of the task, in
+/// milliseconds.
 const KINDS: [(&str, &str); 3] = [("bare", "10"), ("sdk", "0"), ("sdk", "50")];
 
 /// Starts the agent again whenever it ends. The counter has how often it ended.

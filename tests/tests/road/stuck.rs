@@ -7,8 +7,8 @@ use agentanycast_tests::{Daemon, rpc};
 const TASKS: usize = 50;
 const BYTES: usize = 400 << 10;
 
-/// 20 MB wait when the agents come. Both stuck agents answer pings, so their connections stand; the good one has all
-/// tasks long before a silent connection would be given up (40 s).
+/// 20 MB wait when the agents come. Both stuck agents answer pings, so their connections stand; the good one
+/// has all tasks long before a silent connection would be given up (40 s).
 #[tokio::test]
 async fn two_agents_that_read_nothing_do_not_delay_a_good_one() {
     let daemon = Daemon::builder().start().await;

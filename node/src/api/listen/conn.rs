@@ -37,8 +37,8 @@ pub struct CallerInfo {
 }
 
 impl CallerInfo {
-    /// Whether the connection is over, and the client did not stop its calls or close it in HTTP/2's terms before:
-    /// its process has ended, or cannot be reached.
+    /// Whether the connection is over, and the client did not stop its calls or close it in HTTP/2's terms
+    /// before: its process has ended, or cannot be reached.
     pub fn has_ended(&self) -> bool {
         self.end.is_over.load(Ordering::Acquire) && !self.end.said_farewell.load(Ordering::Acquire)
     }

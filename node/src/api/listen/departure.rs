@@ -1,8 +1,9 @@
 //! How a client leaves its connection: with a word, or without one.
 //!
-//! Pure. A client that stops its calls says so in HTTP/2 frames: RST_STREAM for a call, GOAWAY for the connection. A
-//! process that is killed says nothing; the system closes its connection. [`Departure`] reads the headers of the
-//! client's frames and knows which of the two it was. It keeps 16 bytes for each connection.
+//! Pure. A client that stops its calls says so in HTTP/2 frames: RST_STREAM for a call, GOAWAY for the
+//! connection. A process that is killed says nothing; the system closes its connection. [`Departure`] reads
+//! the headers of the client's frames and knows which of the two it was. It keeps 16 bytes for each
+//! connection.
 
 /// What a client sends before its first frame: RFC 9113, section 3.4.
 const PREFACE: usize = 24;

@@ -1,8 +1,8 @@
 //! Agents that end while they have tasks: which tasks count that, are handed out again, or fail.
 //!
-//! A task counts the end of an agent that it was handed to and that has not reported on it. A claim that the agent's
-//! library made by itself is no report ([`Core::claim_for_agent`]). The count is part of the task in the store, in
-//! the batch of the turn that counts, so a restart of the daemon keeps it.
+//! A task counts the end of an agent that it was handed to and that has not reported on it. A claim that the
+//! agent's library made by itself is no report ([`Core::claim_for_agent`]). The count is part of the task in
+//! the store, in the batch of the turn that counts, so a restart of the daemon keeps it.
 
 use super::{Claim, NOBODY, Report};
 use crate::{
@@ -23,8 +23,8 @@ impl Core {
         self.attach(now, listener)
     }
 
-    /// UpdateTaskStatus by the library of the agent that listens on `connection`, which claims the task before the agent
-    /// has said anything. If no listener there was handed the task, it is an ordinary claim.
+    /// UpdateTaskStatus by the library of the agent that listens on `connection`, which claims the task
+    /// before the agent has said anything. If no listener there was handed the task, it is an ordinary claim.
     pub fn claim_for_agent(&mut self, now: Now, id: &str, connection: u64) -> Result<(), EngineError> {
         self.check_claim(id, connection)?;
         let is_repeated = self.is_claimed_by(id, connection);
@@ -62,9 +62,9 @@ impl Core {
         }
     }
 
-    /// The agent that listened as `listener` has ended: its process, or its connection. `read` tasks were sent to it that
-    /// [`Core::credit`] was not told of. Each task that it had and had not reported on counts that, and fails when
-    /// the count is at the limit; the others are handed out again.
+    /// The agent that listened as `listener` has ended: its process, or its connection. `read` tasks were
+    /// sent to it that [`Core::credit`] was not told of. Each task that it had and had not reported on counts
+    /// that, and fails when the count is at the limit; the others are handed out again.
     pub fn agent_ended(&mut self, now: Now, listener: ListenerId, read: usize) -> Result<(), EngineError> {
         let ended = self.feed.end(listener, read);
         let limit = self.limits.max_agent_ends;
@@ -106,8 +106,8 @@ impl Core {
         Ok(Some(ends))
     }
 
-    /// Makes the tasks unclaimed whose agents have ended and had said nothing of them, if another agent listens.
-    /// Without one they stay claimed, and fail after the grace time like every other.
+    /// Makes the tasks unclaimed whose agents have ended and had said nothing of them, if another agent
+    /// listens. Without one they stay claimed, and fail after the grace time like every other.
     pub(super) fn release_lost(&mut self, now: Now) -> Result<(), StoreError> {
         if self.feed.idle_since().is_some() {
             return Ok(());

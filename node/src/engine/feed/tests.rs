@@ -797,8 +797,8 @@ fn what_a_library_has_claimed_is_handed_out_again_when_its_agent_ends() {
     assert!(!feed.is_on_offer("a"));
 }
 
-/// A busy agent is given nothing more until it can have the task alone; and a task that nobody reports on does not
-/// keep it waiting for ever.
+/// A busy agent is given nothing more until it can have the task alone; and a task that nobody reports on
+/// does not keep it waiting for ever.
 #[test]
 fn a_task_that_is_handed_out_alone_gets_its_turn() {
     const GRACE: Duration = Duration::from_secs(300);
@@ -831,8 +831,8 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
     }
 }
 
-/// Listeners that read nothing hold a part of what waited; a good one has all of it after two seconds, and what it
-/// already had comes to it once.
+/// Listeners that read nothing hold a part of what waited; a good one has all of it after two seconds, and
+/// what it already had comes to it once.
 #[test]
 fn a_stuck_listener_costs_the_others_nothing() {
     const GRACE: Duration = Duration::from_secs(300);

@@ -64,7 +64,8 @@ fn with_the_limit_0_it_never_fails() {
     assert_eq!(lab.view(B, &id).agent_ends, 20);
 }
 
-/// What the agent's library claimed by itself is handed out again as new, at once; its sender goes on seeing WORKING.
+/// What the agent's library claimed by itself is handed out again as new, at once; its sender goes on seeing
+/// WORKING.
 #[test]
 fn a_claim_of_the_library_is_no_report() {
     let mut lab = Lab::pair();

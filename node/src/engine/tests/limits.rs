@@ -84,7 +84,8 @@ fn too_many_open_tasks_are_refused_on_both_sides() {
     );
 }
 
-/// Peers that are away for ever, in both directions, leave room for the others; the refusal says whose share it is.
+/// Peers that are away for ever, in both directions, leave room for the others; the refusal says whose share
+/// it is.
 #[test]
 fn a_dead_peer_uses_up_its_own_share_only() {
     let mut lab = Lab::with(&Limits {

@@ -1,5 +1,5 @@
-//! The system's clock is set back an hour and more, and 30 days ahead: under daemons that run, and between a crash and
-//! the next start. Nothing is lost, done twice or ended early; waiting goes on in real time.
+//! The system's clock is set back an hour and more, and 30 days ahead: under daemons that run, and between a
+//! crash and the next start. Nothing is lost, done twice or ended early; waiting goes on in real time.
 //!
 //! Each daemon has a clock of its own ([`FakeClock`]).
 
@@ -149,7 +149,8 @@ async fn a_clock_that_is_set_30_days_ahead_deletes_nothing() {
             alice.restart().await;
             rpc = alice.rpc().await;
         }
-        // The daemon has looked after time when a deadline of yesterday's calendar has passed, and some times more.
+        // The daemon has looked after time when a deadline of yesterday's calendar has passed, and some times
+        // more.
         let soon =
             prost_types::Timestamp::from(SystemTime::now() + std::time::Duration::from_secs(HOUR as u64));
         let mut late = own.clone();
