@@ -117,6 +117,7 @@ fn each_hop_is_told() {
         [
             ("came", at(0)),
             ("given", at(6)),
+            ("agent-ended", at(6)),
             ("claimed", at(7)),
             ("said", at(8))
         ]
