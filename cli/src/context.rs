@@ -171,10 +171,8 @@ impl Context {
         };
         let default = std::env::home_dir().map(|home| home.join(".agentanycast").join(SOCKET));
         let usual = default.into_iter().chain([PathBuf::from(SERVICE_SOCKET)]);
-        let places = set.into_iter().chain(usual.map(|path| unix_address(&path)));
-        places
-            .into_iter()
-            .find(|address| address != tried && is_listened_on(address))
+        let mut places = set.into_iter().chain(usual.map(|path| unix_address(&path)));
+        places.find(|address| address != tried && is_listened_on(address))
     }
 
     /// Why a daemon that may be running does not answer this user: it takes calls of its own alone.

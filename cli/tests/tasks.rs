@@ -141,6 +141,64 @@ fn what_came_out_is_shown_again() {
     assert!(code == Some(1) && text.contains("COMPLETED"), "{code:?}: {text}");
 }
 
+/// As `anycast card | head` with a `head` that has read enough: the code of SIGPIPE, and not a word.
+#[test]
+fn a_closed_standard_output_ends_commands_with_a_daemon_alike() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let _agent = Running::start(home, &["demo"]);
+    let status = document(home, &["status"]);
+    let peer = status["peer_id"].as_str().unwrap();
+    let (text, code) = run(home, &["send", peer, "hello"]);
+    assert_eq!(code, Some(0), "{text}");
+    let id = document(home, &["tasks"])[0]["id"].as_str().unwrap().to_owned();
+    let closed = |arguments: &[&str], input: &str| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut child = command(home)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that reads nothing may have ended by now.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    for arguments in [
+        &["card"][..],
+        &["--json", "card"],
+        &["id"],
+        &["status"],
+        &["tasks"],
+        &["task", &id],
+        &["trace", &id],
+        &["relays"],
+        &["send", peer, "hello"],
+        &["top", "--once", "--interval=100ms"],
+        &["--json", "top", "--interval=100ms"],
+    ] {
+        assert_eq!(closed(arguments, ""), (Some(141), String::new()), "{arguments:?}");
+    }
+    // A task's URL may have no user; the refusal does not repeat the password.
+    let (text, code) = run(home, &["--json", "send", "--url", "http://u:secret@h/", "hello"]);
+    assert!(
+        code == Some(2) && text.contains("http://***@h/"),
+        "{code:?}: {text}"
+    );
+    // A server whose client has ended has done what it was there for.
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
+    }});
+    assert_eq!(
+        closed(&["mcp"], &format!("{initialize}\n")),
+        (Some(0), String::new())
+    );
+}
+
 /// An agent over HTTP that answers every message by a message, without a task; its URL.
 fn messenger() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

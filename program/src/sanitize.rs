@@ -3,7 +3,7 @@
 //! Every program prints through these functions: the command on both of its outputs, the daemons in errors, settings and
 //! logs. Content that a user asked for, such as an artifact in a pipe, is the one thing that stays byte for byte.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 /// Stands for each removed character.
 const REMOVED: &str = "\u{fffd}";
@@ -21,11 +21,11 @@ const fn is_line_break(c: char) -> bool {
     matches!(c, '\n'..='\r' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-fn replaced<'a>(
-    text: &'a str,
+fn replaced(
+    text: &str,
     is_replaced: impl Fn(char) -> bool,
     with: impl Fn(char) -> &'static str,
-) -> Cow<'a, str> {
+) -> Cow<'_, str> {
     if !text.contains(&is_replaced) {
         return text.into();
     }
@@ -68,7 +68,7 @@ pub fn json(document: &str) -> Cow<'_, str> {
     for c in document.chars() {
         if is_escaped(c) {
             // All of them have at most four hex digits. JSON allows them inside strings only.
-            safe.push_str(&format!("\\u{:04x}", u32::from(c)));
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
         } else {
             safe.push(c);
         }

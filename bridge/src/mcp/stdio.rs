@@ -1,6 +1,6 @@
 //! MCP on standard input and output, for the process that started this one.
 
-use std::sync::Arc;
+use std::{error::Error, io, sync::Arc};
 
 use anyhow::Context as _;
 use rmcp::{
@@ -36,10 +36,19 @@ async fn serve_over(
         Ok(running) => running,
         // It had nothing to ask.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+        // It has ended, and reads no answer.
+        Err(ServerInitializeError::TransportError { error, .. }) if is_closed_pipe(&*error.error) => {
+            return Ok(());
+        }
         Err(error) => return Err(error).context("the client on standard input does not speak MCP"),
     };
     running.waiting().await?;
     Ok(())
+}
+
+fn is_closed_pipe(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::settings::quoted;
 use agentanycast_proto::v1::{
     Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
@@ -448,10 +449,10 @@ fn check_sealed(task: &Task, request: &SendTask) -> Result<(), EngineError> {
 
 /// Refuses what is no URL of an agent.
 fn check_url(url: &str) -> Result<(), EngineError> {
-    let shown = &url[..url.floor_char_boundary(100)];
+    let shown = quoted(url);
     if url.len() > MAX_URL {
         return Err(EngineError::Invalid(format!(
-            "url {shown:?}… has {} bytes, it may have {MAX_URL}",
+            "url {shown} has {} bytes, it may have {MAX_URL}",
             url.len()
         )));
     }
@@ -463,7 +464,7 @@ fn check_url(url: &str) -> Result<(), EngineError> {
     });
     if !is_url {
         return Err(EngineError::Invalid(format!(
-            "url {shown:?} is none that an agent can have; give one such as https://agents.example.org/weather"
+            "url {shown} is none that an agent can have; give one such as https://agents.example.org/weather"
         )));
     }
     Ok(())

@@ -1,7 +1,5 @@
 //! `anycast relays` and `anycast discover` as people use them, in words and as JSON.
 
-use std::collections::BTreeMap;
-
 use agentanycast::{AgentCard, PlaceState, Skill};
 use agentanycast_tests::{
     Daemon, Relay,
@@ -12,7 +10,7 @@ use agentanycast_tests::{
 };
 
 use crate::{
-    agents::{Signer, registration},
+    agents::{Signer, finds, registration},
     anycast::{card, daemon, echo_agent},
 };
 
@@ -74,8 +72,8 @@ async fn skills_that_are_not_registered_are_told_by_every_face() {
     assert!(status["problems"][0].as_str().is_some_and(told_so), "{status}");
     // The first 256 are found, and a card that fits is no problem.
     eventually("its first skill is found", || async {
-        let found = node.discover("skill-0", &BTreeMap::new(), 10).await.unwrap();
-        (!found.agents.is_empty()).then_some(())
+        let known = finds(&relay, "skill-0", daemon.peer_id().as_ref()).await;
+        known.then_some(())
     })
     .await;
     assert_eq!(

@@ -29,12 +29,26 @@ const REPLACEMENT: u8 = b'-';
 /// Whether a host with its port may have this byte (RFC 3986, section 3.2.2). In a path, the separators of host and port
 /// mean nothing, and are not legal.
 const fn is_legal(byte: u8, is_path: bool) -> bool {
-    match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => true,
-        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => true,
-        b':' | b'@' | b'[' | b']' => !is_path,
-        _ => false,
-    }
+    let separates = matches!(byte, b':' | b'@' | b'[' | b']');
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+        )
+        || separates && !is_path
 }
 
 /// Bits of an integer that are believed. No table place or string length of a real request is larger,
