@@ -31,6 +31,9 @@ const DEADLINE: &str = "deadline";
 /// Longest name of a conversation, in bytes: that of nodes.
 const LONGEST_ID: usize = 256;
 
+/// Most of a state's name that a refusal shows, in characters.
+const LONGEST_STATE: usize = 40;
+
 /// Tasks on a page when the client does not say, and at most: the specification's figures.
 const DEFAULT_PAGE: usize = 50;
 const MAX_PAGE: usize = 100;
@@ -356,11 +359,18 @@ fn page_size(fields: &mut Fields) -> Result<usize, A2aError> {
 }
 
 fn read_list(mut fields: Fields) -> Result<List, A2aError> {
-    let status = match fields.text("status")?.as_deref() {
-        None | Some("" | "TASK_STATE_UNSPECIFIED") => None,
-        Some(word) => Some(task::read_state(word).ok_or_else(|| {
-            A2aError::params("params.status is none that a task can have; such as TASK_STATE_WORKING")
-        })?),
+    let status = fields.raw("status").and_then(task::state_word);
+    let status = match status.as_deref() {
+        None | Some("") => None,
+        Some(word) => {
+            let known = task::read_state(word).ok_or_else(|| {
+                let shown: String = word.chars().take(LONGEST_STATE).collect();
+                A2aError::params(format!(
+                    "params.status must be a state such as TASK_STATE_WORKING, not {shown:?}"
+                ))
+            })?;
+            (known != TaskStatus::Unspecified).then_some(known)
+        }
     };
     let after = match fields.text("statusTimestampAfter")? {
         None => None,
@@ -514,6 +524,13 @@ mod tests {
             let status = list(json!({"status": word})).unwrap().status;
             assert_eq!(status, Some(TaskStatus::Canceled));
         }
+        assert_eq!(
+            list(json!({"status": 2})).unwrap().status,
+            Some(TaskStatus::Working)
+        );
+        assert_eq!(list(json!({"status": "unspecified"})).unwrap().status, None);
+        let error = list(json!({"status": "busy"})).unwrap_err().to_string();
+        assert!(error.contains("not \"busy\""), "{error}");
         for bad in [
             json!({"pageSize": 0}),
             json!({"pageSize": 101}),
