@@ -78,7 +78,7 @@ pub fn read_state(word: &str) -> Option<TaskStatus> {
 }
 
 /// Whether a word means that the agent wants to know on whose behalf it is called.
-pub(crate) fn means_auth_required(word: &str) -> bool {
+pub(crate) fn names_auth_required(word: &str) -> bool {
     known_state(word).is_some_and(|(old, _, _)| *old == "auth-required")
 }
 

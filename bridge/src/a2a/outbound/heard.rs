@@ -285,7 +285,7 @@ fn annotate(parts: &mut [Part], label: &str, metadata: Map<String, Value>) {
 
 /// What came with a state, with a note of the state when the mesh has no word for it.
 fn note_state(state: &str, message: Option<v1::Message>) -> Option<v1::Message> {
-    if !task::means_auth_required(state) {
+    if !task::names_auth_required(state) {
         return message;
     }
     let mut message = message.unwrap_or_else(|| v1::Message {
