@@ -12,7 +12,8 @@ use std::{
 use agentanycast::{Artifact, HandlerError, IncomingTask, Target, TaskHandle};
 use agentanycast_proto::v1::TaskStatus;
 use agentanycast_tests::{
-    Builder, Daemon, agent::Agent, daemon::Home, eventually, fake_clock::FakeClock, pair::connected, rpc, within,
+    Builder, Daemon, agent::Agent, daemon::Home, eventually, fake_clock::FakeClock, pair::connected, rpc,
+    within,
 };
 use tokio::sync::Semaphore;
 
