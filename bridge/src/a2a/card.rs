@@ -207,7 +207,7 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
             .for_each(|all| all.push(requirement.clone()));
     }
     for (name, value) in more.into_iter().flatten() {
-        match (json[name].as_array_mut(), value) {
+        match (json.get_mut(name).and_then(Value::as_array_mut), value) {
             (Some(skills), Value::Array(besides)) if name == "skills" => {
                 let besides = besides.iter().cloned().filter_map(without_empty);
                 skills.extend(besides.map(with_tags));
