@@ -28,14 +28,16 @@ pub const RELAY_KEY: &str = "agentanycast-relay";
 /// signed, milliseconds since 1970 in decimal digits.
 pub const AFTER_KEY: &str = "agentanycast-signed-after";
 
-/// gRPC metadata of every answer of a relay of ours: how long a registration holds, in milliseconds and decimal digits.
+/// gRPC metadata of every answer of a relay of ours: how long a registration holds, in milliseconds and
+/// decimal digits.
 pub const LIFE_KEY: &str = "agentanycast-life";
 
-/// gRPC metadata of a refusal because the clocks of peer and relay are too far apart: the relay's, milliseconds since 1970
-/// in decimal digits.
+/// gRPC metadata of a refusal because the clocks of peer and relay are too far apart: the relay's,
+/// milliseconds since 1970 in decimal digits.
 pub const CLOCK_KEY: &str = "agentanycast-clock";
 
-/// gRPC metadata of the same refusal, where others tell whose clock is wrong: [`SUSPECT_SIGNER`] or [`SUSPECT_RELAY`].
+/// gRPC metadata of the same refusal, where others tell whose clock is wrong: [`SUSPECT_SIGNER`] or
+/// [`SUSPECT_RELAY`].
 pub const SUSPECT_KEY: &str = "agentanycast-clock-suspect";
 
 /// See [`SUSPECT_KEY`].

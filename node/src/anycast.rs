@@ -256,8 +256,8 @@ pub fn start(
 }
 
 impl Anycast {
-    /// How it stands at each registry that the local agent is registered at. One that was guessed, and never answered, is
-    /// left out.
+    /// How it stands at each registry that the local agent is registered at. One that was guessed, and never
+    /// answered, is left out.
     pub fn registrations(&self) -> Vec<RegistryStatus> {
         let inner = &self.inner;
         let told = inner.registries.iter().zip(&inner.registrations);

@@ -1,8 +1,8 @@
 //! How far the clocks of those who sign are from this relay's, and whose clock is wrong.
 //!
-//! PURE. A signature carries the time of its signer's clock. One signer that differs says nothing of which clock is
-//! wrong. Where three sources or more have signed within the last hour, the clock is wrong that most of them disagree
-//! with. One source counts once, however much it signs.
+//! PURE. A signature carries the time of its signer's clock. One signer that differs says nothing of which
+//! clock is wrong. Where three sources or more have signed within the last hour, the clock is wrong that most
+//! of them disagree with. One source counts once, however much it signs.
 
 use std::{fmt, num::NonZeroUsize, time::Duration};
 
@@ -33,7 +33,8 @@ pub(crate) struct ClockOffsets(LruCache<Source, Heard>);
 struct Heard {
     /// In passed time.
     at: Nanos,
-    /// Milliseconds that its clock is ahead of passed time. So it counts also after this relay's clock was set.
+    /// Milliseconds that its clock is ahead of passed time. So it counts also after this relay's clock was
+    /// set.
     ahead_of_passed: i128,
 }
 
@@ -81,7 +82,8 @@ impl Default for ClockOffsets {
 }
 
 impl ClockOffsets {
-    /// A source has signed something that holds, by its clock at `signed_ms`; whose clock is wrong, if it is too far off.
+    /// A source has signed something that holds, by its clock at `signed_ms`; whose clock is wrong, if it is
+    /// too far off.
     pub(crate) fn note(&mut self, now: Now, source: Source, signed_ms: u64) -> Suspect {
         let heard = Heard {
             at: now.passed,
@@ -112,7 +114,8 @@ impl ClockOffsets {
         }
     }
 
-    /// How far this relay's clock is ahead of the others', in seconds, where most of them agree that it is wrong.
+    /// How far this relay's clock is ahead of the others', in seconds, where most of them agree that it is
+    /// wrong.
     pub(crate) fn own_error(&mut self, now: Now) -> Option<i64> {
         let mut all = self.offsets(now);
         all.sort_unstable();

@@ -238,8 +238,8 @@ impl Handle {
         offsets.note(now, source, signed_ms)
     }
 
-    /// How far this relay's wall clock is wrong, in seconds, where most of those say so who signed something; less than
-    /// zero where it is behind.
+    /// How far this relay's wall clock is wrong, in seconds, where most of those say so who signed something;
+    /// less than zero where it is behind.
     pub fn clock_error(&self) -> Option<i64> {
         let mut offsets = self.0.offsets.lock().unwrap_or_else(PoisonError::into_inner);
         offsets.own_error(now())

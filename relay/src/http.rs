@@ -1,5 +1,6 @@
-//! The HTTP faces: health and metrics on one port, the directory and the dashboard on another, the directory as tools of
-//! MCP on a third. They read, and change nothing. Whoever does not read what it asked for is given up.
+//! The HTTP faces: health and metrics on one port, the directory and the dashboard on another, the directory
+//! as tools of MCP on a third. They read, and change nothing. Whoever does not read what it asked for is
+//! given up.
 
 mod api;
 mod aside;

@@ -1,8 +1,9 @@
 //! Whether a request comes from the peer it speaks of: its signature, its time, and that it is not a copy.
 //!
-//! PURE. The invariant: a signed request counts once. Each is remembered for ten minutes of passed time, which is how
-//! long its own time lets it count. It takes bounded memory, and each source has a share of that, so that no source fills
-//! it for the others. A start of the relay forgets all of it, so a request that was signed before the start is refused.
+//! PURE. The invariant: a signed request counts once. Each is remembered for ten minutes of passed time,
+//! which is how long its own time lets it count. It takes bounded memory, and each source has a share of
+//! that, so that no source fills it for the others. A start of the relay forgets all of it, so a request that
+//! was signed before the start is refused.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -23,8 +24,8 @@ use crate::{
     registry::Source,
 };
 
-/// Requests that are remembered: 64 addresses with their shares, as many as it takes to fill the registry. They take about
-/// 150 MB then.
+/// Requests that are remembered: 64 addresses with their shares, as many as it takes to fill the registry.
+/// They take about 150 MB then.
 const MOST: usize = 1 << 23;
 
 /// How long each is remembered: one that is five minutes early counts for ten minutes.
@@ -103,8 +104,8 @@ pub struct Checked {
 
 /// Whether a signature holds, is recent, and was made since the relay was started, `running` ago.
 ///
-/// The start is where the wall clock of now puts it: a clock that was wrong at the start and is right now refuses nothing
-/// that is signed by a right clock.
+/// The start is where the wall clock of now puts it: a clock that was wrong at the start and is right now
+/// refuses nothing that is signed by a right clock.
 ///
 /// # Errors
 /// See [`BadProof`]. Of a time that is not taken the signature holds, and no other is known to be wrong.
@@ -183,7 +184,8 @@ impl Seen {
         }
     }
 
-    /// Counts a signed request from a source at a moment of passed time; its proof, to be shown to other relays.
+    /// Counts a signed request from a source at a moment of passed time; its proof, to be shown to other
+    /// relays.
     ///
     /// # Errors
     /// [`BadProof::Again`] or [`BadProof::Busy`]; then it is not counted.
@@ -244,8 +246,8 @@ impl Seen {
     }
 }
 
-/// Of what is signed and not of the signature: a signer can make several signatures of one request. Two that are alike by
-/// chance, of the four million of a full registry, are one in 10^12.
+/// Of what is signed and not of the signature: a signer can make several signatures of one request. Two that
+/// are alike by chance, of the four million of a full registry, are one in 10^12.
 fn fingerprint(peer: &str, statement: &Statement<'_>) -> u64 {
     let mut hash = Sha256::new();
     hash.update((peer.len() as u64).to_be_bytes());
@@ -401,8 +403,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all that was counted. A source that has its share is refused by itself. What was counted is
-        /// remembered for ten minutes at least, and for twelve at most.
+        /// Against a list of all that was counted. A source that has its share is refused by itself. What was
+        /// counted is remembered for ten minutes at least, and for twelve at most.
         #[test]
         fn each_source_has_its_share(steps in vec((0..3_u8, 0..30_u64, 0..120_u64), 0..150)) {
             const MOST: usize = 12;

@@ -515,8 +515,8 @@ fn proof_of(rotation: &Rotation) -> RegistryProof {
     }
 }
 
-/// Until when, in passed time, a request may come that was signed before what the peer of this record signed last, which was
-/// at most as far ahead of its coming as clocks may be apart.
+/// Until when, in passed time, a request may come that was signed before what the peer of this record signed
+/// last, which was at most as far ahead of its coming as clocks may be apart.
 fn signed_until(record: &Record) -> Nanos {
     if record.is_verified() {
         record.expires.saturating_add(nanos(MAX_SKEW * 2))

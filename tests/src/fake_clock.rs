@@ -1,5 +1,5 @@
-//! A wall clock that a test sets, for one process, by Debian's `faketime`. It stands before the C library. Passed time
-//! (`CLOCK_MONOTONIC`) is left as it is, as where an operator sets a clock.
+//! A wall clock that a test sets, for one process, by Debian's `faketime`. It stands before the C library.
+//! Passed time (`CLOCK_MONOTONIC`) is left as it is, as where an operator sets a clock.
 
 use std::{ffi::OsString, fs, path::PathBuf};
 

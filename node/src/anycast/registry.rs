@@ -381,7 +381,8 @@ fn answer_of(status: &Status) -> Answer {
     }
 }
 
-/// Why the local agent is not registered, in one line: whose clock is wrong, where that is why, else what the registry says.
+/// Why the local agent is not registered, in one line: whose clock is wrong, where that is why, else what the
+/// registry says.
 pub(super) fn refusal(registry: &str, status: &Status, now: SystemTime) -> String {
     let metadata = status.metadata();
     let number = |key| metadata.get(key)?.to_str().ok()?.parse::<u64>().ok();
@@ -417,8 +418,8 @@ fn life(metadata: &MetadataMap) -> Option<Duration> {
     (!life.is_zero()).then(|| life.min(LONGEST_TTL))
 }
 
-/// How long a registration holds at a registry that only says until when. Its clock may be wrong: an expiry that has
-/// passed, or is far off, is taken for the usual time.
+/// How long a registration holds at a registry that only says until when. Its clock may be wrong: an expiry
+/// that has passed, or is far off, is taken for the usual time.
 fn ttl(expires_at: Option<prost_types::Timestamp>) -> Duration {
     let expires_at = expires_at.and_then(|at| SystemTime::try_from(at).ok());
     let left = expires_at.and_then(|at| at.duration_since(SystemTime::now()).ok());

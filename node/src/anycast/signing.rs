@@ -37,8 +37,8 @@ impl Times {
         self.last
     }
 
-    /// A registry says after when a request has to be signed; whether that can be done: its clock may be five minutes
-    /// ahead, and what it has five minutes more.
+    /// A registry says after when a request has to be signed; whether that can be done: its clock may be five
+    /// minutes ahead, and what it has five minutes more.
     pub(super) fn after(&mut self, now: SystemTime, after_ms: u64) -> bool {
         let latest = millis(now).saturating_add((MAX_SKEW * 2).as_millis() as u64);
         let is_near = after_ms <= latest;

@@ -222,8 +222,8 @@ async fn ready(State(face): State<Face>) -> Response {
     (code(is_ready), Json(body)).into_response()
 }
 
-/// Whether the local agent is registered there, and why not. It changes no status: others go on finding the agent by
-/// other registries, and restarting the node helps nothing.
+/// Whether the local agent is registered there, and why not. It changes no status: others go on finding the
+/// agent by other registries, and restarting the node helps nothing.
 fn registry(registry: RegistryStatus) -> serde_json::Value {
     json!({
         "address": registry.address,

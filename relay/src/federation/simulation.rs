@@ -1,7 +1,7 @@
 //! Several relays in one thread, with time, network and failures of the test's making: agents register, stay,
-//! move and leave while relays are cut off from each other, stop, lose their tables, and have wall clocks that are up to
-//! ten minutes wrong and are set while they run. Some agents sign, by clocks that are set ahead and back. In the end all tables must say the same,
-//! and say what is true.
+//! move and leave while relays are cut off from each other, stop, lose their tables, and have wall clocks
+//! that are up to ten minutes wrong and are set while they run. Some agents sign, by clocks that are set
+//! ahead and back. In the end all tables must say the same, and say what is true.
 //!
 //! `AGENTANYCAST_SCHEDULES` is the number of schedules (200), `AGENTANYCAST_FIRST_SCHEDULE` the first one (0).
 
@@ -33,8 +33,8 @@ use crate::registry::{HEARTBEAT, Limits, Page, Query, REGISTER, Reader, UNREGIST
 
 /// How long a schedule makes trouble, in steps of [`STEP`].
 const TROUBLE: u64 = 1200;
-/// And how long everything is well after it: longer than a copy lives and is remembered without being renewed, which is
-/// 4 TTL, and long enough for a table to go once along the line.
+/// And how long everything is well after it: longer than a copy lives and is remembered without being
+/// renewed, which is 4 TTL, and long enough for a table to go once along the line.
 const CALM: u64 = 900;
 const STEP: Nanos = SECOND / 5;
 const TTL: Duration = Duration::from_secs(30);

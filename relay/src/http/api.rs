@@ -85,8 +85,8 @@ fn page(face: &Face, filter: &Filter, range: Range) -> Response {
     Json(page).into_response()
 }
 
-/// The agents of a range of those that a filter lets through, until they say more than so many bytes; and how many it lets
-/// through in all.
+/// The agents of a range of those that a filter lets through, until they say more than so many bytes; and how
+/// many it lets through in all.
 pub(super) fn select<'a>(
     all: &'a [Arc<Agent>],
     filter: &Filter,

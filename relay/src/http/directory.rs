@@ -1,8 +1,8 @@
 //! The directory that people read: every agent once, decoded, in order of its name.
 //!
-//! Every look brings it up to date first, by what has changed since the last look. So an agent whose registration was
-//! answered is seen, a relay whose directory is not used pays nothing for it, and the registry's lock is held for a page at
-//! a time.
+//! Every look brings it up to date first, by what has changed since the last look. So an agent whose
+//! registration was answered is seen, a relay whose directory is not used pays nothing for it, and the
+//! registry's lock is held for a page at a time.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -1,8 +1,9 @@
 //! The directory as tools of MCP: Streamable HTTP at `/mcp`, without sessions, read-only.
 //!
-//! The official SDK speaks the protocol. The tools look at the same directory as the REST API, within the same bounds: each
-//! address has a rate and few calls that wait, a body has [`BODY`] bytes at most, and a page ends by count and by bytes.
-//! The invariant: no call changes anything, and no argument is taken that the tool's schema does not name.
+//! The official SDK speaks the protocol. The tools look at the same directory as the REST API, within the
+//! same bounds: each address has a rate and few calls that wait, a body has [`BODY`] bytes at most, and a
+//! page ends by count and by bytes. The invariant: no call changes anything, and no argument is taken that
+//! the tool's schema does not name.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +52,8 @@ const DEFAULT_SKILLS: usize = 100;
 /// Most skills in an answer.
 const MAX_SKILLS: usize = 1000;
 
-/// What the agents of an answer say, in bytes, beyond the first of them: an answer has it twice, as text and as JSON.
+/// What the agents of an answer say, in bytes, beyond the first of them: an answer has it twice, as text and
+/// as JSON.
 const PAGE_BYTES: usize = 256 << 10;
 
 /// What models are told of all tools together.
@@ -62,7 +64,8 @@ const INSTRUCTIONS: &str = "The agents that are registered at this AgentAnycast 
 /// The tools before this face, for callers of these origins besides those that are no browser's page.
 pub(super) fn router(face: &Face, origins: &[String], stop: CancellationToken) -> Router {
     let server = Server(face.clone());
-    // Which pages may call is checked below. What is shown is public to all who reach the port, by whatever name.
+    // Which pages may call is checked below. What is shown is public to all who reach the port, by whatever
+    // name.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -120,7 +123,8 @@ async fn enter(State(entry): State<Entry>, asker: Asker, mut request: Request, n
         .into_response();
     }
     if request.method() == Method::POST {
-        // The answer is JSON. Some clients accept only that, or anything, and the SDK insists on both kinds by name.
+        // The answer is JSON. Some clients accept only that, or anything, and the SDK insists on both kinds
+        // by name.
         let accept = HeaderValue::from_static("application/json, text/event-stream");
         request.headers_mut().insert(header::ACCEPT, accept);
     }

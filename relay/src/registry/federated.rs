@@ -295,7 +295,8 @@ impl Registry {
         page
     }
 
-    /// A record of this relay as it is kept on disk: its times are those of the wall clock. None if there is none.
+    /// A record of this relay as it is kept on disk: its times are those of the wall clock. None if there is
+    /// none.
     pub fn stored(&self, now: impl Into<Now>, peer: &str) -> Option<Kept> {
         let record = self.own(peer)?;
         let mut told = tell(record)?;
@@ -315,8 +316,8 @@ impl Registry {
 
     /// Puts back what was kept on disk, unless it has expired, in the share that `stored` had. `kept` is that as it reads.
     ///
-    /// The wall clock says how much of a life was left, since nothing else tells how long the relay was stopped. A clock
-    /// that was set back meanwhile gives no entry more than a life of its own from now on.
+    /// The wall clock says how much of a life was left, since nothing else tells how long the relay was
+    /// stopped. A clock that was set back meanwhile gives no entry more than a life of its own from now on.
     ///
     /// # Errors
     /// When it is not within the limits of now.

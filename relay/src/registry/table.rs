@@ -192,8 +192,8 @@ impl Table {
         }
     }
 
-    /// Puts a record in, in the place of the one of its peer and origin. `now` keeps the count of changes near the wall
-    /// clock, for relays that ask for what has changed since a time. It changes nothing else.
+    /// Puts a record in, in the place of the one of its peer and origin. `now` keeps the count of changes
+    /// near the wall clock, for relays that ask for what has changed since a time. It changes nothing else.
     pub(super) fn put(&mut self, mut record: Record, now: Now) {
         self.last_change = now.wall.max(self.last_change + 1);
         record.changed = self.last_change;

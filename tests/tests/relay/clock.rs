@@ -1,5 +1,5 @@
-//! The wall clock of a relay is set back and ahead while it runs. Limits and lives go on in passed time, and what right
-//! clocks sign is taken as soon as the relay's clock is right.
+//! The wall clock of a relay is set back and ahead while it runs. Limits and lives go on in passed time, and
+//! what right clocks sign is taken as soon as the relay's clock is right.
 
 use agentanycast_proto::v1::HeartbeatRequest;
 use agentanycast_tests::{Relay, agent::Agent, eventually, fake_clock::FakeClock, relay::Builder};
@@ -96,7 +96,8 @@ async fn a_node_says_why_it_is_not_registered_and_accuses_no_clock() {
         health.body
     );
 
-    // Three sources say whose clock is wrong. On the loopback all are one, so the node is told no more than that.
+    // Three sources say whose clock is wrong. On the loopback all are one, so the node is told no more than
+    // that.
     clock.set(0);
     eventually("the node is registered again", || async {
         state().await.registered.then_some(())
