@@ -141,7 +141,8 @@ impl Context {
         format!("no daemon is running at {tried} ({source}); {advice}{elsewhere}")
     }
 
-    /// The address where a daemon was looked for, which option or default gave it, and how there comes to be a daemon.
+    /// The address where a daemon was looked for, which option or default gave it, and how there comes to be
+    /// a daemon.
     fn tried(&self) -> (String, String, String) {
         if let Some(address) = &self.daemon {
             let advice = "start one that listens there";
@@ -158,8 +159,8 @@ impl Context {
         (tried, format!("from the default home {home}"), advice)
     }
 
-    /// The address of a daemon that runs at one of the usual places, but for the one that was tried: where the settings
-    /// have it, in the default home, and as the package's service.
+    /// The address of a daemon that runs at one of the usual places, but for the one that was tried: where
+    /// the settings have it, in the default home, and as the package's service.
     fn elsewhere(&self, tried: &str) -> Option<String> {
         let mut args: Vec<OsString> = vec!["agentanycastd".into()];
         if let Ok(Some(path)) = self.settings_of_home() {

@@ -114,7 +114,8 @@ impl From<TaskError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // The reader of our output has ended, as `head` does: the command ends in silence, as one that SIGPIPE ends.
+        // The reader of our output has ended, as `head` does: the command ends in silence, as one that
+        // SIGPIPE ends.
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self::new(Code::OutputClosed, "OutputClosed", error.to_string()).told();
         }

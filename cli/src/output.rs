@@ -9,7 +9,7 @@ use std::{
 use agentanycast_program::sanitize::{self, printable};
 use serde_json::Value;
 
-/// One line on standard output, whatever is in the text.
+/// Prints the text as one line on standard output.
 pub(crate) fn line(text: &str) -> io::Result<()> {
     pieces(&[(text, Paint::Plain)])
 }
@@ -30,7 +30,8 @@ pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A text from outside on standard output, ended by a newline: content that the user asked for, which may have lines.
+/// A text from outside on standard output, ended by a newline: content that the user asked for, which may
+/// have lines.
 pub(crate) fn foreign(text: &str) -> io::Result<()> {
     bytes(text.as_bytes())?;
     if text.ends_with('\n') { Ok(()) } else { line("") }
@@ -49,7 +50,7 @@ fn write(data: &[u8]) -> io::Result<()> {
     written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
 }
 
-/// One line on standard error, whatever is in the text. A standard error that is gone is no reason to fail.
+/// Prints the text as one line on standard error. A closed standard error is ignored.
 pub(crate) fn complain(text: &str) {
     let _ = writeln!(
         io::stderr().lock(),
@@ -125,7 +126,7 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> io
         .try_for_each(|row| line(&render(row.iter().map(String::as_str).collect())))
 }
 
-/// Name and value, one per line, whatever is in the values.
+/// Name and value, each pair on one line.
 pub(crate) fn fields(fields: &[(&str, String)]) -> io::Result<()> {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     fields

@@ -126,7 +126,8 @@ fn a_daemon_that_runs_elsewhere_is_named() {
     assert!(!alone.contains("runs at"), "{alone}");
     assert!(said(&nowhere).contains("from --home"));
 
-    // Something listens in the default home. It never answers, so it is named where another place was asked about.
+    // Something listens in the default home. It never answers, so it is named where another place was asked
+    // about.
     std::fs::create_dir_all(&home).unwrap();
     let _running = UnixListener::bind(home.join("daemon.sock")).unwrap();
     let there = format!(
@@ -215,7 +216,7 @@ fn closed_pipe() -> std::process::Stdio {
     writer.into()
 }
 
-/// As whoever pipes into a program that has read enough: the command ends at once, in silence, with the code of SIGPIPE.
+/// The reader of the pipe has ended, as `head` does: the command ends in silence, with the code of SIGPIPE.
 #[test]
 fn a_closed_standard_output_ends_every_command_alike() {
     let home = tempfile::tempdir().unwrap();

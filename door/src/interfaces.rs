@@ -1,7 +1,7 @@
 //! The IP addresses of this host while they come and go, and which of them a connection was made from.
 //!
-//! A TCP connection whose own address is gone is dead, and TCP says so after minutes only. Listeners tell of addresses
-//! only where they listen on all of them; this watch tells of each.
+//! A TCP connection whose own address is gone is dead, and TCP says so after minutes only. Listeners tell of
+//! addresses only where they listen on all of them; this watch tells of each.
 
 use std::{
     future::{pending, poll_fn},
@@ -54,8 +54,8 @@ impl Interfaces {
     }
 }
 
-/// The address of ours that a direct connection was made from. Of one that we dialled it is the one that the system
-/// chooses towards the remote.
+/// The address of ours that a direct connection was made from. Of one that we dialled it is the one that the
+/// system chooses towards the remote.
 pub fn local_ip(endpoint: &ConnectedPoint) -> Option<IpAddr> {
     match endpoint {
         _ if endpoint.is_relayed() => None,

@@ -1,5 +1,6 @@
-//! How the daemon is doing besides its work: whether the rules are those of the file, whether decisions can be written down,
-//! whether a store was lost, whether others can find all that the agent's card says. Told by gRPC health, `/health`, and `anycast status`.
+//! How the daemon is doing besides its work: whether the rules are those of the file, whether decisions can
+//! be written down, whether a store was lost, whether others can find all that the agent's card says. Told by
+//! gRPC health, `/health`, and `anycast status`.
 
 use std::path::PathBuf;
 

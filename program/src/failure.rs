@@ -21,8 +21,8 @@ pub fn in_one_line(said: &str, error: &dyn Error, most: usize) -> String {
     one_line(&text, most)
 }
 
-/// A text, also one from outside, as one line of at most `most` bytes: without passwords of URLs, and with a space in the
-/// place of each character that could end the line or drive a terminal.
+/// A text, also one from outside, as one line of at most `most` bytes: without passwords of URLs, and with a
+/// space in the place of each character that could end the line or drive a terminal.
 pub fn one_line(text: &str, most: usize) -> String {
     let text = sanitize::without_passwords(text);
     let text = &text[..text.floor_char_boundary(most)];

@@ -1,7 +1,7 @@
 //! What tells one version of a file from another, for what is read again when its file changes.
 //!
-//! Length and times alone do not: an editor, `cp -p`, `touch -r` or a container's volume can leave both as they were, and
-//! two writes can fall into one tick of the file system's clock. So the content counts too.
+//! Length and times alone do not: an editor, `cp -p`, `touch -r` or a container's volume can leave both as
+//! they were, and two writes can fall into one tick of the file system's clock. So the content counts too.
 
 use std::{
     fs::{self, File},
@@ -11,8 +11,8 @@ use std::{
     path::Path,
 };
 
-/// Most bytes of a file whose content is compared: as many as a configuration file has. Of a larger file what lies behind
-/// them is told by its inode, length and times.
+/// Most bytes of a file whose content is compared: as many as a configuration file has. Of a larger file what
+/// lies behind them is told by its inode, length and times.
 const COMPARED: u64 = 1 << 20;
 
 /// A version of a file.

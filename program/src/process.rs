@@ -64,8 +64,8 @@ fn outcome<C, E: Display>(
     }
 }
 
-/// The exit code when standard output was closed before all was written, as by `| head`: that of a program which SIGPIPE
-/// ends (128 + 13).
+/// The exit code when standard output was closed before all was written, as by `| head`: that of a program
+/// which SIGPIPE ends (128 + 13).
 pub const OUTPUT_CLOSED: u8 = 141;
 
 fn print(program: &str, text: &str) -> ExitCode {

@@ -1,7 +1,9 @@
-//! PURE: text from outside made safe to print: on a terminal, as one line, inside JSON, and without passwords of URLs.
+//! PURE: text from outside made safe to print: on a terminal, as one line, inside JSON, and without passwords
+//! of URLs.
 //!
-//! Every program prints through these functions: the command on both of its outputs, the daemons in errors, settings and
-//! logs. Content that a user asked for, such as an artifact in a pipe, is the one thing that stays byte for byte.
+//! Every program prints through these functions: the command on both of its outputs, the daemons in errors,
+//! settings and logs. Content that a user asked for, such as an artifact in a pipe, is the one thing that
+//! stays byte for byte.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -40,8 +42,8 @@ fn replaced(
     safe.into()
 }
 
-/// The text without characters that drive a terminal or change the direction of the text beside them. Newlines and tabs
-/// stay.
+/// The text without characters that drive a terminal or change the direction of the text beside them.
+/// Newlines and tabs stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let drives = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || is_bidi_control(c);
     replaced(text, drives, |_| REMOVED)
@@ -57,8 +59,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// A JSON document that means the same, with those characters escaped that JSON allows raw and that drive a terminal,
-/// change the direction of text or end a line for some readers.
+/// A JSON document that means the same, with those characters escaped that JSON allows raw and that drive a
+/// terminal, change the direction of text or end a line for some readers.
 pub fn json(document: &str) -> Cow<'_, str> {
     let is_escaped = |c: char| c >= '\u{7f}' && (c.is_control() || is_line_break(c) || is_bidi_control(c));
     if !document.contains(is_escaped) {
@@ -120,7 +122,8 @@ fn hide(text: &str, end: impl Fn(&str) -> usize) -> Cow<'_, str> {
 /// The length of the user part of a URL, without its `@`; the URL is given from behind its `://`.
 fn user_part(url: &str) -> Option<usize> {
     let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
-    // A password with a raw `/`, `?` or `#` in it cuts the authority short: what stands there as the port is no number.
+    // A password with a raw `/`, `?` or `#` in it cuts the authority short: what stands there as the port is
+    // no number.
     let is_cut = || {
         let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
         !authority.ends_with(']') && !port.bytes().all(|byte| byte.is_ascii_digit())

@@ -275,8 +275,8 @@ impl Running {
         }
     }
 
-    /// Closes the connections that were made to an address that this host has no more: they are dead, and TCP says so
-    /// much later.
+    /// Closes the connections that were made to an address that this host has no more: they are dead, and TCP
+    /// says so much later.
     fn on_address_gone(&mut self, gone: IpAddr) {
         let dead: Vec<ConnectionId> = self
             .local_ips

@@ -106,14 +106,14 @@ impl Node {
 
     /// Sets the card of the local agent. It is set again whenever the daemon has been restarted.
     ///
-    /// Returns what of the card other nodes cannot find, a sentence each, such as skills beyond what registries take; a
-    /// warning of each is also logged. The card itself is set whole.
+    /// Returns what of the card other nodes cannot find, a sentence each, such as skills beyond what
+    /// registries take; a warning of each is also logged. The card itself is set whole.
     pub async fn set_card(&self, card: AgentCard) -> Result<Vec<String>, Error> {
         self.session().set_card(card.into()).await
     }
 
-    /// What of the local agent's card other nodes cannot find now, as [`set_card`](Self::set_card) returns it. Empty with a
-    /// daemon that is too old to say it.
+    /// What of the local agent's card other nodes cannot find now, as [`set_card`](Self::set_card) returns
+    /// it. Empty with a daemon that is too old to say it.
     pub async fn card_warnings(&self) -> Result<Vec<String>, Error> {
         let own = self.info().await?.peer_id.ok_or_else(|| missing("peer id"))?;
         Ok(self.peer_card(&own).await?.warnings)
@@ -132,7 +132,8 @@ impl Node {
         self.session().call(Subject::Card, request, rpc).await
     }
 
-    /// The same, and who the peer is since it changed its key, if the daemon knows that it did: the card is of before then.
+    /// The same, and who the peer is since it changed its key, if the daemon knows that it did: the card is
+    /// of before then.
     pub async fn card_and_successor_of(&self, peer: &PeerId) -> Result<(AgentCard, Option<PeerId>), Error> {
         let answer = self.peer_card(peer).await?;
         let card = answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))?;

@@ -29,7 +29,8 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
         output::json(&Value::Array(found.iter().map(json::found).collect()))?;
     }
     if found.is_empty() {
-        // As a task for this skill would end. With --json the empty list is the whole answer on standard output.
+        // As a task for this skill would end. With --json the empty list is the whole answer on standard
+        // output.
         let nobody = nobody(&args.skill, &tags);
         output::complain(&format!("anycast: {nobody}"));
         return Err(Failure::new(Code::NotFound, "SkillNotFound", nobody).told());

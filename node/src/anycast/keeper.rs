@@ -168,7 +168,8 @@ fn registered_tags(skill: &Skill) -> impl Iterator<Item = (&String, &String)> {
     skill.tags.iter().filter(fits).take(MAX_TAGS)
 }
 
-/// PURE: what of a card registries do not take, so that other nodes cannot find the agent by it; a sentence each.
+/// PURE: what of a card registries do not take, so that other nodes cannot find the agent by it; a sentence
+/// each.
 pub(super) fn left_out(card: &AgentCard) -> Vec<String> {
     let mut told = Vec::new();
     let (all, taken) = (card.skills.len(), registered(card).count());

@@ -3,8 +3,9 @@
 //! gRPC's C core (Python, C++, PHP, Ruby) sends the percent-encoded path of the socket, say
 //! `tmp%2Fa%2Fdaemon.sock`; grpc-java sends the path itself, `/tmp/a/daemon.sock`. `%` and `/` are not
 //! allowed in a host, so the HTTP/2 stack answers PROTOCOL_ERROR. [`AuthorityFilter`] is fed every byte a
-//! client sends and exchanges what is not allowed in that one value for a legal character, in place. It is PURE and follows the frames (RFC 9113) and the header
-//! encoding (RFC 7541, `hpack`) only so far as to know which bytes are that value.
+//! client sends and exchanges what is not allowed in that one value for a legal character, in place. It is
+//! PURE and follows the frames (RFC 9113) and the header encoding (RFC 7541, `hpack`) only so far as to know
+//! which bytes are that value.
 //!
 //! The rule: no byte is added, removed, held back or looked at twice, so how the bytes were cut into
 //! reads cannot matter; and at the first thing that is not well-formed it steps aside for good and

@@ -1,5 +1,5 @@
-//! The fields of a line of the log for people: one line whatever is in them, without what drives a terminal and without
-//! passwords of URLs.
+//! The fields of a line of the log for people: one line whatever is in them, without what drives a terminal
+//! and without passwords of URLs.
 
 use std::fmt;
 

@@ -147,7 +147,8 @@ impl fmt::Display for Raw {
 
 /// A TOML string literal, on one line, without raw characters that could drive a terminal.
 pub fn literal(text: &impl ToString) -> String {
-    // A JSON string is a basic string of TOML too, but for DEL, which TOML wants escaped: `sanitize` does that.
+    // A JSON string is a basic string of TOML too, but for DEL, which TOML wants escaped: `sanitize` does
+    // that.
     let quoted = serde_json::Value::String(text.to_string()).to_string();
     sanitize::json(&quoted).into_owned()
 }

@@ -1,10 +1,11 @@
 //! The build's commands, in a directory that has nothing but what the build is given; and those of the images, on a copy of
 //! what they change.
 //!
-//! The workspace is built once, by `cargo test` itself. So in the place of `cargo build` cargo reads the manifests and the lock
-//! file that the build is given, and says whether they agree and have the programs; the other commands are the Dockerfile's, on
-//! the programs that are built already. With `AGENTANYCAST_TEST_DOCKERFILE=1` all commands are run to the letter, which takes as
-//! long as a whole build in release mode; a directory in place of 1 is built in, and kept.
+//! The workspace is built once, by `cargo test` itself. So in the place of `cargo build` cargo reads the
+//! manifests and the lock file that the build is given, and says whether they agree and have the programs;
+//! the other commands are the Dockerfile's, on the programs that are built already. With
+//! `AGENTANYCAST_TEST_DOCKERFILE=1` all commands are run to the letter, which takes as long as a whole build
+//! in release mode; a directory in place of 1 is built in, and kept.
 
 use std::{
     ffi::OsString,

@@ -1,5 +1,5 @@
-//! What others say about themselves and about tasks, as the command prints it: it begins no line of its own and does not
-//! drive the terminal, in words and as JSON.
+//! What others say about themselves and about tasks, as the command prints it: it begins no line of its own
+//! and does not drive the terminal, in words and as JSON.
 
 use agentanycast::{AgentCard, Skill, Target};
 use agentanycast_tests::{Pair, Transport, agent::Agent, command::told, ending::not_completed};

@@ -1,5 +1,5 @@
-//! An address of the host goes: TCP connections that were made from it are closed within seconds, on a node and on a
-//! relay, also where they listen on that address alone, and made anew once there is a way again.
+//! An address of the host goes: TCP connections that were made from it are closed within seconds, on a node
+//! and on a relay, also where they listen on that address alone, and made anew once there is a way again.
 
 use std::time::Duration;
 

@@ -67,7 +67,8 @@ pub(crate) fn draw(view: &View, area: Rect, buffer: &mut Buffer) {
     sanitize(buffer);
 }
 
-/// Replaces what could drive the terminal or change the direction of text, wherever on the screen it came from.
+/// Replaces what could drive the terminal or change the direction of text, wherever on the screen it came
+/// from.
 fn sanitize(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if printable(cell.symbol()) != cell.symbol() {

@@ -26,8 +26,8 @@ const STATIC_ENTRIES: u32 = 61;
 /// What stands for a byte that is not allowed in a host, in a value sent as plain text.
 const REPLACEMENT: u8 = b'-';
 
-/// Whether a host with its port may have this byte (RFC 3986, section 3.2.2). In a path, the separators of host and port
-/// mean nothing, and are not legal.
+/// Whether a host with its port may have this byte (RFC 3986, section 3.2.2). In a path, the separators of
+/// host and port mean nothing, and are not legal.
 const fn is_legal(byte: u8, is_path: bool) -> bool {
     let separates = matches!(byte, b':' | b'@' | b'[' | b']');
     byte.is_ascii_alphanumeric()
@@ -106,7 +106,8 @@ enum Meaning {
 enum Part {
     /// A name, and how many of its bytes agree with `:authority`.
     Name { agree: Option<usize> },
-    /// A value, where its Huffman symbols begin and end, and whether it is a path: not known before its first byte.
+    /// A value, where its Huffman symbols begin and end, and whether it is a path: not known before its first
+    /// byte.
     Value {
         symbols: Boundaries,
         is_path: Option<bool>,

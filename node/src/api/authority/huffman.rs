@@ -1,11 +1,12 @@
-//! Finds `%`, `/` and spaces in a string in the Huffman code of RFC 7541, appendix B, and replaces them, in place.
+//! Finds `%`, `/` and spaces in a string in the Huffman code of RFC 7541, appendix B, and replaces them, in
+//! place.
 //!
-//! The code is canonical: symbols of one length are consecutive numbers, so the number of symbols of
-//! each length tells where a symbol ends, without the table of 257 codes. `%` is 010101; its fifth bit
-//! set makes it 010111, a `.`, of the same length. The one other symbol that begins with 01010 is the
-//! space, which becomes `-`; a space is no more legal in a host than `%`. Deciding at the fifth bit
-//! means that no byte has to wait for the next one. `/` is 011000; its sixth bit set makes it 011001, a `3`. Other
-//! characters that a host may not have stay: they are rare in paths, and their codes are longer.
+//! The code is canonical: symbols of one length are consecutive numbers, so the number of symbols of each
+//! length tells where a symbol ends, without the table of 257 codes. `%` is 010101; its fifth bit set makes
+//! it 010111, a `.`, of the same length. The one other symbol that begins with 01010 is the space, which
+//! becomes `-`; a space is no more legal in a host than `%`. Deciding at the fifth bit means that no byte has
+//! to wait for the next one. `/` is 011000; its sixth bit set makes it 011001, a `3`. Other characters that a
+//! host may not have stay: they are rare in paths, and their codes are longer.
 
 /// How many symbols there are with a code of 5, 6, … 30 bits.
 const SYMBOLS: [u32; 26] = [

@@ -1,5 +1,6 @@
-//! This host gets and loses addresses, as when it moves to another network. Connections that were made from an address
-//! that is gone are dead, and no other part notices for up to a minute: they are closed at once. No other connection is.
+//! This host gets and loses addresses, as when it moves to another network. Connections that were made from
+//! an address that is gone are dead, and no other part notices for up to a minute: they are closed at once.
+//! No other connection is.
 
 use std::{net::IpAddr, time::Instant};
 
