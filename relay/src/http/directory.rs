@@ -154,7 +154,7 @@ impl Directory {
             self.arrange();
         } else {
             for peer in changed {
-                self.place(peer);
+                self.place(&peer);
             }
         }
     }
@@ -201,14 +201,14 @@ impl Directory {
     }
 
     /// Puts one in its place, or takes it out.
-    fn place(&mut self, peer: String) {
-        let Some(entries) = self.agents.get_mut(&peer) else {
+    fn place(&mut self, peer: &str) {
+        let Some(entries) = self.agents.get_mut(peer) else {
             return;
         };
         let best = entries.best().cloned();
         let before = std::mem::replace(&mut entries.shown, best.clone());
         if best.is_none() {
-            self.agents.remove(&peer);
+            self.agents.remove(peer);
         }
         if !ids(before.as_deref()).eq(ids(best.as_deref())) {
             self.skills = None;
