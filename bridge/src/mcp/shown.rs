@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::call::STATES;
 use crate::{
-    gateway::{Listed, contexts, is_reference},
+    gateway::{Listed, contexts, is_reference, labels::is_auth_required},
     time::write_time,
 };
 
@@ -219,6 +219,11 @@ fn summary(task: &v1::Task, said: &str) -> String {
         TaskStatus::Failed => format!("Task {id} failed{}", behind(": ")),
         TaskStatus::Rejected => format!("Task {id} was rejected{}", behind(": ")),
         TaskStatus::Canceled => format!("Task {id} was canceled{}", behind(": ")),
+        status if is_auth_required(status, task.status_message.as_ref()) => format!(
+            "Task {id} waits for credentials{}\nThey reach the agent by another way than reply_to_task. Look again with \
+             get_task, or end the task with cancel_task.",
+            behind(": ")
+        ),
         TaskStatus::InputRequired => format!(
             "Task {id} asks for input{}\nAnswer with reply_to_task, or end it with cancel_task.",
             behind(": ")

@@ -72,6 +72,19 @@ fn a_failure_is_an_error_with_its_reason() {
 }
 
 #[test]
+fn credentials_are_no_question_for_the_model() {
+    use crate::gateway::labels::{AUTH_REQUIRED, STATE};
+
+    let mut waiting = task_with(TaskStatus::InputRequired, "log in", Vec::new());
+    let part = &mut waiting.status_message.as_mut().unwrap().parts[0];
+    part.metadata.insert(STATE.to_owned(), AUTH_REQUIRED.to_owned());
+    let json = written(&task(&waiting));
+    let first = json["content"][0]["text"].as_str().unwrap();
+    assert!(first.contains("waits for credentials: log in"), "{first}");
+    assert_eq!(json["structuredContent"]["state"], "input_required");
+}
+
+#[test]
 fn every_part_is_what_it_is() {
     let data = agentanycast_proto::json::to_struct(json!({"n": 1}).as_object().cloned().unwrap());
     let link = UrlPart {
