@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_proto::v1;
 use futures::StreamExt as _;
-use rmcp::model::{CallToolResult, DetailedTask};
+use rmcp::model::{CallToolResult, ContentBlock, DetailedTask};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -156,7 +156,7 @@ impl Done {
 
     /// Why nothing came of a call, for people.
     pub(super) fn reason(&self) -> String {
-        let first = self.shown.content.first().and_then(|block| block.as_text());
+        let first = self.shown.content.first().and_then(ContentBlock::as_text);
         first.map_or_else(String::new, |text| text.text.clone())
     }
 
