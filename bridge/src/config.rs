@@ -101,8 +101,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Largest body of a request. Default: 24 MiB.
     pub max_body: ByteSize,
-    /// How long an answer of A2A may wait for its task before it shows the task as it stands. Default: 45 s, since many
-    /// clients give a call up after a minute.
+    /// How long an answer of A2A may wait for its task before it shows the task as it stands. Default: 45 s,
+    /// since many clients give a call up after a minute.
     pub wait_limit: Duration,
     /// Tell webhooks on private networks and on this host too. Default: false.
     pub allow_private_webhooks: bool,

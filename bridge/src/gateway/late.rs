@@ -1,5 +1,6 @@
-//! A node that need not be there yet: it is connected to by the first call that finds it, and calls before that fail with
-//! the reason. What `anycast mcp` works on, since a desktop client does not start its server a second time.
+//! A node that need not be there yet: it is connected to by the first call that finds it, and calls before
+//! that fail with the reason. What `anycast mcp` works on, since a desktop client does not start its server a
+//! second time.
 
 use std::{collections::BTreeMap, future::ready, sync::Arc};
 

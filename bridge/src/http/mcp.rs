@@ -184,7 +184,8 @@ async fn answer(front: &Shared, request: Request) -> Response {
     }
     let request = http::Request::from_parts(head, Full::new(rest));
     let response = front.sdk.handle(request).await;
-    // The SDK writes a JSON document a line here. Other bodies are not framed by lines; they are escaped alike.
+    // The SDK writes a JSON document a line here. Other bodies are not framed by lines; they are escaped
+    // alike.
     let mut escaper = Escaper::default();
     let response = response.map(|body| {
         Body::new(body.map_frame(move |frame| {

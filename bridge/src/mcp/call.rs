@@ -46,8 +46,8 @@ pub(super) const DEFAULT_LISTED: u64 = 20;
 /// How long a call may wait for its task, in seconds.
 pub(super) const MAX_WAIT: u64 = 600;
 
-/// How long a call waits that does not say how long, in seconds. The official TypeScript client gives a call up after 60
-/// seconds; the answer has to be there before.
+/// How long a call waits that does not say how long, in seconds. The official TypeScript client gives a call
+/// up after 60 seconds; the answer has to be there before.
 pub(super) const DEFAULT_WAIT: u64 = 45;
 
 /// The states of tasks, by their names here.

@@ -12,7 +12,8 @@ use tokio::io::AsyncWrite;
 /// Most bytes that are escaped at a time.
 const PIECE: usize = 64 << 10;
 
-/// A writer that escapes the JSON that goes through it. It holds one escaped piece until its writer has taken it.
+/// A writer that escapes the JSON that goes through it. It holds one escaped piece until its writer has taken
+/// it.
 pub(super) struct EscapedLines<W> {
     writer: W,
     escaper: Escaper,

@@ -16,8 +16,8 @@ use crate::gateway::Update;
 /// Most that is told of what an agent says at a time, in characters; the task has all of it.
 const SAID: usize = 500;
 
-/// How long a client is told nothing at most. Clients can count their time limit from the last progress on, and proxies
-/// drop silent connections.
+/// How long a client is told nothing at most. Clients can count their time limit from the last progress on,
+/// and proxies drop silent connections.
 const BEAT: Duration = Duration::from_secs(15);
 
 /// A client that wants to hear how its call goes on.

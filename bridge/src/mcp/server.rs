@@ -198,7 +198,8 @@ impl ServerHandler for Server {
         call.map(GetTaskResult::new).map_err(|done| unknown_call(&done))
     }
 
-    /// A call asks its client for nothing: the agent's question is the call's result. Answers are passed over.
+    /// A call asks its client for nothing: the agent's question is the call's result. Answers are passed
+    /// over.
     async fn update_task(
         &self,
         request: UpdateTaskParams,

@@ -99,8 +99,8 @@ mod tests {
         }
     }
 
-    /// A call without `wait_seconds` is answered before the TypeScript client's 60 seconds are over, and shows that it is
-    /// alive meanwhile.
+    /// A call without `wait_seconds` is answered before the TypeScript client's 60 seconds are over, and
+    /// shows that it is alive meanwhile.
     #[tokio::test(start_paused = true)]
     async fn a_client_hears_of_a_silent_agent() {
         let mut client = Client::new().await;

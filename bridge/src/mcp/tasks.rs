@@ -1,9 +1,10 @@
-//! Calls as tasks of MCP, for clients that declare the extension `io.modelcontextprotocol/tasks` (SEP-2663): a call that
-//! would wait is answered with a handle, by which the client asks how the call stands. PURE.
+//! Calls as tasks of MCP, for clients that declare the extension `io.modelcontextprotocol/tasks` (SEP-2663):
+//! a call that would wait is answered with a handle, by which the client asks how the call stands. PURE.
 //!
-//! A task of MCP is one call, not the agent's task: the call is over when the agent's task ends or asks for something. It
-//! needs no memory. Its id says which task it waits for and how many messages of the caller the task had then: one message
-//! more has gone to the agent only after the question that this call was answered with.
+//! A task of MCP is one call, not the agent's task: the call is over when the agent's task ends or asks for
+//! something. The bridge remembers nothing: the id of the call names the agent's task and the number of the
+//! caller's messages in it. When the task has more messages, the caller has answered the question that ended
+//! this call.
 
 use agentanycast_proto::v1::{self, MessageRole, TaskStatus as State};
 use rmcp::model::{DetailedTask, Task, TaskPayload, TaskStatus};

@@ -147,8 +147,8 @@ impl ToolName {
                 json!({"agent": text(MAX_ID, "Peer id or did:key of the agent; without it, the agent beside this node")}),
                 &[],
             ),
-            // Which of agent, skill and url are given is checked by the call: model providers refuse a schema with
-            // `oneOf` at its top, or drop its tool.
+            // Which of agent, skill and url are given is checked by the call: model providers refuse a schema
+            // with `oneOf` at its top, or drop its tool.
             Self::AskAgent => object(
                 with_message(json!({
                     "agent": text(MAX_ID, "Ask the agent with this peer id or did:key; not with skill or url"),

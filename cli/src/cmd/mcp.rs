@@ -1,8 +1,8 @@
 //! `anycast mcp`: the MCP gateway on standard input and output, before the daemon that runs. What a desktop client or an
 //! editor starts; it ends with its input.
 //!
-//! It serves without a daemon too, since such a client does not start it again: calls fail with the reason until a daemon
-//! answers.
+//! It serves without a daemon too, since such a client does not start it again: calls fail with the reason
+//! until a daemon answers.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Output that is framed by lines is the same lines for every reader: U+0085, U+2028 and U+2029 are escaped in it.
-//! The reader of streams in `agentanycast_tests::http` refuses an event that has one of them.
+//! Output that is framed by lines is the same lines for every reader: U+0085, U+2028 and U+2029 are escaped
+//! in it. The reader of streams in `agentanycast_tests::http` refuses an event that has one of them.
 
 use agentanycast_tests::{bridge::to_the_end, command, http::is_lines};
 use http::Method;

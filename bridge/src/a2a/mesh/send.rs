@@ -147,8 +147,8 @@ impl Mesh {
         if fits { Ok(()) } else { Err(reused()) }
     }
 
-    /// The task once it has ended or asks for something, or as it stands at `until`. `_place` was taken before the message
-    /// was sent.
+    /// The task once it has ended or asks for something, or as it stands at `until`. `_place` was taken
+    /// before the message was sent.
     pub(super) async fn halted(
         &self,
         address: &Address,

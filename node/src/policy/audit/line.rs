@@ -1,7 +1,7 @@
 //! One line of the audit log: a decision as a JSON object, and the chain that ties it to the line before.
 //!
-//! PURE. A line is what `serde_json` writes, in this order of fields, with the ends of lines that JSON allows in
-//! texts escaped (`json_lines`); the chain is over its bytes without the newline.
+//! PURE. A line is what `serde_json` writes, in this order of fields, with the ends of lines that JSON allows
+//! in texts escaped (`json_lines`); the chain is over its bytes without the newline.
 
 use std::fmt::Write as _;
 
