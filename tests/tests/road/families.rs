@@ -83,9 +83,10 @@ async fn a_relay_listens_on_both_families_at_one_port() {
 async fn a_node_listens_on_both_families_at_one_port_and_keeps_it() {
     let Some(port) = port_of_both().await else { return };
     let all = ["/ip4/0.0.0.0/tcp", "/ip6/::/tcp"].map(|host| format!("{host}/{port}"));
-    let mut node = Daemon::builder().listen(all).start().await;
+    // The metrics' line comes behind those of all addresses.
+    let mut node = Daemon::builder().listen(all).metrics().start().await;
     let quic = ["/ip4/0.0.0.0/udp", "/ip6/::/udp"].map(|host| format!("{host}/{port}/quic-v1"));
-    let other = Daemon::builder().listen(quic).start().await;
+    let other = Daemon::builder().listen(quic).metrics().start().await;
     for host in ["/ip4/127.0.0.1", "/ip6/::1/"] {
         assert!(has(node.addresses(), &[host, "/tcp/"]), "{:?}", node.addresses());
         assert!(
