@@ -78,6 +78,8 @@ pub(crate) struct State {
     pub(crate) unclaimed: Vec<bool>,
     /// Tasks that another agent has claimed.
     pub(crate) taken: HashSet<String>,
+    /// Of each state that was reported, whether the SDK did that by itself.
+    pub(crate) automatic: Vec<bool>,
     /// Tasks that were claimed since the start.
     claimed: HashSet<String>,
     /// For how long tasks that are handed over have been the listener's alone; not set: they are not.
@@ -411,6 +413,7 @@ impl NodeService for Service {
     ) -> Answer<v1::UpdateTaskStatusResponse> {
         let request = request.into_inner();
         let status = request.status();
+        self.state.lock().unwrap().automatic.push(request.automatic);
         self.change("update", &request.task_id, status, request.message)
             .await?;
         Ok(Response::new(v1::UpdateTaskStatusResponse {}))

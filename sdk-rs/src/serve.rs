@@ -324,7 +324,16 @@ async fn asked_for(node: &Node, id: &str) -> Result<Box<Given>, Error> {
 /// Brings an open task up to date after the connection was lost.
 async fn catch_up(node: &Node, id: &str, conversation: &Conversation) {
     match get_task(node, id).await {
-        Ok(task) => conversation.update(&task),
+        Ok(task) => {
+            conversation.update(&task);
+            if task.status == TaskStatus::Working
+                && conversation.claim().is_held()
+                && let Err(error) = calls::hold(node, id).await
+            {
+                // Another agent may have the task, or it has ended: the handler's end tells which.
+                tracing::debug!(task = id, %error, "the task could not be claimed on the new connection");
+            }
+        }
         Err(error) if error.kind() == ErrorKind::TaskNotFound => {
             conversation.lose();
             conversation.cancel();

@@ -22,11 +22,21 @@ const DOUBT: Duration = Duration::from_secs(2);
 /// that was restarted, or has noticed that our connection was lost, then says OK even if the first one had
 /// taken effect. A refusal means that another agent has the task, or that the daemon still believes in our
 /// lost connection; only the latter passes. Whether an earlier claim got no answer is `in_doubt`; says the same for the next.
-pub(super) async fn claim(node: &Node, id: &str, mut in_doubt: bool) -> (Result<(), Error>, bool) {
+pub(super) async fn claim(node: &Node, id: &str, in_doubt: bool) -> (Result<(), Error>, bool) {
+    claim_as(node, id, true, in_doubt).await
+}
+
+/// Says that the handler of a claimed task still runs, on a connection that the claim was not made on. It is a report of
+/// the agent, so the daemon neither counts the loss of the former connection for the task again nor hands it out again.
+pub(super) async fn hold(node: &Node, id: &str) -> Result<(), Error> {
+    claim_as(node, id, false, true).await.0
+}
+
+async fn claim_as(node: &Node, id: &str, automatic: bool, mut in_doubt: bool) -> (Result<(), Error>, bool) {
     let mut backoff = Backoff::new(Some(DOUBT));
     loop {
         let request = v1::UpdateTaskStatusRequest {
-            automatic: true,
+            automatic,
             ..state(id, TaskStatus::Working, None)
         };
         let (answer, unanswered) = change(node, request).await;

@@ -76,6 +76,12 @@ impl Claim {
         self.standing().is_alone(now(node))
     }
 
+    /// Whether the task is claimed and its handler runs.
+    pub(super) fn is_held(&self) -> bool {
+        let standing = self.standing();
+        !standing.is_over() && standing.is_quiet() && matches!(standing.answer(), Some(Ok(())))
+    }
+
     /// Others may have been given the task.
     pub(super) fn share(&self) {
         self.change(Standing::share);

@@ -28,6 +28,30 @@ both_ways! {
     a_claim_does_not_depend_on_who_waits_for_it
     a_claim_whose_answer_was_lost_is_made_again
     a_task_that_another_agent_got_meanwhile_is_let_go
+    a_handler_that_outlives_a_connection_says_so
+}
+
+/// The claim before it is the SDK's; that the handler outlived the connection is the agent's word.
+async fn a_handler_that_outlives_a_connection_says_so(way: Way) {
+    let mut fake = Fake::start(way);
+    let gate = CancellationToken::new();
+    let opened = gate.clone();
+    serving(&fake, move |task| {
+        let opened = opened.clone();
+        async move {
+            opened.cancelled().await;
+            Ok(task.complete([]).await?)
+        }
+    })
+    .await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| state.automatic == [true]).await;
+    fake.restart();
+    fake.until("its renewal", |state| state.automatic == [true, false])
+        .await;
+    gate.cancel();
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
 }
 
 async fn an_exclusive_task_that_is_done_at_once_is_not_claimed(way: Way) {
