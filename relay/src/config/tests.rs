@@ -48,7 +48,8 @@ fn config(args: &[&str]) -> Config {
 fn the_defaults_are_those_of_the_contract() {
     let config = config(&[]);
     assert_eq!(config, Config::defaults(None));
-    assert_eq!(config.listen, ["/ip4/0.0.0.0/tcp/4001".parse().unwrap()]);
+    let both = ["/ip4/0.0.0.0/tcp/4001", "/ip6/::/tcp/4001"];
+    assert_eq!(config.listen, both.map(|address| address.parse().unwrap()));
     assert_eq!(
         (
             config.max_reservations,
