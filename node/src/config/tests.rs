@@ -186,7 +186,8 @@ fn help_and_version_come_before_everything_else() {
 #[test]
 fn without_quic_the_default_addresses_have_none() {
     let (config, _) = Given::file("enable_quic = false").run();
-    assert_eq!(config.listen_addrs.len(), 1);
+    let tcp = ["/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0"];
+    assert_eq!(config.listen_addrs, tcp.map(|address| address.parse().unwrap()));
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn other_value(key: &Key) -> String {
         ("bridge.card", _) => "1.0",
         ("bridge.card_grpc", _) => "authority",
         ("bridge.max_body", _) => "1MiB",
-        ("bridge.webhook_patience", _) => "3h",
+        ("bridge.webhook_patience" | "bridge.wait_limit", _) => "3h",
         (name, _) if name.starts_with("bridge.limits.") => "7",
         ("policy.acl" | "policy.rate_limit.overrides" | "policy.groups" | "bridge.outbound", _) => "",
         ("policy.trust", _) => "known",
