@@ -153,14 +153,8 @@ impl Node {
         let names = parts::names_parts(config, &engine, &net)?;
         names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
-        let listening = engine.listening();
-        let parts = parts::anycast_parts(
-            config,
-            keypair.clone(),
-            net.clone(),
-            routes,
-            (listening, unfindable),
-        );
+        let told = (engine.listening(), unfindable);
+        let parts = parts::anycast_parts(config, keypair.clone(), net.clone(), routes, told);
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 
@@ -178,9 +172,7 @@ impl Node {
             health.clone(),
             counted.clone(),
         );
-        let shown = telemetry::bind(&config.metrics).await;
-        let metrics_addr = shown.as_ref().and_then(|shown| shown.local_addr().ok());
-        let face = tokio::spawn(telemetry::serve(shown, face, face_stop.clone()));
+        let (metrics_addr, face) = serve_metrics(config, face, face_stop.clone()).await;
         let audit_log = config.policy.audit_log_path.clone();
         let api = Api::new(
             engine.clone(),
@@ -269,6 +261,17 @@ impl Node {
         let _ = self.face.await;
         let _ = self.traces.await;
     }
+}
+
+/// Serves metrics and health over HTTP; where they are served, if they are.
+async fn serve_metrics(
+    config: &Config,
+    face: Face,
+    stop: CancellationToken,
+) -> (Option<SocketAddr>, tokio::task::JoinHandle<()>) {
+    let listener = telemetry::bind(&config.metrics).await;
+    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    (address, tokio::spawn(telemetry::serve(listener, face, stop)))
 }
 
 /// Keeps the ports for the next start, and shows the card of the last run until an agent sets one.

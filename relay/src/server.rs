@@ -66,7 +66,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut relay = Relay::start(&config).await?;
-    let lines: String = relay.lines.iter().map(|line| format!("{line}\n")).collect();
+    let lines = relay.lines.join("\n") + "\n";
     let announcing = StartLines::Stdout.announce(lines.into_bytes());
     tokio::pin!(announcing);
     let mut outcome = Ok(());

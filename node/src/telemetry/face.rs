@@ -188,7 +188,7 @@ async fn health(State(face): State<Face>) -> Response {
         (true, true) => "healthy",
     };
     problems.extend(fatal);
-    let registries: Vec<_> = face.0.anycast.registrations().into_iter().map(registry).collect();
+    let registries: Vec<_> = face.0.anycast.registrations().iter().map(registry).collect();
     let body = json!({
         "status": status,
         "version": env!("CARGO_PKG_VERSION"),
@@ -224,7 +224,7 @@ async fn ready(State(face): State<Face>) -> Response {
 
 /// Whether the local agent is registered there, and why not. It changes no status: others go on finding the
 /// agent by other registries, and restarting the node helps nothing.
-fn registry(registry: RegistryStatus) -> serde_json::Value {
+fn registry(registry: &RegistryStatus) -> serde_json::Value {
     json!({
         "address": registry.address,
         "relay_peer_id": registry.relay,

@@ -121,12 +121,18 @@ impl IncomingTask {
     /// effects that must not happen twice calls this before them. Fails with kind `Conflict` when another agent has the
     /// task or the task is over.
     pub async fn claim(&self) -> Result<(), Error> {
+        self.be_claimed().await?;
+        // The claim alone is no report: the daemon hands a task without a report out again when its agent ends.
+        calls::hold(&self.node, self.id()).await
+    }
+
+    async fn be_claimed(&self) -> Result<(), Error> {
         claim::make(&self.conversation, &self.node, self.id()).await
     }
 
     /// Reports progress.
     pub async fn working(&self, text: impl Into<Message>) -> Result<(), Error> {
-        self.claim().await?;
+        self.be_claimed().await?;
         let message = self.by_agent(text.into());
         calls::update(&self.node, self.id(), TaskStatus::Working, Some(message)).await
     }
@@ -134,7 +140,7 @@ impl IncomingTask {
     /// Asks the sender for input and waits for the answer. Fails with kind `Canceled` when the task is
     /// canceled meanwhile.
     pub async fn ask(&self, question: impl Into<Message>) -> Result<Message, Error> {
-        self.claim().await?;
+        self.be_claimed().await?;
         let question = self.by_agent(question.into());
         calls::update(&self.node, self.id(), TaskStatus::InputRequired, Some(question)).await?;
         let canceled = || Error::new(ErrorKind::Canceled, format!("task {} was canceled", self.id()));
@@ -148,7 +154,7 @@ impl IncomingTask {
         name: impl Into<String>,
         media_type: impl Into<String>,
     ) -> Result<ArtifactWriter, Error> {
-        self.claim().await?;
+        self.be_claimed().await?;
         ArtifactWriter::open(
             &self.node,
             &self.conversation,
