@@ -117,7 +117,7 @@ impl Builder {
     /// Listens for the registry, the metrics and the directory on all addresses, at free ports.
     pub fn faces_on_all_addresses(mut self) -> Self {
         for face in &mut self.ports[1..] {
-            *face = ":0".to_owned();
+            ":0".clone_into(face);
         }
         self
     }

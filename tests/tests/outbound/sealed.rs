@@ -54,7 +54,8 @@ async fn until(handle: &TaskHandle, status: TaskStatus) {
                 return;
             }
         }
-        panic!("the task ended before it was {status}")
+        let task = handle.snapshot().await.unwrap();
+        panic!("the task ended before it was {status}: {} ({})", task.status, task.reason())
     };
     within("the task comes so far", reached).await;
 }

@@ -25,8 +25,9 @@ const MANY: [&str; 5] = ["history", "artifacts", "tasks", "parts", "content"];
 /// The names of the field.
 const BYTES: [&str; 2] = ["fileWithBytes", "file_with_bytes"];
 
-/// What begins the `User-Agent` of the official Python SDK, over REST and over gRPC.
-const PYTHON: [&str; 2] = ["python-httpx/", "grpc-python"];
+/// What begins the `User-Agent` of clients that put the text of base64 there: the official Python SDK over REST and over
+/// gRPC, and nodes of this product, which speak to agents of 0.3 as that SDK does.
+const BASE64_CLIENTS: [&str; 3] = ["python-httpx/", "grpc-python", "agentanycast/"];
 
 /// What the field of bytes has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,8 @@ pub(crate) enum Files {
 impl Files {
     /// What a client with this `User-Agent` puts there, and reads.
     pub(crate) fn of_client(user_agent: Option<&str>) -> Self {
-        let is_python = |agent: &str| PYTHON.iter().any(|name| agent.starts_with(name));
-        if user_agent.is_some_and(is_python) {
+        let puts_base64 = |agent: &str| BASE64_CLIENTS.iter().any(|name| agent.starts_with(name));
+        if user_agent.is_some_and(puts_base64) {
             Self::Base64
         } else {
             Self::Bytes
@@ -112,6 +113,7 @@ mod tests {
                 Some("grpc-python-asyncio/1.85.1 grpc-c/53.0.0 (linux; chttp2)"),
                 Files::Base64,
             ),
+            (Some("agentanycast/0.1.0"), Files::Base64),
             (Some("node"), Files::Bytes),
             (Some("curl/8.1 python-httpx/0.28.1"), Files::Bytes),
             (None, Files::Bytes),

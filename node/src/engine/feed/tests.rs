@@ -801,7 +801,7 @@ fn what_a_library_has_claimed_is_handed_out_again_when_its_agent_ends() {
 /// does not keep it waiting for ever.
 #[test]
 fn a_task_that_is_handed_out_alone_gets_its_turn() {
-    const GRACE: Duration = Duration::from_secs(300);
+    const GRACE: Duration = Duration::from_mins(5);
     for reports in [true, false] {
         let mut feed = Feed::new(NOW);
         feed.attach(1, NOW);
@@ -835,7 +835,7 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
 /// what it already had comes to it once.
 #[test]
 fn a_stuck_listener_costs_the_others_nothing() {
-    const GRACE: Duration = Duration::from_secs(300);
+    const GRACE: Duration = Duration::from_mins(5);
     for comes_later in [false, true] {
         let mut feed = Feed::new(NOW);
         for task in 0..3 * CREDIT {
