@@ -194,11 +194,11 @@ async fn a_result_arrives_as_it_is_produced() {
 
 /// The last state that a stream told.
 fn last_state(events: &[Value]) -> &str {
-    let states = events.iter().filter_map(|event| {
+    fn state(event: &Value) -> Option<&str> {
         let status = &event["statusUpdate"]["status"]["state"];
         status.as_str().or(event["task"]["status"]["state"].as_str())
-    });
-    states.last().unwrap()
+    }
+    events.iter().rev().find_map(state).unwrap()
 }
 
 /// Clients read the stream of a message to its end before they send the next one. Who subscribes hears how it

@@ -120,14 +120,12 @@ async fn an_agent_of_0_3_that_names_a_task_is_heard_too() {
 async fn a_message_that_names_a_task_which_is_there_is_followed_by_its_end() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
     let agent = agent("1.0", false, |asked| {
-        match asked.call()["method"].as_str().unwrap() {
-            "SendMessage" => result(&message("m1", Some("t1"), "begun")),
-            _ => {
-                let said = message("m2", None, "done")["message"].take();
-                let status = json!({"state": "TASK_STATE_COMPLETED", "message": said});
-                result(&json!({"id": "t1", "contextId": "c", "status": status}))
-            }
+        if asked.call()["method"] == "SendMessage" {
+            return result(&message("m1", Some("t1"), "begun"));
         }
+        let said = message("m2", None, "done")["message"].take();
+        let status = json!({"state": "TASK_STATE_COMPLETED", "message": said});
+        result(&json!({"id": "t1", "contextId": "c", "status": status}))
     })
     .await;
     let task = completed(&send(&node, &agent.url()).await).await;

@@ -55,7 +55,11 @@ async fn until(handle: &TaskHandle, status: TaskStatus) {
             }
         }
         let task = handle.snapshot().await.unwrap();
-        panic!("the task ended before it was {status}: {} ({})", task.status, task.reason())
+        panic!(
+            "the task ended before it was {status}: {} ({})",
+            task.status,
+            task.reason()
+        )
     };
     within("the task comes so far", reached).await;
 }
