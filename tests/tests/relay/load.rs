@@ -215,6 +215,7 @@ async fn send(node: Node, ended: Arc<AtomicUsize>) -> Vec<Duration> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: waits 40 s until a frozen agent is noticed"]
 async fn one_agent_is_killed_and_one_frozen() {
     let mut load = Load::start().await;
     load.reached(300).await;
