@@ -545,6 +545,7 @@ impl Feed {
 
     /// A listener's client cannot take the task, for this reason.
     pub(super) fn decline(&mut self, id: ListenerId, task: &str, reason: &str, now: Duration) -> Decline {
+        let has_alone = self.has_alone();
         let Some((&number, offer)) = self
             .by_task
             .get(task)
@@ -563,7 +564,8 @@ impl Feed {
             since: since.or(Some(now)).filter(|_| !is_held),
         });
         let is_alone = Lane::with(number) == Lane::Alone;
-        self.is_due |= is_alone;
+        // This listener may have no other task now, and so be free for one that is handed out alone.
+        self.is_due |= has_alone;
         // A stuck one is not waited for.
         let has_come = |(id, listener): (&ListenerId, &Listener)| {
             let has_come = if is_alone {

@@ -32,6 +32,8 @@ export class Agent {
     this.contexts.set(context.taskId, context.contextId);
     const updater = this.updaterOf(context, bus);
     if (text === "message") updater.message("no task");
+    // The message names a task that the server does not keep.
+    else if (text === "named") updater.named("no task");
     else {
       updater.begin();
       const [word, rest] = text.split("\n")[0].split(/ (.*)/);

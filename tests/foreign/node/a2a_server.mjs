@@ -39,6 +39,10 @@ class Updater {
     return { state: TaskState[`TASK_STATE_${state}`], message, timestamp: new Date().toISOString() };
   }
 
+  named(text) {
+    this.bus.publish(AgentEvent.message(this.messageOf(text)));
+  }
+
   message(text) {
     this.bus.publish(AgentEvent.message({ ...this.messageOf(text), taskId: "" }));
   }

@@ -37,6 +37,10 @@ class Updater {
     return { state: state.toLowerCase().replace("_", "-"), message, timestamp: new Date().toISOString() };
   }
 
+  named(text) {
+    this.bus.publish(this.messageOf(text));
+  }
+
   message(text) {
     this.bus.publish({ ...this.messageOf(text), taskId: undefined });
   }

@@ -72,6 +72,7 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: 20 s of load"]
 async fn both_daemons_live_long() {
     let settings = Settings::from_env();
     let mut pair = start(&settings).await;

@@ -305,6 +305,7 @@ async fn an_artifact_waits_for_room() {
 /// The receiver's disk stays full: after a minute both sides are told why the artifact ended, and what was
 /// accepted before is there when there is room again.
 #[tokio::test]
+#[ignore = "long: waits 60 s for room on the disk"]
 async fn an_artifact_that_finds_no_room_ends() {
     /// Beyond the minute in which the daemon waits for room.
     const PATIENCE: Duration = Duration::from_mins(3);

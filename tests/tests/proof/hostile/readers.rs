@@ -142,6 +142,7 @@ async fn artifacts_that_nobody_reads() {
 /// Clients that speak HTTP/2 by hand, ask for every stream there is, and never read their socket: the daemon keeps
 /// serving, and lets go of them when its pings stay unanswered.
 #[tokio::test]
+#[ignore = "long: waits 40 s for unanswered pings"]
 async fn sockets_that_nobody_reads() {
     const SOCKETS: usize = 50;
     const STREAMS: u32 = 100;

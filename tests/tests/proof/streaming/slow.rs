@@ -98,6 +98,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Readers that stop altogether stop their producers, for as long as it may be; the agents' tasks go on, on the
 /// same connections.
 #[tokio::test]
+#[ignore = "long: waits 20 s beside readers that stopped"]
 async fn readers_that_stop_stop_their_producers_and_nobody_else() {
     const STREAMS: u64 = 6;
     const BYTES: u64 = 24 << 20;
