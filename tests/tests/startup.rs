@@ -18,7 +18,7 @@ use agentanycast_proto::v1::{
     self, diagnostics_service_client::DiagnosticsServiceClient, node_service_client::NodeServiceClient,
 };
 use agentanycast_tests::{
-    Builder, Daemon, Pair, Transport, daemon::Home, pair::connected, rpc, skipped, within,
+    Builder, Daemon, Pair, Transport, daemon::Home, eventually, pair::connected, rpc, skipped, within,
 };
 
 /// A user that owns nothing.
@@ -230,6 +230,37 @@ async fn files_are_for_the_owner_alone() {
 }
 
 /// A socket that a killed daemon left is replaced; one that answers is an error.
+/// Programs on the published SDKs delete the file at their end, whether or not they started the daemon.
+#[tokio::test]
+async fn a_deleted_socket_file_is_made_again() {
+    let daemon = Daemon::builder().start().await;
+    let socket = daemon.home().socket();
+    std::fs::remove_file(&socket).unwrap();
+    eventually("new programs reach the daemon again", || async {
+        std::os::unix::net::UnixStream::connect(&socket).ok()
+    })
+    .await;
+    daemon.node().await.info().await.unwrap();
+    let log = daemon.log_tail();
+    assert!(log.contains("was deleted and is made again"), "{log}");
+}
+
+/// Both published SDKs look for the daemon's program there.
+#[tokio::test]
+async fn the_home_has_a_link_to_the_program() {
+    let daemon = Daemon::builder().start().await;
+    let link = daemon.home().path().join("bin/agentanycastd");
+    let output = std::process::Command::new(&link)
+        .arg("--version")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && said.starts_with("agentanycastd "),
+        "{said}"
+    );
+}
+
 #[tokio::test]
 async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     let mut daemon = Daemon::builder().start().await;

@@ -13,7 +13,7 @@ use std::{collections::HashSet, fmt, io, path::PathBuf, sync::Arc, time::Duratio
 
 use futures::{Stream, stream};
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::TcpListener,
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time,
@@ -91,11 +91,7 @@ pub struct GrpcListener {
 }
 
 enum Socket {
-    Unix {
-        listener: UnixListener,
-        _file: unix::SocketFile,
-        owner: u32,
-    },
+    Unix { socket: unix::UnixSocket, owner: u32 },
     Tcp(TcpListener),
 }
 
@@ -104,16 +100,9 @@ pub async fn bind(listen: &GrpcListen, access: &GrpcAccess) -> Result<GrpcListen
     let tls = tls::acceptor(access)?;
     let (socket, address) = match listen {
         GrpcListen::Unix(path) => {
-            let (listener, file) = unix::bind(path).await?;
+            let socket = unix::UnixSocket::bind(path).await?;
             let owner = rustix::process::geteuid().as_raw();
-            (
-                Socket::Unix {
-                    listener,
-                    _file: file,
-                    owner,
-                },
-                listen.clone(),
-            )
+            (Socket::Unix { socket, owner }, listen.clone())
         }
         GrpcListen::Tcp { host, port } => {
             let error = |action| {
@@ -178,7 +167,7 @@ impl GrpcListener {
                         return conn;
                     }
                 }
-                (accepted, slot) = next(&self.socket, &self.slots) => {
+                (accepted, slot) = next(&mut self.socket, &self.slots) => {
                     if let Some(conn) = self.admit(accepted, slot) {
                         return conn;
                     }
@@ -249,16 +238,14 @@ enum Accepted {
 }
 
 /// Waits for a free slot, then for a connection.
-async fn next(socket: &Socket, slots: &Arc<Semaphore>) -> (Accepted, OwnedSemaphorePermit) {
+async fn next(socket: &mut Socket, slots: &Arc<Semaphore>) -> (Accepted, OwnedSemaphorePermit) {
     loop {
         let Ok(slot) = Arc::clone(slots).acquire_owned().await else {
             // The semaphore is never closed.
             return std::future::pending().await;
         };
         let accepted = match socket {
-            Socket::Unix { listener, .. } => {
-                listener.accept().await.map(|(stream, _)| Accepted::Unix(stream))
-            }
+            Socket::Unix { socket, .. } => socket.accept().await.map(Accepted::Unix),
             Socket::Tcp(listener) => listener.accept().await.map(|(stream, _)| Accepted::Tcp(stream)),
         };
         match accepted {

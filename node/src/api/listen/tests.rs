@@ -198,6 +198,34 @@ async fn a_socket_that_another_has_placed_meanwhile_is_not_removed() {
 }
 
 #[tokio::test]
+async fn a_deleted_socket_file_is_made_again_and_another_file_stays() {
+    let home = home();
+    let path = home.path().join("daemon.sock");
+    let mut listener = unix(&path).await.unwrap();
+    let accepting = tokio::spawn(async move {
+        loop {
+            listener.accept().await;
+        }
+    });
+    fs::remove_file(&path).unwrap();
+    until(|| blocking::UnixStream::connect(&path).is_ok()).await;
+    assert_eq!(mode(&path), 0o600);
+    let other = home.path().join("other");
+    fs::write(&other, "of another").unwrap();
+    fs::rename(&other, &path).unwrap();
+    // It has looked twice.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(fs::read_to_string(&path).unwrap(), "of another");
+    accepting.abort();
+    assert!(accepting.await.unwrap_err().is_cancelled());
+    assert_eq!(
+        names(home.path()),
+        ["daemon.sock"],
+        "it is not this listener's to remove"
+    );
+}
+
+#[tokio::test]
 async fn a_caller_is_known_by_user_and_connection_until_it_hangs_up() {
     let home = home();
     let path = home.path().join("daemon.sock");

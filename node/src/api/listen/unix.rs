@@ -1,7 +1,10 @@
-//! Places the socket file: private from its first moment, never over a live one, gone at the end.
+//! The Unix socket and its file: private from its first moment, never placed over a live one, removed at the end.
 //!
 //! The socket is bound under a temporary name, made 0600, and renamed over what it replaces. While that
 //! happens the directory is locked, so of two daemons that start at once the second finds a live socket.
+//!
+//! Programs that use the published SDKs delete the file when they end, also when another program started the daemon. So
+//! the file is looked for every 500 ms, and a missing one is made again.
 
 use std::{
     fs::{self, DirBuilder, File, Permissions},
@@ -11,32 +14,125 @@ use std::{
         net as blocking,
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use tokio::net::{UnixListener, UnixStream};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    time::{self, Interval, MissedTickBehavior},
+};
 
 use super::ListenError;
 
+/// How often the socket's file is looked for.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A bound socket whose file is kept in its place.
+#[derive(Debug)]
+pub(super) struct UnixSocket {
+    listener: UnixListener,
+    file: SocketFile,
+    look: Interval,
+    /// Another file has the path, and the log says so.
+    is_displaced: bool,
+}
+
+impl UnixSocket {
+    /// Binds `path`; makes its directory with 0700 if it is missing.
+    pub(super) async fn bind(path: &Path) -> Result<Self, ListenError> {
+        let (listener, file) = bind(path).await?;
+        let mut look = time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            listener,
+            file,
+            look,
+            is_displaced: false,
+        })
+    }
+
+    /// The next connection. Cancel safe.
+    pub(super) async fn accept(&mut self) -> io::Result<UnixStream> {
+        loop {
+            tokio::select! {
+                // Connections that came before the file was lost are taken first.
+                biased;
+                accepted = self.listener.accept() => return accepted.map(|(stream, _)| stream),
+                _ = self.look.tick() => self.keep_in_place().await,
+            }
+        }
+    }
+
+    /// Makes the file again if it is missing.
+    async fn keep_in_place(&mut self) {
+        match self.file.state() {
+            FileState::InPlace => self.is_displaced = false,
+            FileState::Missing => match bind(&self.file.path).await {
+                Ok((listener, file)) => {
+                    tracing::warn!(socket = %file.path.display(), "the socket's file was deleted and is made again");
+                    (self.listener, self.file) = (listener, file);
+                    self.is_displaced = false;
+                }
+                Err(error) => self.warn_once(&error.to_string()),
+            },
+            FileState::Displaced => self.warn_once("another file has its path"),
+        }
+    }
+
+    fn warn_once(&mut self, reason: &str) {
+        if !self.is_displaced {
+            let socket = self.file.path.display();
+            tracing::warn!(%socket, reason, "new programs cannot reach this daemon: its socket's file is gone");
+            self.is_displaced = true;
+        }
+    }
+}
+
+/// What is at the path of the socket's file.
+enum FileState {
+    InPlace,
+    Missing,
+    /// Another file, or one that this process may not look at.
+    Displaced,
+}
+
 /// The socket's name in the file system; removed with this value, if the name is still ours.
 #[derive(Debug)]
-pub(super) struct SocketFile {
+struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
 }
 
+impl SocketFile {
+    fn state(&self) -> FileState {
+        match fs::symlink_metadata(&self.path) {
+            Ok(found) if self.is_ours(&found) => FileState::InPlace,
+            // Without its directory the home is gone; to make that again is not this daemon's to decide.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && self.path.parent().is_none_or(Path::exists) =>
+            {
+                FileState::Missing
+            }
+            _ => FileState::Displaced,
+        }
+    }
+
+    fn is_ours(&self, found: &fs::Metadata) -> bool {
+        (found.dev(), found.ino()) == (self.device, self.inode)
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours = |found: fs::Metadata| (found.dev(), found.ino()) == (self.device, self.inode);
-        if fs::symlink_metadata(&self.path).is_ok_and(ours) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| self.is_ours(&found)) {
             // If this fails, the next start finds a stale socket and replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Binds `path`; makes its directory with 0700 if it is missing.
-pub(super) async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
+async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
     let error = |action: &'static str| {
         move |cause| ListenError::Io {
             address: format!("unix://{}", path.display()),
