@@ -4,6 +4,7 @@
 mod fronts;
 mod grpc;
 mod parts;
+mod program_link;
 
 use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
@@ -71,6 +72,7 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut node = Node::start(&config, args).await?;
+    program_link::place_in_home(&config);
     let start_lines = if node.fronts.take_stdout() {
         StartLines::Log
     } else {
