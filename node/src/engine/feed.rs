@@ -40,7 +40,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(2);
 /// An open SubscribeIncomingTasks stream.
 pub(crate) type ListenerId = u64;
 
-/// The order in which a listener gets what is on offer. Within a lane: oldest first.
+/// The kinds of offers that a listener comes to independently of one another. It gets ended and uncounted tasks in the order
+/// in which they were offered, then those that ended one agent, oldest first. One that has a task alone gets ended ones only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     /// Tasks that have ended.
@@ -150,6 +151,17 @@ impl Listener {
         self.cursors
             .get(Lane::with(number) as usize)
             .is_some_and(|cursor| *cursor >= number)
+    }
+
+    /// The next offer of the shared lanes that it has not come to.
+    fn next(&self, offers: &BTreeMap<u64, Offer>, is_reserved: bool) -> Option<u64> {
+        let lanes = Lane::SHARED.into_iter().zip(self.cursors);
+        let ahead = lanes
+            .filter(|(lane, _)| !is_reserved || *lane == Lane::News)
+            .filter_map(|(lane, cursor)| offers.range(cursor + 1..=*lane.numbers().end()).next());
+        ahead
+            .map(|(&number, _)| number)
+            .min_by_key(|&number| (Lane::with(number) == Lane::Counted, sequence_of(number)))
     }
 
     fn send(&mut self, number: u64, weight: usize) {
@@ -652,34 +664,31 @@ impl Feed {
         let stuck = self.stuck();
         for (&id, listener) in &mut self.listeners {
             let is_reserved = keepers.contains(&id) || self.emptying == Some(id);
-            for (lane, cursor) in Lane::SHARED.into_iter().zip(0..) {
-                if is_reserved && lane != Lane::News {
+            while listener.has_room() {
+                let Some(number) = listener.next(&self.offers, is_reserved) else {
                     break;
+                };
+                listener.cursors[Lane::with(number) as usize] = number;
+                let Some(offer) = self.offers.get_mut(&number) else {
+                    break;
+                };
+                if offer.taken || offer.holders.contains(&id) {
+                    continue; // The listener that has it has claimed it, or is this one.
                 }
-                let ahead = listener.cursors[cursor] + 1..=*lane.numbers().end();
-                for (&number, offer) in self.offers.range_mut(ahead) {
-                    if !listener.has_room() {
-                        break;
-                    }
-                    listener.cursors[cursor] = number;
-                    if offer.taken || offer.holders.contains(&id) {
-                        continue; // The listener that has it has claimed it, or is this one.
-                    }
-                    let is_held = offer.holders.iter().any(|holder| !stuck.contains(holder));
-                    if sequence_of(number) < listener.attached_at && is_held {
-                        offer.passed_over.push(id);
-                        continue; // Another listener has it and may still take it.
-                    }
-                    listener.send(number, offer.weight);
-                    offer.holders.push(id);
-                    offer.told = true;
-                    let is_first = std::mem::take(&mut offer.unseen);
-                    deliveries.push(Delivery {
-                        listener: id,
-                        task: offer.task.clone(),
-                        exclusive: is_alone && is_first,
-                    });
+                let is_held = offer.holders.iter().any(|holder| !stuck.contains(holder));
+                if sequence_of(number) < listener.attached_at && is_held {
+                    offer.passed_over.push(id);
+                    continue; // Another listener has it and may still take it.
                 }
+                listener.send(number, offer.weight);
+                offer.holders.push(id);
+                offer.told = true;
+                let is_first = std::mem::take(&mut offer.unseen);
+                deliveries.push(Delivery {
+                    listener: id,
+                    task: offer.task.clone(),
+                    exclusive: is_alone && is_first,
+                });
             }
         }
         if has_alone {

@@ -466,6 +466,18 @@ fn decline(feed: &mut Feed, listener: ListenerId, task: &str) -> Decline {
     feed.decline(listener, task, "too large", NOW)
 }
 
+/// What came while nobody listened is told in the order in which it came.
+#[test]
+fn ended_tasks_keep_their_place_among_the_others() {
+    let mut feed = Feed::new(NOW);
+    feed.offer("once", Offered::Again { ends: 1 }, 1);
+    feed.offer("a", Offered::New, 1);
+    feed.offer("b", Offered::News, 1);
+    feed.offer("c", Offered::Further, 1);
+    let told: Vec<String> = feed.attach(1, NOW).into_iter().map(|told| told.task).collect();
+    assert_eq!(told, ["a", "b", "c", "once"]);
+}
+
 #[test]
 fn a_task_that_nobody_can_take_is_known_as_such() {
     let mut feed = Feed::new(NOW);
