@@ -10,11 +10,16 @@
 //! [`ALONE_FROM`] agents goes to one listener that has no other task, and that listener gets no other
 //! task until its agent reports on this one. So only the task that ends its agents goes on counting.
 
+mod lane;
+mod listener;
+
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    ops::RangeInclusive,
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
+
+use lane::Lane;
+use listener::Listener;
 
 /// Tasks a listener is sent ahead of what it has read.
 pub(super) const CREDIT: usize = 64;
@@ -39,59 +44,6 @@ const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 /// An open SubscribeIncomingTasks stream.
 pub(crate) type ListenerId = u64;
-
-/// The kinds of offers that a listener comes to independently of one another. It gets ended and uncounted tasks in the order
-/// in which they were offered, then those that ended one agent, oldest first. One that has a task alone gets ended ones only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
-    /// Tasks that have ended.
-    News,
-    /// Tasks that ended no agent.
-    Fresh,
-    /// Tasks that ended one agent.
-    Counted,
-    /// Tasks that ended more agents, each handed out alone.
-    Alone,
-}
-
-/// The lane is the upper bits of an offer's number; the lower bits count all offers.
-const LANE_SHIFT: u32 = 60;
-
-impl Lane {
-    /// Those whose offers go to every listener that has room.
-    const SHARED: [Self; 3] = [Self::News, Self::Fresh, Self::Counted];
-
-    fn of(offer: &Offer) -> Self {
-        match offer.ends {
-            _ if offer.news => Self::News,
-            Some(ends) if ends >= ALONE_FROM => Self::Alone,
-            Some(1) => Self::Counted,
-            _ => Self::Fresh,
-        }
-    }
-
-    fn with(number: u64) -> Self {
-        match number >> LANE_SHIFT {
-            0 => Self::News,
-            1 => Self::Fresh,
-            2 => Self::Counted,
-            _ => Self::Alone,
-        }
-    }
-
-    /// The number of the offer that is the `sequence`-th of all.
-    fn number(self, sequence: u64) -> u64 {
-        ((self as u64) << LANE_SHIFT) | sequence
-    }
-
-    fn numbers(self) -> RangeInclusive<u64> {
-        self.number(0)..=self.number(sequence_of(u64::MAX))
-    }
-}
-
-fn sequence_of(number: u64) -> u64 {
-    number & ((1 << LANE_SHIFT) - 1)
-}
 
 #[derive(Debug)]
 struct Offer {
@@ -131,47 +83,9 @@ struct Declined {
     since: Option<Duration>,
 }
 
-#[derive(Debug)]
-struct Listener {
-    /// The last offer of each shared lane that it has come to.
-    cursors: [u64; Lane::SHARED.len()],
-    attached_at: u64,
-    credit: usize,
-    /// The numbers and sizes of what it was sent and has not read, oldest first.
-    unread: VecDeque<(u64, usize)>,
-    unread_bytes: usize,
-    /// Since when it has read nothing of that, as far as was noticed.
-    behind_since: Option<Duration>,
-    is_stuck: bool,
-}
-
-impl Listener {
-    /// Whether it was sent this offer, or passed over.
-    fn has_come_to(&self, number: u64) -> bool {
-        self.cursors
-            .get(Lane::with(number) as usize)
-            .is_some_and(|cursor| *cursor >= number)
-    }
-
-    /// The next offer of the shared lanes that it has not come to.
-    fn next(&self, offers: &BTreeMap<u64, Offer>, is_reserved: bool) -> Option<u64> {
-        let lanes = Lane::SHARED.into_iter().zip(self.cursors);
-        let ahead = lanes
-            .filter(|(lane, _)| !is_reserved || *lane == Lane::News)
-            .filter_map(|(lane, cursor)| offers.range(cursor + 1..=*lane.numbers().end()).next());
-        ahead
-            .map(|(&number, _)| number)
-            .min_by_key(|&number| (Lane::with(number) == Lane::Counted, sequence_of(number)))
-    }
-
-    fn send(&mut self, number: u64, weight: usize) {
-        self.credit -= 1;
-        self.unread.push_back((number, weight));
-        self.unread_bytes += weight;
-    }
-
-    fn has_room(&self) -> bool {
-        self.credit > 0 && self.unread_bytes < CREDIT_BYTES
+impl Offer {
+    fn lane(&self) -> Lane {
+        Lane::of(self.news, self.ends)
     }
 }
 
@@ -273,7 +187,7 @@ impl Feed {
             since: None,
             wants_another: false,
         };
-        let number = Lane::of(&offer).number(self.next);
+        let number = offer.lane().number(self.next);
         self.next += 1;
         self.offers.insert(number, offer);
         self.by_task.insert(task.to_owned(), number);
@@ -287,7 +201,7 @@ impl Feed {
             return false;
         };
         self.news -= usize::from(offer.news);
-        self.is_due |= Lane::of(&offer) == Lane::Alone || self.has_alone();
+        self.is_due |= offer.lane() == Lane::Alone || self.has_alone();
         !offer.news
     }
 
@@ -336,7 +250,7 @@ impl Feed {
         let Some(listener) = self.listeners.get(&id) else {
             return Vec::new();
         };
-        let unread: HashSet<u64> = listener.unread.iter().map(|(number, _)| *number).collect();
+        let unread: HashSet<u64> = listener.unread().collect();
         let mut ended = Vec::new();
         for (number, offer) in &mut self.offers {
             let Some(ends) = &mut offer.ends else {
@@ -415,7 +329,7 @@ impl Feed {
     }
 
     fn stuck(&self) -> HashSet<ListenerId> {
-        let stuck = self.listeners.iter().filter(|(_, listener)| listener.is_stuck);
+        let stuck = self.listeners.iter().filter(|(_, listener)| listener.is_stuck());
         stuck.map(|(id, _)| *id).collect()
     }
 
@@ -423,14 +337,7 @@ impl Feed {
     fn share_what_is_stuck(&mut self, now: Duration) {
         let mut is_new = false;
         for listener in self.listeners.values_mut() {
-            if listener.unread.is_empty() {
-                listener.behind_since = None;
-                continue;
-            }
-            let since = *listener.behind_since.get_or_insert(now);
-            if !listener.is_stuck && now.saturating_sub(since) > STUCK_AFTER {
-                (listener.is_stuck, is_new) = (true, true);
-            }
+            is_new |= listener.look(now);
         }
         if !is_new {
             return;
@@ -456,8 +363,7 @@ impl Feed {
             self.by_task.insert(offer.task.clone(), again);
             self.offers.insert(again, offer);
             for listener in self.listeners.values_mut() {
-                let unread = listener.unread.iter_mut().filter(|(unread, _)| *unread == number);
-                unread.for_each(|(unread, _)| *unread = again);
+                listener.renumber(number, again);
             }
         }
     }
@@ -493,18 +399,7 @@ impl Feed {
                 .filter_map(|offer| offer.declined.as_mut());
             declined.for_each(|declined| declined.since = Some(now));
         }
-        self.listeners.insert(
-            id,
-            Listener {
-                cursors: Lane::SHARED.map(|lane| lane.number(0)),
-                attached_at: self.next,
-                credit: CREDIT,
-                unread: VecDeque::new(),
-                unread_bytes: 0,
-                behind_since: None,
-                is_stuck: false,
-            },
-        );
+        self.listeners.insert(id, Listener::new(self.next));
         self.hand_out()
     }
 
@@ -585,7 +480,7 @@ impl Feed {
             } else {
                 listener.has_come_to(number)
             };
-            has_come || listener.is_stuck
+            has_come || listener.is_stuck()
         };
         if is_held || !self.listeners.iter().all(has_come) {
             return Decline::Stays;
@@ -608,7 +503,7 @@ impl Feed {
         // One that has no room yet may take what it has not come to.
         let all_came = |number: u64, offer: &Offer| {
             self.listeners.iter().all(|(id, listener)| {
-                listener.is_stuck || listener.has_come_to(number) || offer.tried.contains(id)
+                listener.is_stuck() || listener.has_come_to(number) || offer.tried.contains(id)
             })
         };
         self.offers
@@ -634,11 +529,7 @@ impl Feed {
 
     fn note_read(&mut self, id: ListenerId, count: usize) {
         if let Some(listener) = self.listeners.get_mut(&id) {
-            listener.credit = (listener.credit + count).min(CREDIT);
-            let read = count.min(listener.unread.len());
-            let bytes: usize = listener.unread.drain(..read).map(|(_, weight)| weight).sum();
-            listener.unread_bytes -= bytes;
-            (listener.behind_since, listener.is_stuck) = (None, false);
+            listener.read(count);
         }
     }
 
@@ -665,18 +556,17 @@ impl Feed {
         for (&id, listener) in &mut self.listeners {
             let is_reserved = keepers.contains(&id) || self.emptying == Some(id);
             while listener.has_room() {
-                let Some(number) = listener.next(&self.offers, is_reserved) else {
-                    break;
-                };
-                listener.cursors[Lane::with(number) as usize] = number;
-                let Some(offer) = self.offers.get_mut(&number) else {
+                let next = listener.advance(&self.offers, is_reserved);
+                let Some((number, offer)) =
+                    next.and_then(|number| Some((number, self.offers.get_mut(&number)?)))
+                else {
                     break;
                 };
                 if offer.taken || offer.holders.contains(&id) {
                     continue; // The listener that has it has claimed it, or is this one.
                 }
                 let is_held = offer.holders.iter().any(|holder| !stuck.contains(holder));
-                if sequence_of(number) < listener.attached_at && is_held {
+                if listener.came_after(number) && is_held {
                     offer.passed_over.push(id);
                     continue; // Another listener has it and may still take it.
                 }
@@ -695,10 +585,7 @@ impl Feed {
             let ids: Vec<ListenerId> = self.listeners.keys().copied().collect();
             for id in ids {
                 let is_free = !keepers.contains(&id)
-                    && self
-                        .listeners
-                        .get(&id)
-                        .is_some_and(|listener| listener.unread.is_empty())
+                    && self.listeners.get(&id).is_some_and(Listener::has_read_all)
                     && !self.holds_any(id);
                 if is_free {
                     self.hand_out_alone(id, &mut deliveries);
@@ -739,10 +626,7 @@ impl Feed {
         if self.news == 0 || self.listeners.is_empty() {
             return;
         }
-        let cursors = self
-            .listeners
-            .values()
-            .map(|listener| listener.cursors[Lane::News as usize]);
+        let cursors = self.listeners.values().map(Listener::last_news);
         let behind = cursors.min().unwrap_or(0);
         let told: Vec<String> = self
             .offers
