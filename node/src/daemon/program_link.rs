@@ -18,7 +18,7 @@ const OURS: [&str; 2] = [NAME, "anycast"];
 
 /// What has the link's path after [`place`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+enum Placed {
     /// The link to this program.
     Ours,
     /// A file that this product did not put there; it stays.
@@ -48,7 +48,7 @@ pub(super) fn place_in_home(config: &Config) {
 }
 
 /// Puts the link to `program` into `home`, unless another file is there.
-pub(crate) fn place(home: &Path, program: &Path) -> io::Result<Placed> {
+fn place(home: &Path, program: &Path) -> io::Result<Placed> {
     let directory = home.join("bin");
     let path = directory.join(NAME);
     match fs::symlink_metadata(&path) {
