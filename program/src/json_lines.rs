@@ -1,6 +1,7 @@
-//! JSON for output that is framed by lines: server-sent events, MCP on standard output, `anycast --json`, the
-//! JSON log, the audit log. Some readers end a line at U+0085, U+2028 and U+2029 too (Python's
-//! `str.splitlines`, JavaScript's `readline`), and JSON allows these three raw within strings. PURE.
+//! JSON for output that programs read and that is framed by lines: server-sent events, MCP on standard output, the audit
+//! log. What may also reach a terminal (`anycast --json`, the JSON log) goes through [`crate::sanitize::json`], which escapes
+//! more. Some readers end a line at U+0085, U+2028 and U+2029 too (Python's `str.splitlines`, JavaScript's `readline`), and
+//! JSON allows these three raw within strings. PURE.
 //!
 //! Everything here writes the three as escapes (`\u2028`), so that a document stays on one line for every
 //! reader. The decoded value is the same. In valid JSON these characters stand in strings only, so the rest

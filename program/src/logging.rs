@@ -7,6 +7,8 @@
 //! messages, artifacts and metadata never, at any level.
 
 mod backlog;
+#[cfg(test)]
+mod captured;
 mod json;
 mod text;
 mod writer;

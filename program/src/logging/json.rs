@@ -173,40 +173,19 @@ impl Visit for Fields {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io,
-        sync::{Arc, Mutex},
-    };
+    use tracing_subscriber::fmt;
 
-    use tracing_subscriber::{Registry, fmt, layer::SubscriberExt as _};
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Kept {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use super::{super::captured, *};
 
     /// What is logged, behind its time.
     fn logged(log: impl FnOnce()) -> String {
-        let kept = Kept::default();
-        let writer = kept.clone();
-        let layer = fmt::layer()
-            .fmt_fields(JsonFields::new())
-            .event_format(Json)
-            .with_writer(move || writer.clone());
-        tracing::subscriber::with_default(Registry::default().with(layer), log);
-        let bytes = kept.0.lock().unwrap().clone();
-        let text = String::from_utf8(bytes).unwrap();
+        let layer = |writer: captured::Captured| {
+            fmt::layer()
+                .fmt_fields(JsonFields::new())
+                .event_format(Json)
+                .with_writer(move || writer.clone())
+        };
+        let text = captured::logged(layer, log);
         let (time, rest) = text.split_at(text.find("\",").unwrap() + 2);
         assert!(time.starts_with("{\"timestamp\":\"2"), "{text}");
         rest.to_owned()

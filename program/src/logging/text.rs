@@ -79,41 +79,20 @@ impl Visit for Line<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io,
-        sync::{Arc, Mutex},
-    };
+    use tracing_subscriber::fmt;
 
-    use tracing_subscriber::{Registry, fmt, layer::SubscriberExt as _};
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use super::{super::captured, *};
 
     /// What is logged, without times.
     fn logged(log: impl FnOnce()) -> String {
-        let written = Written::default();
-        let writer = written.clone();
-        let layer = fmt::layer()
-            .fmt_fields(Fields)
-            .with_ansi(false)
-            .without_time()
-            .with_writer(move || writer.clone());
-        tracing::subscriber::with_default(Registry::default().with(layer), log);
-        let bytes = written.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        let layer = |writer: captured::Captured| {
+            fmt::layer()
+                .fmt_fields(Fields)
+                .with_ansi(false)
+                .without_time()
+                .with_writer(move || writer.clone())
+        };
+        captured::logged(layer, log)
     }
 
     #[test]
