@@ -31,12 +31,11 @@ both_ways! {
     a_handler_that_outlives_a_connection_says_so
 }
 
-/// The claim before it is the SDK's; that the handler outlived the connection is the agent's word.
-async fn a_handler_that_outlives_a_connection_says_so(way: Way) {
-    let mut fake = Fake::start(way);
+/// Serves by a handler that completes each task once the gate is open, that is, canceled; counts its runs.
+async fn serving_behind_a_gate(fake: &Fake) -> (Arc<AtomicUsize>, CancellationToken) {
     let gate = CancellationToken::new();
     let opened = gate.clone();
-    serving(&fake, move |task| {
+    let runs = serving(fake, move |task| {
         let opened = opened.clone();
         async move {
             opened.cancelled().await;
@@ -44,6 +43,13 @@ async fn a_handler_that_outlives_a_connection_says_so(way: Way) {
         }
     })
     .await;
+    (runs, gate)
+}
+
+/// The claim before it is the SDK's; that the handler outlived the connection is the agent's word.
+async fn a_handler_that_outlives_a_connection_says_so(way: Way) {
+    let mut fake = Fake::start(way);
+    let (_, gate) = serving_behind_a_gate(&fake).await;
     fake.put("t", Status::Submitted, Vec::new());
     fake.until("the claim", |state| state.automatic == [true]).await;
     fake.restart();
@@ -73,16 +79,7 @@ async fn an_exclusive_task_that_is_done_at_once_is_not_claimed(way: Way) {
 async fn an_exclusive_task_is_claimed_while_its_handler_runs(way: Way) {
     let fake = Fake::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
-    let gate = CancellationToken::new();
-    let opened = gate.clone();
-    let runs = serving(&fake, move |task| {
-        let opened = opened.clone();
-        async move {
-            opened.cancelled().await;
-            Ok(task.complete([]).await?)
-        }
-    })
-    .await;
+    let (runs, gate) = serving_behind_a_gate(&fake).await;
     // Its claim is not answered: the handler goes on all the same, and the end waits for it.
     fake.state().unanswered.push("update");
     fake.put("t", Status::Submitted, Vec::new());
@@ -202,16 +199,7 @@ async fn an_exclusive_task_that_is_another_s_is_not_ended(way: Way) {
 async fn a_handler_outlives_a_claim_that_is_refused_for_room(way: Way) {
     let fake = Fake::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
-    let gate = CancellationToken::new();
-    let opened = gate.clone();
-    serving(&fake, move |task| {
-        let opened = opened.clone();
-        async move {
-            opened.cancelled().await;
-            Ok(task.complete([]).await?)
-        }
-    })
-    .await;
+    let (_, gate) = serving_behind_a_gate(&fake).await;
     fake.state().claims_refused = Some(Code::ResourceExhausted);
     fake.put("t", Status::Submitted, Vec::new());
     fake.until("the claim", |state| !state.calls.is_empty()).await;
