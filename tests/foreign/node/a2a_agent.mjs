@@ -3,6 +3,9 @@
 
 import { createInterface } from "node:readline";
 
+import express from "express";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+
 export const say = (what) => process.stdout.write(`${JSON.stringify(what)}\n`);
 
 export class Agent {
@@ -93,7 +96,25 @@ export class Agent {
   };
 }
 
-// A line on standard input lets what is held go on by one step; its end is the end.
-export async function held(agent) {
+// Serves the agent over each binding at free ports and says its URL. `sdk` is what an SDK of either version exports; `cardOf`
+// makes the card of the binding's URL. A line on standard input lets what is held go on by one step; its end is the end.
+export async function serve(agent, binding, sdk, cardOf) {
+  const app = express();
+  const listener = app.listen(0, "127.0.0.1");
+  await new Promise((resolve, reject) => listener.once("listening", resolve).once("error", reject));
+  const url = `http://127.0.0.1:${listener.address().port}`;
+  const grpc = new Server();
+  const grpcPort = await new Promise((resolve, reject) =>
+    grpc.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => (error ? reject(error) : resolve(port))),
+  );
+  const urls = { JSONRPC: `${url}/rpc`, "HTTP+JSON": `${url}/rest`, GRPC: `127.0.0.1:${grpcPort}` };
+  const requestHandler = new sdk.DefaultRequestHandler(cardOf(urls[binding]), new sdk.InMemoryTaskStore(), agent);
+  const userBuilder = sdk.UserBuilder.noAuthentication;
+  app.use(`/${sdk.AGENT_CARD_PATH}`, sdk.agentCardHandler({ agentCardProvider: requestHandler }));
+  app.use("/rpc", sdk.jsonRpcHandler({ requestHandler, userBuilder }));
+  app.use("/rest", sdk.restHandler({ requestHandler, userBuilder }));
+  grpc.addService(sdk.A2AService, sdk.grpcService({ requestHandler, userBuilder }));
+  say({ url });
   for await (const _ of createInterface({ input: process.stdin })) agent.release();
+  process.exit(0);
 }

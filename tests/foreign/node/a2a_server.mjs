@@ -2,15 +2,15 @@
 //
 // Usage: a2a_server.mjs JSONRPC|HTTP+JSON|GRPC streaming|plain
 
-import express from "express";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
-import { AGENT_CARD_PATH, Role, TaskState } from "@a2a-js/sdk";
-import { AgentEvent, DefaultRequestHandler, InMemoryTaskStore } from "@a2a-js/sdk/server";
-import { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } from "@a2a-js/sdk/server/express";
-import { A2AService, grpcService } from "@a2a-js/sdk/server/grpc";
+import * as core from "@a2a-js/sdk";
+import * as server from "@a2a-js/sdk/server";
+import * as web from "@a2a-js/sdk/server/express";
+import * as grpc from "@a2a-js/sdk/server/grpc";
 
-import { Agent, held, say } from "./a2a_agent.mjs";
+import { Agent, serve } from "./a2a_agent.mjs";
 
+const { Role, TaskState } = core;
+const { AgentEvent } = server;
 const [binding, streaming] = process.argv.slice(2);
 
 // What an agent says, in the words of 1.0.
@@ -69,35 +69,17 @@ const agent = new Agent({
   textOf: (message) => message.parts[0].content.value,
   metadataOf: (context) => context.request.metadata ?? {},
 });
-const app = express();
-const listener = app.listen(0, "127.0.0.1", async () => {
-  const url = `http://127.0.0.1:${listener.address().port}`;
-  const grpc = new Server();
-  const grpcPort = await new Promise((resolve, reject) =>
-    grpc.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => (error ? reject(error) : resolve(port))),
-  );
-  const urls = { JSONRPC: `${url}/rpc`, "HTTP+JSON": `${url}/rest`, GRPC: `127.0.0.1:${grpcPort}` };
-  const card = {
-    name: "Remote agent",
-    description: "Called by URL",
-    version: "1.0.0",
-    supportedInterfaces: [{ url: urls[binding], protocolBinding: binding, tenant: "", protocolVersion: "1.0" }],
-    provider: undefined,
-    capabilities: { streaming: streaming === "streaming", pushNotifications: false, extensions: [] },
-    securitySchemes: {},
-    securityRequirements: [],
-    defaultInputModes: ["text/plain"],
-    defaultOutputModes: ["text/plain"],
-    skills: [],
-    signatures: [],
-  };
-  const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), agent);
-  const userBuilder = UserBuilder.noAuthentication;
-  app.use(`/${AGENT_CARD_PATH}`, agentCardHandler({ agentCardProvider: requestHandler }));
-  app.use("/rpc", jsonRpcHandler({ requestHandler, userBuilder }));
-  app.use("/rest", restHandler({ requestHandler, userBuilder }));
-  grpc.addService(A2AService, grpcService({ requestHandler, userBuilder }));
-  say({ url });
-  await held(agent);
-  process.exit(0);
-});
+await serve(agent, binding, { ...core, ...server, ...web, ...grpc }, (url) => ({
+  name: "Remote agent",
+  description: "Called by URL",
+  version: "1.0.0",
+  supportedInterfaces: [{ url, protocolBinding: binding, tenant: "", protocolVersion: "1.0" }],
+  provider: undefined,
+  capabilities: { streaming: streaming === "streaming", pushNotifications: false, extensions: [] },
+  securitySchemes: {},
+  securityRequirements: [],
+  defaultInputModes: ["text/plain"],
+  defaultOutputModes: ["text/plain"],
+  skills: [],
+  signatures: [],
+}));

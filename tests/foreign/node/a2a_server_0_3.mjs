@@ -2,14 +2,12 @@
 //
 // Usage: a2a_server_0_3.mjs JSONRPC|HTTP+JSON|GRPC streaming|plain
 
-import express from "express";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
-import { AGENT_CARD_PATH } from "a2a-js-0.3";
-import { DefaultRequestHandler, InMemoryTaskStore } from "a2a-js-0.3/server";
-import { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } from "a2a-js-0.3/server/express";
-import { A2AService, grpcService } from "a2a-js-0.3/server/grpc";
+import * as core from "a2a-js-0.3";
+import * as server from "a2a-js-0.3/server";
+import * as web from "a2a-js-0.3/server/express";
+import * as grpc from "a2a-js-0.3/server/grpc";
 
-import { Agent, held, say } from "./a2a_agent.mjs";
+import { Agent, serve } from "./a2a_agent.mjs";
 
 const [binding, streaming] = process.argv.slice(2);
 const FINAL = ["COMPLETED", "FAILED", "REJECTED", "CANCELED", "INPUT_REQUIRED", "AUTH_REQUIRED"];
@@ -68,33 +66,15 @@ const agent = new Agent({
   textOf: (message) => message.parts[0].text,
   metadataOf: (context) => context.userMessage.metadata ?? {},
 });
-const app = express();
-const listener = app.listen(0, "127.0.0.1", async () => {
-  const url = `http://127.0.0.1:${listener.address().port}`;
-  const grpc = new Server();
-  const grpcPort = await new Promise((resolve, reject) =>
-    grpc.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => (error ? reject(error) : resolve(port))),
-  );
-  const urls = { JSONRPC: `${url}/rpc`, "HTTP+JSON": `${url}/rest`, GRPC: `127.0.0.1:${grpcPort}` };
-  const card = {
-    name: "Remote agent",
-    description: "Called by URL",
-    version: "1.0.0",
-    protocolVersion: "0.3.0",
-    url: urls[binding],
-    preferredTransport: binding,
-    capabilities: { streaming: streaming === "streaming" },
-    defaultInputModes: ["text/plain"],
-    defaultOutputModes: ["text/plain"],
-    skills: [],
-  };
-  const requestHandler = new DefaultRequestHandler(card, new InMemoryTaskStore(), agent);
-  const userBuilder = UserBuilder.noAuthentication;
-  app.use(`/${AGENT_CARD_PATH}`, agentCardHandler({ agentCardProvider: requestHandler }));
-  app.use("/rpc", jsonRpcHandler({ requestHandler, userBuilder }));
-  app.use("/rest", restHandler({ requestHandler, userBuilder }));
-  grpc.addService(A2AService, grpcService({ requestHandler, userBuilder }));
-  say({ url });
-  await held(agent);
-  process.exit(0);
-});
+await serve(agent, binding, { ...core, ...server, ...web, ...grpc }, (url) => ({
+  name: "Remote agent",
+  description: "Called by URL",
+  version: "1.0.0",
+  protocolVersion: "0.3.0",
+  url,
+  preferredTransport: binding,
+  capabilities: { streaming: streaming === "streaming" },
+  defaultInputModes: ["text/plain"],
+  defaultOutputModes: ["text/plain"],
+  skills: [],
+}));

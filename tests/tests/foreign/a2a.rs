@@ -112,7 +112,7 @@ async fn the_rust_client() {
     agent.succeed().await;
 }
 
-const OLD_SCENARIOS: [&str; 9] = [
+pub(crate) const OLD_SCENARIOS: [&str; 9] = [
     "card",
     "send",
     "stream",

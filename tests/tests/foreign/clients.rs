@@ -7,7 +7,8 @@ use agentanycast_tests::{Bridge, Daemon, Pair, Transport, command};
 use tokio::process::Command;
 
 use crate::{
-    a2a, mcp, outbound, python, relayed,
+    a2a::{self, OLD_SCENARIOS},
+    mcp, outbound, python, relayed,
     script::Script,
     stage::{Stage, a2a_python, langchain_python, scripts},
     typescript,
@@ -285,23 +286,11 @@ const HOOKS: &str = "--allow-private-webhooks";
 /// The flag of a bridge whose cards list gRPC.
 const LISTS_GRPC: &str = "--card-grpc=authority";
 
-const OF_A2A_SDK_0_3: [&str; 9] = [
-    "card",
-    "send",
-    "stream",
-    "get",
-    "question",
-    "cancel",
-    "resubscribe",
-    "parts",
-    "push",
-];
-
 async fn a2a_sdk_0_3_10(binding: &str) {
     let scene = Scene::new(&[HOOKS]).await;
     let mut client = scene.python("0.3.10", "client_0_3.py");
     client.args([&scene.url(), binding]);
-    play(client, &OF_A2A_SDK_0_3).await;
+    play(client, &OLD_SCENARIOS).await;
     scene.end().await;
 }
 
@@ -321,7 +310,7 @@ async fn a2a_sdk_0_3_10_over_grpc() {
     let scene = Scene::beside(&[HOOKS, LISTS_GRPC]).await;
     let mut client = scene.python("0.3.10", "client_0_3.py");
     client.args([&scene.root(), "GRPC"]);
-    play(client, &OF_A2A_SDK_0_3).await;
+    play(client, &OLD_SCENARIOS).await;
     scene.end().await;
 }
 

@@ -65,6 +65,23 @@ impl Agent {
         Self::on(listener, address, answer)
     }
 
+    /// One with a card of this version, which answers calls by this.
+    pub(crate) async fn answering(
+        version: &'static str,
+        streaming: bool,
+        answer: impl Fn(&Asked) -> Response + Clone + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |asked: Asked, address| {
+            let answer = if is_card(&asked) {
+                card(&format!("http://{address}/rpc"), version, streaming)
+            } else {
+                answer(&asked)
+            };
+            async { answer }
+        })
+        .await
+    }
+
     /// The same over TLS.
     pub(crate) async fn over_tls<F, A>(tls: ServerConfig, answer: F) -> Self
     where

@@ -13,24 +13,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, Asked, card, daemon, is_card, ok, result, send};
-
-/// An agent with a card of this version, which answers calls by this.
-async fn agent(
-    version: &'static str,
-    streaming: bool,
-    answer: impl Fn(&Asked) -> Response + Clone + Send + Sync + 'static,
-) -> Agent {
-    Agent::start(move |asked: Asked, address| {
-        let answer = if is_card(&asked) {
-            card(&format!("http://{address}/rpc"), version, streaming)
-        } else {
-            answer(&asked)
-        };
-        async { answer }
-    })
-    .await
-}
+use crate::agent::{Agent, daemon, ok, result, send};
 
 /// A stream of these results.
 fn stream(results: &[Value]) -> Response {
@@ -76,7 +59,7 @@ async fn breaches(daemon: &Daemon, handle: &TaskHandle) -> Vec<String> {
 async fn a_message_that_names_a_task_which_is_not_there_is_the_answer() {
     let (daemon, node) = daemon("allow_private = true\n").await;
     for streaming in [false, true] {
-        let agent = agent("1.0", streaming, |asked| {
+        let agent = Agent::answering("1.0", streaming, |asked| {
             let answer = message("m1", Some("t1"), "forty-two");
             match asked.call()["method"].as_str().unwrap() {
                 "SendMessage" => result(&answer),
@@ -102,7 +85,7 @@ async fn a_message_that_names_a_task_which_is_not_there_is_the_answer() {
 #[tokio::test]
 async fn an_agent_of_0_3_that_names_a_task_is_heard_too() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let agent = agent("0.3", true, |asked| {
+    let agent = Agent::answering("0.3", true, |asked| {
         let mut answer = message("m1", Some("t1"), "forty-two")["message"].take();
         answer["kind"] = "message".into();
         answer["role"] = "agent".into();
@@ -119,7 +102,7 @@ async fn an_agent_of_0_3_that_names_a_task_is_heard_too() {
 #[tokio::test]
 async fn a_message_that_names_a_task_which_is_there_is_followed_by_its_end() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let agent = agent("1.0", false, |asked| {
+    let agent = Agent::answering("1.0", false, |asked| {
         if asked.call()["method"] == "SendMessage" {
             return result(&message("m1", Some("t1"), "begun"));
         }
@@ -135,7 +118,7 @@ async fn a_message_that_names_a_task_which_is_there_is_followed_by_its_end() {
 #[tokio::test]
 async fn each_message_of_a_stream_arrives_and_is_printed() {
     let (daemon, node) = daemon("allow_private = true\n").await;
-    let agent = agent("1.0", true, |_| {
+    let agent = Agent::answering("1.0", true, |_| {
         // Two have one id, and one comes twice.
         stream(&[
             message("m1", None, "one"),
@@ -161,7 +144,7 @@ async fn each_message_of_a_stream_arrives_and_is_printed() {
 #[tokio::test]
 async fn a_task_after_messages_is_the_agents_task() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let agent = agent("1.0", true, |_| {
+    let agent = Agent::answering("1.0", true, |_| {
         let last = message("m4", None, "done")["message"].take();
         let task = json!({"id": "t2", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}});
         let end = json!({"state": "TASK_STATE_COMPLETED", "message": last});
@@ -181,7 +164,7 @@ async fn a_task_after_messages_is_the_agents_task() {
 #[tokio::test]
 async fn an_error_behind_a_message_fails_the_task_and_the_message_stays() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let agent = agent("1.0", true, |_| {
+    let agent = Agent::answering("1.0", true, |_| {
         let event = json!({"jsonrpc": "2.0", "id": 1, "result": message("m1", None, "so far")});
         let error = json!({"jsonrpc": "2.0", "error": {"code": -32603, "message": "it broke"}});
         let events = format!("data: {event}\n\ndata: {error}\n\n");

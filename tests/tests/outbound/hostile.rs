@@ -16,23 +16,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::agent::{Agent, Asked, card, daemon, is_card, ok, reason, result, said, send, status};
-
-/// An agent with a good card and this answer to everything else.
-async fn answering(
-    streaming: bool,
-    answer: impl Fn(&Asked) -> Response + Clone + Send + Sync + 'static,
-) -> Agent {
-    Agent::start(move |asked: Asked, address| {
-        let answer = if is_card(&asked) {
-            card(&format!("http://{address}/"), "1.0", streaming)
-        } else {
-            answer(&asked)
-        };
-        async { answer }
-    })
-    .await
-}
+use crate::agent::{Agent, Asked, card, daemon, ok, reason, result, said, send, status};
 
 fn endless(media_type: &'static str, first: &'static str) -> Response {
     let first = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(first.as_bytes()))]);
@@ -51,21 +35,21 @@ fn sse(text: &'static str) -> Response {
 #[tokio::test]
 async fn what_has_no_end_is_given_up() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let agent = answering(false, |_| endless("application/json", "{\"x\": \"")).await;
+    let agent = Agent::answering("1.0", false, |_| endless("application/json", "{\"x\": \"")).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("its answer has more than 24 MiB"), "{why}");
-    let agent = answering(true, |_| endless("text/event-stream", "data: {\"x\": \"")).await;
+    let agent = Agent::answering("1.0", true, |_| endless("text/event-stream", "data: {\"x\": \"")).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("an event of more than 24 MiB"), "{why}");
     let agent = Agent::start(async |_, _| endless("application/json", "{\"name\": \"")).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("its card: its answer has more than 1 MiB"), "{why}");
     let many = || format!("{{\"x\": [{}]}}", "0,".repeat(2 << 20));
-    let agent = answering(false, move |_| many().into_response()).await;
+    let agent = Agent::answering("1.0", false, move |_| many().into_response()).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("elements"), "{why}");
     // One that ends is read, by the same daemon.
-    let agent = answering(false, |_| said("hi")).await;
+    let agent = Agent::answering("1.0", false, |_| said("hi")).await;
     completed(&send(&node, &agent.url()).await).await;
 }
 
@@ -111,28 +95,40 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
     let text = |text: &'static str| move |_: &Asked| text.into_response();
     for (agent, expected) in [
-        (answering(false, text("{\"x\":")).await, "its answer is no JSON"),
-        (answering(false, text("[]")).await, "neither result nor error"),
         (
-            answering(false, text("\u{0}\u{1}")).await,
+            Agent::answering("1.0", false, text("{\"x\":")).await,
             "its answer is no JSON",
         ),
         (
-            answering(false, |_| result(&json!({"task": {"id": 7}}))).await,
+            Agent::answering("1.0", false, text("[]")).await,
+            "neither result nor error",
+        ),
+        (
+            Agent::answering("1.0", false, text("\u{0}\u{1}")).await,
+            "its answer is no JSON",
+        ),
+        (
+            Agent::answering("1.0", false, |_| result(&json!({"task": {"id": 7}}))).await,
             "its answer cannot be read",
         ),
         (
-            answering(false, |_| result(&json!({"later": 1}))).await,
+            Agent::answering("1.0", false, |_| result(&json!({"later": 1}))).await,
             "neither task nor message",
         ),
         (
-            answering(true, |_| sse("data: {\n\n")).await,
+            Agent::answering("1.0", true, |_| sse("data: {\n\n")).await,
             "its answer is no JSON",
         ),
-        (answering(false, |_| status(500)).await, "it answered HTTP 500"),
-        (answering(false, |_| status(418)).await, "it answered HTTP 418"),
         (
-            answering(false, |_| {
+            Agent::answering("1.0", false, |_| status(500)).await,
+            "it answered HTTP 500",
+        ),
+        (
+            Agent::answering("1.0", false, |_| status(418)).await,
+            "it answered HTTP 418",
+        ),
+        (
+            Agent::answering("1.0", false, |_| {
                 (
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "<h1>out of\r\norder\u{1b}[2J</h1>",
@@ -143,7 +139,7 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
             "it answered HTTP 500: <h1>out of order [2J</h1>",
         ),
         (
-            answering(false, |_| {
+            Agent::answering("1.0", false, |_| {
                 (StatusCode::INTERNAL_SERVER_ERROR, "x".repeat(1 << 20)).into_response()
             })
             .await,
@@ -158,7 +154,7 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
             "its card lists has a URL that can be called: JSONRPC 1.0 at \"ftp://agents.example/\": it is neither http nor https",
         ),
         (
-            answering(false, |_| {
+            Agent::answering("1.0", false, |_| {
                 ok(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "a\nb"}}))
             })
             .await,
@@ -189,7 +185,7 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
         assert!(why.contains(expected), "{why:?} is not {expected:?}");
     }
     // The daemon is as good as before.
-    let agent = answering(false, |_| said("hi")).await;
+    let agent = Agent::answering("1.0", false, |_| said("hi")).await;
     completed(&send(&node, &agent.url()).await).await;
 }
 
@@ -200,7 +196,7 @@ async fn a_reason_does_not_drive_the_terminal() {
     let said = "no\nanycast: all is well\r\u{1b}[2J\u{202e}";
     let state = json!({"state": "TASK_STATE_FAILED", "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": said}]}});
     let failed = json!({"task": {"id": "r1", "contextId": "c", "status": state}});
-    let agent = answering(false, move |_| result(&failed)).await;
+    let agent = Agent::answering("1.0", false, move |_| result(&failed)).await;
     let told = told(&daemon, &["send", "--url", &agent.url(), "hello"]).await;
     assert!(!told.status.success());
     let lines: Vec<&str> = told.said.lines().collect();
@@ -214,7 +210,7 @@ async fn a_reason_does_not_drive_the_terminal() {
 #[tokio::test]
 async fn redirects_stay_on_their_host() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let elsewhere = answering(false, |_| said("hi")).await;
+    let elsewhere = Agent::answering("1.0", false, |_| said("hi")).await;
     let target = elsewhere.url();
     let to =
         move |place: String| (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response();
@@ -243,7 +239,7 @@ async fn redirects_stay_on_their_host() {
     .await;
     let task = completed(&send(&node, &agent.url()).await).await;
     assert_eq!(task.messages.last().unwrap().text_content(), "hello");
-    let turning = answering(false, |asked| {
+    let turning = Agent::answering("1.0", false, |asked| {
         let place = asked.path.clone();
         (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response()
     })

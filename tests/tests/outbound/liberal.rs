@@ -13,22 +13,6 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::agent::{Agent, Asked, card, daemon, is_card, ok, reason, result, said, send, status};
 
-/// An agent with a card, which answers calls by this.
-async fn answering(
-    streaming: bool,
-    answer: impl Fn(&Asked) -> Response + Clone + Send + Sync + 'static,
-) -> Agent {
-    Agent::start(move |asked: Asked, address| {
-        let answer = if is_card(&asked) {
-            card(&format!("http://{address}/rpc"), "1.0", streaming)
-        } else {
-            answer(&asked)
-        };
-        async { answer }
-    })
-    .await
-}
-
 fn sse(text: impl Into<String>) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], text.into()).into_response()
 }
@@ -122,7 +106,7 @@ async fn states_are_known_in_their_usual_spellings() {
         (json!("declined"), TaskStatus::Rejected),
     ] {
         let task = json!({"task": {"id": "r1", "contextId": "c", "status": {"state": state}}});
-        let agent = answering(false, move |_| result(&task)).await;
+        let agent = Agent::answering("1.0", false, move |_| result(&task)).await;
         let handle = send(&node, &agent.url()).await;
         let status = match expected {
             TaskStatus::Completed => completed(&handle).await.status,
@@ -149,7 +133,7 @@ async fn a_state_that_is_not_known_fails_the_task_after_a_few_looks() {
         let node = node.clone();
         async move {
             let task = json!({"id": "r1", "contextId": "c", "status": {"state": state}});
-            let agent = answering(false, move |asked| {
+            let agent = Agent::answering("1.0", false, move |asked| {
                 match asked.call()["method"].as_str().unwrap() {
                     "SendMessage" => result(&json!({ "task": task })),
                     _ => result(&task),
@@ -172,7 +156,7 @@ async fn roles_and_shapes_are_known_and_others_are_named() {
         // In the form of 0.3, without its kinds.
         let parts = json!([{"text": "hi"}, {"kind": "File", "file": {"bytes": "aGVs\r\nbG8", "name": "a"}}]);
         let message = json!({"messageId": "m", "role": role, "parts": parts});
-        let agent = answering(false, move |_| result(&message)).await;
+        let agent = Agent::answering("1.0", false, move |_| result(&message)).await;
         let task = completed(&send(&node, &agent.url()).await).await;
         let said: &Message = &task.messages[1];
         assert_eq!(said.parts[0].as_text(), Some("hi"), "{role}");
@@ -190,7 +174,7 @@ async fn roles_and_shapes_are_known_and_others_are_named() {
         (json!({"kind": "poem", "x": 1}), "something of the kind \"poem\""),
         (json!({"later": 1}), "an object with later"),
     ] {
-        let agent = answering(false, move |_| result(&said)).await;
+        let agent = Agent::answering("1.0", false, move |_| result(&said)).await;
         let why = reason(&node, &agent.url()).await;
         assert!(why.contains(told), "{why}");
     }
@@ -199,7 +183,7 @@ async fn roles_and_shapes_are_known_and_others_are_named() {
 #[tokio::test]
 async fn events_of_no_kind_that_is_known_do_not_end_a_task() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let agent = answering(true, |_| {
+    let agent = Agent::answering("1.0", true, |_| {
         let event = |result: Value| {
             format!(
                 "data: {}\n\n",
@@ -244,7 +228,7 @@ async fn coded(coding: &str, text: &[u8]) -> Vec<u8> {
 /// An agent whose answers are in this coding, whatever is asked for.
 async fn coding_agent(coding: &'static str, media_type: &'static str, answer: String) -> Agent {
     let body = coded(coding, answer.as_bytes()).await;
-    answering(media_type == "text/event-stream", move |asked| {
+    Agent::answering("1.0", media_type == "text/event-stream", move |asked| {
         assert_eq!(asked.header("accept-encoding"), Some("identity"));
         let head = [
             (header::CONTENT_TYPE, media_type),
